@@ -1,0 +1,1 @@
+//! SPNEGO and NTLMv2 for SMB, both roles: token in, token out.

@@ -1,0 +1,1 @@
+//! The Linux file system as a Vfs.

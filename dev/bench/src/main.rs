@@ -1,0 +1,2 @@
+//! `frevo`.
+fn main() {}
