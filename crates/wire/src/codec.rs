@@ -217,7 +217,7 @@ impl<'a> Writer<'a> {
     /// Zero bytes up to the next multiple of `alignment`, counted from the
     /// start of the structure.
     pub fn align(&mut self, alignment: usize) -> &mut Self {
-        while alignment != 0 && self.offset() % alignment != 0 {
+        while !self.offset().is_multiple_of(alignment) {
             self.bytes.push(0);
         }
         self
@@ -261,6 +261,7 @@ macro_rules! open_enum {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub $repr);
+        $(#[$meta])*
         impl $name {
             $($(#[$vmeta])* pub const $variant: Self = Self($value);)*
             /// The name that the specification gives this value, if it gives one.
@@ -314,10 +315,10 @@ macro_rules! bit_set {
                 let mut left = self.0;
                 let mut first = true;
                 f.write_str(concat!(stringify!($name), "("))?;
-                $(if $value != 0 && self.contains(Self::$variant) {
+                $(if Self::$variant.0 != 0 && self.contains(Self::$variant) {
                     if !first { f.write_str(" | ")?; }
                     f.write_str(stringify!($variant))?;
-                    left &= !$value;
+                    left &= !Self::$variant.0;
                     first = false;
                 })*
                 if left != 0 || first { if !first { f.write_str(" | ")?; } write!(f, "{left:#x}")?; }
