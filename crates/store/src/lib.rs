@@ -1,1 +1,39 @@
-//! MS-FSA: what an open file means. Opens, share modes, byte ranges, delete-on-close, behind a small Vfs trait.
+//! MS-FSA: what an open file means. Pure.
+//!
+//! Opens, share modes, byte ranges and delete-on-close are arbitrated here on
+//! in-memory tables, synchronous and testable alone. The operating system is
+//! one implementation of the small [`Vfs`] behind them, memory is another.
+//!
+//! Locking: a [`FileTable`] shard, then one [`File`]; never two files at once
+//! except where a function says so, and no lock is held across I/O that may
+//! block for long.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::arithmetic_side_effects
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod limits;
+pub mod name;
+pub mod vfs;
+
+pub use name::Name;
+pub use vfs::{Fault, FileKey, Node, Stat, Vfs};

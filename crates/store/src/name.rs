@@ -1,0 +1,219 @@
+//! Names of files in a share: MS-FSCC 2.1.5, MS-SMB2 2.2.13.
+
+use alloc::string::String;
+use core::fmt;
+
+use frevo_wire::Status;
+
+use crate::limits::{COMPONENT_UNITS, NAME_COMPONENTS, NAME_UNITS};
+
+/// A valid name relative to a share's root: components between backslashes,
+/// perhaps a stream. The empty path is the root.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Name {
+    path: String,
+    stream: Option<String>,
+}
+
+/// Which characters a component may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of MS-FSCC 2.1.5.2.
+    Windows,
+    /// Anything but NUL, the separator and the slash (POSIX extensions).
+    Posix,
+}
+
+impl Name {
+    /// The share's root.
+    pub const fn root() -> Self {
+        Self { path: String::new(), stream: None }
+    }
+
+    /// Checks a name that a client sent. The status is the one to answer.
+    ///
+    /// A leading backslash is INVALID_PARAMETER (MS-SMB2 2.2.13); `.` and `..`
+    /// are OBJECT_PATH_SYNTAX_BAD; empty components, control and reserved
+    /// characters are OBJECT_NAME_INVALID. One trailing backslash is dropped.
+    pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
+        if text.starts_with('\\') {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        if text.encode_utf16().take(NAME_UNITS.saturating_add(1)).count() > NAME_UNITS {
+            return Err(Status::OBJECT_NAME_INVALID);
+        }
+        let (path, stream) = match (rules, text.split_once(':')) {
+            (Rules::Windows, Some((path, stream))) => (path, parse_stream(path, stream)?),
+            _ => (text, None),
+        };
+        let path = path.strip_suffix('\\').unwrap_or(path);
+        if !path.is_empty() {
+            if path.split('\\').nth(NAME_COMPONENTS).is_some() {
+                return Err(Status::OBJECT_NAME_INVALID);
+            }
+            path.split('\\').try_for_each(|c| check_component(c, rules))?;
+        }
+        Ok(Self { path: String::from(path), stream })
+    }
+
+    /// Makes a name of a path that is known to be valid (stored names, tests).
+    pub fn from_stored(path: String) -> Self {
+        Self { path, stream: None }
+    }
+
+    /// Components between backslashes, without the stream.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The components in order; none for the root.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> + Clone {
+        self.path.split('\\').filter(|c| !c.is_empty())
+    }
+
+    /// The alternate data stream, if the name has one besides the unnamed.
+    pub fn stream(&self) -> Option<&str> {
+        self.stream.as_deref()
+    }
+
+    /// Whether this is the share's root (and no stream of it).
+    pub const fn is_root(&self) -> bool {
+        self.path.is_empty() && self.stream.is_none()
+    }
+
+    /// The last component; empty for the root.
+    pub fn last(&self) -> &str {
+        self.path.rsplit('\\').next().unwrap_or("")
+    }
+
+    /// The name of the containing directory; the root contains itself.
+    pub fn parent(&self) -> Self {
+        let parent = self.path.rsplit_once('\\').map_or("", |(parent, _)| parent);
+        Self { path: String::from(parent), stream: None }
+    }
+
+    /// The name of `component` in this directory.
+    pub fn child(&self, component: &str) -> Self {
+        let mut path = self.path.clone();
+        if !path.is_empty() {
+            path.push('\\');
+        }
+        path.push_str(component);
+        Self { path, stream: None }
+    }
+
+    /// Whether this name lies below `directory`.
+    pub fn is_below(&self, directory: &Self) -> bool {
+        if directory.path.is_empty() {
+            return !self.path.is_empty();
+        }
+        self.path.strip_prefix(directory.path.as_str()).is_some_and(|rest| rest.starts_with('\\'))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        self.stream.as_ref().map_or(Ok(()), |s| write!(f, ":{s}"))
+    }
+}
+
+/// Characters that no component holds, MS-FSCC 2.1.5.2.
+fn is_reserved(c: char, rules: Rules) -> bool {
+    match rules {
+        Rules::Windows => c < ' ' || matches!(c, '"' | '*' | '/' | ':' | '<' | '>' | '?' | '|'),
+        Rules::Posix => matches!(c, '\0' | '/'),
+    }
+}
+
+fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
+    match component {
+        "" => return Err(Status::OBJECT_NAME_INVALID),
+        "." | ".." => return Err(Status::OBJECT_PATH_SYNTAX_BAD),
+        _ => {}
+    }
+    if component.chars().any(|c| is_reserved(c, rules)) {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    if component.encode_utf16().take(COMPONENT_UNITS.saturating_add(1)).count() > COMPONENT_UNITS {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    Ok(())
+}
+
+/// `name:stream:type` after the first colon. `::$DATA` is the unnamed stream.
+fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
+    let (stream, kind) = rest.split_once(':').unwrap_or((rest, "$DATA"));
+    if stream.chars().any(|c| c < ' ' || matches!(c, '/' | '\\' | ':')) || kind.contains('\\') {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    if stream.is_empty() && !rest.contains(':') {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    if kind.eq_ignore_ascii_case("$INDEX_ALLOCATION") {
+        // MS-FSCC 2.1.5.3: a directory's own index may be named; it is the directory.
+        let is_index = stream.is_empty() || stream.eq_ignore_ascii_case("$I30");
+        return if is_index && !path.is_empty() {
+            Ok(None)
+        } else {
+            Err(Status::OBJECT_NAME_INVALID)
+        };
+    }
+    if !kind.eq_ignore_ascii_case("$DATA") {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    if stream.encode_utf16().take(COMPONENT_UNITS.saturating_add(1)).count() > COMPONENT_UNITS {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    Ok((!stream.is_empty()).then(|| String::from(stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Name, Status> {
+        Name::parse(text, Rules::Windows)
+    }
+
+    #[test]
+    fn names_split_into_components_and_streams() {
+        let name = parse("a\\b c\\d:s:$DATA").unwrap();
+        assert_eq!(name.components().collect::<std::vec::Vec<_>>(), ["a", "b c", "d"]);
+        assert_eq!(name.stream(), Some("s"));
+        assert_eq!(parse("x::$DATA").unwrap(), parse("x").unwrap());
+        assert!(parse("").unwrap().is_root());
+        assert_eq!(parse("a\\b").unwrap().parent(), parse("a").unwrap());
+        assert_eq!(parse("a").unwrap().child("b"), parse("a\\b").unwrap());
+        assert!(parse("a\\b").unwrap().is_below(&parse("a").unwrap()));
+        assert!(!parse("aa\\b").unwrap().is_below(&parse("a").unwrap()));
+    }
+
+    #[test]
+    fn bad_names_get_their_status() {
+        for (text, status) in [
+            ("\\a", Status::INVALID_PARAMETER),
+            ("a\\..\\b", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("..", Status::OBJECT_PATH_SYNTAX_BAD),
+            (".", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("a\\\\b", Status::OBJECT_NAME_INVALID),
+            ("a/b", Status::OBJECT_NAME_INVALID),
+            ("a*", Status::OBJECT_NAME_INVALID),
+            ("a\u{1}", Status::OBJECT_NAME_INVALID),
+            ("a:", Status::OBJECT_NAME_INVALID),
+            ("a:s:$BAD", Status::OBJECT_NAME_INVALID),
+            ("a\0", Status::OBJECT_NAME_INVALID),
+        ] {
+            assert_eq!(parse(text), Err(status), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_component_holds_255_units() {
+        assert!(parse(&"x".repeat(254)).is_ok());
+        assert!(parse(&"x".repeat(255)).is_ok());
+        assert_eq!(parse(&"x".repeat(256)), Err(Status::OBJECT_NAME_INVALID));
+        assert!(parse(&"\u{1F600}".repeat(127)).is_ok());
+        assert_eq!(parse(&"\u{1F600}".repeat(128)), Err(Status::OBJECT_NAME_INVALID));
+    }
+}

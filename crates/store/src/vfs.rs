@@ -1,0 +1,387 @@
+//! The small file-system interface that the tables of this crate stand on.
+//!
+//! Two implementors: the Linux one, and memory with fault injection. Methods
+//! are synchronous and short; data I/O that may block has a second road: when
+//! [`Node::descriptor`] names a host descriptor the caller may move data
+//! through it on a road of its own (io_uring, sendfile) instead of
+//! [`Node::read_at`] and [`Node::write_at`].
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use frevo_wire::Status;
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+
+use crate::name::Name;
+
+/// What names one file on one machine for as long as it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileKey {
+    /// The file system.
+    pub device: u64,
+    /// The file in it; also the FileId that clients see.
+    pub inode: u64,
+}
+
+/// Why the file system did not do it. [`Fault::status`] is what a peer is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The last component does not exist.
+    NotFound,
+    /// A component before the last does not exist.
+    PathNotFound,
+    /// A component before the last is not a directory.
+    PathNotDirectory,
+    /// A directory was asked for and this is none.
+    NotADirectory,
+    /// Something else than a directory was asked for and this is one.
+    IsADirectory,
+    /// It exists already.
+    Exists,
+    /// A directory that is not empty.
+    NotEmpty,
+    /// The system's permissions say no.
+    AccessDenied,
+    /// The file system is mounted read-only.
+    ReadOnly,
+    /// No space left.
+    DiskFull,
+    /// The owner's quota is used up.
+    QuotaExceeded,
+    /// The file would be larger than the file system allows.
+    FileTooLarge,
+    /// The name is longer than the file system allows.
+    NameTooLong,
+    /// The name cannot be stored.
+    NameInvalid,
+    /// A symbolic link that is not followed, or that leaves the share.
+    Symlink,
+    /// No more open files can be had.
+    TooManyOpen,
+    /// Source and target are on different file systems.
+    CrossDevice,
+    /// Too many hard links.
+    TooManyLinks,
+    /// In use by the host (a running program, a mount point).
+    Busy,
+    /// What the name meant changed under the operation; look it up again.
+    Stale,
+    /// The file system cannot do that.
+    NotSupported,
+    /// A number or range makes no sense.
+    Invalid,
+    /// Out of memory.
+    NoMemory,
+    /// The medium failed; the host's error number, for people.
+    Io(i32),
+}
+
+/// What file-system calls return.
+pub type VfsResult<T> = Result<T, Fault>;
+
+impl Fault {
+    /// The NTSTATUS that a peer is told.
+    pub const fn status(self) -> Status {
+        match self {
+            Self::NotFound => Status::OBJECT_NAME_NOT_FOUND,
+            Self::PathNotFound | Self::PathNotDirectory => Status::OBJECT_PATH_NOT_FOUND,
+            Self::NotADirectory => Status::NOT_A_DIRECTORY,
+            Self::IsADirectory => Status::FILE_IS_A_DIRECTORY,
+            Self::Exists => Status::OBJECT_NAME_COLLISION,
+            Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
+            Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
+            Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
+            Self::DiskFull => Status::DISK_FULL,
+            Self::QuotaExceeded => Status::QUOTA_EXCEEDED,
+            Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
+            Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,
+            Self::TooManyOpen => Status::TOO_MANY_OPENED_FILES,
+            Self::CrossDevice => Status::NOT_SAME_DEVICE,
+            Self::TooManyLinks => Status::TOO_MANY_LINKS,
+            Self::Busy => Status::SHARING_VIOLATION,
+            Self::Stale => Status::FILE_DELETED,
+            Self::NotSupported => Status::NOT_SUPPORTED,
+            Self::NoMemory => Status::INSUFFICIENT_RESOURCES,
+            Self::Io(_) => Status::UNEXPECTED_IO_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(errno) => write!(f, "input/output error (errno {errno})"),
+            other => fmt::Debug::fmt(other, f),
+        }
+    }
+}
+
+impl core::error::Error for Fault {}
+
+/// What kind of object a name means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link (shown as a reparse point, never followed out of the share).
+    Symlink,
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+/// What is known of a file: MS-FSA 2.1.1.3 File in the host's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Which file.
+    pub key: FileKey,
+    /// Kind.
+    pub kind: Kind,
+    /// Bytes to the end of file; 0 for directories.
+    pub end_of_file: u64,
+    /// Bytes allocated on the medium; 0 for directories.
+    pub allocation: u64,
+    /// Hard links.
+    pub links: u32,
+    /// DOS attributes; DIRECTORY and REPARSE_POINT agree with `kind`, and
+    /// NORMAL is set exactly when nothing else is.
+    pub attributes: FileAttributes,
+    /// CreationTime.
+    pub created: FileTime,
+    /// LastAccessTime.
+    pub accessed: FileTime,
+    /// LastWriteTime.
+    pub written: FileTime,
+    /// ChangeTime.
+    pub changed: FileTime,
+    /// POSIX permission bits (without the file type).
+    pub mode: u32,
+    /// POSIX owner.
+    pub uid: u32,
+    /// POSIX group.
+    pub gid: u32,
+    /// Reparse tag, 0 without REPARSE_POINT.
+    pub reparse_tag: u32,
+    /// Bytes of extended attributes as FileEaInformation counts them, 0 if none.
+    pub ea_size: u32,
+}
+
+/// What to do when the name exists or not, as far as the file system is
+/// concerned. SUPERSEDE and OVERWRITE are made of these and truncation, after
+/// share modes allowed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existence {
+    /// It must exist.
+    MustExist,
+    /// It must not exist.
+    MustNotExist,
+    /// Opened when it exists, created otherwise.
+    Either,
+}
+
+/// What kind a caller accepts, and makes if it creates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KindWanted {
+    /// FILE_DIRECTORY_FILE
+    Directory,
+    /// FILE_NON_DIRECTORY_FILE
+    NotDirectory,
+    /// Neither: whatever exists; a file if it must be created.
+    Any,
+}
+
+/// How to open.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenHow {
+    /// What may or must exist.
+    pub existence: Existence,
+    /// Accepted kind.
+    pub kind: KindWanted,
+    /// Data will be read.
+    pub read: bool,
+    /// Data will be written, appended, truncated or allocated.
+    pub write: bool,
+    /// FILE_OPEN_REPARSE_POINT: open a symbolic link itself.
+    pub open_link: bool,
+    /// Attributes that a created file gets (READONLY HIDDEN SYSTEM ARCHIVE
+    /// TEMPORARY OFFLINE NOT_CONTENT_INDEXED; others are ignored).
+    pub attributes: FileAttributes,
+    /// POSIX mode that a created file gets, before the share's masks; None: the
+    /// share's default.
+    pub mode: Option<u32>,
+    /// Names are compared exactly (POSIX extensions).
+    pub case_sensitive: bool,
+}
+
+/// What [`Vfs::open`] found or made.
+#[derive(Debug)]
+pub struct Opened {
+    /// The open object.
+    pub node: Arc<dyn Node>,
+    /// Its state just after opening.
+    pub stat: Stat,
+    /// Whether it was created by this call.
+    pub created: bool,
+    /// The name as it is stored (the case on the medium).
+    pub name: Name,
+}
+
+/// Changes of times and attributes; `None` and `FileTime::ZERO` leave things alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BasicChange {
+    /// New CreationTime.
+    pub created: Option<FileTime>,
+    /// New LastAccessTime.
+    pub accessed: Option<FileTime>,
+    /// New LastWriteTime.
+    pub written: Option<FileTime>,
+    /// New ChangeTime (kept only where the host can).
+    pub changed: Option<FileTime>,
+    /// New attributes (the settable ones; NORMAL clears all).
+    pub attributes: Option<FileAttributes>,
+    /// New POSIX mode.
+    pub mode: Option<u32>,
+}
+
+/// Space of the file system, MS-FSA 2.1.1.1 Volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in one allocation unit.
+    pub unit: u32,
+    /// Units in all.
+    pub total: u64,
+    /// Free units that this user may take.
+    pub available: u64,
+    /// Free units.
+    pub free: u64,
+}
+
+/// Facts about the file system that do not change while it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// A number that stays the same between restarts.
+    pub serial: u32,
+    /// When it was made, if known; else the share root's birth.
+    pub created: FileTime,
+    /// Name of its kind, shown to clients ("NTFS" unless configured).
+    pub file_system: String,
+    /// Longest component in bytes on the medium.
+    pub max_component: u32,
+    /// Can hold holes.
+    pub sparse: bool,
+    /// Extended attributes can be stored.
+    pub xattrs: bool,
+    /// Mounted read-only.
+    pub read_only: bool,
+}
+
+/// A file system, or the part of one that a share shows. Names are relative to
+/// the share's root and cannot leave it.
+pub trait Vfs: Send + Sync + fmt::Debug {
+    /// Finds or makes `name` and opens it. Case is ignored unless `how` says
+    /// otherwise: an exact match wins, else the first that folds alike.
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened>;
+
+    /// Removes the file or empty directory `name` if it still is `key`;
+    /// otherwise [`Fault::Stale`].
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()>;
+
+    /// Moves `from` (still `key`, else [`Fault::Stale`]) to `to`, whose parent
+    /// must exist. An existing `to` is replaced when `replace` is set, else
+    /// [`Fault::Exists`]; renaming to another case of the same name works.
+    /// Returns the new name as stored.
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name>;
+
+    /// Makes `to` another name of the open file `node`.
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()>;
+
+    /// What `name` means now, without opening it; links are not followed.
+    fn stat(&self, name: &Name) -> VfsResult<Stat>;
+
+    /// Free and total space.
+    fn space(&self) -> VfsResult<Space>;
+
+    /// Facts.
+    fn volume(&self) -> &Volume;
+}
+
+/// An open object of a file system. Dropping it closes it.
+pub trait Node: Send + Sync + fmt::Debug {
+    /// Which file this is.
+    fn key(&self) -> FileKey;
+
+    /// The host's descriptor through which data may be moved directly.
+    fn descriptor(&self) -> Option<i32>;
+
+    /// Its present state.
+    fn stat(&self) -> VfsResult<Stat>;
+
+    /// Reads at `offset`; fewer bytes than asked for means end of file.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize>;
+
+    /// Writes all of `data` at `offset`, extending the file if need be.
+    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()>;
+
+    /// Puts all that was written, and the metadata to find it, on stable storage.
+    fn sync(&self) -> VfsResult<()>;
+
+    /// Cuts or extends (with zeros) the file.
+    fn set_end_of_file(&self, end: u64) -> VfsResult<()>;
+
+    /// Reserves space up to `bytes`; below the end of file it cuts (MS-FSA 2.1.5.15.1).
+    fn set_allocation(&self, bytes: u64) -> VfsResult<()>;
+
+    /// Changes times and attributes.
+    fn set_basic(&self, change: &BasicChange) -> VfsResult<()>;
+
+    /// Starts listing a directory, without "." and "..".
+    fn directory(&self) -> VfsResult<Box<dyn Directory>>;
+
+    /// The extended attributes that clients may see, names without prefix.
+    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>>;
+
+    /// Sets or (with an empty value) removes an extended attribute.
+    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()>;
+
+    /// Target of a symbolic link as stored.
+    fn link_target(&self) -> VfsResult<String>;
+
+    /// Whether the host would let this process read, write or execute the object.
+    fn host_access(&self) -> HostAccess;
+}
+
+/// What the host's permissions allow this process on one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostAccess {
+    /// Read or list.
+    pub read: bool,
+    /// Write, or add and remove entries.
+    pub write: bool,
+    /// Execute or traverse.
+    pub execute: bool,
+    /// Owner (or privileged): may change mode, times and attributes.
+    pub owner: bool,
+}
+
+/// A directory being listed.
+pub trait Directory: Send + fmt::Debug {
+    /// Moves to the next entry and gives its name as clients see it.
+    fn next_name(&mut self) -> VfsResult<Option<&str>>;
+
+    /// State of the entry that [`Self::next_name`] gave last; `None` when it
+    /// has gone since.
+    fn entry_stat(&mut self) -> VfsResult<Option<Stat>>;
+
+    /// Starts over, seeing entries made since.
+    fn rewind(&mut self) -> VfsResult<()>;
+}
