@@ -31,9 +31,16 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod byte_range;
+pub mod file;
+pub mod file_table;
 pub mod limits;
 pub mod name;
+pub mod share_mode;
 pub mod vfs;
 
+pub use file::{Admission, Departure, File, OpenId};
+pub use file_table::{FileCell, FileTable};
 pub use name::Name;
+pub use share_mode::Sharing;
 pub use vfs::{Fault, FileKey, Node, Stat, Vfs};

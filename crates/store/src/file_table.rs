@@ -1,0 +1,190 @@
+//! All open files of the server, by key.
+
+use alloc::sync::Arc;
+
+use frevo_wire::Status;
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::file::{Admission, Departure, File, OpenId};
+use crate::name::Name;
+use crate::vfs::FileKey;
+
+/// Shards of the table: far more than cores, so that two rarely meet.
+const SHARDS: usize = 64;
+
+/// A file's shared state behind its lock. Hold the guard briefly, never across
+/// an await.
+#[derive(Debug)]
+pub struct FileCell {
+    key: FileKey,
+    file: Mutex<File>,
+}
+
+impl FileCell {
+    /// The state.
+    pub fn lock(&self) -> MutexGuard<'_, File> {
+        self.file.lock()
+    }
+
+    /// Which file.
+    pub const fn key(&self) -> FileKey {
+        self.key
+    }
+}
+
+type Shard = Mutex<HashMap<FileKey, Arc<FileCell>>>;
+
+/// All open files. Lock order: shard, then file.
+#[derive(Debug)]
+pub struct FileTable {
+    shards: [Shard; SHARDS],
+}
+
+impl Default for FileTable {
+    fn default() -> Self {
+        Self { shards: core::array::from_fn(|_| Mutex::new(HashMap::new())) }
+    }
+}
+
+impl FileTable {
+    /// Admits an Open to the file `key`, known by `name` if this is the first,
+    /// or says the status that refuses it.
+    pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Arc<FileCell>, Status> {
+        let mut shard = self.shard(key).lock();
+        if let Some(cell) = shard.get(&key) {
+            let mut file = cell.lock();
+            if !file.is_retired() {
+                file.admit(a)?;
+                drop(file);
+                return Ok(Arc::clone(cell));
+            }
+        }
+        let mut file = File::new(key, name.clone());
+        file.admit(a)?;
+        let cell = Arc::new(FileCell { key, file: Mutex::new(file) });
+        shard.insert(key, Arc::clone(&cell));
+        Ok(cell)
+    }
+
+    /// The file `key` if somebody has it open.
+    pub fn find(&self, key: FileKey) -> Option<Arc<FileCell>> {
+        self.shard(key).lock().get(&key).cloned()
+    }
+
+    /// Takes an Open out of its file.
+    pub fn leave(&self, cell: &FileCell, id: OpenId) -> Departure {
+        let mut shard = self.shard(cell.key).lock();
+        let mut file = cell.lock();
+        let departure = file.leave(id);
+        if departure == Departure::Closed {
+            file.retire();
+            shard.remove(&cell.key);
+        }
+        departure
+    }
+
+    /// Forgets a file that was removed (or could not be): see [`Departure::Remove`].
+    pub fn retire(&self, cell: &FileCell) {
+        let mut shard = self.shard(cell.key).lock();
+        cell.lock().retire();
+        shard.remove(&cell.key);
+    }
+
+    /// How many files are open below `directory`: such a directory cannot be
+    /// renamed (MS-FSA 2.1.5.15.11). Looks at every open file.
+    pub fn open_below(&self, device: u64, directory: &Name) -> usize {
+        let below = |cell: &Arc<FileCell>| {
+            cell.key.device == device && cell.lock().name().is_below(directory)
+        };
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().values().filter(|cell| below(cell)).count())
+            .sum()
+    }
+
+    /// Files open now.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether no file is open.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_empty())
+    }
+
+    fn shard(&self, key: FileKey) -> &Shard {
+        // Inode numbers come in runs: mix before taking the top bits.
+        let mixed = (key.inode ^ key.device.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let at = usize::try_from(mixed >> 58).unwrap_or(0);
+        self.shards.get(at).unwrap_or(&self.shards[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Rules;
+    use crate::share_mode::Sharing;
+    use frevo_wire::dtyp::AccessMask;
+
+    const KEY: FileKey = FileKey { device: 1, inode: 7 };
+
+    fn name(text: &str) -> Name {
+        Name::parse(text, Rules::Windows).unwrap()
+    }
+
+    fn ask(id: u64, sharing: Sharing, delete_on_close: bool) -> Admission {
+        let access = AccessMask::READ_DATA | AccessMask::DELETE;
+        Admission { id: OpenId(id), access, sharing, delete_on_close }
+    }
+
+    #[test]
+    fn sharing_is_arbitrated_and_the_last_close_retires() {
+        let table = FileTable::default();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap();
+        let refused = table.admit(KEY, &name("a"), ask(2, Sharing::NONE, false));
+        assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
+        table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false)).unwrap();
+        assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(3)), Departure::Closed);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn delete_on_close_takes_effect_at_its_close_and_removes_at_the_last() {
+        let table = FileTable::default();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap();
+        table.admit(KEY, &name("a"), ask(2, Sharing::ALL, false)).unwrap();
+        assert!(!cell.lock().is_delete_pending());
+        assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
+        let late = table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false));
+        assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
+        cell.lock().rename(name("b"));
+        assert_eq!(table.leave(&cell, OpenId(2)), Departure::Remove(name("b")));
+        let between = table.admit(KEY, &name("b"), ask(4, Sharing::ALL, false));
+        assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is retired");
+        table.retire(&cell);
+        table.admit(KEY, &name("new"), ask(5, Sharing::ALL, false)).unwrap();
+    }
+
+    #[test]
+    fn clearing_the_disposition_saves_the_file() {
+        let table = FileTable::default();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap();
+        cell.lock().set_delete_pending(OpenId(1), true);
+        cell.lock().set_delete_pending(OpenId(1), false);
+        assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
+    }
+
+    #[test]
+    fn open_files_below_a_directory_are_seen() {
+        let table = FileTable::default();
+        let cell = table.admit(KEY, &name("d\\e\\f"), ask(1, Sharing::ALL, false)).unwrap();
+        assert_eq!(table.open_below(1, &name("d")), 1);
+        assert_eq!(table.open_below(1, &name("d\\e\\f")), 0);
+        assert_eq!(table.open_below(2, &name("d")), 0);
+        table.leave(&cell, OpenId(1));
+        assert_eq!(table.open_below(1, &name("d")), 0);
+    }
+}
