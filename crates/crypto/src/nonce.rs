@@ -1,0 +1,116 @@
+//! Nonces that one key never sees twice, MS-SMB2 2.2.41.
+
+use crate::limits::SEALED_MESSAGES_MAX;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The key has sealed [`SEALED_MESSAGES_MAX`] messages and refuses more. The
+/// session has to authenticate anew, or the connection to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyExhausted;
+
+impl fmt::Display for KeyExhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the sealing key has sealed as many messages as it may")
+    }
+}
+
+impl core::error::Error for KeyExhausted {}
+
+/// The Nonce field of a transform header: what the cipher uses of it, then
+/// zeros. Neither copied nor cloned: sealing takes it, so that it is used once.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Nonce([u8; 16]);
+
+impl Nonce {
+    /// The 16 bytes of the header field.
+    pub const fn field(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn from_field(field: [u8; 16]) -> Self {
+        Self(field)
+    }
+}
+
+/// Hands out the nonces of one key: a counter that all channels of a session
+/// share. The keys of a session are new with every session, so that counting
+/// from zero repeats nothing.
+#[derive(Debug)]
+pub struct NonceSequence {
+    next: AtomicU64,
+}
+
+impl Default for NonceSequence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NonceSequence {
+    /// Starts at the first nonce.
+    pub const fn new() -> Self {
+        Self { next: AtomicU64::new(0) }
+    }
+
+    /// A nonce that this sequence has not given before.
+    pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
+        // A plain add that wrapped would repeat nonces after 2^64 refusals;
+        // the update leaves an exhausted counter where it is.
+        let counter = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                if n < SEALED_MESSAGES_MAX { n.checked_add(1) } else { None }
+            })
+            .map_err(|_| KeyExhausted)?;
+        let mut field = [0; 16];
+        for (to, from) in field.iter_mut().zip(counter.to_le_bytes()) {
+            *to = from;
+        }
+        Ok(Nonce(field))
+    }
+
+    /// Messages that may still be sealed: what a session looks at to
+    /// authenticate anew in good time.
+    pub fn remaining(&self) -> u64 {
+        SEALED_MESSAGES_MAX.saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn starting_at(next: u64) -> Self {
+        Self { next: AtomicU64::new(next) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn refuses_after_the_limit() {
+        let nonces = NonceSequence::starting_at(SEALED_MESSAGES_MAX - 2);
+        assert_eq!(nonces.remaining(), 2);
+        assert!(nonces.next_nonce().is_ok());
+        assert!(nonces.next_nonce().is_ok());
+        assert_eq!(nonces.remaining(), 0);
+        assert_eq!(nonces.next_nonce(), Err(KeyExhausted));
+        assert_eq!(nonces.next_nonce(), Err(KeyExhausted));
+    }
+
+    #[test]
+    fn unique_across_threads() {
+        let nonces = NonceSequence::new();
+        let seen: Vec<Vec<[u8; 16]>> = std::thread::scope(|scope| {
+            let take = || (0..1000).map(|_| nonces.next_nonce().unwrap().0).collect();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let distinct: BTreeSet<[u8; 16]> = seen.iter().flatten().copied().collect();
+        assert_eq!(distinct.len(), 4000);
+        // What a CCM key does not use stays zero: only the first 11 bytes count.
+        assert!(distinct.iter().all(|n| n[11..] == [0; 5]));
+    }
+}

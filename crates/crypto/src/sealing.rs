@@ -1,0 +1,244 @@
+//! Encryption of whole messages in place, MS-SMB2 3.1.4.3.
+
+use crate::nonce::{KeyExhausted, Nonce, NonceSequence};
+use crate::out_of_memory;
+use alloc::boxed::Box;
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
+use ccm::aead::{AeadInOut, KeyInit};
+use ccm::consts::{U11, U16};
+use core::fmt;
+
+/// Length of the tag, the Signature field of a transform header, bytes.
+pub const TAG_LEN: usize = 16;
+
+type Aes128Ccm = ccm::Ccm<aes::Aes128, U16, U11>;
+type Aes256Ccm = ccm::Ccm<aes::Aes256, U16, U11>;
+
+/// How messages are sealed, MS-SMB2 2.2.3.1.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Cipher {
+    /// The only one of 3.0 and 3.0.2.
+    Aes128Ccm = 1,
+    /// 3.1.1.
+    Aes128Gcm = 2,
+    /// 3.1.1, Windows Server 2022 and up.
+    Aes256Ccm = 3,
+    /// 3.1.1, Windows Server 2022 and up.
+    Aes256Gcm = 4,
+}
+
+impl Cipher {
+    /// The cipher that a negotiate context names, if it is one of these.
+    pub const fn from_id(id: u16) -> Option<Self> {
+        match id {
+            1 => Some(Self::Aes128Ccm),
+            2 => Some(Self::Aes128Gcm),
+            3 => Some(Self::Aes256Ccm),
+            4 => Some(Self::Aes256Gcm),
+            _ => None,
+        }
+    }
+
+    /// Its number in a negotiate context.
+    pub const fn id(self) -> u16 {
+        self as u16
+    }
+
+    /// Length of its keys, bytes.
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::Aes128Ccm | Self::Aes128Gcm => 16,
+            Self::Aes256Ccm | Self::Aes256Gcm => 32,
+        }
+    }
+
+    /// Bytes of the 16-byte Nonce field that it uses; the rest is zero.
+    pub const fn nonce_len(self) -> usize {
+        match self {
+            Self::Aes128Ccm | Self::Aes256Ccm => 11,
+            Self::Aes128Gcm | Self::Aes256Gcm => 12,
+        }
+    }
+}
+
+/// The tag does not fit the message: damaged, forged, or another key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadSeal;
+
+impl fmt::Display for BadSeal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the message does not fit its tag")
+    }
+}
+
+impl core::error::Error for BadSeal {}
+
+/// A cipher with an expanded key, boxed because the key schedules of the four
+/// differ in size and a session holds two for its life.
+enum Key {
+    Gcm(LessSafeKey),
+    Ccm128(Box<Aes128Ccm>),
+    Ccm256(Box<Aes256Ccm>),
+}
+
+impl Key {
+    /// Expands the first `cipher.key_len()` bytes of `key`.
+    fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+        let (short, _) = key.split_at(16);
+        let gcm = |algorithm, key| match UnboundKey::new(algorithm, key) {
+            Ok(key) => Self::Gcm(LessSafeKey::new(key)),
+            Err(_) => out_of_memory(),
+        };
+        match cipher {
+            Cipher::Aes128Gcm => gcm(&aead::AES_128_GCM, short),
+            Cipher::Aes256Gcm => gcm(&aead::AES_256_GCM, key),
+            Cipher::Aes128Ccm => match Aes128Ccm::new_from_slice(short) {
+                Ok(key) => Self::Ccm128(Box::new(key)),
+                Err(_) => out_of_memory(),
+            },
+            Cipher::Aes256Ccm => Self::Ccm256(Box::new(Aes256Ccm::new(key.into()))),
+        }
+    }
+
+    fn seal(&self, nonce: &[u8; 16], aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
+        let (gcm, ccm) = split(nonce);
+        // GCM and 11-byte-nonce CCM take 64 GiB and 4 GiB; a frame is 16 MiB.
+        let tag = match self {
+            Self::Gcm(key) => {
+                let nonce = aead::Nonce::assume_unique_for_key(gcm);
+                return match key.seal_in_place_separate_tag(nonce, Aad::from(aad), in_out) {
+                    Ok(tag) => {
+                        let mut bytes = [0; TAG_LEN];
+                        bytes.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
+                        bytes
+                    }
+                    Err(_) => out_of_memory(),
+                };
+            }
+            Self::Ccm128(key) => key.encrypt_inout_detached(&ccm.into(), aad, in_out.into()),
+            Self::Ccm256(key) => key.encrypt_inout_detached(&ccm.into(), aad, in_out.into()),
+        };
+        match tag {
+            Ok(tag) => tag.into(),
+            Err(_) => out_of_memory(),
+        }
+    }
+
+    fn open(
+        &self,
+        nonce: &[u8; 16],
+        aad: &[u8],
+        in_out: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), BadSeal> {
+        let (gcm, ccm) = split(nonce);
+        match self {
+            Self::Gcm(key) => {
+                let nonce = aead::Nonce::assume_unique_for_key(gcm);
+                key.open_in_place_separate_tag(nonce, Aad::from(aad), tag, in_out)
+                    .map(|_| ())
+                    .map_err(|_| BadSeal)
+            }
+            Self::Ccm128(key) => key
+                .decrypt_inout_detached(&ccm.into(), aad, in_out.into(), tag.into())
+                .map_err(|_| BadSeal),
+            Self::Ccm256(key) => key
+                .decrypt_inout_detached(&ccm.into(), aad, in_out.into(), tag.into())
+                .map_err(|_| BadSeal),
+        }
+    }
+}
+
+/// What GCM and what CCM use of the Nonce field.
+fn split(nonce: &[u8; 16]) -> ([u8; 12], [u8; 11]) {
+    let mut gcm = [0; 12];
+    gcm.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
+    let mut ccm = [0; 11];
+    ccm.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
+    (gcm, ccm)
+}
+
+/// The key that one side seals all its messages of a session with, and the
+/// nonces that go with it; all channels of the session share it.
+pub struct SealingKey {
+    key: Key,
+    cipher: Cipher,
+    nonces: NonceSequence,
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SealingKey({:?})", self.cipher)
+    }
+}
+
+impl SealingKey {
+    /// Expands the first [`Cipher::key_len`] bytes of `key`.
+    ///
+    /// Only one SealingKey may ever be made of a key: its nonces begin anew
+    /// with it.
+    pub fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+        Self { key: Key::new(cipher, key), cipher, nonces: NonceSequence::new() }
+    }
+
+    /// The cipher.
+    pub const fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+
+    /// The nonce of the next message: it goes into the transform header, which
+    /// is part of what [`Self::seal`] authenticates.
+    pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
+        self.nonces.next_nonce()
+    }
+
+    /// Messages that may still be sealed.
+    pub fn remaining(&self) -> u64 {
+        self.nonces.remaining()
+    }
+
+    /// Encrypts `in_out` in place; the tag covers it and `aad`. `nonce` comes
+    /// from this key's [`Self::next_nonce`].
+    #[allow(clippy::needless_pass_by_value)] // taken, so that it is used once
+    pub fn seal(&self, nonce: Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
+        self.key.seal(nonce.field(), aad, in_out)
+    }
+}
+
+/// The key that opens what the peer sealed.
+pub struct OpeningKey {
+    key: Key,
+    cipher: Cipher,
+}
+
+impl fmt::Debug for OpeningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpeningKey({:?})", self.cipher)
+    }
+}
+
+impl OpeningKey {
+    /// Expands the first [`Cipher::key_len`] bytes of `key`.
+    pub fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+        Self { key: Key::new(cipher, key), cipher }
+    }
+
+    /// The cipher.
+    pub const fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+
+    /// Decrypts `in_out` in place if `tag` fits it and `aad`; compares in
+    /// constant time. `nonce` is the whole Nonce field. After [`BadSeal`] the
+    /// contents of `in_out` are unspecified and must not be used.
+    pub fn open(
+        &self,
+        nonce: &[u8; 16],
+        aad: &[u8],
+        in_out: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), BadSeal> {
+        self.key.open(nonce, aad, in_out, tag)
+    }
+}
