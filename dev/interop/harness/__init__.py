@@ -1,0 +1,1 @@
+"""Frevo's interoperability run: real peers, one server, a judged table."""

@@ -1,0 +1,89 @@
+"""Results against dev/interop/expected.toml, and the table that comes of it."""
+import collections
+import datetime
+import fnmatch
+import tomllib
+
+from .model import HERE, OUT
+
+WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference server", "choice": "by choice"}
+
+
+class Expectations:
+    """Rows that are known not to pass, each with its reason."""
+
+    def __init__(self, server):
+        with open(HERE / "expected.toml", "rb") as f:
+            entries = tomllib.load(f).get("expect", [])
+        self.entries = []
+        for e in entries:
+            unknown = set(e) - {"test", "server", "result", "reason", "whose"}
+            if unknown or not e.get("reason") or e.get("whose") not in WHOSE or not e.get("test"):
+                raise SystemExit(f"expected.toml: entry {e} wants test, reason and whose (one of {', '.join(WHOSE)})")
+            if e.get("result", "fail") not in ("fail", "skip", "either"):
+                raise SystemExit(f"expected.toml: {e['test']}: result is fail, skip or either")
+            if e.get("server", "frevo") in (server, "any"):
+                names = e["test"] if isinstance(e["test"], list) else [e["test"]]
+                self.entries += [{**e, "test": n, "hits": 0} for n in names]
+
+    def judge(self, row):
+        """Sets the row's verdict: good, expected, unexpected, or unexpected pass."""
+        entry = next((e for e in self.entries if fnmatch.fnmatchcase(row.name, e["test"])), None)
+        if entry:
+            entry["hits"] += 1
+        awaited = entry.get("result", "fail") if entry else None
+        if row.result == "pass":
+            row.verdict = "good" if awaited in (None, "either") else "UNEXPECTED PASS"
+        elif awaited in (row.result, "either"):
+            row.verdict = "expected"
+            row.detail = f"{entry['reason']} ({WHOSE[entry['whose']]})"
+        else:
+            row.verdict = "SKIPPED" if row.result == "skip" else "UNEXPECTED"
+        return row.verdict
+
+    def idle(self):
+        """Entries that no row met."""
+        return [e["test"] for e in self.entries if not e["hits"]]
+
+
+def summary(rows):
+    """[(peer, counts by verdict)] in order of appearance."""
+    peers = collections.OrderedDict()
+    for row in rows:
+        peers.setdefault("/".join(row.name.split("/")[:2]), collections.Counter())[row.verdict] += 1
+    return peers
+
+
+def cell(text):
+    """Text that cannot break a Markdown table."""
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def write(rows, server, level, seconds, only):
+    """Writes target/interop/SERVER.{tsv,md}; returns the Markdown."""
+    stem = OUT / (f"{server}-part" if only else server)
+    with open(stem.with_name(stem.name + ".tsv"), "w") as f:
+        print("test", "result", "verdict", "seconds", "detail", sep="\t", file=f)
+        for r in rows:
+            print(r.name, r.result, r.verdict, f"{r.seconds:.2f}", r.detail.replace("\t", " "), sep="\t", file=f)
+    lines = [
+        f"# Interoperability: {'Frevo' if server == 'frevo' else 'smbd (reference)'}, {level}",
+        "",
+        f"{datetime.date.today()}, {len(rows)} checks in {seconds:.0f} s.",
+        "",
+        "| peer and variant | checks | pass | expected not to | skipped | unexpected |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, count in summary(rows).items():
+        bad = count["UNEXPECTED"] + count["UNEXPECTED PASS"]
+        lines.append(
+            f"| {cell(name)} | {sum(count.values())} | {count['good']} | {count['expected']} "
+            f"| {count['SKIPPED']} | {bad or ''} |"
+        )
+    odd = [r for r in rows if r.verdict != "good"]
+    if odd:
+        lines += ["", "| not passed | result | verdict | detail |", "|---|---|---|---|"]
+        lines += [f"| {cell(r.name)} | {r.result} | {r.verdict} | {cell(r.detail)} |" for r in odd]
+    text = "\n".join(lines) + "\n"
+    stem.with_name(stem.name + ".md").write_text(text)
+    return text

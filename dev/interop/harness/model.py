@@ -1,0 +1,158 @@
+"""What a check is: groups of rows, and the context in which a group runs."""
+import contextlib
+import fnmatch
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+HERE = ROOT / "dev/interop"
+OUT = ROOT / "target/interop"
+
+
+class Failure(Exception):
+    """A check found the peer's or the server's answer wrong."""
+
+
+class Skip(Exception):
+    """A check cannot be made here: the tool or the feature is missing."""
+
+
+@dataclass
+class Row:
+    """One line of the table: `result` is pass, fail or skip."""
+
+    name: str
+    result: str
+    seconds: float = 0.0
+    detail: str = ""
+    verdict: str = ""  # filled in by the judge
+
+
+@dataclass
+class Group:
+    """Checks that share a server profile and mostly a connection or a guest."""
+
+    name: str
+    profile: str
+    run: object
+    full_only: bool = False
+    about: str = ""
+
+
+GROUPS: list[Group] = []
+
+
+def group(name, *, profile="default", full_only=False):
+    """Registers a function that takes a Context as the group `name`."""
+
+    def register(function):
+        about = (function.__doc__ or "").strip().splitlines()
+        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else ""))
+        return function
+
+    return register
+
+
+def selects(patterns, name):
+    """Whether a row of this name is wanted: a pattern also takes what is under it."""
+    return not patterns or any(fnmatch.fnmatchcase(name, p) or fnmatch.fnmatchcase(name, p + "/*") for p in patterns)
+
+
+def may_select(patterns, group_name):
+    """Whether a row under this group could be wanted."""
+    depth = group_name.count("/") + 1
+    return selects(patterns, group_name) or any(
+        fnmatch.fnmatchcase(group_name, "/".join(p.split("/")[:depth])) or fnmatch.fnmatchcase(group_name + "/", p)
+        for p in patterns
+    )
+
+
+@dataclass
+class Context:
+    """One group under way."""
+
+    group: Group
+    server: object
+    full: bool
+    patterns: list
+    work: Path  # scratch of this group, on the host
+    log: object
+    rows: list = field(default_factory=list)
+
+    def add(self, name, result, seconds=0.0, detail=""):
+        """Takes in a finished row, `name` under the group's."""
+        name = f"{self.group.name}/{name}"
+        if selects(self.patterns, name):
+            detail = " ".join(str(detail).split())[:300]
+            self.rows.append(Row(name, result, seconds, detail))
+            print(f"  {result:4} {name} {seconds:.1f} s{'  ' + detail if detail else ''}", flush=True)
+
+    @contextlib.contextmanager
+    def check(self, name):
+        """`with ctx.check("rename"): ...` is a row; an exception fails it."""
+        began = time.monotonic()
+        self.log.write(f"--- {self.group.name}/{name}\n")
+        result, detail = "pass", ""
+        try:
+            yield
+        except Skip as e:
+            result, detail = "skip", e
+        except subprocess.TimeoutExpired as e:
+            result, detail = "fail", f"no end after {e.timeout:.0f} s"
+        except (Failure, OSError, subprocess.SubprocessError, UnicodeError) as e:
+            result, detail = "fail", f"{type(e).__name__}: {e}" if not isinstance(e, Failure) else e
+        if result != "pass":
+            self.log.write(f"{result}: {detail}\n")
+        self.log.flush()
+        self.add(name, result, time.monotonic() - began, detail)
+
+    def command(self, *args, timeout=60, env=None, cwd=None, **more):
+        """Runs a program to its end, writes what it said to the log, returns (status, output)."""
+        args = [str(a) for a in args]
+        self.log.write("$ " + " ".join(args).replace(self.server.password, "***") + "\n")
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                args,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+                env={**os.environ, **self.server.environment(), **(env or {})},
+                cwd=cwd or self.work,
+                **more,
+            )
+        except subprocess.TimeoutExpired as e:
+            self.log.write((e.output or b"").decode(errors="replace"))
+            raise
+        output = done.stdout.decode(errors="replace")
+        self.log.write(f"{output}[status {done.returncode}, {time.monotonic() - began:.2f} s]\n")
+        self.log.flush()
+        return done.returncode, output
+
+    def report(self, output, needed=()):
+        """Rows from a peer's lines `ok|FAIL|skip NAME SECONDS [DETAIL]`; `needed` must be among them."""
+        seen = set()
+        for line in output.splitlines():
+            words = line.split(maxsplit=3)
+            if len(words) >= 3 and words[0] in ("ok", "FAIL", "skip"):
+                seen.add(words[1])
+                result = {"ok": "pass", "FAIL": "fail", "skip": "skip"}[words[0]]
+                with contextlib.suppress(ValueError):
+                    self.add(words[1], result, float(words[2]), words[3] if len(words) > 3 else "")
+        for name in needed:
+            if name not in seen:
+                self.add(name, "fail", 0.0, "the peer ended before it")
+        return seen
+
+
+def require_tool(name):
+    """The path of a program, or Skip."""
+    path = shutil.which(name)
+    if not path:
+        raise Skip(f"{name} is not installed")
+    return path

@@ -1,0 +1,119 @@
+"""What the run needs from outside its namespace: programs built, clients fetched.
+
+Everything goes under target/interop and is made once; a pinned version that
+changes here is fetched anew.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .model import HERE, OUT, ROOT
+
+PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
+GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
+FSX = "0.3.2"
+TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
+
+
+def stamped(directory, text):
+    """Whether `directory` was finished with exactly these contents in mind."""
+    stamp = directory / ".frevo-stamp"
+    return stamp.exists() and stamp.read_text() == text
+
+
+def stamp(directory, text):
+    (directory / ".frevo-stamp").write_text(text)
+
+
+def call(*args, **more):
+    """Runs a preparing command; its output only matters if it fails."""
+    print("prepare: " + " ".join(Path(a).name if i == 0 else str(a) for i, a in enumerate(args)), flush=True)
+    done = subprocess.run([str(a) for a in args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, **more)
+    if done.returncode:
+        sys.stdout.write(done.stdout[-6000:])
+        raise SystemExit(f"prepare: {args[0]} failed with {done.returncode}")
+    return done.stdout
+
+
+def target_directory():
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def cargo_build(profile, *packages):
+    """Builds packages of the workspace; returns the directory of the programs."""
+    flags = [f for p in packages for f in ("-p", p)]
+    call("cargo", "build", "--locked", "--profile", "dev" if profile == "debug" else profile, *flags, cwd=ROOT)
+    return target_directory() / ("debug" if profile in ("dev", "debug") else profile)
+
+
+def copy_program(source):
+    """Copies a program to the tools if it changed: a build during the run must not pull it away."""
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    fresh = TOOLS / (source.name + ".new")
+    shutil.copy2(source, fresh)
+    os.replace(fresh, TOOLS / source.name)
+    return TOOLS / source.name
+
+
+def fsx():
+    if not stamped(TOOLS, FSX):
+        call("cargo", "install", "--root", TOOLS.parent, "fsx", "--version", FSX, "--locked",
+             "--target-dir", OUT / "build")
+        shutil.rmtree(OUT / "build", ignore_errors=True)
+        stamp(TOOLS, FSX)
+
+
+def python_clients():
+    wanted = " ".join(PYTHON_CLIENTS)
+    if not stamped(VENV, wanted):
+        shutil.rmtree(VENV, ignore_errors=True)
+        call(sys.executable, "-m", "venv", VENV)
+        call(VENV / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *PYTHON_CLIENTS)
+        stamp(VENV, wanted)
+
+
+def go_suite():
+    """The test program of go-smb2's own suite, or nothing where there is no Go new enough."""
+    if stamped(GO_SUITE, GO_SMB2):
+        return
+    go = shutil.which("go")
+    if not go:
+        print("prepare: no go: its client's own suite will be skipped", flush=True)
+        return
+    source = Path(json.loads(subprocess.run([go, "mod", "download", "-json", GO_SMB2], cwd="/", check=True,
+                                            stdout=subprocess.PIPE).stdout)["Dir"])
+    build = OUT / "go-smb2-source"
+    shutil.rmtree(build, ignore_errors=True)
+    shutil.copytree(source, build)
+    subprocess.run(["chmod", "-R", "u+w", build], check=True)
+    GO_SUITE.mkdir(parents=True, exist_ok=True)
+    call(go, "test", "-c", "-o", GO_SUITE / "suite", ".", cwd=build)
+    shutil.rmtree(build)
+    stamp(GO_SUITE, GO_SMB2)
+
+
+def everything(args, groups):
+    """Prepares what the wanted groups use; returns the path of the server's program."""
+    names = {g.name.split("/")[0] for g in groups}
+    packages = []
+    if "cifs" in names:
+        fsx()
+        packages.append("frevo-guest-checks")
+    if "clients" in names:
+        python_clients()
+        go_suite()
+        packages.append("frevo-peer-smb2")
+    # The checks' own programs are small and never measured: the dev profile will do.
+    if packages:
+        programs = cargo_build("dev", *packages)
+        for package in packages:
+            copy_program(programs / package)
+    if args.server != "frevo":
+        return None
+    if args.frevo:
+        return str(Path(args.frevo).resolve())
+    return str(copy_program(cargo_build(args.profile, "frevo") / "frevo"))

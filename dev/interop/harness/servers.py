@@ -1,0 +1,113 @@
+"""The server under test, by profile: Frevo, or smbd as the reference."""
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .model import HERE, OUT
+
+ADDRESS, PORT = "198.18.0.1", 445
+
+# Frevo runs as root here; so does smbd's work on the shares, that the host may put files there.
+AS_ROOT = ["-s", "force user = root"]
+
+# What each profile asks of the server: arguments of with-frevo and of with-samba.
+PROFILES = {
+    "default": ([], [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
+    "old-dialects": (["-x", "--min-dialect", "-x", "2.0.2"], AS_ROOT),
+    "sealed-only": (["-x", "--encryption", "-x", "required"], [*AS_ROOT, "-g", "server smb encrypt = required"]),
+    "signed-only": (["-x", "--signing", "-x", "required"], [*AS_ROOT, "-g", "server signing = mandatory"]),
+    "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
+    "read-only": (["-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
+    # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
+    # find an allocation for an empty file.
+    "torture": (
+        ["-x", "--min-dialect", "-x", "2.0.2"],
+        ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"],
+    ),
+}
+
+
+class Server:
+    """A running server; `kind` is frevo or smbd."""
+
+    user, password, share, share2 = "smbuser", "Passw0rd", "share", "share2"
+    address, port = ADDRESS, PORT
+
+    def __init__(self, kind, profile, program=None):
+        self.kind, self.profile = kind, profile
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ.get("TMPDIR", "/dev/shm")))
+        self.path, self.path2 = self.directory / "share", self.directory / "share2"
+        with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
+        args = [with_it, "-a", ADDRESS, "-p", str(PORT), "-d", self.directory]
+        args += PROFILES[profile][0 if kind == "frevo" else 1]
+        if kind == "frevo":
+            args += ["-b", program]
+        # It lives until its CMD's input ends, which happens even if this process is killed.
+        self.child = subprocess.Popen(
+            [*map(str, args), "--", "sh", "-c", "echo ready; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        if self.child.stdout.readline() != b"ready\n":
+            said = self.child.stderr.read().decode(errors="replace")
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise RuntimeError(f"{kind} did not start with profile {profile}: {said.strip()}")
+
+    def environment(self):
+        """What peers and linux-client find in their environment."""
+        return {
+            "SMB_ADDR": self.address,
+            "SMB_PORT": str(self.port),
+            "SMB_SHARE": self.share,
+            "SMB_SHARE2": self.share2,
+            "SMB_USER": self.user,
+            "SMB_PASS": self.password,
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def is_alive(self):
+        """Whether it still accepts a connection."""
+        try:
+            socket.create_connection((self.address, self.port), timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    def log_path(self):
+        return self.directory / ("log.frevo" if self.kind == "frevo" else "log.smbd")
+
+    def panics(self):
+        """Lines of its log that tell of a crash."""
+        words = ("panicked at", "INTERNAL ERROR", "PANIC")
+        try:
+            with open(self.log_path(), errors="replace") as log:
+                return [line.strip() for line in log if any(w in line for w in words)]
+        except OSError:
+            return []
+
+    def clear(self):
+        """Empties the shares' directories for the next group."""
+        for share in (self.path, self.path2):
+            for entry in os.scandir(share):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
+
+    def stop(self):
+        """Ends it, keeps its log, removes the rest."""
+        self.child.stdin.close()
+        try:
+            status = self.child.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.child.terminate()
+            status = self.child.wait(timeout=30)
+        kept = OUT / "logs" / f"server-{self.kind}-{self.profile}.log"
+        if self.log_path().exists():
+            shutil.copyfile(self.log_path(), kept)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return status
