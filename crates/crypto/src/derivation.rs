@@ -136,9 +136,17 @@ impl SessionKeys {
 fn kbkdf(key: &[u8], label: &[u8], context: &[u8], out: &mut [u8]) {
     let bits = (out.len() as u32).saturating_mul(8).to_be_bytes();
     let info: Vec<u8> = [label, &[0], context, &bits].concat();
+    kbkdf_fixed(key, &info, out);
+}
+
+/// The same with the fixed input data whole.
+fn kbkdf_fixed(key: &[u8], info: &[u8], out: &mut [u8]) {
     let algorithm = kdf::get_kbkdf_ctr_hmac_algorithm(KbkdfCtrHmacAlgorithmId::Sha256);
-    match algorithm.map(|algorithm| kdf::kbkdf_ctr_hmac(algorithm, key, &info, out)) {
+    match algorithm.map(|algorithm| kdf::kbkdf_ctr_hmac(algorithm, key, info, out)) {
         Some(Ok(())) => {}
         _ => out_of_memory(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,3 +56,6 @@ pub use signing::{
 fn out_of_memory() -> ! {
     alloc::alloc::handle_alloc_error(core::alloc::Layout::new::<[u8; 512]>())
 }
+
+#[cfg(test)]
+mod vectors;

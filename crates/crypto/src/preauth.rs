@@ -38,6 +38,7 @@ impl PreauthHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::*;
 
     #[test]
     fn parts_are_one_message_and_messages_are_not() {
@@ -50,5 +51,20 @@ mod tests {
         two.update(&[b"abc"]);
         two.update(&[b"def"]);
         assert_ne!(whole, two);
+    }
+
+    #[test]
+    fn published_exchange() {
+        let mut hash = PreauthHash::new();
+        for (message, after) in [
+            (NEGOTIATE_REQUEST, NEGOTIATE_REQUEST_HASH),
+            (NEGOTIATE_RESPONSE, NEGOTIATE_RESPONSE_HASH),
+            (SESSION_SETUP_REQUEST_1, SESSION_SETUP_REQUEST_1_HASH),
+            (SESSION_SETUP_RESPONSE_1, SESSION_SETUP_RESPONSE_1_HASH),
+            (SESSION_SETUP_REQUEST_2, SESSION_SETUP_REQUEST_2_HASH),
+        ] {
+            hash.update(&[&hex(message)]);
+            assert_eq!(hash.as_bytes(), &hex_array(after));
+        }
     }
 }

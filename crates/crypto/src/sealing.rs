@@ -242,3 +242,6 @@ impl OpeningKey {
         self.key.open(nonce, aad, in_out, tag)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -204,3 +204,6 @@ impl SigningKey {
         signature
     }
 }
+
+#[cfg(test)]
+mod tests;
