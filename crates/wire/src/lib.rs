@@ -31,6 +31,7 @@ extern crate std;
 
 pub mod codec;
 pub mod dtyp;
+pub mod fscc;
 pub mod header;
 pub mod status;
 

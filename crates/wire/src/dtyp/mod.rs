@@ -1,4 +1,9 @@
-//! Types of MS-DTYP: times and identifiers.
+//! Types of MS-DTYP: times, identifiers, and what security descriptors are
+//! made of.
+
+mod sid;
+
+pub use sid::{Sid, SidParseError};
 
 use crate::bit_set;
 use core::fmt;

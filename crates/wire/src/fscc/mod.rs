@@ -1,0 +1,31 @@
+//! File system control codes and information classes, MS-FSCC 2.
+//!
+//! What QUERY_DIRECTORY, QUERY_INFO, SET_INFO and IOCTL carry. Structures
+//! parse and encode both ways, so that server and client cannot disagree.
+
+mod class;
+pub mod directory;
+pub mod ea;
+mod fixed;
+pub mod fsctl;
+mod list;
+pub mod name;
+pub mod notify;
+pub mod posix;
+pub mod query;
+pub mod quota;
+pub mod reparse;
+pub mod set;
+pub mod upcase;
+pub mod volume;
+pub mod wildcard;
+
+pub use class::{FileInfoClass, FsInfoClass};
+pub use directory::{DirectoryEntries, DirectoryEntry, DirectoryWriter};
+pub use list::Pushed;
+pub use name::{ShortName, WireName, utf16_len};
+pub use upcase::{eq_ignore_case, upcase};
+pub use wildcard::Pattern;
+
+#[cfg(test)]
+mod tests;
