@@ -1,0 +1,176 @@
+"""The Linux kernel's client, cifs.ko, in User Mode Linux."""
+import os
+import shutil
+
+from .. import trees
+from ..model import HERE, OUT, Failure, group
+
+TOOLS = OUT / "tools/bin"
+
+# name, profile, mount options
+MOUNTS = [
+    ("default", "default", ""),
+    ("seal", "default", "seal"),
+    ("sign", "default", "sign"),
+    ("cache-none", "default", "cache=none"),
+    ("nolease", "default", "nolease"),
+    ("sealed-by-server", "sealed-only", ""),
+    ("vers-3.0.2", "old-dialects", "vers=3.0.2"),
+    ("vers-2.1", "old-dialects", "vers=2.1"),
+]
+MOUNTS_FULL = [
+    ("multichannel", "torture", "multichannel,max_channels=4"),
+    ("seal-multichannel", "torture", "seal,multichannel,max_channels=4"),
+    ("small-requests", "default", "rsize=65536,wsize=65536"),
+    ("vers-3.0", "old-dialects", "vers=3.0"),
+    ("resilient", "default", "resilienthandles"),
+]
+
+
+def guest(ctx, options, *command, limit=180, memory="512M", env=None):
+    """Runs a command in a guest, on the mount; returns (status, output)."""
+    mount = ["-o", options] if options else []
+    return ctx.command(
+        HERE / "linux-client", *mount, "-m", memory, "-t", limit, "--", *command, timeout=limit + 30, env=env
+    )
+
+
+def script(ctx, options, text, **more):
+    """A shell script on the mount, which must exit with 0."""
+    path = ctx.work / "script"
+    path.write_text("set -euo pipefail\n" + text)
+    status, output = guest(ctx, options, "bash", path, **more)
+    if status:
+        raise Failure(f"status {status}: {output.strip()[-250:]}")
+    return output
+
+
+def checks(ctx, options):
+    """Boots, mounts, lets frevo-guest-checks work, then verifies the server's disk."""
+    report = ctx.work / "report"
+    program = TOOLS / "frevo-guest-checks"
+    with ctx.check("mount"):
+        # Its rows come from the report; its status only repeats them.
+        status, output = guest(ctx, options, "bash", "-c", "grep ' /mnt/smb cifs ' /proc/mounts; "
+                               f"cat /proc/fs/cifs/DebugData; exec {program} run . {report}")
+        if status in (124, 125, 126) or " cifs " not in output:
+            raise Failure(f"status {status}: {output.strip()[-250:]}")
+        for option, proof in {"sign": "signed", "seal": "Encrypted", "nolease": ",nolease"}.items():
+            if option in options.split(",") and proof not in output:
+                raise Failure(f"mounted with {option}, yet the kernel tells of nothing {proof}")
+        if "vers=" not in options and "Dialect 0x311" not in output:
+            raise Failure("the dialect is not 3.1.1")
+    ctx.report(report.read_text() if report.exists() else "", needed=["left-tree"])
+    proof = ctx.work / "proof"
+    ctx.command(program, "verify", ctx.server.path, proof)
+    ctx.report(proof.read_text() if proof.exists() else "", needed=["disk-names", "disk-bytes", "disk-times"])
+
+
+def register():
+    for table, full_only in ((MOUNTS, False), (MOUNTS_FULL, True)):
+        for name, profile, options in table:
+
+            def run(ctx, options=options):
+                checks(ctx, options)
+
+            run.__doc__ = f"mount -o {options or '(nothing more)'}; frevo-guest-checks"
+            group(f"cifs/{name}", profile=profile, full_only=full_only)(run)
+
+
+register()
+
+
+def repository(ctx):
+    """A local repository with some history, made on the host."""
+    path = ctx.work / "repository"
+    path.mkdir()
+    git = ["git", "-c", "user.name=Frevo", "-c", "user.email=frevo@localhost", "-C", path]
+    ctx.command(*git, "init", "-q", "-b", "main")
+    for commit in range(5):
+        for i in range(30):
+            trees.fill(path / f"file {commit} {i}", 700 * i + commit, commit * 100 + i)
+        ctx.command(*git, "add", "-A")
+        ctx.command(*git, "commit", "-q", "-m", f"number {commit}")
+    return path
+
+
+@group("cifs/programs")
+def programs(ctx):
+    """git, sqlite3 and tar at work on a mount."""
+    share = ctx.server.path
+    with ctx.check("git-clone"):
+        source = repository(ctx)
+        script(ctx, "", f"export GIT_CONFIG_GLOBAL=/dev/null; git -c safe.directory='*' clone -q --no-hardlinks 'file://{source}' clone\n"
+               "cd clone; git -c safe.directory='*' fsck --full --strict 2>&1; git -c safe.directory='*' status --porcelain")
+        here = {k: v for k, v in trees.digest(source).items() if not k.startswith(b".git")}
+        there = {k: v for k, v in trees.digest(share / "clone").items() if not k.startswith(b".git")}
+        if not here or here != there:
+            raise Failure("the clone's work tree is not the original's")
+        status, output = ctx.command("git", "-c", "safe.directory=*", "-C", share / "clone", "fsck", "--full", "--strict")
+        if status:
+            raise Failure(f"fsck on the server's disk: {output.strip()[-200:]}")
+    with ctx.check("sqlite3"):
+        (ctx.work / "work.sql").write_text(
+            "PRAGMA journal_mode=DELETE; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, h TEXT);\n"
+            + "".join(
+                "BEGIN;"
+                + "".join(f"INSERT INTO t(v, h) VALUES(hex(zeroblob({i % 40})), 'row {b}-{i}');" for i in range(100))
+                + "COMMIT;\n"
+                for b in range(20)
+            )
+            + "CREATE INDEX h ON t(h); DELETE FROM t WHERE id % 3 = 0; UPDATE t SET v = h WHERE id % 5 = 0; VACUUM;\n"
+        )
+        query = "PRAGMA integrity_check; SELECT count(*), sum(id), sum(length(v)), max(h) FROM t;"
+        # Over an owner's own shared lock SMB grants no exclusive one, which is how SQLite locks:
+        # nobrl is what cifs.ko has for that.
+        output = script(ctx, "nobrl", f"sqlite3 work.db < {ctx.work}/work.sql; sqlite3 work.db '{query}'")
+        ctx.command("sh", "-c", f"sqlite3 {ctx.work}/local.db < {ctx.work}/work.sql")
+        _, local = ctx.command("sqlite3", ctx.work / "local.db", query)
+        _, disk = ctx.command("sqlite3", share / "work.db", query)
+        if not local.startswith("ok\n") or local != disk or local.strip() not in output:
+            raise Failure(f"here {local!r}, through the mount {output[-80:]!r}, on the server's disk {disk!r}")
+    with ctx.check("tar"):
+        tree, back = trees.named_tree(ctx.work / "tree"), ctx.work / "back"
+        back.mkdir()
+        ctx.command("tar", "-C", tree, "-cf", ctx.work / "in.tar", ".")
+        script(ctx, "", f"mkdir tarred; tar --no-same-owner -C tarred -xf {ctx.work}/in.tar; tar -C tarred -cf {ctx.work}/out.tar .")
+        ctx.command("tar", "-C", back, "-xf", ctx.work / "out.tar")
+        trees.same_tree(tree, share / "tarred")
+        trees.same_tree(tree, back)
+
+
+def fsx(ctx, options, operations):
+    """Random reads, writes, maps and truncates of one file, checked against memory."""
+    with ctx.check(f"{operations}-operations"):
+        output = script(
+            ctx, options, f"{TOOLS}/fsx -q -N {operations} -S 7 -P {ctx.work} fsx.bin 2>&1", limit=900
+        )
+        if "All operations completed A-OK" not in output:
+            raise Failure(output.strip()[-250:])
+
+
+for _name, _options in (("fsx", ""), ("fsx-seal", "seal"), ("fsx-cache-none", "cache=none")):
+
+    @group(f"cifs/{_name}", full_only=_name == "fsx-cache-none")
+    def _fsx(ctx, options=_options):
+        """fsx on a mount."""
+        fsx(ctx, options, 20_000 if ctx.full else 2_000)
+
+
+@group("cifs/tree-20000", full_only=True)
+def tree_20000(ctx):
+    """20,000 files of a toolchain onto the mount and back, checksums equal."""
+    source, back = trees.toolchain_tree(), ctx.work / "back"
+    back.mkdir()
+    with ctx.check("there"):
+        script(ctx, "", f"tar -C {source} -cf - . | tar --no-same-owner -xf - -C .", limit=1500)
+        trees.same_tree(source, ctx.server.path)
+    with ctx.check("back"):
+        script(ctx, "", f"tar -cf - . | tar -C {back} -xf -", limit=1500)
+        trees.same_tree(source, back)
+    shutil.rmtree(back, ignore_errors=True)
+    if os.listdir(ctx.server.path):
+        with ctx.check("remove"):
+            script(ctx, "", "rm -rf ./*", limit=900)
+            if left := os.listdir(ctx.server.path):
+                raise Failure(f"left: {left[:3]}")

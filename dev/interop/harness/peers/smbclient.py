@@ -62,7 +62,7 @@ class Smbclient:
     def run(self, *script, **more):
         """Runs commands that must all succeed."""
         status, output = self.status(*script, **more)
-        errors = [line for line in output.splitlines() if "NT_STATUS_" in line or "Error" in line]
+        errors = [line for line in output.splitlines() if re.search(r"\bNT_STATUS_[A-Z]|^Error ", line)]
         if status or errors:
             raise Failure(errors[0] if errors else f"status {status}: {output.strip()[-200:]}")
         return output

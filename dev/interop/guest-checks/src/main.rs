@@ -1,0 +1,88 @@
+//! File system checks in one program.
+//!
+//! `frevo-guest-checks run DIR REPORT` works in DIR, a mount, writes a line
+//! `ok|FAIL NAME SECONDS [DETAIL]` per check to REPORT, and leaves the tree
+//! `DIR/left` behind.  `frevo-guest-checks verify DIR REPORT` is then run on the
+//! server's disk: names, sizes, bytes and times there must be those that the
+//! mount was given, which both sides compute rather than exchange.
+//!
+//! In User Mode Linux a fork costs 12 ms, so one program does all the work.
+#![forbid(unsafe_code)]
+
+mod checks;
+mod left;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// What went wrong in a check, in words for the table.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// A name without spaces, and what is done in the directory.
+type Check = (&'static str, fn(&Path) -> Outcome);
+
+/// Fails the check with a formatted reason unless the condition holds.
+macro_rules! ensure {
+    ($holds:expr, $($reason:tt)+) => {
+        if !$holds {
+            return Err(format!($($reason)+).into());
+        }
+    };
+}
+pub(crate) use ensure;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, verb, dir, report] = args.as_slice() else {
+        return usage();
+    };
+    let dir = Path::new(dir);
+    let checks: &[Check] = match verb.as_str() {
+        "run" => checks::ALL,
+        "verify" => left::VERIFY,
+        "lock" | "share" => {
+            return match checks::try_lock(dir, verb == "lock") {
+                Ok(code) => ExitCode::from(code),
+                Err(error) => {
+                    eprintln!("frevo-guest-checks: {}: {error}", dir.display());
+                    ExitCode::FAILURE
+                }
+            };
+        }
+        _ => return usage(),
+    };
+    match File::create(report).and_then(|file| run(checks, dir, file)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("frevo-guest-checks: {report}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("frevo-guest-checks run|verify DIR REPORT");
+    ExitCode::from(2)
+}
+
+/// Runs every check whatever became of the others; true if all held.
+fn run(checks: &[Check], dir: &Path, mut report: File) -> io::Result<bool> {
+    let mut good = true;
+    for (name, check) in checks {
+        let began = Instant::now();
+        let outcome = check(dir);
+        let seconds = began.elapsed().as_secs_f64();
+        match outcome {
+            Ok(()) => writeln!(report, "ok {name} {seconds:.2}")?,
+            Err(error) => {
+                good = false;
+                writeln!(report, "FAIL {name} {seconds:.2} {error}")?;
+            }
+        }
+    }
+    Ok(good)
+}
