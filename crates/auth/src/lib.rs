@@ -1,1 +1,53 @@
-//! SPNEGO and NTLMv2 for SMB, both roles: token in, token out.
+//! SPNEGO and NTLMv2 for SMB, both roles: token in, token out. Pure.
+//!
+//! A server makes one [`Acceptor`] for every SESSION_SETUP exchange, with an
+//! eight-byte challenge of its own, and feeds it the client's tokens; a client
+//! makes one [`Initiator`]. Time and random bytes are arguments, accounts are
+//! behind [`Accounts`]. Neither role can be talked down: NTLMv1 and LM do not
+//! exist here, a malformed token is never a guest, and a challenge is good for
+//! one AUTHENTICATE message, right or wrong.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::arithmetic_side_effects
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod acceptor;
+pub mod account;
+mod der;
+pub mod hash;
+pub mod initiator;
+pub mod limits;
+pub mod ntlm;
+pub mod refusal;
+pub mod smbpasswd;
+pub mod spnego;
+pub mod target;
+#[cfg(test)]
+mod tests;
+
+pub use acceptor::{Acceptor, AcceptorConfig, Done, Identity, Step};
+pub use account::{Account, Accounts};
+pub use hash::NtHash;
+pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};
+pub use refusal::{Reason, Refusal};
+pub use smbpasswd::AccountFile;
+pub use zeroize::Zeroizing;

@@ -1,0 +1,421 @@
+//! The server's end of a logon.
+
+use crate::account::{Account, Accounts};
+use crate::hash::same;
+use crate::limits::MAX_TOKEN_LEN;
+use crate::ntlm::crypt::{self, Key, Mode};
+use crate::ntlm::message::{Authenticate, Challenge, Negotiate, NtResponse, NtlmV2};
+use crate::ntlm::{AvFlags, AvId, Flags, av_pair, is_ntlm};
+use crate::spnego::{self, MechList, NTLM, NegState, NegTokenInit, NegTokenResp};
+use crate::{NtHash, Reason, Refusal, target};
+use alloc::{string::String, sync::Arc, vec::Vec};
+use core::{fmt, mem};
+use frevo_wire::codec::Malformed;
+
+/// What a server is called and what it insists on. Shared by all its logons.
+#[derive(Debug, Clone)]
+pub struct AcceptorConfig {
+    /// NetBIOS name of the server, upper case, at most 15 characters.
+    pub server_name: String,
+    /// NetBIOS name of its domain; a standalone server repeats its own name.
+    pub domain: String,
+    /// Fully qualified name of the server.
+    pub dns_name: String,
+    /// DNS name of its domain; empty when there is none.
+    pub dns_domain: String,
+    /// Whether a client that sends no MIC is refused. A MIC that is announced is
+    /// always checked, and whether it is announced is under the protection of
+    /// the password, so a man in the middle cannot take it away; what `true`
+    /// adds is the refusal of clients that never send one. It is off by default
+    /// because those are many: Linux's cifs.ko, libsmb2, pysmb, impacket. With
+    /// SMB 3.1.1 the pre-authentication hash covers the same messages.
+    pub require_mic: bool,
+    /// Names and addresses that clients reach this server by, besides
+    /// `server_name` and `dns_name`. A client that names its target in
+    /// MsvAvTargetName must name `cifs/` one of these. `None` turns the check
+    /// off.
+    pub allowed_targets: Option<Vec<String>>,
+    /// Whether a client that does not name its target is refused (cifs.ko does
+    /// not name it). Needs `allowed_targets`.
+    pub require_target_name: bool,
+}
+
+impl AcceptorConfig {
+    /// A standalone server by this NetBIOS name, without target checks.
+    pub fn standalone(server_name: &str) -> Self {
+        Self {
+            server_name: server_name.to_uppercase(),
+            domain: server_name.to_uppercase(),
+            dns_name: server_name.to_lowercase(),
+            dns_domain: String::new(),
+            require_mic: false,
+            allowed_targets: None,
+            require_target_name: false,
+        }
+    }
+
+    fn is_our_target(&self, spn: &str, listed: &[String]) -> bool {
+        let own = [self.server_name.as_str(), self.dns_name.as_str()];
+        target::is_ours(spn, own.into_iter().chain(listed.iter().map(String::as_str)))
+    }
+
+    /// TargetInfo (MS-NLMP 3.2.5.1.1). No MsvAvFlags: a Windows client that finds
+    /// an empty one computes its MIC over a message that it changed.
+    fn target_info(&self, now: u64) -> Vec<u8> {
+        let mut list = Vec::with_capacity(160);
+        av_pair::put_text(&mut list, AvId::NB_DOMAIN_NAME, &self.domain);
+        av_pair::put_text(&mut list, AvId::NB_COMPUTER_NAME, &self.server_name);
+        av_pair::put_text(&mut list, AvId::DNS_DOMAIN_NAME, &self.dns_domain);
+        av_pair::put_text(&mut list, AvId::DNS_COMPUTER_NAME, &self.dns_name);
+        av_pair::put(&mut list, AvId::TIMESTAMP, &now.to_le_bytes());
+        av_pair::put(&mut list, AvId::EOL, &[]);
+        list
+    }
+}
+
+/// Who logged on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The account's own spelling of its name.
+    pub user: String,
+    /// The domain as the client gave it.
+    pub domain: String,
+    /// The client's name for itself; worth nothing.
+    pub workstation: String,
+}
+
+/// What a token led to.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this token and expect another (STATUS_MORE_PROCESSING_REQUIRED).
+    Continue(Vec<u8>),
+    /// The client is who it says.
+    Done(Done),
+}
+
+/// A logon.
+pub struct Done {
+    /// The last token; empty when there is none to send.
+    pub token: Vec<u8>,
+    /// Who it is.
+    pub identity: Identity,
+    /// ExportedSessionKey, which MS-SMB2 calls Session.SessionKey.
+    pub session_key: Key,
+    /// Whether a MIC protected the exchange.
+    pub has_mic: bool,
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done")
+            .field("identity", &self.identity)
+            .field("has_mic", &self.has_mic)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One logon, from the server's side.
+///
+/// It is good for one exchange: any refusal ends it, so a challenge is never
+/// answered twice. Bare NTLM and NTLM in SPNEGO are both taken; which it is, the
+/// client's first token decides.
+#[derive(Debug)]
+pub struct Acceptor {
+    config: Arc<AcceptorConfig>,
+    server_challenge: [u8; 8],
+    channel_bindings: Option<[u8; 16]>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    AwaitsFirst,
+    /// SPNEGO has settled on NTLM; its first message is still to come.
+    AwaitsNegotiate(Envelope),
+    AwaitsAuthenticate(Challenged),
+    Ended,
+}
+
+/// SPNEGO around the NTLM messages.
+#[derive(Debug)]
+struct Envelope {
+    mechanisms: MechList,
+    /// NTLM was not the client's first choice, so that somebody may have taken
+    /// the better ones from the list: mechListMIC must prove otherwise.
+    needs_mic: bool,
+    /// The client has been told which mechanism it is.
+    has_answered: bool,
+}
+
+#[derive(Debug)]
+struct Challenged {
+    envelope: Option<Envelope>,
+    negotiate: Vec<u8>,
+    challenge: Vec<u8>,
+    flags: Flags,
+}
+
+struct Proven {
+    identity: Identity,
+    exported: Key,
+    flags: Flags,
+    has_mic: bool,
+}
+
+impl Acceptor {
+    /// An exchange with `server_challenge`, eight bytes from a cryptographic
+    /// random source that no other exchange has.
+    pub const fn new(config: Arc<AcceptorConfig>, server_challenge: [u8; 8]) -> Self {
+        Self { config, server_challenge, channel_bindings: None, state: State::AwaitsFirst }
+    }
+
+    /// Makes the client prove that it is at the other end of this very TLS or
+    /// QUIC connection (MS-NLMP 3.2.5.1.2); `hash` is that of
+    /// [`target::channel_bindings_hash`].
+    #[must_use]
+    pub const fn with_channel_bindings(mut self, hash: [u8; 16]) -> Self {
+        self.channel_bindings = Some(hash);
+        self
+    }
+
+    /// The token for the NEGOTIATE response: NegTokenInit2 that offers NTLM.
+    pub fn initial_token() -> Vec<u8> {
+        spnego::server_hint(&MechList::of(&[NTLM]))
+    }
+
+    /// Takes the client's next token. `now` is the time as FILETIME ticks.
+    ///
+    /// # Errors
+    /// A [`Refusal`] ends the exchange; nothing further is taken.
+    pub fn step(
+        &mut self,
+        token: &[u8],
+        now: u64,
+        accounts: &dyn Accounts,
+    ) -> Result<Step, Refusal> {
+        let state = mem::replace(&mut self.state, State::Ended);
+        if token.len() > MAX_TOKEN_LEN {
+            return Err(Malformed::new("token: too long").into());
+        }
+        match state {
+            State::AwaitsFirst if is_ntlm(token) => self.challenge(token, None, now),
+            State::AwaitsFirst => self.on_init(token, now),
+            State::AwaitsNegotiate(envelope) => {
+                let message = NegTokenResp::parse(token)?;
+                let negotiate = message.token.ok_or(Malformed::new("responseToken: missing"))?;
+                self.challenge(negotiate, Some(envelope), now)
+            }
+            State::AwaitsAuthenticate(challenged) if challenged.envelope.is_some() => {
+                let message = NegTokenResp::parse(token)?;
+                let last = message.token.ok_or(Malformed::new("responseToken: missing"))?;
+                self.on_authenticate(last, message.mic, &challenged, accounts)
+            }
+            State::AwaitsAuthenticate(challenged) => {
+                self.on_authenticate(token, None, &challenged, accounts)
+            }
+            State::Ended => Err(Reason::OutOfTurn.into()),
+        }
+    }
+
+    fn on_init(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
+        let init = NegTokenInit::parse(token)?;
+        let position = init.mechanisms.position(NTLM).ok_or(Reason::NoCommonMechanism)?;
+        let needs_mic = position != 0;
+        let mut envelope = Envelope { mechanisms: init.mechanisms, needs_mic, has_answered: false };
+        // The first token is of the client's favourite mechanism (RFC 4178 4.2.1).
+        match init.token {
+            Some(negotiate) if !needs_mic => self.challenge(negotiate, Some(envelope), now),
+            _ => {
+                let state =
+                    if needs_mic { NegState::REQUEST_MIC } else { NegState::ACCEPT_INCOMPLETE };
+                envelope.has_answered = true;
+                self.state = State::AwaitsNegotiate(envelope);
+                let answer = NegTokenResp {
+                    state: Some(state),
+                    mechanism: Some(NTLM),
+                    ..NegTokenResp::default()
+                };
+                Ok(Step::Continue(answer.encode()))
+            }
+        }
+    }
+
+    fn challenge(
+        &mut self,
+        negotiate: &[u8],
+        mut envelope: Option<Envelope>,
+        now: u64,
+    ) -> Result<Step, Refusal> {
+        let offered = Negotiate::parse(negotiate)?.flags;
+        if !offered.contains(Flags::UNICODE) {
+            return Err(Reason::TooWeak("no Unicode").into());
+        }
+        let flags = offered.chosen_by_server();
+        let target_info = self.config.target_info(now);
+        let message = Challenge {
+            flags,
+            server_challenge: self.server_challenge,
+            target_name: self.config.server_name.clone(),
+            target_info: &target_info,
+        };
+        let challenge = message.encode();
+        let token = match &mut envelope {
+            None => challenge.clone(),
+            Some(envelope) => {
+                // supportedMech goes into the first answer only (RFC 4178 4.2.2).
+                let mechanism = (!mem::replace(&mut envelope.has_answered, true)).then_some(NTLM);
+                let state = Some(NegState::ACCEPT_INCOMPLETE);
+                NegTokenResp { state, mechanism, token: Some(&challenge), mic: None }.encode()
+            }
+        };
+        let negotiate = negotiate.to_vec();
+        self.state =
+            State::AwaitsAuthenticate(Challenged { envelope, negotiate, challenge, flags });
+        Ok(Step::Continue(token))
+    }
+
+    fn on_authenticate(
+        &self,
+        token: &[u8],
+        mech_list_mic: Option<&[u8]>,
+        challenged: &Challenged,
+        accounts: &dyn Accounts,
+    ) -> Result<Step, Refusal> {
+        let message = Authenticate::parse(token)?;
+        let named =
+            |reason| Refusal { reason, user: message.user.clone(), domain: message.domain.clone() };
+        let proven = self.verify(&message, challenged, accounts).map_err(named)?;
+        let token = match &challenged.envelope {
+            None => Vec::new(),
+            Some(envelope) => closing(envelope, mech_list_mic, &proven).map_err(named)?,
+        };
+        let Proven { identity, exported, has_mic, .. } = proven;
+        Ok(Step::Done(Done { token, identity, session_key: exported, has_mic }))
+    }
+
+    /// MS-NLMP 3.2.5.1.2.
+    fn verify(
+        &self,
+        message: &Authenticate<'_>,
+        challenged: &Challenged,
+        accounts: &dyn Accounts,
+    ) -> Result<Proven, Reason> {
+        if message.is_anonymous() {
+            return Err(Reason::Anonymous);
+        }
+        let NtResponse::V2(response) = &message.nt_response else { return Err(Reason::NtlmV1) };
+        let malformed = |fault: Malformed| Reason::Malformed(fault.what);
+        let av_flags = response.av_pairs.flags().map_err(malformed)?;
+        let bindings = response.av_pairs.channel_bindings().map_err(malformed)?;
+        let target = response.av_pairs.target_name().map_err(malformed)?;
+        let mic = if av_flags.contains(AvFlags::MIC) {
+            Some(message.mic().map_err(malformed)?)
+        } else {
+            None
+        };
+
+        let (account, base) = self.prove(message, response, accounts)?;
+        let flags = challenged.flags & message.flags;
+        let exported = exported_key(flags, &base, message.session_key)?;
+        match &mic {
+            Some((sent, cleared)) => {
+                let (negotiate, challenge) = (&challenged.negotiate, &challenged.challenge);
+                if !same(sent, &crypt::mic(&exported, negotiate, challenge, cleared)) {
+                    return Err(Reason::WrongMic);
+                }
+            }
+            None if self.config.require_mic => return Err(Reason::MissingMic),
+            None => {}
+        }
+        // A name that the client itself does not trust is none.
+        let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
+        self.check_target(target)?;
+        if self.channel_bindings.is_some() && bindings != self.channel_bindings {
+            return Err(Reason::WrongChannelBindings);
+        }
+        let identity = Identity {
+            user: account.name,
+            domain: message.domain.clone(),
+            workstation: message.workstation.clone(),
+        };
+        Ok(Proven { identity, exported, flags, has_mic: mic.is_some() })
+    }
+
+    /// Finds the account and checks NTProofStr; SessionBaseKey when it is right.
+    /// The work is the same for an account that does not exist.
+    fn prove(
+        &self,
+        message: &Authenticate<'_>,
+        response: &NtlmV2<'_>,
+        accounts: &dyn Accounts,
+    ) -> Result<(Account, Key), Reason> {
+        // Deviation: the client's TimeStamp is not held against our clock, as
+        // MS-NLMP 3.2.5.1.2 suggests with a leeway of 36 hours. The challenge is
+        // fresh and answered once, so an old response is none, and devices
+        // without a clock may log on.
+        let found = accounts.account(&message.user, &message.domain);
+        let nobody = NtHash::from_bytes([0; 16]);
+        let hash = found.as_ref().map_or(&nobody, |account| &account.nt_hash);
+        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute without it.
+        let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
+            let key = crypt::response_key(hash, &message.user, domain);
+            let proof = crypt::proof(&key, &self.server_challenge, response.temp);
+            (same(&proof, &response.proof), crypt::session_base_key(&key, &proof))
+        });
+        let (is_right, base) = if as_sent.0 { as_sent } else { without };
+        match found {
+            None => Err(Reason::UnknownUser),
+            Some(_) if !is_right => Err(Reason::WrongPassword),
+            Some(account) if !account.is_enabled => Err(Reason::Disabled),
+            Some(account) => Ok((account, base)),
+        }
+    }
+
+    fn check_target(&self, target: Option<String>) -> Result<(), Reason> {
+        let Some(listed) = &self.config.allowed_targets else { return Ok(()) };
+        match target {
+            Some(spn) if self.config.is_our_target(&spn, listed) => Ok(()),
+            Some(spn) => Err(Reason::WrongTarget(spn)),
+            None if self.config.require_target_name => Err(Reason::MissingTarget),
+            None => Ok(()),
+        }
+    }
+}
+
+/// ExportedSessionKey (MS-NLMP 3.2.5.1.2).
+fn exported_key(flags: Flags, base: &Key, sent: &[u8]) -> Result<Key, Reason> {
+    if !flags.contains(Flags::KEY_EXCH) {
+        return Ok(base.clone());
+    }
+    match <&[u8; 16]>::try_from(sent) {
+        Ok(sent) => Ok(crypt::rc4_key(base, sent)),
+        // Without SIGN or SEAL the specification sends no key; clients differ.
+        Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => {
+            Ok(base.clone())
+        }
+        Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
+    }
+}
+
+/// Checks the client's mechListMIC and makes the last token (RFC 4178 5).
+fn closing(
+    envelope: &Envelope,
+    mech_list_mic: Option<&[u8]>,
+    proven: &Proven,
+) -> Result<Vec<u8>, Reason> {
+    let list = envelope.mechanisms.as_bytes();
+    let sign = |mode| crypt::first_signature(proven.flags, &proven.exported, mode, list);
+    let ours = match mech_list_mic {
+        None if envelope.needs_mic => return Err(Reason::MissingMechListMic),
+        None => None,
+        Some(theirs) => {
+            if !sign(Mode::Client).is_some_and(|expected| same(theirs, &expected)) {
+                return Err(Reason::WrongMechListMic);
+            }
+            sign(Mode::Server)
+        }
+    };
+    let mic = ours.as_ref().map(<[u8; 16]>::as_slice);
+    let state = Some(NegState::ACCEPT_COMPLETED);
+    Ok(NegTokenResp { state, mic, ..NegTokenResp::default() }.encode())
+}

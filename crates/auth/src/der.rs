@@ -1,0 +1,174 @@
+//! The little of X.690 that SPNEGO needs, bounded.
+//!
+//! Reading takes definite lengths only. A long form where a short one would do
+//! is taken too, because clients that write `82 00 xx` exist and nothing is
+//! signed in a re-encoded form: mechListMIC covers the bytes as they came.
+
+use alloc::vec::Vec;
+use frevo_wire::codec::{Malformed, Parsed};
+
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const ENUMERATED: u8 = 0x0a;
+pub(crate) const GENERAL_STRING: u8 = 0x1b;
+pub(crate) const SEQUENCE: u8 = 0x30;
+/// `[APPLICATION 0]`, constructed: the GSS-API frame (RFC 2743 3.1).
+pub(crate) const APPLICATION_0: u8 = 0x60;
+
+/// The tag of `[n]`, constructed.
+pub(crate) const fn context(n: u8) -> u8 {
+    0xa0 | (n & 0x1f)
+}
+
+/// One element.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Element<'a> {
+    pub(crate) tag: u8,
+    pub(crate) value: &'a [u8],
+}
+
+/// Reads elements one after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Elements<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Elements<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The tag of the next element, when there is one.
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    /// The next element, whatever it is.
+    pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
+        let fault = Malformed::new(what);
+        let (&tag, after) = self.rest.split_first().ok_or(fault)?;
+        // Tag numbers of 31 and more have further bytes; SPNEGO has none.
+        if tag & 0x1f == 0x1f {
+            return Err(fault);
+        }
+        let (&first, mut after) = after.split_first().ok_or(fault)?;
+        let length = if first < 0x80 {
+            usize::from(first)
+        } else {
+            let count = usize::from(first & 0x7f);
+            if count == 0 || count > 4 {
+                return Err(fault);
+            }
+            let (octets, value) = after.split_at_checked(count).ok_or(fault)?;
+            after = value;
+            let length = octets.iter().fold(0u32, |n, &b| (n << 8) | u32::from(b));
+            usize::try_from(length).map_err(|_| fault)?
+        };
+        let (value, rest) = after.split_at_checked(length).ok_or(fault)?;
+        self.rest = rest;
+        Ok(Element { tag, value })
+    }
+
+    /// The value of the next element, which must have `tag`.
+    pub(crate) fn expect(&mut self, tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
+        let element = self.next(what)?;
+        if element.tag == tag { Ok(element.value) } else { Err(Malformed::new(what)) }
+    }
+
+    /// The value of the next element when it has `tag`; otherwise nothing is read.
+    pub(crate) fn optional(&mut self, tag: u8, what: &'static str) -> Parsed<Option<&'a [u8]>> {
+        if self.peek() == Some(tag) { self.next(what).map(|e| Some(e.value)) } else { Ok(None) }
+    }
+
+    /// Fails unless everything has been read.
+    pub(crate) const fn end(&self, what: &'static str) -> Parsed<()> {
+        if self.is_empty() { Ok(()) } else { Err(Malformed::new(what)) }
+    }
+}
+
+/// The only element in `bytes`, which must have `tag`.
+pub(crate) fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
+    let mut elements = Elements::new(bytes);
+    let value = elements.expect(tag, what)?;
+    elements.end(what)?;
+    Ok(value)
+}
+
+/// Appends an element to `out`. `value` is ours and at most a few tens of
+/// kilobytes, so the length never needs more than four octets.
+pub(crate) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
+    out.push(tag);
+    let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    if length < 0x80 {
+        out.push(length as u8);
+    } else {
+        let octets = length.to_be_bytes();
+        let zeros = octets.iter().take_while(|&&b| b == 0).count();
+        out.push(0x80 | (octets.len().saturating_sub(zeros)) as u8);
+        out.extend(octets.iter().skip(zeros));
+    }
+    out.extend_from_slice(value);
+}
+
+/// An element on its own.
+pub(crate) fn element(tag: u8, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.len().saturating_add(6));
+    put(&mut out, tag, value);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn lengths_on_both_sides_of_each_form_come_back() {
+        for n in [0usize, 1, 127, 128, 255, 256, 65_535, 65_536] {
+            let value = vec![0x5a; n];
+            let bytes = element(OCTET_STRING, &value);
+            let head = match n {
+                0..128 => 2,
+                128..256 => 3,
+                256..65_536 => 4,
+                _ => 5,
+            };
+            assert_eq!(bytes.len(), n + head);
+            assert_eq!(only(&bytes, OCTET_STRING, "t").unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn indefinite_oversized_and_lying_lengths_are_malformed() {
+        for bytes in [
+            &[][..],
+            &[0x04],
+            &[0x04, 0x80, 0, 0],
+            &[0x04, 0x85, 0, 0, 0, 0, 1, 0],
+            &[0x04, 0x82, 0],
+            &[0x04, 0x02, 1],
+            &[0x04, 0x84, 0xff, 0xff, 0xff, 0xff, 1],
+            &[0x1f, 0x01, 1],
+        ] {
+            assert!(Elements::new(bytes).next("t").is_err(), "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn a_long_form_where_a_short_one_would_do_is_taken() {
+        let bytes = [0x30, 0x82, 0x00, 0x02, 0xaa, 0xbb, 0x04];
+        let mut elements = Elements::new(&bytes);
+        assert_eq!(elements.expect(SEQUENCE, "t").unwrap(), [0xaa, 0xbb]);
+        assert_eq!(elements.peek(), Some(0x04));
+    }
+
+    #[test]
+    fn what_follows_the_only_element_is_malformed() {
+        assert!(only(&[0x04, 0, 0], OCTET_STRING, "t").is_err());
+        assert!(only(&[0x04, 0], SEQUENCE, "t").is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! NT hashes, and comparing secrets without telling how far they agree.
+
+use alloc::vec::Vec;
+use core::{fmt, hint::black_box};
+use md4::{Digest, Md4};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// The MD4 of a password in UTF-16LE (MS-NLMP 3.3.1, NTOWFv1): all that NTLM
+/// needs to log a user in, so it is as secret as the password. It is wiped when
+/// dropped and does not print.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct NtHash([u8; 16]);
+
+impl NtHash {
+    /// From the stored bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// From a password.
+    pub fn from_password(password: &str) -> Self {
+        let utf16: Zeroizing<Vec<u8>> =
+            Zeroizing::new(password.encode_utf16().flat_map(u16::to_le_bytes).collect());
+        Self(Md4::digest(utf16.as_slice()).into())
+    }
+
+    /// From 32 hexadecimal digits, as account files have it.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let digits: &[u8; 32] = digits.as_bytes().try_into().ok()?;
+        let mut bytes = [0u8; 16];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let &[high, low] = pair else { return None };
+            *byte = (nibble(high)? << 4) | nibble(low)?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// As 32 upper-case hexadecimal digits, for an account file.
+    pub fn to_hex(&self) -> Zeroizing<alloc::string::String> {
+        use fmt::Write;
+        let mut text = Zeroizing::new(alloc::string::String::with_capacity(32));
+        for byte in self.0 {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{byte:02X}");
+        }
+        text
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl PartialEq for NtHash {
+    fn eq(&self, other: &Self) -> bool {
+        same(&self.0, &other.0)
+    }
+}
+
+impl Eq for NtHash {}
+
+impl fmt::Debug for NtHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NtHash(..)")
+    }
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit.wrapping_sub(b'0')),
+        b'a'..=b'f' => Some(digit.wrapping_sub(b'a').wrapping_add(10)),
+        b'A'..=b'F' => Some(digit.wrapping_sub(b'A').wrapping_add(10)),
+        _ => None,
+    }
+}
+
+/// Whether two secrets are equal, in a time that depends on their length only.
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let differing = a.iter().zip(b).fold(0u8, |d, (x, y)| black_box(d | (x ^ y)));
+    a.len() == b.len() && black_box(differing) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    // MS-NLMP 4.2.2.1.2.
+    const PASSWORD_HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
+
+    #[test]
+    fn the_hash_of_the_specification() {
+        let hash = NtHash::from_password("Password");
+        assert_eq!(*hash.to_hex(), PASSWORD_HASH);
+        assert_eq!(NtHash::from_hex(&PASSWORD_HASH.to_lowercase()).unwrap(), hash);
+    }
+
+    #[test]
+    fn the_empty_password_has_the_well_known_hash() {
+        assert_eq!(*NtHash::from_password("").to_hex(), "31D6CFE0D16AE931B73C59D7E0C089C0");
+    }
+
+    #[test]
+    fn hexadecimal_of_another_length_or_alphabet_is_no_hash() {
+        assert!(NtHash::from_hex(&PASSWORD_HASH[1..]).is_none());
+        assert!(NtHash::from_hex(&format!("{PASSWORD_HASH}0")).is_none());
+        assert!(NtHash::from_hex("XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX").is_none());
+        assert!(NtHash::from_hex("A4F49C406510BDCAB6824EE7C30FD8é").is_none());
+    }
+
+    #[test]
+    fn debug_does_not_print_the_secret() {
+        assert_eq!(format!("{:?}", NtHash::from_password("Password")), "NtHash(..)");
+    }
+
+    #[test]
+    fn same_sees_every_bit_and_the_length() {
+        let a = [7u8; 16];
+        assert!(same(&a, &a));
+        assert!(!same(&a, &a[..15]));
+        for bit in 0..128 {
+            let mut b = a;
+            b[bit / 8] ^= 1 << (bit % 8);
+            assert!(!same(&a, &b));
+        }
+    }
+}

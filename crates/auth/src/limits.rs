@@ -1,0 +1,36 @@
+//! What a peer may make this crate hold or work through.
+
+/// Longest security token in bytes: MS-SMB2 2.2.5 counts it in 16 bits.
+pub const MAX_TOKEN_LEN: usize = 65_535;
+
+/// Longest NEGOTIATE_MESSAGE in bytes. It is kept until the AUTHENTICATE_MESSAGE
+/// comes, because the MIC covers it, so it counts as memory held for a stranger.
+pub const MAX_NEGOTIATE_LEN: usize = 1_024;
+
+/// Longest CHALLENGE_MESSAGE in bytes that the client takes.
+pub const MAX_CHALLENGE_LEN: usize = 8_192;
+
+/// Longest AUTHENTICATE_MESSAGE in bytes.
+pub const MAX_AUTHENTICATE_LEN: usize = 16_384;
+
+/// Most mechanisms in a SPNEGO MechTypeList.
+pub const MAX_MECH_COUNT: usize = 16;
+
+/// Longest encoded MechTypeList in bytes; the acceptor keeps it for mechListMIC.
+pub const MAX_MECH_LIST_LEN: usize = 512;
+
+/// Longest user, domain or workstation name in UTF-16 units. Windows stops at
+/// 256 for users and 255 for DNS domain names.
+pub const MAX_NAME_UNITS: usize = 256;
+
+/// Longest service principal name in UTF-16 units.
+pub const MAX_TARGET_NAME_UNITS: usize = 1_024;
+
+/// Most AV_PAIRs in a list.
+pub const MAX_AV_PAIR_COUNT: usize = 32;
+
+/// Longest line of an account file in bytes.
+pub const MAX_ACCOUNT_LINE_LEN: usize = 1_024;
+
+/// Most lines of an account file.
+pub const MAX_ACCOUNT_LINE_COUNT: usize = 65_536;

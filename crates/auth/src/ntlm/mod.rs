@@ -1,0 +1,19 @@
+//! NTLMv2 (MS-NLMP): messages, responses, keys. The exchange itself is in
+//! [`crate::acceptor`] and [`crate::initiator`].
+
+pub mod av_pair;
+pub mod crypt;
+pub mod flags;
+pub mod message;
+
+pub use av_pair::{AvFlags, AvId, AvPairs};
+pub use flags::Flags;
+pub use message::{Authenticate, Challenge, MessageType, Negotiate};
+
+/// What every NTLM message starts with (MS-NLMP 2.2.1.1).
+pub const SIGNATURE: [u8; 8] = *b"NTLMSSP\0";
+
+/// Whether `token` is a bare NTLM message rather than SPNEGO.
+pub fn is_ntlm(token: &[u8]) -> bool {
+    token.starts_with(&SIGNATURE)
+}

@@ -1,0 +1,148 @@
+//! Why a logon did not happen, and what the peer is told.
+
+use alloc::string::String;
+use core::fmt;
+use frevo_wire::{Malformed, Status};
+
+/// A refusal: the reason for the log, and whom it names for the throttle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// The user that the peer claimed to be, as it spelled it; empty when the
+    /// exchange did not come so far.
+    pub user: String,
+    /// The domain that it claimed.
+    pub domain: String,
+}
+
+impl Refusal {
+    /// A refusal before any name was read.
+    pub const fn new(reason: Reason) -> Self {
+        Self { reason, user: String::new(), domain: String::new() }
+    }
+
+    /// Whether the token broke its format, as opposed to a well-formed one that
+    /// does not convince.
+    pub const fn is_malformed(&self) -> bool {
+        matches!(self.reason, Reason::Malformed(_) | Reason::OutOfTurn)
+    }
+
+    /// What the client of a server is told: nothing about which part of its
+    /// proof was wrong, nor whether the account exists.
+    pub const fn status(&self) -> Status {
+        match self.reason {
+            Reason::Malformed(_) | Reason::OutOfTurn => Status::INVALID_PARAMETER,
+            Reason::Anonymous => Status::ACCESS_DENIED,
+            _ => Status::LOGON_FAILURE,
+        }
+    }
+}
+
+/// Why a logon did not happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The token breaks its format.
+    Malformed(&'static str),
+    /// A well-formed token that does not belong here, or one after the end.
+    OutOfTurn,
+    /// SPNEGO: the peer does not offer NTLM.
+    NoCommonMechanism,
+    /// The peer said no.
+    Rejected,
+    /// The peer lacks something that this end insists on.
+    TooWeak(&'static str),
+    /// The client wants to be nobody.
+    Anonymous,
+    /// The client answered with NTLMv1 or LM.
+    NtlmV1,
+    /// There is no such account.
+    UnknownUser,
+    /// The response does not prove the password, or answers another challenge.
+    WrongPassword,
+    /// The password is right but the account is disabled.
+    Disabled,
+    /// The client sends no MIC and the configuration asks for one.
+    MissingMic,
+    /// The MIC does not fit the three messages.
+    WrongMic,
+    /// SPNEGO: the mechanism chosen is not the first of the list and
+    /// mechListMIC is missing.
+    MissingMechListMic,
+    /// SPNEGO: mechListMIC does not fit the list.
+    WrongMechListMic,
+    /// The client meant to log on to this other server.
+    WrongTarget(String),
+    /// The client does not say which server it means and the configuration
+    /// asks for it.
+    MissingTarget,
+    /// The channel bindings are not those of this connection.
+    WrongChannelBindings,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(what) => write!(f, "the security token is malformed: {what}"),
+            Self::OutOfTurn => f.write_str("the security token does not belong at this point"),
+            Self::NoCommonMechanism => f.write_str("the peer does not offer NTLM"),
+            Self::Rejected => f.write_str("the peer rejected the logon"),
+            Self::TooWeak(what) => write!(f, "the peer's NTLM is too weak: {what}"),
+            Self::Anonymous => f.write_str("anonymous logons are not allowed"),
+            Self::NtlmV1 => f.write_str("the client used NTLMv1 or LM, which are not supported"),
+            Self::UnknownUser => f.write_str("there is no such user"),
+            Self::WrongPassword => f.write_str("the password is wrong"),
+            Self::Disabled => f.write_str("the account is disabled"),
+            Self::MissingMic => f.write_str("the client sent no message integrity code"),
+            Self::WrongMic => f.write_str("the message integrity code is wrong"),
+            Self::MissingMechListMic => f.write_str("the list of mechanisms is not signed"),
+            Self::WrongMechListMic => {
+                f.write_str("the signature of the list of mechanisms is wrong")
+            }
+            Self::WrongTarget(name) => write!(f, "the client meant another server: {name:?}"),
+            Self::MissingTarget => f.write_str("the client does not say which server it means"),
+            Self::WrongChannelBindings => {
+                f.write_str("the channel bindings are not those of this connection")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+impl From<Malformed> for Refusal {
+    fn from(fault: Malformed) -> Self {
+        Self::new(Reason::Malformed(fault.what))
+    }
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self::new(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_cannot_tell_reasons_apart() {
+        for reason in
+            [Reason::UnknownUser, Reason::WrongPassword, Reason::Disabled, Reason::WrongMic]
+        {
+            assert_eq!(Refusal::new(reason).status(), Status::LOGON_FAILURE);
+        }
+        assert_eq!(Refusal::new(Reason::Anonymous).status(), Status::ACCESS_DENIED);
+        let malformed = Refusal::new(Reason::Malformed("x"));
+        assert!(malformed.is_malformed());
+        assert_eq!(malformed.status(), Status::INVALID_PARAMETER);
+    }
+}
