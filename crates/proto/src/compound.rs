@@ -1,0 +1,305 @@
+//! The rules of compounds, MS-SMB2 3.3.5.2.7: which elements of a chain may
+//! run, and what a related element takes over from the one before it.
+
+use frevo_wire::{Command, HeaderFlags, Status};
+
+/// What becomes of a chain that mixes related and unrelated elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MixedStyles {
+    /// Windows: all servers, an element that is not related starts a new chain.
+    /// Clients and smbtorture's `compound.invalid` tests rely on it.
+    #[default]
+    NewChain,
+    /// MS-SMB2 3.3.5.2.7 as written: every element fails.
+    Refuse,
+}
+
+/// What may be done with one element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stands for itself: the only one, an unrelated one, or the first of a
+    /// related chain. [`Chain::begin`].
+    Begin,
+    /// It goes on from the one before it. [`Chain::inherit`].
+    Continue,
+    /// It fails with this status, unrun.
+    Fail(Status),
+}
+
+/// Judges the elements of one chain by command and flags, in order.
+pub fn verdicts<I>(elements: I, mixed: MixedStyles) -> impl Iterator<Item = Verdict>
+where
+    I: Iterator<Item = (Command, HeaderFlags)> + Clone,
+{
+    let is_related = |flags: HeaderFlags| flags.contains(HeaderFlags::RELATED_OPERATIONS);
+    let mut rest = elements.clone().skip(1);
+    let is_chain = rest.clone().next().is_some();
+    let first_related = rest.next().is_some_and(|(_, flags)| is_related(flags));
+    let is_mixed = rest.any(|(_, flags)| is_related(flags) != first_related);
+    let refuse_all = is_mixed && mixed == MixedStyles::Refuse;
+
+    // Whether the element before could be gone on from.
+    let mut has_head = false;
+    elements.map(move |(command, flags)| {
+        let verdict = if refuse_all {
+            Verdict::Fail(Status::INVALID_PARAMETER)
+        } else if is_chain && matches!(command, Command::NEGOTIATE | Command::SESSION_SETUP) {
+            // Deviation: MS-SMB2 does not say so; no client compounds them, and
+            // an element that runs while its session comes to be is a hazard.
+            Verdict::Fail(Status::INVALID_PARAMETER)
+        } else if !is_related(flags) {
+            Verdict::Begin
+        } else if has_head {
+            Verdict::Continue
+        } else {
+            // MS-SMB2 3.3.5.2.7.2: related to nothing, and all after it.
+            Verdict::Fail(Status::INVALID_PARAMETER)
+        };
+        has_head = !matches!(verdict, Verdict::Fail(_));
+        verdict
+    })
+}
+
+/// What a command needs that a related element can take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// A SessionId: all but NEGOTIATE, SESSION_SETUP and ECHO.
+    pub session: bool,
+    /// A TreeId.
+    pub tree: bool,
+    /// A FileId.
+    pub file: bool,
+}
+
+/// The FileId that an element leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileOutcome<F> {
+    /// Its command neither contains nor generates one.
+    None,
+    /// Its command generates one (CREATE) but it failed.
+    NotMade,
+    /// The one that it contained or generated.
+    Some(F),
+}
+
+/// The identifiers that a related element runs with. What it does not need and
+/// the one before it did not have is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inherited<F> {
+    /// In place of the header's SessionId.
+    pub session_id: Option<u64>,
+    /// In place of the header's TreeId.
+    pub tree_id: Option<u32>,
+    /// In place of the FileId of the body.
+    pub file: Option<F>,
+}
+
+/// How an element ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome<F> {
+    /// The session that it used or made; none if its command needs none.
+    pub session_id: Option<u64>,
+    /// The tree that it used or made; none if its command needs none.
+    pub tree_id: Option<u32>,
+    /// Its FileId.
+    pub file: FileOutcome<F>,
+    /// Its status.
+    pub status: Status,
+}
+
+/// What is handed from element to element of a related chain. `F` is the type
+/// of a FileId.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain<F> {
+    previous: Option<Outcome<F>>,
+    /// What all further related elements fail with.
+    failed: Option<Status>,
+}
+
+impl<F: Copy> Default for Chain<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F: Copy> Chain<F> {
+    /// Before the first element.
+    pub const fn new() -> Self {
+        Self { previous: None, failed: None }
+    }
+
+    /// An element that stands for itself ([`Verdict::Begin`]) begins.
+    pub fn begin(&mut self) {
+        *self = Self::new();
+    }
+
+    /// What a related element ([`Verdict::Continue`]) runs with, or the status
+    /// that it fails with, unrun, and leaves to those after it.
+    pub fn inherit(&mut self, needs: Needs) -> Result<Inherited<F>, Status> {
+        let inherited = self.resolve(needs);
+        if let Err(status) = inherited {
+            self.failed = Some(status);
+        }
+        inherited
+    }
+
+    fn resolve(&self, needs: Needs) -> Result<Inherited<F>, Status> {
+        if let Some(status) = self.failed {
+            return Err(status);
+        }
+        let previous = self.previous.as_ref().ok_or(Status::INVALID_PARAMETER)?;
+        if (needs.session && previous.session_id.is_none())
+            || (needs.tree && previous.tree_id.is_none())
+        {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let file = match previous.file {
+            FileOutcome::None if needs.file => return Err(Status::INVALID_HANDLE),
+            FileOutcome::NotMade | FileOutcome::Some(_)
+                if needs.file && is_error(previous.status) =>
+            {
+                return Err(previous.status);
+            }
+            FileOutcome::NotMade if needs.file => return Err(Status::INVALID_HANDLE),
+            FileOutcome::None | FileOutcome::NotMade => None,
+            FileOutcome::Some(file) => Some(file),
+        };
+        Ok(Inherited { session_id: previous.session_id, tree_id: previous.tree_id, file })
+    }
+
+    /// An element has run and ended.
+    pub fn end(&mut self, outcome: Outcome<F>) {
+        self.previous = Some(outcome);
+    }
+}
+
+/// Whether a status is of error severity: warnings such as NO_MORE_FILES do not
+/// keep the CLOSE of a chain from running.
+const fn is_error(status: Status) -> bool {
+    status.0 >> 30 == 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const R: HeaderFlags = HeaderFlags::RELATED_OPERATIONS;
+    const U: HeaderFlags = HeaderFlags::EMPTY;
+    const BEGIN: Verdict = Verdict::Begin;
+    const CONTINUE: Verdict = Verdict::Continue;
+    const BAD: Verdict = Verdict::Fail(Status::INVALID_PARAMETER);
+
+    fn judge(flags: &[HeaderFlags], mixed: MixedStyles) -> Vec<Verdict> {
+        verdicts(flags.iter().map(|flags| (Command::CREATE, *flags)), mixed).collect()
+    }
+
+    #[test]
+    fn plain_chains() {
+        for mixed in [MixedStyles::NewChain, MixedStyles::Refuse] {
+            assert_eq!(judge(&[], mixed), []);
+            assert_eq!(judge(&[U], mixed), [BEGIN]);
+            assert_eq!(judge(&[U, U, U], mixed), [BEGIN; 3]);
+            assert_eq!(judge(&[U, R, R], mixed), [BEGIN, CONTINUE, CONTINUE]);
+        }
+    }
+
+    #[test]
+    fn related_to_nothing_fails_with_all_that_follow() {
+        for mixed in [MixedStyles::NewChain, MixedStyles::Refuse] {
+            assert_eq!(judge(&[R], mixed), [BAD]);
+            assert_eq!(judge(&[R, R, R], mixed), [BAD; 3]);
+        }
+    }
+
+    #[test]
+    fn mixed_styles() {
+        let judge = |flags: &[HeaderFlags]| {
+            (judge(flags, MixedStyles::NewChain), judge(flags, MixedStyles::Refuse))
+        };
+        let (windows, paper) = judge(&[U, R, U, R]);
+        assert_eq!(windows, [BEGIN, CONTINUE, BEGIN, CONTINUE]);
+        assert_eq!(paper, [BAD; 4]);
+        let (windows, paper) = judge(&[U, U, R]);
+        assert_eq!(windows, [BEGIN, BEGIN, CONTINUE]);
+        assert_eq!(paper, [BAD; 3]);
+        // The order of smbtorture's compound.invalid4.
+        let (windows, paper) = judge(&[R, R, U]);
+        assert_eq!(windows, [BAD, BAD, BEGIN]);
+        assert_eq!(paper, [BAD; 3]);
+    }
+
+    #[test]
+    fn negotiate_and_session_setup_only_alone() {
+        for command in [Command::NEGOTIATE, Command::SESSION_SETUP] {
+            let judge = |elements: &[(Command, HeaderFlags)]| {
+                verdicts(elements.iter().copied(), MixedStyles::NewChain).collect::<Vec<_>>()
+            };
+            assert_eq!(judge(&[(command, U)]), [BEGIN]);
+            assert_eq!(judge(&[(Command::ECHO, U), (command, U)]), [BEGIN, BAD]);
+            let chain = [(command, U), (Command::TREE_CONNECT, R), (Command::ECHO, U)];
+            assert_eq!(judge(&chain), [BAD, BAD, BEGIN]);
+        }
+    }
+
+    const ALL: Needs = Needs { session: true, tree: true, file: true };
+    const TREE: Needs = Needs { file: false, ..ALL };
+
+    fn outcome(file: FileOutcome<u8>, status: Status) -> Outcome<u8> {
+        Outcome { session_id: Some(1), tree_id: Some(2), file, status }
+    }
+
+    fn after(outcome: Outcome<u8>) -> Chain<u8> {
+        let mut chain = Chain::new();
+        chain.begin();
+        chain.end(outcome);
+        chain
+    }
+
+    #[test]
+    fn ids_are_handed_on() {
+        let mut chain = after(outcome(FileOutcome::Some(7), Status::SUCCESS));
+        let all = Inherited { session_id: Some(1), tree_id: Some(2), file: Some(7) };
+        assert_eq!(chain.inherit(ALL), Ok(all));
+        assert_eq!(chain.inherit(TREE), Ok(all));
+        chain.end(outcome(FileOutcome::Some(7), Status::NO_MORE_FILES));
+        assert_eq!(chain.inherit(ALL), Ok(all));
+    }
+
+    #[test]
+    fn after_echo_nothing_is_known() {
+        let echo =
+            Outcome { session_id: None, tree_id: None, file: FileOutcome::None, status: Status(0) };
+        let mut chain = after(echo);
+        assert_eq!(chain.inherit(TREE), Err(Status::INVALID_PARAMETER));
+        // And so for all after it, until a new chain begins.
+        chain.end(outcome(FileOutcome::Some(7), Status::SUCCESS));
+        assert_eq!(chain.inherit(ALL), Err(Status::INVALID_PARAMETER));
+        chain.begin();
+        chain.end(outcome(FileOutcome::Some(7), Status::SUCCESS));
+        assert!(chain.inherit(ALL).is_ok());
+    }
+
+    #[test]
+    fn no_file_is_an_invalid_handle() {
+        let mut chain = after(outcome(FileOutcome::None, Status::SUCCESS));
+        assert!(chain.inherit(TREE).is_ok());
+        assert_eq!(chain.inherit(ALL), Err(Status::INVALID_HANDLE));
+        assert_eq!(chain.inherit(TREE), Err(Status::INVALID_HANDLE));
+    }
+
+    #[test]
+    fn failures_are_handed_on_to_those_that_need_the_file() {
+        for file in [FileOutcome::NotMade, FileOutcome::Some(7)] {
+            let mut chain = after(outcome(file, Status::ACCESS_DENIED));
+            assert!(chain.inherit(TREE).is_ok());
+            assert_eq!(chain.inherit(ALL), Err(Status::ACCESS_DENIED));
+            assert_eq!(chain.inherit(ALL), Err(Status::ACCESS_DENIED));
+        }
+    }
+
+    #[test]
+    fn nothing_before_is_an_invalid_parameter() {
+        assert_eq!(Chain::<u8>::new().inherit(TREE), Err(Status::INVALID_PARAMETER));
+    }
+}

@@ -1,0 +1,66 @@
+//! Why a Connection ends through its peer's fault.
+
+use core::fmt;
+use frevo_wire::Malformed;
+
+/// The peer has done what MS-SMB2 answers with the end of the Connection and
+/// no message. The variants are for the log; the peer sees one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disconnect {
+    /// The first byte of a frame is not zero (a NetBIOS control packet, TLS,
+    /// HTTP or noise).
+    FrameType(u8),
+    /// A frame longer than this stage of the connection allows.
+    FrameTooLong {
+        /// What the prefix says, bytes.
+        len: usize,
+        /// What is allowed, bytes.
+        limit: usize,
+    },
+    /// A message longer than its command or the negotiated sizes allow.
+    MessageTooLong {
+        /// Its length, bytes.
+        len: usize,
+        /// What is allowed, bytes.
+        limit: usize,
+    },
+    /// Bytes that cannot be taken apart far enough to answer them.
+    Malformed(Malformed),
+    /// A MessageId outside the sequence window, or one seen before.
+    SequenceNumber {
+        /// The first of the sequence numbers.
+        message_id: u64,
+        /// How many the request takes.
+        charge: u16,
+    },
+    /// A sealed message that breaks a rule of MS-SMB2 3.3.5.2.1.1 or its client
+    /// side, 3.2.5.1.1.1.
+    Sealed(&'static str),
+}
+
+impl From<Malformed> for Disconnect {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl fmt::Display for Disconnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FrameType(byte) => write!(f, "a frame of type {byte:#04x}"),
+            Self::FrameTooLong { len, limit } => {
+                write!(f, "a frame of {len} bytes where {limit} are allowed")
+            }
+            Self::MessageTooLong { len, limit } => {
+                write!(f, "a message of {len} bytes where {limit} are allowed")
+            }
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::SequenceNumber { message_id, charge } => {
+                write!(f, "MessageId {message_id} (charge {charge}) is not in the window")
+            }
+            Self::Sealed(rule) => write!(f, "a sealed message: {rule}"),
+        }
+    }
+}
+
+impl core::error::Error for Disconnect {}

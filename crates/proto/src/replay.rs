@@ -1,0 +1,194 @@
+//! ChannelSequence: which requests of a lost channel must not run any more,
+//! MS-SMB2 3.3.5.2.10.
+
+use frevo_wire::{Command, Status};
+
+/// What an Open remembers: Open.ChannelSequence and the requests that run under
+/// the present and under earlier values of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChannelSequence {
+    current: u16,
+    /// Open.OutstandingRequestCount.
+    outstanding: u64,
+    /// Open.OutstandingPreRequestCount.
+    outstanding_before: u64,
+}
+
+/// How `new` stands to `old`, in 16-bit arithmetic that wraps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// The same channel generation.
+    Same,
+    /// The client has lost a channel since.
+    Newer,
+    /// Sent before the client lost a channel, and overtaken.
+    Older,
+}
+
+impl Age {
+    /// Compares two values of ChannelSequence.
+    pub const fn of(new: u16, old: u16) -> Self {
+        match new.wrapping_sub(old) {
+            0 => Self::Same,
+            1..=0x7FFF => Self::Newer,
+            _ => Self::Older,
+        }
+    }
+}
+
+/// A request that is counted: to be given back with [`ChannelSequence::finish`]
+/// when its final response goes out.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a counted request has to be finished"]
+pub struct Counted {
+    /// The value that it was counted under; none if it was not counted.
+    sequence: Option<u16>,
+}
+
+impl ChannelSequence {
+    /// Of a new Open: the value that its CREATE carried.
+    pub const fn new(current: u16) -> Self {
+        Self { current, outstanding: 0, outstanding_before: 0 }
+    }
+
+    /// Judges a request on this Open. To be asked for dialects of the 3.x family
+    /// and commands with a FileId.
+    ///
+    /// What is stale fails with FILE_NOT_AVAILABLE if it changes anything (WRITE,
+    /// SET_INFO, IOCTL) and runs uncounted otherwise.
+    pub fn start(
+        &mut self,
+        command: Command,
+        sequence: u16,
+        is_replay: bool,
+    ) -> Result<Counted, Status> {
+        let is_counted = match (Age::of(sequence, self.current), is_replay) {
+            (Age::Older, _) => false,
+            (Age::Same, false) => self.count(),
+            // A replay whose first attempt may still run must not overtake it.
+            (Age::Same, true) => self.outstanding_before == 0 && self.count(),
+            (Age::Newer, is_replay) => {
+                self.outstanding_before = self.outstanding_before.saturating_add(self.outstanding);
+                self.outstanding = 0;
+                self.current = sequence;
+                (!is_replay || self.outstanding_before == 0) && self.count()
+            }
+        };
+        let modifies = matches!(command, Command::WRITE | Command::SET_INFO | Command::IOCTL);
+        if !is_counted && modifies {
+            return Err(Status::FILE_NOT_AVAILABLE);
+        }
+        Ok(Counted { sequence: is_counted.then_some(sequence) })
+    }
+
+    /// The request has been answered, MS-SMB2 3.3.4.1.
+    #[allow(clippy::needless_pass_by_value)] // finished once
+    pub fn finish(&mut self, counted: Counted) {
+        // The specification takes every answer off one of the counts, also that
+        // of a request it never counted; here the two always balance.
+        let count = match counted.sequence {
+            None => return,
+            Some(sequence) if sequence == self.current => &mut self.outstanding,
+            Some(_) => &mut self.outstanding_before,
+        };
+        *count = count.saturating_sub(1);
+    }
+
+    /// Open.ChannelSequence.
+    pub const fn current(&self) -> u16 {
+        self.current
+    }
+
+    fn count(&mut self) -> bool {
+        self.outstanding = self.outstanding.saturating_add(1);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const STALE: Result<Counted, Status> = Err(Status::FILE_NOT_AVAILABLE);
+
+    #[test]
+    fn ages_wrap() {
+        assert_eq!(Age::of(5, 5), Age::Same);
+        assert_eq!(Age::of(6, 5), Age::Newer);
+        assert_eq!(Age::of(4, 5), Age::Older);
+        assert_eq!(Age::of(0, 0xFFFF), Age::Newer);
+        assert_eq!(Age::of(0x7FFF - 1, 0), Age::Newer);
+        assert_eq!(Age::of(0x7FFF, 0), Age::Newer);
+        assert_eq!(Age::of(0x8000, 0), Age::Older);
+    }
+
+    #[test]
+    fn old_writes_are_stale_and_old_reads_run() {
+        let mut open = ChannelSequence::new(3);
+        let write = open.start(Command::WRITE, 3, false).unwrap();
+        let newer = open.start(Command::WRITE, 4, false).unwrap();
+        for command in [Command::WRITE, Command::SET_INFO, Command::IOCTL] {
+            assert_eq!(open.start(command, 3, false), STALE);
+            assert_eq!(open.start(command, 3, true), STALE);
+        }
+        let read = open.start(Command::READ, 3, false).unwrap();
+        open.finish(read);
+        assert_eq!((open.outstanding, open.outstanding_before), (1, 1));
+        open.finish(write);
+        open.finish(newer);
+        assert_eq!(open, ChannelSequence::new(4));
+    }
+
+    #[test]
+    fn a_replay_waits_for_what_ran_before() {
+        let mut open = ChannelSequence::new(0);
+        let first = open.start(Command::WRITE, 0, false).unwrap();
+        // The channel is lost, the client replays; the first is still running.
+        assert_eq!(open.start(Command::WRITE, 1, true), STALE);
+        assert_eq!(open.start(Command::WRITE, 1, true), STALE);
+        // What is no replay may run.
+        let other = open.start(Command::WRITE, 1, false).unwrap();
+        open.finish(first);
+        let replay = open.start(Command::WRITE, 1, true).unwrap();
+        open.finish(replay);
+        open.finish(other);
+        assert_eq!(open, ChannelSequence::new(1));
+    }
+
+    #[test]
+    fn a_replay_with_nothing_outstanding_runs_at_once() {
+        let mut open = ChannelSequence::new(0);
+        let replay = open.start(Command::WRITE, 1, true).unwrap();
+        assert_eq!((open.outstanding, open.outstanding_before), (1, 0));
+        open.finish(replay);
+    }
+
+    proptest! {
+        /// When all is answered nothing is outstanding, and no write is stale
+        /// for a client that goes on with its newest value.
+        #[test]
+        fn counts_balance(
+            steps in proptest::collection::vec((0..3_u16, any::<bool>(), any::<bool>()), 0..100),
+        ) {
+            let mut open = ChannelSequence::new(0);
+            let mut running: Vec<Counted> = Vec::new();
+            let mut sequence = 0_u16;
+            for (advance, is_replay, finish_one) in steps {
+                sequence = sequence.wrapping_add(advance);
+                if let Ok(counted) = open.start(Command::WRITE, sequence, is_replay) {
+                    running.push(counted);
+                }
+                if finish_one && !running.is_empty() {
+                    open.finish(running.swap_remove(0));
+                }
+                let outstanding = open.outstanding + open.outstanding_before;
+                prop_assert_eq!(outstanding, running.len() as u64);
+            }
+            running.into_iter().for_each(|counted| open.finish(counted));
+            prop_assert_eq!(open, ChannelSequence::new(sequence));
+            prop_assert!(open.start(Command::WRITE, sequence, true).is_ok());
+        }
+    }
+}

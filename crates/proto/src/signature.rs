@@ -1,0 +1,136 @@
+//! Signing and verifying SMB2 messages by their headers, MS-SMB2 3.1.4.1 and
+//! 3.1.5.1. Which key signs is the session's to know (3.2.4.1.1, 3.3.4.1.1).
+
+use frevo_crypto::{Sender, SignatureNonce, SigningKey, TooShort};
+use frevo_wire::{Command, Header, HeaderFlags, Status};
+
+/// Where the Flags lie in the header.
+const FLAGS: core::ops::Range<usize> = 16..20;
+
+/// Whether a message can be signed at all: interim responses and notifications
+/// (whose MessageId is all ones) cannot. Their MessageId is another message's
+/// too, which GMAC must not see twice.
+pub fn is_signable(header: &Header) -> bool {
+    let is_interim = header.is_response()
+        && header.flags.contains(HeaderFlags::ASYNC_COMMAND)
+        && header.status == Status::PENDING;
+    !is_interim && header.message_id != u64::MAX
+}
+
+/// Sets SMB2_FLAGS_SIGNED in `message` and signs it. `message` begins with its
+/// header and ends with the padding before the next one of its compound.
+pub fn sign(message: &mut [u8], key: &SigningKey, sender: Sender) -> Result<(), TooShort> {
+    let header = Header::parse(message).map_err(|_| TooShort)?;
+    debug_assert!(is_signable(&header), "{header:?} is not to be signed");
+    let flags = header.flags | HeaderFlags::SIGNED;
+    message.get_mut(FLAGS).ok_or(TooShort)?.copy_from_slice(&flags.0.to_le_bytes());
+    key.sign(message, nonce(&header, sender))
+}
+
+/// Whether `message`, from `sender`, bears the right signature. Its Signature
+/// field is zero afterwards. A message without SMB2_FLAGS_SIGNED never does.
+pub fn verify(message: &mut [u8], key: &SigningKey, sender: Sender) -> bool {
+    Header::parse(message).is_ok_and(|header| {
+        header.flags.contains(HeaderFlags::SIGNED) && key.verify(message, nonce(&header, sender))
+    })
+}
+
+fn nonce(header: &Header, sender: Sender) -> SignatureNonce {
+    SignatureNonce {
+        message_id: header.message_id,
+        sender,
+        is_cancel: sender == Sender::Client && header.command == Command::CANCEL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frevo_crypto::SigningAlgorithm;
+    use frevo_wire::Route;
+    use std::vec::Vec;
+
+    const ALL: [SigningAlgorithm; 3] =
+        [SigningAlgorithm::HmacSha256, SigningAlgorithm::AesCmac, SigningAlgorithm::AesGmac];
+
+    fn header(command: Command, flags: HeaderFlags) -> Header {
+        Header {
+            credit_charge: 1,
+            status: Status::SUCCESS,
+            command,
+            credits: 1,
+            flags,
+            next_command: 0,
+            message_id: 5,
+            route: Route::Sync { process_id: 0, tree_id: 1 },
+            session_id: 9,
+            signature: [0; 16],
+        }
+    }
+
+    fn message(command: Command, flags: HeaderFlags) -> Vec<u8> {
+        let mut bytes = header(command, flags).to_bytes().to_vec();
+        bytes.extend_from_slice(b"a body of some bytes");
+        bytes
+    }
+
+    #[test]
+    fn signs_by_header() {
+        for algorithm in ALL {
+            let key = SigningKey::new(algorithm, &[3; 16]);
+            for (command, sender) in [
+                (Command::READ, Sender::Client),
+                (Command::READ, Sender::Server),
+                (Command::CANCEL, Sender::Client),
+            ] {
+                let mut signed = message(command, HeaderFlags::EMPTY);
+                sign(&mut signed, &key, sender).unwrap();
+                assert!(Header::parse(&signed).unwrap().flags.contains(HeaderFlags::SIGNED));
+                assert!(verify(&mut signed.clone(), &key, sender));
+                signed[70] ^= 1;
+                assert!(!verify(&mut signed, &key, sender));
+            }
+        }
+    }
+
+    #[test]
+    fn a_reflected_message_does_not_verify_with_gmac() {
+        let key = SigningKey::new(SigningAlgorithm::AesGmac, &[3; 16]);
+        let mut signed = message(Command::READ, HeaderFlags::EMPTY);
+        sign(&mut signed, &key, Sender::Client).unwrap();
+        assert!(!verify(&mut signed, &key, Sender::Server));
+    }
+
+    #[test]
+    fn cancel_and_what_it_cancels_differ_in_nonce() {
+        let request = header(Command::READ, HeaderFlags::EMPTY);
+        let cancel = header(Command::CANCEL, HeaderFlags::EMPTY);
+        assert_ne!(nonce(&request, Sender::Client), nonce(&cancel, Sender::Client));
+    }
+
+    #[test]
+    fn unsigned_flag_or_short_message_never_verifies() {
+        let key = SigningKey::new(SigningAlgorithm::AesCmac, &[3; 16]);
+        let mut signed = message(Command::READ, HeaderFlags::EMPTY);
+        // Right bytes under the wrong flag: signed as if the flag were clear.
+        let nonce = nonce(&header(Command::READ, HeaderFlags::EMPTY), Sender::Client);
+        key.sign(&mut signed, nonce).unwrap();
+        assert!(!verify(&mut signed, &key, Sender::Client));
+        assert!(!verify(&mut signed[..63], &key, Sender::Client));
+        assert_eq!(sign(&mut signed[..63], &key, Sender::Client), Err(TooShort));
+    }
+
+    #[test]
+    fn interim_responses_and_notifications_are_not_signable() {
+        let response = HeaderFlags::SERVER_TO_REDIR;
+        let mut interim = header(Command::READ, response | HeaderFlags::ASYNC_COMMAND);
+        interim.status = Status::PENDING;
+        assert!(!is_signable(&interim));
+        interim.status = Status::SUCCESS;
+        assert!(is_signable(&interim));
+        let mut notification = header(Command::OPLOCK_BREAK, response);
+        assert!(is_signable(&notification));
+        notification.message_id = u64::MAX;
+        assert!(!is_signable(&notification));
+    }
+}

@@ -1,0 +1,339 @@
+//! Connection.CommandSequenceWindow.
+
+use crate::Disconnect;
+use crate::limits::WINDOW_MAX;
+use alloc::boxed::Box;
+use frevo_wire::{Command, Header};
+
+/// Bits in a word of the window.
+const WORD: u64 = 64;
+/// Words of the window.
+const WORDS: usize = (WINDOW_MAX / 64) as usize;
+/// Takes a number to its place in the window.
+const PLACE: u64 = (WINDOW_MAX - 1) as u64;
+const _: () = assert!(WINDOW_MAX.is_power_of_two() && WINDOW_MAX >= 64);
+
+/// The sequence numbers that a Connection accepts, and the credits that its
+/// client holds.
+///
+/// The window reaches from `low`, the lowest number not received yet, to `end`,
+/// the first one not granted yet, and is never wider than its maximum. A number
+/// is accepted once. Credits are what may still arrive (`available`) and what
+/// has arrived and is not answered (`in_flight`); a response gives back what
+/// its request took and grants what it asks for, as far as the maximum goes, so
+/// that a client that keeps asking is never throttled below the maximum, and
+/// one that never asks still has a credit.
+#[derive(Debug)]
+pub struct CommandSequenceWindow {
+    low: u64,
+    end: u64,
+    /// Bit `n % WINDOW_MAX` says whether number `n` of the window was received.
+    received: Box<[u64; WORDS]>,
+    available: u16,
+    in_flight: u16,
+    max: u16,
+}
+
+impl CommandSequenceWindow {
+    /// The window of a new Connection: { 0 }. At most `max` credits are ever
+    /// held, and no more than [`WINDOW_MAX`].
+    pub fn new(max: u16) -> Self {
+        Self {
+            low: 0,
+            end: 1,
+            received: Box::new([0; WORDS]),
+            available: 1,
+            in_flight: 0,
+            max: max.clamp(1, WINDOW_MAX),
+        }
+    }
+
+    /// Takes the sequence numbers of a request off the window and returns its
+    /// charge, to be given back with [`Self::grant`]. CANCEL takes none.
+    pub fn admit(&mut self, header: &Header, is_multi_credit: bool) -> Result<u16, Disconnect> {
+        if header.command == Command::CANCEL {
+            return Ok(0);
+        }
+        // Where multi-credit is not supported the field is reserved.
+        let charge = if is_multi_credit { header.credit_charge.max(1) } else { 1 };
+        self.take(header.message_id, charge)?;
+        Ok(charge)
+    }
+
+    /// Takes `charge` numbers from `message_id` on off the window. Fails, and
+    /// changes nothing, unless all are in it and none was received before.
+    pub fn take(&mut self, message_id: u64, charge: u16) -> Result<(), Disconnect> {
+        let charge = charge.max(1);
+        let wrong = Disconnect::SequenceNumber { message_id, charge };
+        let past = message_id.checked_add(u64::from(charge)).ok_or(wrong)?;
+        if message_id < self.low || past > self.end {
+            return Err(wrong);
+        }
+        if (message_id..past).any(|number| self.is_received(number)) {
+            return Err(wrong);
+        }
+        (message_id..past).for_each(|number| self.mark(number, true));
+        self.available = self.available.saturating_sub(charge);
+        self.in_flight = self.in_flight.saturating_add(charge);
+        while self.low < self.end && self.is_received(self.low) {
+            self.mark(self.low, false);
+            self.low = self.low.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Answers a request of `charge` (what [`Self::admit`] returned) that asks
+    /// for `requested` credits: the number to put into CreditResponse.
+    ///
+    /// Called once for each request: with its interim response if there is one
+    /// (MS-SMB2 3.3.4.1.2), and the final response then grants nothing.
+    pub fn grant(&mut self, requested: u16, charge: u16) -> u16 {
+        self.in_flight = self.in_flight.saturating_sub(charge);
+        let held = self.available.saturating_add(self.in_flight);
+        let width = u16::try_from(self.end.saturating_sub(self.low)).unwrap_or(u16::MAX);
+        let room = self.max.saturating_sub(held.max(width));
+        // 3.3.1.2: a client without any credit could never ask for one.
+        let at_least = u16::from(held == 0);
+        let granted = requested.min(room).max(at_least);
+        // 3.3.1.1: a 64-bit sequence that wraps ends the Connection. It gets no
+        // credit past the last number, and MessageIds all in use do the rest.
+        let end = self.end.saturating_add(u64::from(granted));
+        let granted = u16::try_from(end.saturating_sub(self.end)).unwrap_or(granted);
+        self.end = end;
+        self.available = self.available.saturating_add(granted);
+        granted
+    }
+
+    /// Credits that the client may still use.
+    pub const fn available(&self) -> u16 {
+        self.available
+    }
+
+    /// Credits of requests that have arrived and are not answered.
+    pub const fn in_flight(&self) -> u16 {
+        self.in_flight
+    }
+
+    fn slot(number: u64) -> (usize, u64) {
+        let bit = number & PLACE;
+        let word = usize::try_from(bit / WORD).unwrap_or(0);
+        (word, 1_u64.wrapping_shl((bit % WORD) as u32))
+    }
+
+    fn is_received(&self, number: u64) -> bool {
+        let (word, bit) = Self::slot(number);
+        self.received.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn mark(&mut self, number: u64, received: bool) {
+        let (word, bit) = Self::slot(number);
+        if let Some(word) = self.received.get_mut(word) {
+            if received { *word |= bit } else { *word &= !bit }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    /// A window that has granted `credits` beyond the first.
+    fn with_credits(credits: u16) -> CommandSequenceWindow {
+        let mut window = CommandSequenceWindow::new(WINDOW_MAX);
+        window.take(0, 1).unwrap();
+        assert_eq!(window.grant(credits, 1), credits);
+        window
+    }
+
+    #[test]
+    fn starts_with_zero_only() {
+        let mut window = CommandSequenceWindow::new(WINDOW_MAX);
+        assert!(window.take(1, 1).is_err());
+        assert!(window.take(0, 2).is_err());
+        assert_eq!(window.take(0, 1), Ok(()));
+        assert!(window.take(0, 1).is_err());
+    }
+
+    #[test]
+    fn out_of_order_and_never_twice() {
+        let mut window = with_credits(4); // { 1, 2, 3, 4 }
+        for number in [3, 1, 4] {
+            assert_eq!(window.take(number, 1), Ok(()));
+            assert!(window.take(number, 1).is_err());
+        }
+        assert!(window.take(5, 1).is_err());
+        assert_eq!(window.take(2, 1), Ok(()));
+        assert!(window.take(1, 1).is_err());
+    }
+
+    #[test]
+    fn multi_credit_takes_a_whole_range_or_nothing() {
+        let mut window = with_credits(8); // { 1..=8 }
+        assert_eq!(window.take(4, 2), Ok(()));
+        assert!(window.take(3, 2).is_err()); // 4 is gone
+        assert!(window.take(7, 3).is_err()); // 9 is not granted
+        assert_eq!(window.take(3, 1), Ok(())); // and 3 was left alone
+        assert_eq!(window.take(6, 3), Ok(()));
+        assert_eq!(window.available(), 2);
+    }
+
+    #[test]
+    fn charge_zero_counts_as_one_and_cancel_is_free() {
+        let mut window = with_credits(2);
+        let mut header = Header::parse(&{
+            let mut bytes = [0; 64];
+            bytes[..6].copy_from_slice(&[0xFE, b'S', b'M', b'B', 64, 0]);
+            bytes
+        })
+        .unwrap();
+        header.command = Command::CANCEL;
+        header.message_id = 77;
+        assert_eq!(window.admit(&header, true), Ok(0));
+        assert_eq!(window.available(), 2);
+        header.command = Command::READ;
+        header.message_id = 1;
+        header.credit_charge = 0;
+        assert_eq!(window.admit(&header, true), Ok(1));
+        header.message_id = 2;
+        header.credit_charge = 50;
+        // Without multi-credit support the charge is not looked at.
+        assert_eq!(window.admit(&header, false), Ok(1));
+        assert_eq!(window.available(), 0);
+    }
+
+    #[test]
+    fn maximum_is_reached_and_not_passed() {
+        for max in [1, 2, 512, WINDOW_MAX - 1, WINDOW_MAX] {
+            let mut window = CommandSequenceWindow::new(max);
+            window.take(0, 1).unwrap();
+            assert_eq!(window.grant(max - 1, 1), (max - 1).max(1));
+            let left = max - window.available();
+            assert!(left <= 1);
+            // One more than is left gets what is left.
+            let mut window = CommandSequenceWindow::new(max);
+            window.take(0, 1).unwrap();
+            assert_eq!(window.grant(max.saturating_add(1), 1), max);
+            assert_eq!(window.available(), max);
+            assert!(window.take(u64::from(max) + 1, 1).is_err());
+            assert_eq!(window.take(u64::from(max), 1), Ok(()));
+        }
+        assert_eq!(CommandSequenceWindow::new(u16::MAX).max, WINDOW_MAX);
+    }
+
+    #[test]
+    fn never_without_credit() {
+        let mut window = CommandSequenceWindow::new(4);
+        window.take(0, 1).unwrap();
+        assert_eq!(window.grant(0, 1), 1);
+        // Two in flight that ask for nothing: the last answer leaves one.
+        let mut window = with_credits(2);
+        window.take(1, 1).unwrap();
+        window.take(2, 1).unwrap();
+        assert_eq!(window.grant(0, 1), 0);
+        assert_eq!(window.grant(0, 1), 1);
+        assert_eq!(window.take(3, 1), Ok(()));
+    }
+
+    #[test]
+    fn a_number_held_back_stops_the_window_at_its_width() {
+        let mut window = with_credits(2); // { 1, 2 }: 1 is never sent.
+        let mut number = 2;
+        loop {
+            window.take(number, 1).unwrap();
+            if window.grant(1, 1) == 0 {
+                break;
+            }
+            number += 1;
+        }
+        assert_eq!(number, u64::from(WINDOW_MAX));
+        // Sending it opens the window again.
+        window.take(1, 1).unwrap();
+        assert_eq!(window.grant(10, 1), 10);
+    }
+
+    #[test]
+    fn the_sequence_does_not_wrap() {
+        let mut window = with_credits(1);
+        window.low = u64::MAX - 1;
+        window.end = u64::MAX;
+        assert!(window.take(u64::MAX, 1).is_err());
+        assert_eq!(window.take(u64::MAX - 1, 1), Ok(()));
+        assert_eq!(window.grant(5, 1), 0);
+        assert!(window.take(0, 1).is_err());
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Take { at: u16, charge: u16 },
+        Grant { requested: u16, which: u8 },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let charge = prop_oneof![4 => Just(1_u16), 1 => 0..5_u16, 1 => 0..200_u16];
+        let take = (0..40_u16, charge).prop_map(|(at, charge)| Step::Take { at, charge });
+        let requested = prop_oneof![0..4_u16, 0..u16::MAX];
+        let grant = (requested, any::<u8>())
+            .prop_map(|(requested, which)| Step::Grant { requested, which });
+        proptest::collection::vec(prop_oneof![3 => take, 2 => grant], 0..200)
+    }
+
+    proptest! {
+        /// Against the plain reading of the specification: a set of numbers.
+        #[test]
+        fn is_the_set_of_the_specification(
+            max in prop_oneof![1..20_u16, Just(WINDOW_MAX)],
+            steps in steps(),
+        ) {
+            let mut window = CommandSequenceWindow::new(max);
+            let mut valid: BTreeSet<u64> = BTreeSet::from([0]);
+            let mut granted_end = 1_u64;
+            let mut unanswered: Vec<u16> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take { at, charge } => {
+                        let first = valid.first().copied().unwrap_or(granted_end);
+                        let id = first.saturating_sub(2) + u64::from(at);
+                        let charge = charge.max(1);
+                        let range = id..id + u64::from(charge);
+                        let good = range.clone().all(|number| valid.contains(&number));
+                        prop_assert_eq!(window.take(id, charge).is_ok(), good);
+                        if good {
+                            range.for_each(|number| { valid.remove(&number); });
+                            unanswered.push(charge);
+                        }
+                    }
+                    Step::Grant { requested, which } if !unanswered.is_empty() => {
+                        let charge = unanswered.remove(usize::from(which) % unanswered.len());
+                        let granted = window.grant(requested, charge);
+                        prop_assert!(granted <= requested.max(1));
+                        valid.extend(granted_end..granted_end + u64::from(granted));
+                        granted_end += u64::from(granted);
+                        prop_assert!(!(valid.is_empty() && unanswered.is_empty()));
+                    }
+                    Step::Grant { .. } => {}
+                }
+                let held = valid.len() + unanswered.iter().copied().map(usize::from).sum::<usize>();
+                prop_assert!(held <= usize::from(max));
+                prop_assert_eq!(usize::from(window.available()), valid.len());
+                let low = valid.first().copied().unwrap_or(granted_end);
+                prop_assert!(granted_end - low <= u64::from(max));
+            }
+        }
+
+        /// A client that asks for what it uses never loses a credit.
+        #[test]
+        fn does_not_throttle(want in 1..WINDOW_MAX, rounds in 1..50_u64) {
+            let mut window = CommandSequenceWindow::new(WINDOW_MAX);
+            window.take(0, 1).unwrap();
+            prop_assert_eq!(window.grant(want, 1), want);
+            for number in 1..=rounds {
+                window.take(number, 1).unwrap();
+                prop_assert_eq!(window.grant(1, 1), 1);
+            }
+            prop_assert_eq!(window.available(), want);
+        }
+    }
+}
