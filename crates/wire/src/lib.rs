@@ -30,11 +30,24 @@ extern crate alloc;
 extern crate std;
 
 pub mod codec;
+pub mod command;
+pub mod compound;
+pub mod compression;
+pub mod create_context;
 pub mod dtyp;
+pub mod error_response;
+pub mod file_id;
 pub mod fscc;
 pub mod header;
+pub mod limits;
+pub mod negotiate_context;
+pub mod rdma_transform;
 pub mod status;
+pub mod transform;
+pub mod utf16;
 
 pub use codec::{Malformed, Parsed};
+pub use file_id::FileId;
 pub use header::{Command, Header, HeaderFlags, Route};
 pub use status::Status;
+pub use utf16::Utf16;

@@ -1,0 +1,190 @@
+//! QUERY_INFO, MS-SMB2 2.2.37 and 2.2.38.
+
+use super::{field_u16, field_u32};
+use crate::codec::{Malformed, Parsed, Reader, Writer, pointed};
+use crate::file_id::FileId;
+use crate::{bit_set, open_enum};
+
+open_enum! {
+    /// What QUERY_INFO and SET_INFO are about.
+    InfoType(u8) {
+        /// The file, MS-FSCC 2.4.
+        FILE = 1,
+        /// The volume, MS-FSCC 2.5.
+        FILESYSTEM = 2,
+        /// The security descriptor, MS-DTYP 2.4.6.
+        SECURITY = 3,
+        /// Quotas, MS-FSCC 2.4.41.
+        QUOTA = 4,
+    }
+}
+
+bit_set! {
+    /// AdditionalInformation when InfoType is SECURITY: which parts of the
+    /// descriptor.
+    SecurityInformation(u32) {
+        /// OWNER_SECURITY_INFORMATION
+        OWNER = 0x0000_0001,
+        /// GROUP_SECURITY_INFORMATION
+        GROUP = 0x0000_0002,
+        /// DACL_SECURITY_INFORMATION
+        DACL = 0x0000_0004,
+        /// SACL_SECURITY_INFORMATION
+        SACL = 0x0000_0008,
+        /// LABEL_SECURITY_INFORMATION
+        LABEL = 0x0000_0010,
+        /// ATTRIBUTE_SECURITY_INFORMATION
+        ATTRIBUTE = 0x0000_0020,
+        /// SCOPE_SECURITY_INFORMATION
+        SCOPE = 0x0000_0040,
+        /// BACKUP_SECURITY_INFORMATION
+        BACKUP = 0x0001_0000,
+    }
+}
+
+bit_set! {
+    /// Flags of a FileFullEaInformation query.
+    QueryInfoFlags(u32) {
+        /// Begin again.
+        RESTART_SCAN = 0x0000_0001,
+        /// One attribute only.
+        RETURN_SINGLE_ENTRY = 0x0000_0002,
+        /// AdditionalInformation is the index to begin at.
+        INDEX_SPECIFIED = 0x0000_0004,
+    }
+}
+
+/// Where the variable part of the request starts.
+const REQUEST_FIXED: usize = 104;
+/// FileFullEaInformation, MS-FSCC 2.4.
+const FILE_FULL_EA_INFORMATION: u8 = 15;
+
+/// MS-SMB2 2.2.37.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What is asked about.
+    pub info_type: InfoType,
+    /// Which MS-FSCC class the answer is to have.
+    pub file_info_class: u8,
+    /// Bytes that the answer may have.
+    pub output_buffer_length: u32,
+    /// [`SecurityInformation`], or the index of an extended attribute.
+    pub additional_information: u32,
+    /// For extended attributes.
+    pub flags: QueryInfoFlags,
+    /// The Open.
+    pub file_id: FileId,
+    /// [`QueryQuotaInfo`], or the extended attributes wanted.
+    pub input: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Parses a whole message.
+    pub fn parse(message: &'a [u8]) -> Parsed<Self> {
+        let r = &mut super::body(message, 41, "QUERY_INFO request StructureSize")?;
+        let info_type = InfoType(r.u8("InfoType")?);
+        let file_info_class = r.u8("FileInfoClass")?;
+        let output_buffer_length = r.u32("OutputBufferLength")?;
+        let input_offset = r.u16("InputBufferOffset")?;
+        r.skip(2, "Reserved")?;
+        let input_length = r.u32("InputBufferLength")?;
+        let additional_information = r.u32("AdditionalInformation")?;
+        let flags = QueryInfoFlags(r.u32("Flags")?);
+        let file_id = FileId::read(r)?;
+        // MS-SMB2 2.2.37: for all other queries the input fields are ignored.
+        let input = match (info_type, file_info_class) {
+            (InfoType::QUOTA, _) | (InfoType::FILE, FILE_FULL_EA_INFORMATION) => {
+                pointed(message, input_offset.into(), input_length, REQUEST_FIXED, "InputBuffer")?
+            }
+            _ => &[],
+        };
+        Ok(Self {
+            info_type,
+            file_info_class,
+            output_buffer_length,
+            additional_information,
+            flags,
+            file_id,
+            input,
+        })
+    }
+
+    /// Appends the body.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.u16(41).u8(self.info_type.0).u8(self.file_info_class).u32(self.output_buffer_length);
+        let offset = if self.input.is_empty() { 0 } else { REQUEST_FIXED };
+        w.u16(field_u16(offset)).u16(0).u32(field_u32(self.input.len()));
+        w.u32(self.additional_information).u32(self.flags.0);
+        self.file_id.encode(w);
+        w.bytes(self.input);
+        if self.input.is_empty() {
+            // StructureSize counts one byte of the buffer; Windows sends it too.
+            w.u8(0);
+        }
+    }
+
+    /// AdditionalInformation of a SECURITY query.
+    pub const fn security_information(&self) -> SecurityInformation {
+        SecurityInformation(self.additional_information)
+    }
+}
+
+/// SMB2_QUERY_QUOTA_INFO, MS-SMB2 2.2.37.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryQuotaInfo<'a> {
+    /// One entry only.
+    pub return_single: bool,
+    /// Begin again.
+    pub restart_scan: bool,
+    /// Whose quotas.
+    pub sids: QuotaSids<'a>,
+}
+
+/// Whose quotas are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuotaSids<'a> {
+    /// Everybody's.
+    All,
+    /// FILE_GET_QUOTA_INFORMATION entries, MS-FSCC 2.4.41.1.
+    List(&'a [u8]),
+    /// Everybody's, beginning at this SID.
+    From(&'a [u8]),
+}
+
+impl<'a> QueryQuotaInfo<'a> {
+    /// Parses the input buffer of a quota query.
+    pub fn parse(input: &'a [u8]) -> Parsed<Self> {
+        let r = &mut Reader::new(input);
+        let return_single = r.u8("ReturnSingle")? != 0;
+        let restart_scan = r.u8("RestartScan")? != 0;
+        r.skip(2, "Reserved")?;
+        let list_length = r.u32("SidListLength")?;
+        let start_length = r.u32("StartSidLength")?;
+        let start_offset = r.u32("StartSidOffset")?;
+        let buffer = r.rest();
+        let sids = match (list_length, start_length) {
+            (0, 0) => QuotaSids::All,
+            (_, 0) => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
+            (0, _) => QuotaSids::From(pointed(buffer, start_offset, start_length, 0, "StartSid")?),
+            _ => return Err(Malformed::new("SidListLength with StartSidLength")),
+        };
+        Ok(Self { return_single, restart_scan, sids })
+    }
+
+    /// Appends the structure.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        let (list, start): (&[u8], &[u8]) = match self.sids {
+            QuotaSids::All => (&[], &[]),
+            QuotaSids::List(list) => (list, &[]),
+            QuotaSids::From(sid) => (&[], sid),
+        };
+        w.u8(self.return_single.into()).u8(self.restart_scan.into()).u16(0);
+        w.u32(field_u32(list.len())).u32(field_u32(start.len())).u32(0);
+        w.bytes(list).bytes(start);
+    }
+}
+
+super::output_response! {
+    /// MS-SMB2 2.2.38: what the class says.
+    Response, "QUERY_INFO response";
+}

@@ -1,0 +1,144 @@
+//! WRITE, MS-SMB2 2.2.21 and 2.2.22.
+
+pub use super::read::Channel;
+use super::{field_u16, field_u32};
+use crate::bit_set;
+use crate::codec::{Parsed, Writer};
+use crate::file_id::FileId;
+use core::ops::Range;
+
+bit_set! {
+    /// Flags of the request.
+    WriteFlags(u32) {
+        /// The data is to be stable before the answer (2.1 and up).
+        WRITE_THROUGH = 0x0000_0001,
+        /// The data is not to be cached (3.0.2).
+        WRITE_UNBUFFERED = 0x0000_0002,
+    }
+}
+
+/// Where the variable part of the request starts.
+pub const REQUEST_DATA_OFFSET: u16 = 112;
+
+/// MS-SMB2 2.2.21.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// DataOffset as it was sent: the server has rules for it beyond bounds.
+    /// Ignored by `encode`.
+    pub data_offset: u16,
+    /// Where in the file to write.
+    pub offset: u64,
+    /// The Open.
+    pub file_id: FileId,
+    /// How the data travels.
+    pub channel: Channel,
+    /// Bytes that travel by RDMA.
+    pub remaining_bytes: u32,
+    /// RDMA descriptors, and before them a transform where there is one.
+    pub channel_info: &'a [u8],
+    /// How to write.
+    pub flags: WriteFlags,
+    /// The data; empty when it travels by RDMA.
+    pub data: &'a [u8],
+    /// Where the data lies in the message (`0..0` when there is none); set by
+    /// `parse`, ignored by `encode`.
+    pub data_range: Range<usize>,
+}
+
+impl<'a> Request<'a> {
+    /// A plain write of `data`.
+    pub fn new(file_id: FileId, offset: u64, data: &'a [u8]) -> Self {
+        let start = usize::from(REQUEST_DATA_OFFSET);
+        let data_range =
+            if data.is_empty() { 0..0 } else { start..start.saturating_add(data.len()) };
+        Self {
+            data_offset: REQUEST_DATA_OFFSET,
+            offset,
+            file_id,
+            channel: Channel::NONE,
+            remaining_bytes: 0,
+            channel_info: &[],
+            flags: WriteFlags::EMPTY,
+            data,
+            data_range,
+        }
+    }
+
+    /// Parses a whole message.
+    pub fn parse(message: &'a [u8]) -> Parsed<Self> {
+        let r = &mut super::body(message, 49, "WRITE request StructureSize")?;
+        let data_offset = r.u16("DataOffset")?;
+        let length = r.u32("Length")?;
+        let offset = r.u64("Offset")?;
+        let file_id = FileId::read(r)?;
+        let channel = Channel(r.u32("Channel")?);
+        let remaining_bytes = r.u32("RemainingBytes")?;
+        let info_offset = r.u16("WriteChannelInfoOffset")?;
+        let info_length = r.u16("WriteChannelInfoLength")?;
+        let flags = WriteFlags(r.u32("Flags")?);
+        let fixed = usize::from(REQUEST_DATA_OFFSET);
+        let channel_info = channel.info(message, info_offset, info_length, fixed)?;
+        let (data, data_range) = super::read::payload(message, data_offset.into(), length, fixed)?;
+        Ok(Self {
+            data_offset,
+            offset,
+            file_id,
+            channel,
+            remaining_bytes,
+            channel_info,
+            flags,
+            data,
+            data_range,
+        })
+    }
+
+    /// Appends the body: channel information last, after the data.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        self.encode_fixed(field_u32(self.data.len()), w);
+        w.bytes(self.data).bytes(self.channel_info);
+        if self.data.is_empty() && self.channel_info.is_empty() {
+            // StructureSize counts one byte of the buffer; Windows insists.
+            w.u8(0);
+        }
+    }
+
+    /// Appends the 48 bytes between the header and the data alone, for a client
+    /// that sends `data_len` bytes from a buffer of its own right behind them
+    /// (and the channel information after those).
+    pub fn encode_fixed(&self, data_len: u32, w: &mut Writer<'_>) {
+        w.u16(49).u16(REQUEST_DATA_OFFSET).u32(data_len).u64(self.offset);
+        self.file_id.encode(w);
+        w.u32(self.channel.0).u32(self.remaining_bytes);
+        if self.channel_info.is_empty() {
+            w.u16(0).u16(0);
+        } else {
+            let after = usize::try_from(data_len).unwrap_or(usize::MAX);
+            let info_offset = usize::from(REQUEST_DATA_OFFSET).saturating_add(after);
+            w.u16(field_u16(info_offset)).u16(field_u16(self.channel_info.len()));
+        }
+        w.u32(self.flags.0);
+    }
+}
+
+/// MS-SMB2 2.2.22.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response {
+    /// Bytes written.
+    pub count: u32,
+}
+
+impl Response {
+    /// Parses a whole message. Remaining and the channel fields are reserved.
+    pub fn parse(message: &[u8]) -> Parsed<Self> {
+        let r = &mut super::body(message, 17, "WRITE response StructureSize")?;
+        r.skip(2, "Reserved")?;
+        let count = r.u32("Count")?;
+        r.skip(8, "Remaining")?;
+        Ok(Self { count })
+    }
+
+    /// Appends the body.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.u16(17).u16(0).u32(self.count).u32(0).u16(0).u16(0);
+    }
+}
