@@ -1,8 +1,14 @@
 //! Types of MS-DTYP: times, identifiers, and what security descriptors are
 //! made of.
 
+mod acl;
+mod descriptor;
 mod sid;
 
+pub use acl::{Ace, AceBody, AceFlags, AceType, Acl};
+pub use descriptor::{
+    MAX_SECURITY_DESCRIPTOR, SdControl, SecurityDescriptor, SecurityInformation, TooLarge,
+};
 pub use sid::{Sid, SidParseError};
 
 use crate::bit_set;
