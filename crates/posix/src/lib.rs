@@ -1,1 +1,33 @@
-//! The Linux file system as a Vfs.
+//! The Linux file system as a [`frevo_store::Vfs`].
+//!
+//! A share is one directory descriptor. Every walk starts there with
+//! `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)`, so no name, link or race
+//! leads out of the share. Attributes, creation times and extended attributes
+//! are kept in Samba's layout: a tree that smbd served shows the same here, and
+//! the other way round.
+//!
+//! Calls run with the credentials of the calling thread; the process must have
+//! `/proc` (extended attributes of files that it may not read go through
+//! `/proc/self/fd`).
+//!
+//! Data descriptors carry `O_NONBLOCK`, so that opening never waits for a lease
+//! of a local process; it has no effect on reads and writes of regular files.
+
+mod directory;
+pub mod dosattrib;
+mod errno;
+mod fold;
+pub mod limits;
+mod names;
+mod node;
+mod options;
+mod stat;
+mod sys;
+mod vfs;
+mod volume;
+mod walk;
+mod xattr;
+
+pub use errno::fault_of;
+pub use options::{Case, PosixOptions};
+pub use vfs::PosixVfs;

@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::fmt;
 
 use frevo_wire::Status;
@@ -228,7 +229,8 @@ pub struct OpenHow {
 pub struct Opened {
     /// The open object.
     pub node: Arc<dyn Node>,
-    /// Its state just after opening.
+    /// Its state just after opening; `ea_size` may be left 0, since no reply to
+    /// CREATE carries it.
     pub stat: Stat,
     /// Whether it was created by this call.
     pub created: bool,
@@ -315,8 +317,9 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     fn volume(&self) -> &Volume;
 }
 
-/// An open object of a file system. Dropping it closes it.
-pub trait Node: Send + Sync + fmt::Debug {
+/// An open object of a file system. Dropping it closes it. It is `Any` so that
+/// [`Vfs::link`] knows its own again.
+pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Which file this is.
     fn key(&self) -> FileKey;
 

@@ -1,0 +1,157 @@
+//! Listing a directory.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use frevo_store::Stat;
+use frevo_store::vfs::{Directory, VfsResult};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use crate::dosattrib::DosAttrib;
+use crate::errno::fault_of;
+use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
+use crate::names;
+use crate::stat::{self, Extra};
+use crate::sys;
+use crate::vfs::Share;
+use crate::xattr::DOSATTRIB;
+
+/// Where the fields of struct linux_dirent64 are.
+const RECORD_LEN: usize = 16;
+const TYPE: usize = 18;
+const NAME: usize = 19;
+
+/// A listing in progress, with a file position of its own.
+#[derive(Debug)]
+pub(crate) struct PosixDirectory {
+    share: Arc<Share>,
+    fd: OwnedFd,
+    buffer: Box<[u8]>,
+    /// Bytes of `buffer` that hold records.
+    filled: usize,
+    /// The next record.
+    at: usize,
+    /// The name of the present record, and its type.
+    name: core::ops::Range<usize>,
+    file_type: u8,
+    /// The present name where it is not the bytes on the medium.
+    mapped: String,
+}
+
+impl PosixDirectory {
+    pub(crate) fn new(share: Arc<Share>, fd: OwnedFd) -> Self {
+        Self {
+            share,
+            fd,
+            buffer: vec![0; LIST_BUFFER_BYTES].into_boxed_slice(),
+            filled: 0,
+            at: 0,
+            name: 0..0,
+            file_type: 0,
+            mapped: String::new(),
+        }
+    }
+
+    /// Moves to the next record; false at the end.
+    fn advance(&mut self) -> VfsResult<bool> {
+        loop {
+            if self.at >= self.filled {
+                self.at = 0;
+                self.filled = match sys::read_directory(self.fd.as_fd(), &mut self.buffer) {
+                    Ok(len) => len,
+                    // The directory itself was removed.
+                    Err(Errno::NOENT) => 0,
+                    Err(errno) => return Err(fault_of(errno)),
+                };
+                if self.filled == 0 {
+                    self.name = 0..0;
+                    return Ok(false);
+                }
+            }
+            if self.take_record() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Notes the record at `at`; false for those that are not shown.
+    fn take_record(&mut self) -> bool {
+        let start = self.at;
+        let record = &self.buffer[start..self.filled];
+        let len = match record.get(RECORD_LEN..RECORD_LEN + 2) {
+            Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
+            _ => 0,
+        };
+        let Some(record) = record.get(..len).filter(|record| record.len() > NAME) else {
+            self.at = self.filled;
+            return false;
+        };
+        self.at = start + len;
+        let name = &record[NAME..];
+        let name_len = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+        if matches!(&name[..name_len], b"" | b"." | b"..") {
+            return false;
+        }
+        self.file_type = record[TYPE];
+        self.name = start + NAME..start + NAME + name_len;
+        true
+    }
+
+    fn disk_name(&self) -> &[u8] {
+        &self.buffer[self.name.clone()]
+    }
+
+    fn dos_attrib(&self) -> Option<DosAttrib> {
+        if !self.share.keeps_attributes() || self.file_type == libc::DT_LNK {
+            return None;
+        }
+        let with_nul = self.buffer.get(self.name.start..self.name.end + 1)?;
+        let entry = CStr::from_bytes_with_nul(with_nul).ok()?;
+        let mut value = [0; DOSATTRIB_BYTES];
+        let len = self.share.entry_xattr(self.fd.as_fd(), entry, DOSATTRIB, &mut value).ok()?;
+        DosAttrib::decode(value.get(..len)?)
+    }
+}
+
+impl Directory for PosixDirectory {
+    fn next_name(&mut self) -> VfsResult<Option<&str>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        match names::map(&self.buffer[self.name.clone()]) {
+            Cow::Borrowed(name) => Ok(Some(name)),
+            Cow::Owned(name) => {
+                self.mapped = name;
+                Ok(Some(&self.mapped))
+            }
+        }
+    }
+
+    fn entry_stat(&mut self) -> VfsResult<Option<Stat>> {
+        if self.name.is_empty() {
+            return Ok(None);
+        }
+        let stx = match sys::stat_at(self.fd.as_fd(), self.disk_name()) {
+            Ok(stx) => stx,
+            Err(Errno::NOENT | Errno::STALE) => return Ok(None),
+            Err(errno) => return Err(fault_of(errno)),
+        };
+        let extra = Extra {
+            dos: self.dos_attrib(),
+            hidden_name: self.share.hides(self.disk_name()),
+            ea_size: 0,
+        };
+        Ok(Some(stat::stat_of(&stx, &extra)))
+    }
+
+    fn rewind(&mut self) -> VfsResult<()> {
+        rustix::fs::seek(&self.fd, SeekFrom::Start(0)).map_err(fault_of)?;
+        self.filled = 0;
+        self.at = 0;
+        self.name = 0..0;
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! The value of `user.DOSATTRIB`, Samba's `xattr_DOSATTRIB`.
+//!
+//! An NDR structure: a zero-terminated string (`0x22`, all that the oldest
+//! versions stored; empty in the newer ones), a version, the version again as
+//! the union's discriminant, and the union's arm. smbd 4.17 writes version 5.
+
+use frevo_wire::dtyp::FileTime;
+
+/// Name of the attribute.
+pub const NAME: &str = "user.DOSATTRIB";
+
+/// The attributes field is meaningful.
+const VALID_ATTRIB: u32 = 0x01;
+/// The creation time is meaningful.
+const VALID_CREATE_TIME: u32 = 0x10;
+
+/// Bytes that [`DosAttrib::encode`] gives.
+pub const ENCODED_LEN: usize = 24;
+
+/// What is known from a DOSATTRIB value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DosAttrib {
+    /// FILE_ATTRIBUTE_* bits.
+    pub attributes: u32,
+    /// CreationTime, if it was stored.
+    pub created: Option<FileTime>,
+}
+
+impl DosAttrib {
+    /// The value as smbd 4.17 writes it, version 5.
+    pub fn encode(&self) -> [u8; ENCODED_LEN] {
+        let mut out = [0; ENCODED_LEN];
+        let flags = VALID_ATTRIB | self.created.map_or(0, |_| VALID_CREATE_TIME);
+        // The empty string and a pad byte are zero already.
+        out[2..4].copy_from_slice(&5u16.to_le_bytes());
+        out[4..6].copy_from_slice(&5u16.to_le_bytes());
+        out[8..12].copy_from_slice(&flags.to_le_bytes());
+        out[12..16].copy_from_slice(&self.attributes.to_le_bytes());
+        out[16..24].copy_from_slice(&self.created.unwrap_or_default().0.to_le_bytes());
+        out
+    }
+
+    /// Reads versions 1 to 5 and the plain string; `None` when it is none of them.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
+        let string = &value[..end];
+        let mut ndr = Ndr { value, at: end.saturating_add(1) };
+        let Some(version) = ndr.u16() else {
+            // Samba before 3.5 stored nothing but the string.
+            return Some(Self { attributes: hexadecimal(string)?, created: None });
+        };
+        if ndr.u16()? != version {
+            return None;
+        }
+        match version {
+            1 => {
+                let attributes = ndr.u32()?;
+                ndr.skip(4 + 8 + 8)?;
+                Some(Self { attributes, created: ndr.time() })
+            }
+            2 => {
+                ndr.skip(4)?;
+                let attributes = ndr.u32()?;
+                ndr.skip(4 + 8 + 8)?;
+                Some(Self { attributes, created: ndr.time() })
+            }
+            3 => {
+                let flags = ndr.u32()?;
+                let attributes = ndr.u32()?;
+                ndr.skip(4 + 8 + 8)?;
+                Some(Self::of_flags(flags, attributes, ndr.time()))
+            }
+            4 => {
+                let flags = ndr.u32()?;
+                let attributes = ndr.u32()?;
+                ndr.skip(8)?;
+                Some(Self::of_flags(flags, attributes, ndr.time()))
+            }
+            5 => {
+                let flags = ndr.u32()?;
+                let attributes = ndr.u32()?;
+                Some(Self::of_flags(flags, attributes, ndr.time()))
+            }
+            _ => None,
+        }
+    }
+
+    fn of_flags(flags: u32, attributes: u32, created: Option<FileTime>) -> Self {
+        Self {
+            attributes: if flags & VALID_ATTRIB != 0 { attributes } else { 0 },
+            created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
+        }
+    }
+}
+
+/// `0x22` in any case, as `attrib_hex` holds it.
+fn hexadecimal(string: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(string).ok()?;
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+/// A little-endian NDR reader; 64-bit fields of this structure align to 4.
+struct Ndr<'a> {
+    value: &'a [u8],
+    at: usize,
+}
+
+impl Ndr<'_> {
+    fn take<const N: usize>(&mut self, align: usize) -> Option<[u8; N]> {
+        let start = self.at.checked_next_multiple_of(align)?;
+        let end = start.checked_add(N)?;
+        let bytes = self.value.get(start..end)?.try_into().ok()?;
+        self.at = end;
+        Some(bytes)
+    }
+
+    fn skip(&mut self, count: usize) -> Option<()> {
+        let start = self.at.checked_next_multiple_of(4)?;
+        self.at = start.checked_add(count)?;
+        Some(())
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(u32::from_le_bytes)
+    }
+
+    /// Zero means that no time was stored.
+    fn time(&mut self) -> Option<FileTime> {
+        self.take(4).map(u64::from_le_bytes).filter(|&t| t != 0).map(FileTime)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    }
+
+    /// Written by smbd 4.17.12 with `store dos attributes = yes`.
+    const FROM_SMBD: [(&str, u32, u64); 6] = [
+        ("00000500050000001100000021000000fcfad080fd79dd01", 0x21, 0x01dd_79fd_80d0_fafc),
+        ("00000500050000001100000022000000e31ad180fd79dd01", 0x22, 0x01dd_79fd_80d1_1ae3),
+        ("00000500050000001100000000000000362fd180fd79dd01", 0, 0x01dd_79fd_80d1_2f36),
+        ("000005000500000011000000100000009850d180fd79dd01", 0x10, 0x01dd_79fd_80d1_5098),
+        ("000005000500000011000000120000005363cc80fd79dd01", 0x12, 0x01dd_79fd_80cc_6353),
+        ("00000500050000001100000004000000d32acb80fd79dd01", 0x04, 0x01dd_79fd_80cb_2ad3),
+    ];
+
+    #[test]
+    fn what_smbd_wrote_reads_and_writes_the_same() {
+        for (hex, attributes, created) in FROM_SMBD {
+            let value = DosAttrib { attributes, created: Some(FileTime(created)) };
+            assert_eq!(DosAttrib::decode(&bytes(hex)), Some(value));
+            assert_eq!(value.encode().as_slice(), bytes(hex));
+        }
+    }
+
+    #[test]
+    fn older_versions_are_read() {
+        let t = "0102030405060700";
+        let created = Some(FileTime(0x0007_0605_0403_0201));
+        let z8 = "0000000000000000";
+        let v1 = format!("0000 0100 0100 0000 22000000 00000000 {z8} {z8} {t} {z8}");
+        let v2 = format!("0000 0200 0200 0000 01000000 22000000 00000000 {z8}{z8}{t}{z8}{z8}00");
+        // Five bytes of string and a pad before the version, two pads after it.
+        let v3 = format!("3078323200 00 0300 0300 0000 31000000 22000000 00000000 {z8}{z8}{t}{z8}");
+        let v4 = format!("0000 0400 0400 0000 51000000 22000000 {z8} {t}");
+        for (version, hex) in [(1, v1), (2, v2), (3, v3), (4, v4)] {
+            let value = bytes(&hex.replace(' ', ""));
+            assert_eq!(
+                DosAttrib::decode(&value),
+                Some(DosAttrib { attributes: 0x22, created }),
+                "version {version}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_plain_string_is_read() {
+        let of = |s: &[u8]| DosAttrib::decode(s).map(|d| (d.attributes, d.created));
+        assert_eq!(of(b"0x22"), Some((0x22, None)));
+        assert_eq!(of(b"0x22\0"), Some((0x22, None)));
+        assert_eq!(of(b"0X1f\0"), Some((0x1f, None)));
+        assert_eq!(of(b"22\0"), None);
+        assert_eq!(of(b""), None);
+        assert_eq!(of(b"0x\0"), None);
+    }
+
+    #[test]
+    fn flags_say_what_is_meant() {
+        let mut value = DosAttrib { attributes: 0x20, created: None }.encode();
+        assert_eq!(DosAttrib::decode(&value).unwrap().created, None);
+        value[8] = 0x10;
+        value[16] = 9;
+        let read = DosAttrib::decode(&value).unwrap();
+        assert_eq!(read, DosAttrib { attributes: 0, created: Some(FileTime(9)) });
+    }
+
+    #[test]
+    fn cut_or_strange_values_are_refused() {
+        let whole = bytes(FROM_SMBD[0].0);
+        for len in 4..16 {
+            assert_eq!(DosAttrib::decode(&whole[..len]), None, "{len} bytes");
+        }
+        let mut strange = whole;
+        strange[2] = 6;
+        strange[4] = 6;
+        assert_eq!(DosAttrib::decode(&strange), None);
+        strange[4] = 5;
+        assert_eq!(DosAttrib::decode(&strange), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_survived(value in proptest::collection::vec(0u8.., 0..120)) {
+            let _ = DosAttrib::decode(&value);
+        }
+
+        #[test]
+        fn what_is_written_is_read(attributes in 0u32.., created in 1u64..) {
+            let value = DosAttrib { attributes, created: Some(FileTime(created)) };
+            assert_eq!(DosAttrib::decode(&value.encode()), Some(value));
+        }
+    }
+}

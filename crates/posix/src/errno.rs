@@ -1,0 +1,103 @@
+//! What the host's error numbers mean to the store.
+
+use frevo_store::Fault;
+use rustix::io::Errno;
+
+/// The fault that an error number stands for. What is not known is `Io`, with
+/// the number for people.
+pub fn fault_of(errno: Errno) -> Fault {
+    match errno {
+        Errno::NOENT => Fault::NotFound,
+        Errno::NOTDIR => Fault::PathNotDirectory,
+        Errno::ISDIR => Fault::IsADirectory,
+        Errno::EXIST => Fault::Exists,
+        Errno::NOTEMPTY => Fault::NotEmpty,
+        Errno::ACCESS | Errno::PERM => Fault::AccessDenied,
+        Errno::ROFS => Fault::ReadOnly,
+        Errno::NOSPC => Fault::DiskFull,
+        Errno::DQUOT => Fault::QuotaExceeded,
+        Errno::FBIG => Fault::FileTooLarge,
+        Errno::NAMETOOLONG => Fault::NameTooLong,
+        Errno::ILSEQ => Fault::NameInvalid,
+        Errno::LOOP => Fault::Symlink,
+        Errno::MFILE | Errno::NFILE => Fault::TooManyOpen,
+        Errno::XDEV => Fault::CrossDevice,
+        Errno::MLINK => Fault::TooManyLinks,
+        // AGAIN: a lease of a local process is being broken.
+        Errno::BUSY | Errno::TXTBSY | Errno::AGAIN => Fault::Busy,
+        Errno::STALE => Fault::Stale,
+        // NODATA comes up only where an attribute may be absent, which the
+        // callers know; NXIO and NODEV: a special file without its device.
+        Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NXIO | Errno::NODEV => {
+            Fault::NotSupported
+        }
+        Errno::INVAL | Errno::OVERFLOW | Errno::RANGE | Errno::TOOBIG => Fault::Invalid,
+        Errno::NOMEM | Errno::NOBUFS => Fault::NoMemory,
+        other => Fault::Io(other.raw_os_error()),
+    }
+}
+
+/// As [`fault_of`], for a walk under `RESOLVE_BENEATH`: there EXDEV means that a
+/// link leads out of the share.
+pub(crate) fn walk_fault(errno: Errno) -> Fault {
+    match errno {
+        Errno::XDEV => Fault::Symlink,
+        other => fault_of(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_its_fault() {
+        let table = [
+            (libc::ENOENT, Fault::NotFound),
+            (libc::ENOTDIR, Fault::PathNotDirectory),
+            (libc::EISDIR, Fault::IsADirectory),
+            (libc::EEXIST, Fault::Exists),
+            (libc::ENOTEMPTY, Fault::NotEmpty),
+            (libc::EACCES, Fault::AccessDenied),
+            (libc::EPERM, Fault::AccessDenied),
+            (libc::EROFS, Fault::ReadOnly),
+            (libc::ENOSPC, Fault::DiskFull),
+            (libc::EDQUOT, Fault::QuotaExceeded),
+            (libc::EFBIG, Fault::FileTooLarge),
+            (libc::ENAMETOOLONG, Fault::NameTooLong),
+            (libc::EILSEQ, Fault::NameInvalid),
+            (libc::ELOOP, Fault::Symlink),
+            (libc::EMFILE, Fault::TooManyOpen),
+            (libc::ENFILE, Fault::TooManyOpen),
+            (libc::EXDEV, Fault::CrossDevice),
+            (libc::EMLINK, Fault::TooManyLinks),
+            (libc::EBUSY, Fault::Busy),
+            (libc::ETXTBSY, Fault::Busy),
+            (libc::EWOULDBLOCK, Fault::Busy),
+            (libc::ESTALE, Fault::Stale),
+            (libc::EOPNOTSUPP, Fault::NotSupported),
+            (libc::ENOSYS, Fault::NotSupported),
+            (libc::ENOTTY, Fault::NotSupported),
+            (libc::ENXIO, Fault::NotSupported),
+            (libc::ENODEV, Fault::NotSupported),
+            (libc::EINVAL, Fault::Invalid),
+            (libc::EOVERFLOW, Fault::Invalid),
+            (libc::ERANGE, Fault::Invalid),
+            (libc::E2BIG, Fault::Invalid),
+            (libc::ENOMEM, Fault::NoMemory),
+            (libc::ENOBUFS, Fault::NoMemory),
+            (libc::EIO, Fault::Io(libc::EIO)),
+            (libc::EUCLEAN, Fault::Io(libc::EUCLEAN)),
+        ];
+        for (number, fault) in table {
+            assert_eq!(fault_of(Errno::from_raw_os_error(number)), fault, "errno {number}");
+        }
+        let mapped = |n| table.iter().any(|(m, f)| *m == n && !matches!(f, Fault::Io(_)));
+        for number in 1..=133 {
+            let fault = fault_of(Errno::from_raw_os_error(number));
+            assert_eq!(matches!(fault, Fault::Io(_)), !mapped(number), "errno {number}");
+        }
+        assert_eq!(walk_fault(Errno::XDEV), Fault::Symlink);
+        assert_eq!(walk_fault(Errno::NOENT), Fault::NotFound);
+    }
+}

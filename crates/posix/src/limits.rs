@@ -1,0 +1,23 @@
+//! Named limits of this crate.
+
+/// Bytes in one component on the medium (NAME_MAX).
+pub const COMPONENT_BYTES: usize = 255;
+
+/// Bytes of a path that one system call takes, without its NUL (PATH_MAX - 1).
+pub const PATH_BYTES: usize = 4_095;
+
+/// Bytes of a DOSATTRIB value that are looked at; Samba's are below 100.
+pub const DOSATTRIB_BYTES: usize = 1_024;
+
+/// Bytes of the list of extended attribute names of one file (XATTR_LIST_MAX).
+pub const XATTR_LIST_BYTES: usize = 65_536;
+
+/// Bytes of one extended attribute that a client may store (XATTR_SIZE_MAX;
+/// MS-FSA 2.1.5.15.5 stops at 64 KiB in all).
+pub const XATTR_VALUE_BYTES: usize = 65_536;
+
+/// Bytes read from a directory in one system call.
+pub const LIST_BUFFER_BYTES: usize = 64 * 1_024;
+
+/// How often an operation starts over because the name space changed under it.
+pub const RETRIES: usize = 8;

@@ -1,0 +1,295 @@
+//! An open file, directory, link or special object.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::sync::Arc;
+
+use frevo_store::vfs::{BasicChange, Directory, HostAccess, Kind, Node, VfsResult};
+use frevo_store::{Fault, FileKey, Stat};
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use parking_lot::Mutex;
+use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, Statx, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::directory::PosixDirectory;
+use crate::dosattrib::DosAttrib;
+use crate::errno::fault_of;
+use crate::options::STORED_ATTRIBUTES;
+use crate::stat::{self, Extra};
+use crate::sys::{self, ProcPath};
+use crate::vfs::Share;
+use crate::walk::Dir;
+use crate::xattr::Handle;
+
+/// An open object of a share.
+#[derive(Debug)]
+pub(crate) struct PosixNode {
+    share: Arc<Share>,
+    handle: Handle,
+    key: FileKey,
+    kind: Kind,
+    /// HIDDEN because of the name that it was opened by.
+    hidden_name: bool,
+    /// The directory in which this node was created, until that is durable.
+    created_in: Mutex<Option<Dir>>,
+}
+
+impl PosixNode {
+    pub(crate) fn new(
+        share: Arc<Share>,
+        handle: Handle,
+        stx: &Statx,
+        hidden_name: bool,
+        created_in: Option<Dir>,
+    ) -> Self {
+        Self {
+            share,
+            handle,
+            key: stat::key_of(stx),
+            kind: stat::kind_of(stx),
+            hidden_name,
+            created_in: Mutex::new(created_in),
+        }
+    }
+
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Makes another name of this file. By way of `/proc`, because linking a
+    /// bare descriptor is a privilege.
+    pub(crate) fn link_to(&self, dir: BorrowedFd<'_>, entry: &[u8]) -> Result<(), Errno> {
+        let path = ProcPath::of(self.handle.fd());
+        rustix::fs::linkat(CWD, path.as_c_str(), dir, entry, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    /// The descriptor, if it moves data.
+    fn data(&self) -> VfsResult<BorrowedFd<'_>> {
+        match self.kind {
+            Kind::Directory => Err(Fault::IsADirectory),
+            _ if self.handle.is_path_only() => Err(Fault::AccessDenied),
+            _ => Ok(self.handle.fd()),
+        }
+    }
+
+    /// Symbolic links and special files cannot have attributes of users.
+    fn has_xattrs(&self) -> bool {
+        self.share.volume.xattrs && matches!(self.kind, Kind::File | Kind::Directory)
+    }
+
+    fn dos_attrib(&self) -> Option<DosAttrib> {
+        let kept = self.share.keeps_attributes() && self.has_xattrs();
+        if kept { self.handle.dos_attrib() } else { None }
+    }
+
+    fn set_times(&self, change: &BasicChange) -> VfsResult<()> {
+        let (accessed, written) = (settable(change.accessed), settable(change.written));
+        if accessed.is_none() && written.is_none() {
+            return Ok(());
+        }
+        let times =
+            Timestamps { last_access: timespec(accessed), last_modification: timespec(written) };
+        rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH).map_err(fault_of)
+    }
+
+    fn set_mode(&self, mode: u32) -> VfsResult<()> {
+        if self.kind == Kind::Symlink {
+            return Err(Fault::NotSupported);
+        }
+        let path = ProcPath::of(self.handle.fd());
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
+    }
+
+    fn set_attributes(&self, change: &BasicChange) -> VfsResult<()> {
+        let created = settable(change.created);
+        if created.is_none() && change.attributes.is_none() {
+            return Ok(());
+        }
+        if !self.share.keeps_attributes() || !self.has_xattrs() {
+            // There is nowhere to keep them; a client that copies a file cannot
+            // do anything about that, so it is told of success as smbd does.
+            return Ok(());
+        }
+        let old = self.handle.dos_attrib();
+        let directory = if self.kind == Kind::Directory { FileAttributes::DIRECTORY.0 } else { 0 };
+        let attributes = match change.attributes {
+            Some(new) => (new & STORED_ATTRIBUTES).0,
+            None => old.map_or(0, |old| old.attributes) & STORED_ATTRIBUTES.0,
+        };
+        let created = match created.or_else(|| old.and_then(|old| old.created)) {
+            Some(created) => created,
+            None => {
+                let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
+                stat::stat_of(&stx, &Extra::default()).created
+            }
+        };
+        let value = DosAttrib { attributes: attributes | directory, created: Some(created) };
+        self.handle.set_dos_attrib(&value).map_err(fault_of)
+    }
+}
+
+/// Zero and the special values of MS-FSCC 2.4.7 leave a time alone.
+fn settable(time: Option<FileTime>) -> Option<FileTime> {
+    time.filter(|t| t.0 != 0 && t.0 < u64::MAX - 1)
+}
+
+/// UTIME_OMIT for a time that stays.
+fn timespec(time: Option<FileTime>) -> Timespec {
+    match time {
+        Some(time) => {
+            let (tv_sec, nanoseconds) = time.to_unix();
+            Timespec { tv_sec, tv_nsec: nanoseconds.into() }
+        }
+        None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+    }
+}
+
+impl Node for PosixNode {
+    fn key(&self) -> FileKey {
+        self.key
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        self.data().ok().map(|fd| fd.as_raw_fd())
+    }
+
+    fn stat(&self) -> VfsResult<Stat> {
+        let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
+        let extra = Extra {
+            dos: self.dos_attrib(),
+            hidden_name: self.hidden_name,
+            ea_size: if self.has_xattrs() { self.handle.ea_size() } else { 0 },
+        };
+        Ok(stat::stat_of(&stx, &extra))
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+        let fd = self.data()?;
+        let mut filled = 0;
+        while filled < into.len() {
+            let at = offset.saturating_add(filled as u64);
+            match rustix::io::pread(fd, &mut into[filled..], at) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::BADF) => return Err(Fault::AccessDenied),
+                Err(errno) => return Err(fault_of(errno)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
+        let fd = self.data()?;
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset.saturating_add(done as u64);
+            match rustix::io::pwrite(fd, &data[done..], at) {
+                Ok(0) => return Err(Fault::Io(libc::EIO)),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::BADF) => return Err(Fault::AccessDenied),
+                Err(errno) => return Err(fault_of(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// fdatasync: it covers the data and whatever is needed to find it, the
+    /// length included; only times may lag. The entry of a file that this node
+    /// created is made durable with its first sync.
+    fn sync(&self) -> VfsResult<()> {
+        if self.handle.is_path_only() {
+            let fd = sys::reopen(self.handle.fd(), OFlags::RDONLY).map_err(fault_of)?;
+            rustix::fs::fdatasync(&fd).map_err(fault_of)?;
+        } else {
+            rustix::fs::fdatasync(self.handle.fd()).map_err(fault_of)?;
+        }
+        let mut created_in = self.created_in.lock();
+        if let Some(parent) = created_in.as_ref() {
+            let fd = sys::reopen(parent.fd(), OFlags::RDONLY | OFlags::DIRECTORY);
+            rustix::fs::fsync(fd.map_err(fault_of)?.as_fd()).map_err(fault_of)?;
+            *created_in = None;
+        }
+        Ok(())
+    }
+
+    fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
+        match rustix::fs::ftruncate(self.data()?, end) {
+            Ok(()) => Ok(()),
+            // What the kernel says of a descriptor that was not opened to write.
+            Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
+        let fd = self.data()?;
+        let end = sys::stat_fd(fd).map_err(fault_of)?.stx_size;
+        if bytes < end {
+            return self.set_end_of_file(bytes);
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            // A reservation is a wish; a file system without it stores all the same.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(Errno::BADF) => Err(Fault::AccessDenied),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        self.share.writable()?;
+        if let Some(mode) = change.mode {
+            self.set_mode(mode)?;
+        }
+        self.set_attributes(change)?;
+        self.set_times(change)
+    }
+
+    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        if self.kind != Kind::Directory {
+            return Err(Fault::NotADirectory);
+        }
+        // A file position of its own.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = sys::open_beneath(self.handle.fd(), b".", flags, Mode::empty(), false);
+        Ok(Box::new(PosixDirectory::new(Arc::clone(&self.share), fd.map_err(fault_of)?)))
+    }
+
+    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        if self.has_xattrs() { self.handle.eas() } else { Ok(Vec::new()) }
+    }
+
+    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        self.share.writable()?;
+        if !self.has_xattrs() {
+            return Err(Fault::NotSupported);
+        }
+        self.handle.set_ea(name, value)
+    }
+
+    fn link_target(&self) -> VfsResult<String> {
+        if self.kind != Kind::Symlink {
+            return Err(Fault::Invalid);
+        }
+        let target = rustix::fs::readlinkat(self.handle.fd(), c"", Vec::new()).map_err(fault_of)?;
+        target.into_string().map_err(|_| Fault::NameInvalid)
+    }
+
+    fn host_access(&self) -> HostAccess {
+        let fd = self.handle.fd();
+        let owner = sys::stat_fd(fd).is_ok_and(|stx| {
+            let user = rustix::process::geteuid();
+            user.is_root() || user.as_raw() == stx.stx_uid
+        });
+        HostAccess {
+            read: sys::may_access(fd, Access::READ_OK),
+            write: !self.share.volume.read_only && sys::may_access(fd, Access::WRITE_OK),
+            execute: sys::may_access(fd, Access::EXEC_OK),
+            owner,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How one share shows its directory.
+
+use frevo_wire::dtyp::FileAttributes;
+
+/// How names are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    /// As Windows does: an exact match wins, else the first that folds alike.
+    Insensitive,
+    /// Byte for byte.
+    Sensitive,
+}
+
+/// Options of a [`crate::PosixVfs`].
+#[derive(Debug, Clone)]
+pub struct PosixOptions {
+    /// Nothing is created, changed or removed.
+    pub read_only: bool,
+    /// Permission bits that a created file may have.
+    pub create_mask: u32,
+    /// Permission bits that a created directory may have.
+    pub directory_mask: u32,
+    /// How names are compared.
+    pub case: Case,
+    /// Keep DOS attributes and creation times in `user.DOSATTRIB`.
+    pub dos_attributes: bool,
+    /// Show names that begin with a period as HIDDEN, as smbd does by default.
+    pub hide_dot_files: bool,
+    /// Resolve symbolic links that stay inside the share. Links never lead out
+    /// of it, whatever this says.
+    pub follow_symlinks_inside: bool,
+    /// Name of the file system that clients are told.
+    pub file_system_name: String,
+}
+
+impl Default for PosixOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            create_mask: 0o755,
+            directory_mask: 0o755,
+            case: Case::Insensitive,
+            dos_attributes: true,
+            hide_dot_files: true,
+            follow_symlinks_inside: false,
+            file_system_name: String::from("NTFS"),
+        }
+    }
+}
+
+/// Attributes that are kept on the medium.
+pub(crate) const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
+    FileAttributes::READONLY.0
+        | FileAttributes::HIDDEN.0
+        | FileAttributes::SYSTEM.0
+        | FileAttributes::ARCHIVE.0
+        | FileAttributes::TEMPORARY.0
+        | FileAttributes::SPARSE_FILE.0
+        | FileAttributes::OFFLINE.0
+        | FileAttributes::NOT_CONTENT_INDEXED.0,
+);

@@ -1,0 +1,96 @@
+//! From the host's state of a file to the store's.
+
+use frevo_store::{FileKey, Stat, vfs::Kind};
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
+
+use crate::dosattrib::DosAttrib;
+use crate::options::STORED_ATTRIBUTES;
+
+/// IO_REPARSE_TAG_SYMLINK, MS-FSCC 2.1.2.1.
+const TAG_SYMLINK: u32 = 0xA000_000C;
+/// IO_REPARSE_TAG_NFS, MS-FSCC 2.1.2.6: FIFOs, sockets and devices.
+const TAG_NFS: u32 = 0x8000_0014;
+
+pub(crate) fn key_of(stx: &Statx) -> FileKey {
+    FileKey {
+        device: u64::from(stx.stx_dev_major) << 32 | u64::from(stx.stx_dev_minor),
+        inode: stx.stx_ino,
+    }
+}
+
+pub(crate) fn kind_of(stx: &Statx) -> Kind {
+    match FileType::from_raw_mode(u32::from(stx.stx_mode)) {
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        _ => Kind::File,
+    }
+}
+
+fn time(t: &StatxTimestamp) -> FileTime {
+    FileTime::from_unix(t.tv_sec, t.tv_nsec)
+}
+
+/// What the name and the attribute add to the host's own state.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Extra {
+    /// The DOSATTRIB value, if there is one.
+    pub(crate) dos: Option<DosAttrib>,
+    /// The name begins with a period, and such names are hidden.
+    pub(crate) hidden_name: bool,
+    /// As [`Stat::ea_size`].
+    pub(crate) ea_size: u32,
+}
+
+pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
+    let kind = kind_of(stx);
+    let directory = kind == Kind::Directory;
+    let reparse_tag = match kind {
+        Kind::File | Kind::Directory => 0,
+        Kind::Symlink => TAG_SYMLINK,
+        _ => TAG_NFS,
+    };
+    let (accessed, written, changed) =
+        (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
+    let born = if stx.stx_mask & StatxFlags::BTIME.bits() != 0 {
+        time(&stx.stx_btime)
+    } else {
+        accessed.min(written).min(changed)
+    };
+    let data = kind == Kind::File;
+    Stat {
+        key: key_of(stx),
+        kind,
+        end_of_file: if data { stx.stx_size } else { 0 },
+        allocation: if data { stx.stx_blocks.saturating_mul(512) } else { 0 },
+        links: stx.stx_nlink,
+        attributes: attributes(extra, directory, reparse_tag != 0),
+        created: extra.dos.and_then(|d| d.created).unwrap_or(born),
+        accessed,
+        written,
+        changed,
+        mode: u32::from(stx.stx_mode) & 0o7777,
+        uid: stx.stx_uid,
+        gid: stx.stx_gid,
+        reparse_tag,
+        ea_size: extra.ea_size,
+    }
+}
+
+fn attributes(extra: &Extra, directory: bool, reparse: bool) -> FileAttributes {
+    let mut bits = extra.dos.map_or(0, |d| d.attributes) & STORED_ATTRIBUTES.0;
+    if directory {
+        bits |= FileAttributes::DIRECTORY.0;
+    }
+    if reparse {
+        bits |= FileAttributes::REPARSE_POINT.0;
+    }
+    if extra.hidden_name {
+        bits |= FileAttributes::HIDDEN.0;
+    }
+    if bits == 0 { FileAttributes::NORMAL } else { FileAttributes(bits) }
+}

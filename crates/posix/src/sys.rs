@@ -1,0 +1,146 @@
+//! System calls as this crate uses them.
+
+use std::ffi::CStr;
+use std::io::Write as _;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::limits::RETRIES;
+
+/// What every walk obeys, whatever else it asks for.
+const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens `path` below `dir`; never outside of it.
+pub(crate) fn open_beneath(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    follow: bool,
+) -> Result<OwnedFd, Errno> {
+    let resolve = if follow { INSIDE } else { INSIDE.union(ResolveFlags::NO_SYMLINKS) };
+    let flags = flags | OFlags::CLOEXEC;
+    for _ in 0..RETRIES {
+        match rustix::fs::openat2(dir, path, flags, mode, resolve) {
+            // A ".." of a link raced with a rename: the kernel asks to try again.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+const STAT_MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// State of an open file.
+pub(crate) fn stat_fd(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT_MASK)
+}
+
+/// State of an entry; links are not followed.
+pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx, Errno> {
+    rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)
+}
+
+/// `/proc/self/fd/N`, through which calls reach files opened with O_PATH.
+pub(crate) struct ProcPath {
+    text: [u8; 32],
+}
+
+impl ProcPath {
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
+        let mut text = [0; 32];
+        // 14 + 10 digits: it always fits, and the rest stays NUL.
+        let _ = write!(&mut text[..31], "/proc/self/fd/{}", fd.as_raw_fd());
+        Self { text }
+    }
+
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.text).unwrap_or(c"")
+    }
+}
+
+/// Opens again, with other flags, what an O_PATH descriptor means.
+pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = ProcPath::of(fd);
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    retry_on_intr(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))
+}
+
+/// Fills `buffer` with directory records; 0 at the end.
+pub(crate) fn read_directory(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+    retry_on_intr(|| {
+        // SAFETY: the pointer and the length describe `buffer`, which the kernel
+        // fills with at most that many bytes and does not keep.
+        let got = unsafe {
+            libc::syscall(libc::SYS_getdents64, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
+        };
+        usize::try_from(got).map_err(|_| last_errno())
+    })
+}
+
+/// `getxattrat(2)`, Linux 6.13: number 464 on every architecture.
+const SYS_GETXATTRAT: libc::c_long = 464;
+
+/// struct xattr_args of linux/xattr.h.
+#[repr(C)]
+struct XattrArgs {
+    value: u64,
+    size: u32,
+    flags: u32,
+}
+
+/// An extended attribute of an entry, links not followed, by one call. ENOSYS
+/// before Linux 6.13.
+pub(crate) fn getxattr_at(
+    dir: BorrowedFd<'_>,
+    entry: &CStr,
+    name: &CStr,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let args = XattrArgs {
+        value: value.as_mut_ptr() as u64,
+        size: u32::try_from(value.len()).unwrap_or(u32::MAX),
+        flags: 0,
+    };
+    // SAFETY: both names are NUL-terminated, `args` has the size that is passed
+    // and names a buffer of `value.len()` writable bytes; nothing is kept.
+    let got = unsafe {
+        libc::syscall(
+            SYS_GETXATTRAT,
+            dir.as_raw_fd(),
+            entry.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+            name.as_ptr(),
+            &raw const args,
+            size_of::<XattrArgs>(),
+        )
+    };
+    usize::try_from(got).map_err(|_| last_errno())
+}
+
+/// Whether the effective user may access the object in this way.
+pub(crate) fn may_access(fd: BorrowedFd<'_>, access: rustix::fs::Access) -> bool {
+    let path = ProcPath::of(fd);
+    rustix::fs::accessat(rustix::fs::CWD, path.as_c_str(), access, AtFlags::EACCESS).is_ok()
+}
+
+/// The file system's identity, which the POSIX form of statfs leaves out.
+pub(crate) fn fs_id(fd: BorrowedFd<'_>) -> u64 {
+    let mut buf = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `buf` is a whole statfs structure that the kernel may fill; all
+    // zeros is a valid value of it, so it is initialised even after a failure.
+    let raw = unsafe {
+        libc::fstatfs(fd.as_raw_fd(), buf.as_mut_ptr());
+        buf.assume_init()
+    };
+    // SAFETY: fsid_t is two C ints without padding; u64 takes any bits.
+    unsafe { core::mem::transmute::<libc::fsid_t, u64>(raw.f_fsid) }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,507 @@
+//! [`PosixVfs`]: names to files.
+
+use std::any::Any;
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use frevo_store::vfs::{
+    Existence, Kind, KindWanted, Node, OpenHow, Opened, Space, Vfs, VfsResult, Volume,
+};
+use frevo_store::{Fault, FileKey, Name, Stat};
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
+use rustix::io::Errno;
+
+use crate::dosattrib::DosAttrib;
+use crate::errno::{fault_of, walk_fault};
+use crate::limits::{PATH_BYTES, RETRIES};
+use crate::names::DiskPath;
+use crate::node::PosixNode;
+use crate::options::{Case, PosixOptions, STORED_ATTRIBUTES};
+use crate::stat::{self, Extra};
+use crate::walk::Place;
+use crate::xattr::{DOSATTRIB, Handle};
+use crate::{sys, volume};
+
+/// What all nodes of one share have in common.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) root: Arc<OwnedFd>,
+    pub(crate) options: PosixOptions,
+    pub(crate) volume: Volume,
+    /// The kernel has getxattrat(2).
+    entry_xattrs: bool,
+}
+
+impl Share {
+    /// Whether DOSATTRIB is used at all.
+    pub(crate) fn keeps_attributes(&self) -> bool {
+        self.options.dos_attributes && self.volume.xattrs
+    }
+
+    /// Whether an entry is HIDDEN because of its name.
+    pub(crate) fn hides(&self, entry: &[u8]) -> bool {
+        self.options.hide_dot_files && entry.first() == Some(&b'.')
+    }
+
+    /// An extended attribute of an entry that is not opened.
+    pub(crate) fn entry_xattr(
+        &self,
+        dir: BorrowedFd<'_>,
+        entry: &CStr,
+        name: &CStr,
+        value: &mut [u8],
+    ) -> Result<usize, Errno> {
+        if self.entry_xattrs {
+            return sys::getxattr_at(dir, entry, name, value);
+        }
+        let mut path = sys::ProcPath::of(dir).as_c_str().to_bytes().to_vec();
+        path.push(b'/');
+        path.extend_from_slice(entry.to_bytes());
+        rustix::fs::lgetxattr(path.as_slice(), name, value)
+    }
+
+    pub(crate) fn writable(&self) -> VfsResult<()> {
+        if self.volume.read_only { Err(Fault::ReadOnly) } else { Ok(()) }
+    }
+
+    fn exact(&self, how: &OpenHow) -> bool {
+        how.case_sensitive || self.options.case == Case::Sensitive
+    }
+}
+
+/// A directory of the host as a file system.
+#[derive(Debug)]
+pub struct PosixVfs {
+    share: Arc<Share>,
+}
+
+impl PosixVfs {
+    /// Opens the directory `path` as the root of a share.
+    ///
+    /// Fails when it is no directory, when the kernel lacks openat2 (Linux 5.6)
+    /// or refuses it, or when `/proc` is not mounted; the error says which.
+    pub fn open_root(path: &Path, options: PosixOptions) -> std::io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        if let Err(errno) = probe_openat2(root.as_fd()) {
+            let text = format!(
+                "openat2 is needed to keep clients inside the share, and this kernel or sandbox \
+                 refuses it: {errno}"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, text));
+        }
+        if sys::reopen(root.as_fd(), OFlags::PATH).is_err() {
+            let text = "/proc/self/fd is needed and cannot be used: is /proc mounted?";
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, text));
+        }
+        let volume = volume::probe(root.as_fd(), &options)?;
+        let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
+        let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
+        let share = Share { root: Arc::new(root), options, volume, entry_xattrs };
+        Ok(Self { share: Arc::new(share) })
+    }
+
+    fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
+        if name.stream().is_some() {
+            // Streams are kept above this interface; a stream is never the file.
+            return Err(Fault::NotSupported);
+        }
+        DiskPath::of(name, exact)
+    }
+
+    /// Opens what exists at `path` below `dir`. NotFound says that some
+    /// component does not.
+    fn open_existing(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        how: &OpenHow,
+    ) -> VfsResult<(Handle, Statx)> {
+        let share = &*self.share;
+        let follow = share.options.follow_symlinks_inside && !how.open_link;
+        let mut flags = OFlags::PATH;
+        if how.read || how.write {
+            // Opening a FIFO or a device would have effects of its own, so the
+            // kind has to be known before. Whoever can swap a device in between
+            // is root; what was opened is looked at again below.
+            if let Some(kind) = kind_before(dir, path, follow)?
+                && check_kind(kind, how).is_ok()
+            {
+                flags = data_flags(kind, how);
+            }
+        }
+        if !follow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let fd = sys::open_beneath(dir, path, flags, Mode::empty(), follow).map_err(walk_fault)?;
+        let handle = Handle::new(fd, flags.contains(OFlags::PATH));
+        let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+        let kind = stat::kind_of(&stx);
+        check_kind(kind, how)?;
+        if flags.contains(OFlags::PATH) && needs_data(kind, how) {
+            // It was something else a moment ago.
+            return Err(Fault::Stale);
+        }
+        Ok((handle, stx))
+    }
+
+    fn opened(&self, handle: Handle, stx: &Statx, name: Name, entry: &[u8]) -> Opened {
+        let extra = Extra {
+            dos: self.dos_attrib(&handle, stx),
+            hidden_name: self.share.hides(entry),
+            ea_size: 0,
+        };
+        let stat = stat::stat_of(stx, &extra);
+        let node = PosixNode::new(Arc::clone(&self.share), handle, stx, extra.hidden_name, None);
+        Opened { node: Arc::new(node), stat, created: false, name }
+    }
+
+    fn dos_attrib(&self, handle: &Handle, stx: &Statx) -> Option<DosAttrib> {
+        let kept = self.share.keeps_attributes() && stat::kind_of(stx) != Kind::Symlink;
+        if kept { handle.dos_attrib() } else { None }
+    }
+
+    /// Opens or creates at a place whose parent is known.
+    fn open_at(&self, path: &DiskPath, how: &OpenHow) -> VfsResult<Opened> {
+        let exact = self.share.exact(how);
+        for _ in 0..RETRIES {
+            let place = self.share.place(path, exact)?;
+            let attempt = match &place.stored {
+                Some(_) if how.existence == Existence::MustNotExist => Err(Fault::Exists),
+                Some(stored) => self.open_stored(&place, stored, how),
+                None if how.existence == Existence::MustExist => return Err(Fault::NotFound),
+                None => self.create(&place, how),
+            };
+            match attempt {
+                // Gone or come since it was looked up: look again.
+                Err(Fault::NotFound | Fault::Stale) if place.stored.is_some() => {}
+                Err(Fault::Exists) if place.stored.is_none() => {}
+                other => return other,
+            }
+        }
+        Err(Fault::Busy)
+    }
+
+    fn open_stored(&self, place: &Place, stored: &[u8], how: &OpenHow) -> VfsResult<Opened> {
+        let (handle, stx) = if self.share.options.follow_symlinks_inside {
+            self.open_existing(self.share.root.as_fd(), &place.path_of(stored), how)?
+        } else {
+            self.open_existing(place.parent.fd(), stored, how)?
+        };
+        Ok(self.opened(handle, &stx, place.name_of(stored), stored))
+    }
+
+    fn create(&self, place: &Place, how: &OpenHow) -> VfsResult<Opened> {
+        self.share.writable()?;
+        let before = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let born = FileTime::from_unix(before.tv_sec, u32::try_from(before.tv_nsec).unwrap_or(0));
+        let entry = place.wanted.as_slice();
+        let fd = if how.kind == KindWanted::Directory {
+            self.make_directory(place, how)?
+        } else {
+            let masked = how.mode.unwrap_or(0o666) & self.share.options.create_mask & 0o7777;
+            let flags = access_flags(how)
+                | OFlags::CREATE
+                | OFlags::EXCL
+                | OFlags::NOFOLLOW
+                | OFlags::NONBLOCK
+                | OFlags::NOCTTY;
+            let mode = Mode::from_raw_mode(masked);
+            sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
+        };
+        let handle = Handle::new(fd, false);
+        let kept = how.attributes & STORED_ATTRIBUTES;
+        if self.share.keeps_attributes() {
+            let directory = how.kind == KindWanted::Directory;
+            let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
+            let value = DosAttrib { attributes: (kept | bits).0, created: Some(born) };
+            // The file stands whether or not its attributes could be kept.
+            let _ = handle.set_dos_attrib(&value);
+        }
+        let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+        let extra = Extra {
+            dos: self.dos_attrib(&handle, &stx),
+            hidden_name: self.share.hides(entry),
+            ea_size: 0,
+        };
+        let stat = stat::stat_of(&stx, &extra);
+        let parent = Some(place.parent.clone());
+        let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, extra.hidden_name, parent);
+        let name = place.name_of(entry);
+        Ok(Opened { node: Arc::new(node), stat, created: true, name })
+    }
+
+    fn make_directory(&self, place: &Place, how: &OpenHow) -> VfsResult<OwnedFd> {
+        let masked = how.mode.unwrap_or(0o777) & self.share.options.directory_mask & 0o7777;
+        let entry = place.wanted.as_slice();
+        let parent = place.parent.fd();
+        rustix::fs::mkdirat(parent, entry, Mode::from_raw_mode(masked)).map_err(fault_of)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        sys::open_beneath(parent, entry, flags, Mode::empty(), false).map_err(walk_fault)
+    }
+
+    /// The place of `name`, which must exist and be `key`.
+    fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
+        let exact = self.share.options.case == Case::Sensitive;
+        let mut place = self.share.place(&self.path_of(name, exact)?, exact)?;
+        let stored = place.stored.take().ok_or(Fault::NotFound)?;
+        let stx = sys::stat_at(place.parent.fd(), &stored).map_err(fault_of)?;
+        if stat::key_of(&stx) != key {
+            return Err(Fault::Stale);
+        }
+        Ok((place, stored, stx))
+    }
+
+    /// Where a new name goes, what it replaces, and how it will be spelled.
+    fn target(&self, to: &Name) -> VfsResult<Place> {
+        let exact = self.share.options.case == Case::Sensitive;
+        self.share.place(&self.path_of(to, exact)?, exact)
+    }
+}
+
+/// The kernel answers for "." what it would answer for every walk.
+fn probe_openat2(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(root, c".", flags, Mode::empty(), resolve)
+}
+
+/// What kind `path` has before it is opened, if that can be seen. Links before
+/// the last component may lead this look out of the share: nothing but the
+/// choice of flags may depend on it.
+fn kind_before(dir: BorrowedFd<'_>, path: &[u8], follow: bool) -> VfsResult<Option<Kind>> {
+    let kind = match sys::stat_at(dir, path) {
+        Ok(stx) => stat::kind_of(&stx),
+        Err(Errno::NOENT) => return Err(Fault::NotFound),
+        Err(_) => return Ok(None),
+    };
+    if !follow || kind != Kind::Symlink {
+        return Ok(Some(kind));
+    }
+    let target = sys::open_beneath(dir, path, OFlags::PATH, Mode::empty(), true);
+    let target = target.map_err(walk_fault)?;
+    sys::stat_fd(target.as_fd()).map(|stx| Some(stat::kind_of(&stx))).map_err(fault_of)
+}
+
+const fn needs_data(kind: Kind, how: &OpenHow) -> bool {
+    match kind {
+        Kind::File => how.read || how.write,
+        Kind::Directory => how.read,
+        _ => false,
+    }
+}
+
+fn access_flags(how: &OpenHow) -> OFlags {
+    match (how.read, how.write) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
+    }
+}
+
+/// How to open an object of this kind for data; special ones never are.
+fn data_flags(kind: Kind, how: &OpenHow) -> OFlags {
+    match kind {
+        _ if !needs_data(kind, how) => OFlags::PATH,
+        Kind::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+        _ => access_flags(how) | OFlags::NONBLOCK | OFlags::NOCTTY,
+    }
+}
+
+/// Whether an object of this kind may be opened so.
+fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
+    match (kind, how.kind) {
+        (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
+        (Kind::Directory, _) => Ok(()),
+        (Kind::Symlink, _) if !how.open_link => Err(Fault::Symlink),
+        (_, KindWanted::Directory) => Err(Fault::NotADirectory),
+        (Kind::File | Kind::Symlink, _) => Ok(()),
+        // FIFOs, sockets and devices have no data that a client could want.
+        _ if (how.read || how.write) && !how.open_link => Err(Fault::AccessDenied),
+        _ => Ok(()),
+    }
+}
+
+impl Vfs for PosixVfs {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        if how.write && how.existence == Existence::MustExist {
+            self.share.writable()?;
+        }
+        let path = self.path_of(name, how.case_sensitive)?;
+        if path.is_root() {
+            if how.existence == Existence::MustNotExist {
+                return Err(Fault::Exists);
+            }
+            let (handle, stx) = self.open_existing(self.share.root.as_fd(), b".", how)?;
+            return Ok(self.opened(handle, &stx, Name::root(), b""));
+        }
+        if how.existence != Existence::MustNotExist && path.as_bytes().len() <= PATH_BYTES {
+            match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
+                Ok((handle, stx)) => {
+                    let name = Name::from_stored(name.path().to_owned());
+                    return Ok(self.opened(handle, &stx, name, path.split().1));
+                }
+                Err(Fault::NotFound | Fault::Stale) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        self.open_at(&path, how)
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.share.writable()?;
+        let (place, stored, stx) = self.place_of(name, key)?;
+        let directory = stat::kind_of(&stx) == Kind::Directory;
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match rustix::fs::unlinkat(place.parent.fd(), stored.as_slice(), flags) {
+            Ok(()) => Ok(()),
+            // Another kind took its place, or it is gone.
+            Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
+            // What rmdir says on some file systems.
+            Err(Errno::EXIST) => Err(Fault::NotEmpty),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        self.share.writable()?;
+        let (source, stored, stx) = self.place_of(from, key)?;
+        let target = self.target(to)?;
+        let source_dir = source.parent.fd();
+        let target_dir = target.parent.fd();
+        let to = (target_dir, target.wanted.as_slice());
+        let Some(existing) = target.stored.as_deref() else {
+            rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
+            return Ok(target.name_of(to.1));
+        };
+        let there = sys::stat_at(target_dir, existing).map_err(fault_of)?;
+        if stat::key_of(&there) == key {
+            // MS-FSA 2.1.5.15.12: another link, or another case, of the same file.
+            if existing != stored || !same_directory(source_dir, target_dir)? {
+                // rename(2) of one link onto another keeps both.
+                rustix::fs::unlinkat(source_dir, stored.as_slice(), AtFlags::empty())
+                    .map_err(fault_of)?;
+            }
+        } else {
+            check_replace(&there, replace)?;
+            if stat::kind_of(&stx) == Kind::Directory {
+                // rename(2) puts no directory in the place of a file.
+                rustix::fs::unlinkat(target_dir, existing, AtFlags::empty()).map_err(fault_of)?;
+                rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
+                return Ok(target.name_of(to.1));
+            }
+            rename_entry((source_dir, &stored), (target_dir, existing), RenameFlags::empty())?;
+        }
+        // What was replaced gave its place, not its spelling.
+        if existing == to.1
+            || rename_entry((target_dir, existing), to, RenameFlags::NOREPLACE).is_ok()
+        {
+            return Ok(target.name_of(to.1));
+        }
+        Ok(target.name_of(existing))
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        self.share.writable()?;
+        let node: &dyn Any = node;
+        let node: &PosixNode = node.downcast_ref().ok_or(Fault::NotSupported)?;
+        if node.kind() == Kind::Directory {
+            return Err(Fault::IsADirectory);
+        }
+        let target = self.target(to)?;
+        let dir = target.parent.fd();
+        let Some(existing) = &target.stored else {
+            return node.link_to(dir, &target.wanted).map_err(fault_of);
+        };
+        let there = sys::stat_at(dir, existing).map_err(fault_of)?;
+        if !replace {
+            return Err(Fault::Exists);
+        }
+        if stat::key_of(&there) == node.key() {
+            return Ok(());
+        }
+        if stat::kind_of(&there) == Kind::Directory {
+            return Err(Fault::AccessDenied);
+        }
+        replace_by_link(node, dir, existing)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        let how = OpenHow {
+            existence: Existence::MustExist,
+            kind: KindWanted::Any,
+            read: false,
+            write: false,
+            open_link: true,
+            attributes: FileAttributes::EMPTY,
+            mode: None,
+            case_sensitive: false,
+        };
+        self.open(name, &how)?.node.stat()
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        rustix::fs::fstatvfs(&self.share.root).map(|vfs| volume::space(&vfs)).map_err(fault_of)
+    }
+
+    fn volume(&self) -> &Volume {
+        &self.share.volume
+    }
+}
+
+fn same_directory(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> VfsResult<bool> {
+    let key = |fd| sys::stat_fd(fd).map(|stx| stat::key_of(&stx)).map_err(fault_of);
+    Ok(key(a)? == key(b)?)
+}
+
+/// MS-FSA 2.1.5.15.12: what a rename may replace.
+fn check_replace(there: &Statx, replace: bool) -> VfsResult<()> {
+    if !replace {
+        return Err(Fault::Exists);
+    }
+    if stat::kind_of(there) == Kind::Directory {
+        return Err(Fault::AccessDenied);
+    }
+    Ok(())
+}
+
+type Entry<'a> = (BorrowedFd<'a>, &'a [u8]);
+
+fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -> VfsResult<()> {
+    match rustix::fs::renameat_with(from.0, from.1, to.0, to.1, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT) => Err(Fault::Stale),
+        Err(Errno::INVAL) if flags.contains(RenameFlags::NOREPLACE) => {
+            // Some file systems (NFS, old FUSE) know no flags. A moment remains
+            // in which another's file could be replaced.
+            if sys::stat_at(to.0, to.1).is_ok() {
+                return Err(Fault::Exists);
+            }
+            rustix::fs::renameat(from.0, from.1, to.0, to.1).map_err(fault_of)
+        }
+        Err(Errno::NOTDIR | Errno::ISDIR) => Err(Fault::AccessDenied),
+        Err(errno) => Err(fault_of(errno)),
+    }
+}
+
+/// Puts a link in the place of `existing` in one step, by way of another name.
+fn replace_by_link(node: &PosixNode, dir: BorrowedFd<'_>, existing: &[u8]) -> VfsResult<()> {
+    for attempt in 0..RETRIES {
+        let key = node.key();
+        let temporary = format!(".frevo-link-{:x}-{:x}-{attempt}", key.inode, std::process::id());
+        match node.link_to(dir, temporary.as_bytes()) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => continue,
+            Err(errno) => return Err(fault_of(errno)),
+        }
+        let renamed = rustix::fs::renameat(dir, temporary.as_bytes(), dir, existing);
+        if renamed.is_err() {
+            let _ = rustix::fs::unlinkat(dir, temporary.as_bytes(), AtFlags::empty());
+        }
+        return renamed.map_err(fault_of);
+    }
+    Err(Fault::Busy)
+}

@@ -1,0 +1,49 @@
+//! Facts about the file system that a share lies on.
+
+use std::os::fd::BorrowedFd;
+
+use frevo_store::vfs::{Space, Volume};
+use rustix::fs::{StatVfs, StatVfsMountFlags};
+use rustix::io::Errno;
+
+use crate::options::PosixOptions;
+use crate::{stat, sys};
+
+/// File systems that cannot hold holes, by statfs' f_type.
+const WITHOUT_HOLES: [u64; 4] = [
+    0x4d44,      // vfat
+    0x2011_BAB0, // exfat
+    0x4244,      // hfs
+    0x9660,      // iso9660
+];
+
+pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volume, Errno> {
+    let vfs = rustix::fs::fstatvfs(root)?;
+    let kind = rustix::fs::fstatfs(root)?.f_type as u64;
+    let stx = sys::stat_fd(root)?;
+    let path = sys::ProcPath::of(root);
+    let xattrs = !matches!(
+        rustix::fs::getxattr(path.as_c_str(), crate::xattr::DOSATTRIB, &mut [0; 64]),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS)
+    );
+    let id = sys::fs_id(root);
+    Ok(Volume {
+        serial: (id ^ (id >> 32)) as u32,
+        created: stat::stat_of(&stx, &stat::Extra::default()).created,
+        file_system: options.file_system_name.clone(),
+        max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
+        sparse: !WITHOUT_HOLES.contains(&kind),
+        xattrs,
+        read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
+    })
+}
+
+pub(crate) fn space(vfs: &StatVfs) -> Space {
+    let unit = if vfs.f_frsize == 0 { vfs.f_bsize } else { vfs.f_frsize };
+    Space {
+        unit: u32::try_from(unit).unwrap_or(u32::MAX),
+        total: vfs.f_blocks,
+        available: vfs.f_bavail,
+        free: vfs.f_bfree,
+    }
+}

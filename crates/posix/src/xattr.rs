@@ -1,0 +1,245 @@
+//! Extended attributes: DOSATTRIB, and those that clients may see.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use frevo_store::{Fault, vfs::VfsResult};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use crate::dosattrib::DosAttrib;
+use crate::errno::fault_of;
+use crate::fold;
+use crate::limits::{DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_VALUE_BYTES};
+use crate::sys::ProcPath;
+
+/// [`crate::dosattrib::NAME`] for system calls.
+pub(crate) const DOSATTRIB: &CStr = c"user.DOSATTRIB";
+
+/// The name space that clients' attributes live in.
+const PREFIX: &str = "user.";
+
+/// What servers and their modules keep in that name space for themselves;
+/// compared without case. A trailing period or asterisk stands for all that
+/// begins so.
+const PRIVATE: [&str; 9] = [
+    "DOSATTRIB",
+    "DosStream.",
+    "DosStreams",
+    "DosEAs",
+    "SAMBA_PAI",
+    "SAMBA_STREAMS",
+    "NTACL",
+    "frevo.",
+    "org.netatalk.",
+];
+
+/// A descriptor and how extended attributes are reached through it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    fd: OwnedFd,
+    /// Opened with O_PATH.
+    path_only: bool,
+}
+
+impl Handle {
+    pub(crate) const fn new(fd: OwnedFd, path_only: bool) -> Self {
+        Self { fd, path_only }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) const fn is_path_only(&self) -> bool {
+        self.path_only
+    }
+
+    fn value(&self, name: &CStr, into: &mut [u8]) -> Result<usize, Errno> {
+        if self.path_only {
+            rustix::fs::getxattr(ProcPath::of(self.fd()).as_c_str(), name, into)
+        } else {
+            rustix::fs::fgetxattr(&self.fd, name, into)
+        }
+    }
+
+    fn value_len(&self, name: &CStr) -> Result<usize, Errno> {
+        if self.path_only {
+            rustix::fs::getxattr_query(ProcPath::of(self.fd()).as_c_str(), name)
+        } else {
+            rustix::fs::fgetxattr_query(&self.fd, name)
+        }
+    }
+
+    /// A whole value; it may change while it is read.
+    fn whole_value(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
+        for _ in 0..RETRIES {
+            let mut value = vec![0; self.value_len(name)?.max(1)];
+            match self.value(name, &mut value) {
+                Ok(len) => {
+                    value.truncate(len);
+                    return Ok(value);
+                }
+                Err(Errno::RANGE) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        if self.path_only {
+            let path = ProcPath::of(self.fd());
+            rustix::fs::setxattr(path.as_c_str(), name, value, XattrFlags::empty())
+        } else {
+            rustix::fs::fsetxattr(&self.fd, name, value, XattrFlags::empty())
+        }
+    }
+
+    fn remove(&self, name: &CStr) -> Result<(), Errno> {
+        if self.path_only {
+            rustix::fs::removexattr(ProcPath::of(self.fd()).as_c_str(), name)
+        } else {
+            rustix::fs::fremovexattr(&self.fd, name)
+        }
+    }
+
+    fn list(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        if self.path_only {
+            rustix::fs::listxattr(ProcPath::of(self.fd()).as_c_str(), into)
+        } else {
+            rustix::fs::flistxattr(&self.fd, into)
+        }
+    }
+
+    /// The DOSATTRIB value. One that cannot be had or understood counts as none.
+    pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
+        let mut value = [0; DOSATTRIB_BYTES];
+        let len = self.value(DOSATTRIB, &mut value).ok()?;
+        DosAttrib::decode(value.get(..len)?)
+    }
+
+    pub(crate) fn set_dos_attrib(&self, value: &DosAttrib) -> Result<(), Errno> {
+        self.set(DOSATTRIB, &value.encode())
+    }
+
+    /// Names that clients may see, with the prefix, as stored.
+    fn visible(&self) -> Result<Vec<CString>, Errno> {
+        // Few files have any: the first look needs no large buffer.
+        let mut small = [0; 512];
+        match self.list(&mut small) {
+            Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default())),
+            Err(Errno::RANGE) => {
+                let mut large = vec![0; XATTR_LIST_BYTES];
+                let len = self.list(&mut large)?;
+                Ok(split_names(large.get(..len).unwrap_or_default()))
+            }
+            Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Bytes of the visible attributes as FileEaInformation counts them: four,
+    /// and for each a header of four, the name with its NUL and the value.
+    pub(crate) fn ea_size(&self) -> u32 {
+        let Ok(names) = self.visible() else { return 0 };
+        let mut total = 0usize;
+        for name in names {
+            if let Ok(len) = self.value_len(&name) {
+                let shown = name.as_bytes().len().saturating_sub(PREFIX.len());
+                total = total.saturating_add(shown).saturating_add(len).saturating_add(5);
+            }
+        }
+        if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
+    }
+
+    pub(crate) fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for name in self.visible().map_err(fault_of)? {
+            match self.whole_value(&name) {
+                Ok(value) => {
+                    let shown = name.to_string_lossy();
+                    found.push((shown[PREFIX.len()..].to_owned(), value));
+                }
+                // Gone since the names were listed.
+                Err(Errno::NODATA) => {}
+                Err(errno) => return Err(fault_of(errno)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sets or, with an empty value, removes. An attribute whose name differs
+    /// only in case is the same one and keeps its spelling, as under smbd.
+    pub(crate) fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        if name.is_empty() || name.len() > 255 - PREFIX.len() {
+            return Err(Fault::NameInvalid);
+        }
+        if is_private(name) {
+            return Err(Fault::AccessDenied);
+        }
+        if value.len() > XATTR_VALUE_BYTES {
+            return Err(Fault::FileTooLarge);
+        }
+        let wanted = format!("{PREFIX}{name}");
+        let existing = self
+            .visible()
+            .map_err(fault_of)?
+            .into_iter()
+            .find(|stored| stored.to_str().is_ok_and(|stored| fold::alike(stored, &wanted)));
+        if value.is_empty() {
+            let Some(stored) = existing else { return Ok(()) };
+            return match self.remove(&stored) {
+                Ok(()) | Err(Errno::NODATA) => Ok(()),
+                Err(errno) => Err(fault_of(errno)),
+            };
+        }
+        let stored = match existing {
+            Some(stored) => stored,
+            None => CString::new(wanted).map_err(|_| Fault::NameInvalid)?,
+        };
+        self.set(&stored, value).map_err(fault_of)
+    }
+}
+
+/// Names out of the list that the kernel gives, those that clients may see.
+fn split_names(list: &[u8]) -> Vec<CString> {
+    list.split(|&b| b == 0)
+        .filter(|name| {
+            core::str::from_utf8(name)
+                .ok()
+                .and_then(|name| name.strip_prefix(PREFIX))
+                .is_some_and(|name| !name.is_empty() && !is_private(name))
+        })
+        .filter_map(|name| CString::new(name).ok())
+        .collect()
+}
+
+/// Whether a name (without prefix) belongs to servers, not to clients.
+fn is_private(name: &str) -> bool {
+    PRIVATE.iter().any(|private| {
+        let head = name.get(..private.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(private))
+            && (private.ends_with('.') || name.len() == private.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_names_are_hidden_in_any_case() {
+        for name in
+            ["DOSATTRIB", "dosattrib", "DosStream.x:$DATA", "DOSSTREAM.", "ntacl", "Frevo.x"]
+        {
+            assert!(is_private(name), "{name}");
+        }
+        for name in ["DOSATTRIB2", "DosStreamX", "frev", "é", "mime_type"] {
+            assert!(!is_private(name), "{name}");
+        }
+        let list = b"user.a\0user.DosAttrib\0security.x\0user.\0user.B\0system.posix_acl_access\0";
+        let names = split_names(list);
+        assert_eq!(names, [c"user.a".to_owned(), c"user.B".to_owned()]);
+    }
+}
