@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
+from pathlib import Path
 
 from . import judge, prepare
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
@@ -31,9 +33,7 @@ def arguments():
 
 def run_group(group, server, args):
     """Runs one group; an exception of the harness itself is a failed row."""
-    work = OUT / "work"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    work = Path(tempfile.mkdtemp(dir=os.environ["FREVO_INTEROP_WORK"]))
     print(f"{group.name} ({group.profile})", flush=True)
     log_name = group.name.replace("/", "-") + ".log"
     with open(OUT / "logs" / log_name, "w") as log:
@@ -79,11 +79,7 @@ def run_groups(groups, args, program):
 
 def compare(rows, path):
     """Prints what changed since an earlier TSV; returns how many passes were lost."""
-    with open(path) as f:
-        head = f.readline().rstrip("\n").split("\t")
-        before = dict(line.rstrip("\n").split("\t")[:2] for line in f)
-    if head[:2] != ["test", "result"]:
-        raise SystemExit(f"{path}: not a table of this run")
+    before = judge.results(path)
     worse = 0
     for row in rows:
         was = before.get(row.name)
@@ -91,6 +87,18 @@ def compare(rows, path):
             worse += was == "pass"
             print(f"{'WORSE ' if was == 'pass' else 'change'} {row.name}: {was} -> {row.result}")
     return worse
+
+
+def go_inside(program):
+    """This command once more, in a namespace of its own; what it made goes with it."""
+    # The servers' directories are in memory, since smbtorture's allocation sizes want that; the
+    # peers' are on disk, where a guest can see them.
+    with tempfile.TemporaryDirectory(prefix="frevo-interop.", dir=os.environ.get("TMPDIR", "/dev/shm")) as served, \
+            tempfile.TemporaryDirectory(prefix="work.", dir=OUT) as work:
+        os.chmod(served, 0o755)
+        inside = {"FREVO_INTEROP_INSIDE": program, "FREVO_INTEROP_WORK": work, "TMPDIR": served}
+        command = [HERE / "with-netns", sys.executable, "-m", "harness", *sys.argv[1:]]
+        return subprocess.run(command, env={**os.environ, **inside}, cwd=ROOT).returncode
 
 
 def main():
@@ -109,13 +117,7 @@ def main():
         raise SystemExit("--only matches no group; see --list")
     OUT.joinpath("logs").mkdir(parents=True, exist_ok=True)
     if "FREVO_INTEROP_INSIDE" not in os.environ:
-        program = prepare.everything(args, wanted) or ""
-        done = subprocess.run(
-            [HERE / "with-netns", sys.executable, "-m", "harness", *sys.argv[1:]],
-            env={**os.environ, "FREVO_INTEROP_INSIDE": program},
-            cwd=ROOT,
-        )
-        return done.returncode
+        return go_inside(prepare.everything(args, wanted) or "")
 
     began = time.monotonic()
     expectations = judge.Expectations(args.server)

@@ -9,10 +9,19 @@ from .model import HERE, OUT
 WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference server", "choice": "by choice"}
 
 
+def results(path):
+    """{test: result} of an earlier table."""
+    with open(path) as f:
+        if f.readline().split("\t")[:2] != ["test", "result"]:
+            raise SystemExit(f"{path}: not a table of this run")
+        return dict(line.rstrip("\n").split("\t")[:2] for line in f)
+
+
 class Expectations:
     """Rows that are known not to pass, each with its reason."""
 
     def __init__(self, server):
+        self.server, self.baseline = server, results(HERE / "baseline-smbd-4.17.tsv")
         with open(HERE / "expected.toml", "rb") as f:
             entries = tomllib.load(f).get("expect", [])
         self.entries = []
@@ -32,6 +41,13 @@ class Expectations:
         if entry:
             entry["hits"] += 1
         awaited = entry.get("result", "fail") if entry else None
+        before = self.baseline.get(row.name)
+        if not entry and before not in (None, "pass") and row.result == before:
+            # What smbtorture skips on smbd says nothing about Frevo; the reference itself is
+            # held to what it did before.
+            if self.server == "smbd" or before == "skip":
+                row.verdict = "expected"
+                return row.verdict
         if row.result == "pass":
             row.verdict = "good" if awaited in (None, "either") else "UNEXPECTED PASS"
         elif awaited in (row.result, "either"):

@@ -33,12 +33,13 @@ PROFILES = {
 class Server:
     """A running server; `kind` is frevo or smbd."""
 
-    user, password, share, share2 = "smbuser", "Passw0rd", "share", "share2"
+    user, user2, password = "smbuser", "smbuser2", "Passw0rd"
+    share, share2 = "share", "share2"
     address, port = ADDRESS, PORT
 
     def __init__(self, kind, profile, program=None):
         self.kind, self.profile = kind, profile
-        self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ.get("TMPDIR", "/dev/shm")))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
         args = [with_it, "-a", ADDRESS, "-p", str(PORT), "-d", self.directory]

@@ -1,0 +1,110 @@
+"""Client libraries of other languages, each driven by a small program of ours or its own suite."""
+import json
+import os
+import re
+
+from .. import trees
+from ..model import HERE, OUT, Failure, Skip, group
+from ..prepare import GO_SUITE, VENV
+
+PEERS = HERE / "peers"
+
+
+def python(ctx, program, *args, needed):
+    """A Python peer in the venv; its lines become rows, its leftovers are compared on disk."""
+    status, output = ctx.command(VENV / "bin/python", PEERS / program, *args, timeout=240)
+    ctx.report(output, needed=needed)
+    if status:
+        ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip().splitlines()[-1] if output.strip() else ''}")
+
+
+def left_behind(ctx, name, size):
+    """The file that a peer leaves: byte i is i * 7 + i / 256."""
+    with ctx.check("disk-bytes"):
+        try:
+            found = (ctx.server.path / name).read_bytes()
+        except FileNotFoundError as e:
+            raise Failure(f"{name} is not on the server's disk") from e
+        if found != bytes((i * 7 + (i >> 8)) & 255 for i in range(size)):
+            raise Failure(f"{name}: {len(found)} bytes, other than those written")
+
+
+SMBPROTOCOL = ["write-read", "list", "stat", "rename", "directories", "times", "append", "lock-out",
+               "delete-on-close", "compound", "echo", "wrong-password", "left"]
+
+
+@group("clients/smbprotocol")
+def smbprotocol(ctx):
+    """Python smbprotocol, signed."""
+    python(ctx, "smbprotocol_peer.py", "signed", needed=SMBPROTOCOL)
+    left_behind(ctx, "left by smbprotocol.bin", 3_000_001)
+
+
+@group("clients/smbprotocol-sealed")
+def smbprotocol_sealed(ctx):
+    """Python smbprotocol, sealed."""
+    python(ctx, "smbprotocol_peer.py", "sealed", needed=SMBPROTOCOL)
+    left_behind(ctx, "left by smbprotocol.bin", 3_000_001)
+
+
+IMPACKET = ["login", "list-shares", "write-read", "list", "directories", "rename", "wrong-password", "left"]
+
+
+@group("clients/impacket")
+def impacket(ctx):
+    """Python impacket, 3.1.1."""
+    python(ctx, "impacket_peer.py", "0x0311", needed=IMPACKET)
+    left_behind(ctx, "left by impacket.bin", 3_000_001)
+
+
+@group("clients/impacket-2.1", profile="old-dialects")
+def impacket_21(ctx):
+    """Python impacket, 2.1."""
+    python(ctx, "impacket_peer.py", "0x0210", needed=IMPACKET)
+    left_behind(ctx, "left by impacket.bin", 3_000_001)
+
+
+def smb2_rs(ctx):
+    status, output = ctx.command(OUT / "tools/bin/frevo-peer-smb2", timeout=120)
+    ctx.report(output, needed=["list-shares", "pipelined", "compound", "stat", "list", "rename-and-delete", "watch"])
+    if status:
+        ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip()[-200:]}")
+    left_behind(ctx, "pipelined.bin", 9_000_001)
+
+
+@group("clients/smb2-rs")
+def smb2_rs_plain(ctx):
+    """The Rust crate smb2."""
+    smb2_rs(ctx)
+
+
+@group("clients/smb2-rs-sealed", profile="sealed-only")
+def smb2_rs_sealed(ctx):
+    """The Rust crate smb2, on a server that demands encryption."""
+    smb2_rs(ctx)
+
+
+@group("clients/go-smb2")
+def go_smb2(ctx):
+    """go-smb2's own test suite."""
+    suite = GO_SUITE / "suite"
+    if not suite.exists():
+        ctx.add("suite", "skip", 0.0, "no Go here new enough to build it")
+        return
+    server = ctx.server
+    (ctx.work / "client_conf.json").write_text(json.dumps({
+        "max_credit_balance": 128,
+        "transport": {"type": "tcp", "host": server.address, "port": server.port},
+        "conn": {"signing": True, "dialect": 0x311},
+        "session": {"type": "ntlm", "user": server.user, "passwd": server.password,
+                    "domain": "", "workstation": "", "targetSPN": ""},
+        "tree_conn": {"share1": server.share, "share2": server.share2},
+    }))
+    status, output = ctx.command(suite, "-test.v", "-test.timeout=180s", timeout=240)
+    seen = 0
+    for m in re.finditer(r"^--- (PASS|FAIL|SKIP): (\S+) \(([\d.]+)s\)\n((?:    .*\n)*)", output, re.M):
+        seen += 1
+        ctx.add(m[2], {"PASS": "pass", "FAIL": "fail", "SKIP": "skip"}[m[1]], float(m[3]),
+                m[4].strip() if m[1] != "PASS" else "")
+    if not seen or (status and "--- FAIL" not in output):
+        ctx.add("suite", "fail", 0.0, f"status {status}, {seen} tests seen: {output.strip()[-250:]}")

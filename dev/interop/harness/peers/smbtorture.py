@@ -1,0 +1,138 @@
+"""Samba's smbtorture: a row per test, judged one by one."""
+import os
+import re
+import shutil
+import subprocess
+
+from ..model import Failure, group, selects
+
+# Suites, and the seconds that smbd takes for them doubled and rounded up.
+QUICK = {
+    "smb2.connect": 30, "smb2.tcon": 30, "smb2.read": 30, "smb2.rw": 30, "smb2.create": 60, "smb2.mkdir": 30,
+    "smb2.getinfo": 30, "smb2.setinfo": 30, "smb2.dir": 90, "smb2.rename": 30, "smb2.compound": 60,
+    "smb2.credits": 30, "smb2.session": 60, "smb2.session-id": 30, "smb2.delete-on-close-perms": 30,
+    "smb2.sharemode": 30, "smb2.deny": 30, "smb2.maximum_allowed": 30, "smb2.lock": 60, "smb2.fileid": 30,
+    "smb2.openattr": 30, "smb2.winattr": 30, "smb2.sdread": 30, "smb2.acls": 30, "smb2.streams": 30,
+    "smb2.charset": 30, "smb2.durable-open": 30, "smb2.durable-v2-open": 30, "smb2.ioctl": 60,
+    "smb2.compound_find": 60, "smb2.timestamps": 60, "smb2.dosmode": 30, "smb2.ea": 30,
+}
+FULL = {
+    "smb2.lease": 400, "smb2.oplock": 300, "smb2.notify": 240, "smb2.replay": 420, "smb2.multichannel": 420,
+    "smb2.compound_async": 60, "smb2.durable-open-disconnect": 60, "smb2.durable-v2-delay": 60, "smb2.scan": 120,
+    "smb2.maxfid": 120, "smb2.secleak": 60, "smb2.mangle": 30, "smb2.twrp": 30, "smb2.ioctl-on-stream": 30,
+    "smb2.set-sparse-ioctl": 30, "smb2.zero-data-ioctl": 30, "smb2.async_dosmode": 30, "smb2.notify-inotify": 30,
+    "smb2.timestamp_resolution": 30, "smb2.create_no_streams": 30, "smb2.acls_non_canonical": 30,
+    "smb2.samba3misc": 30, "smb2.session-require-signing": 30,
+}
+LISTS = {}
+
+
+def short_name(suite, test):
+    """A test's name under its suite's; a lone test bears the suite's own."""
+    return (test if test != suite else "." + suite).removeprefix(suite + ".").rsplit("smb2.", 1)[-1]
+
+
+def listing(ctx, suite):
+    """The full names of a suite's tests, as they can be run."""
+    if suite not in LISTS:
+        _, output = ctx.command("smbtorture", "--list", suite)
+        names = [line.strip().split(".") for line in output.splitlines() if line.startswith("smb2.")]
+        # A lone test is listed as suite.case.test with case and test alike, yet runs as suite.test.
+        full = [".".join(n[:-1] if n[-1] == n[-2] and len(n) > 3 else n) for n in names]
+        # --list takes any suite whose name merely begins so.
+        LISTS[suite] = [n for n in full if n == suite or n.startswith(suite + ".")] or [suite]
+    return LISTS[suite]
+
+
+def torture(ctx, what, seconds):
+    """Runs a suite or a test; {name as smbtorture prints it: [result, seconds, reason]}."""
+    server = ctx.server
+    scratch = ctx.work / "smbtorture"
+    scratch.mkdir(exist_ok=True)
+    user2 = server.user2
+    options = ["torture:progress=no", f"torture:localdir={server.path2}", f"torture:user2name={user2}",
+               f"torture:user2password={server.password}"]
+    command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/torture", "-p", str(server.port),
+               f"-U{server.user}%{server.password}", "--format=subunit", "--target=samba3",
+               f"--extra-user={user2}%{server.password}", *[f"--option={o}" for o in options], what]
+    ctx.log.write("$ smbtorture ... " + what + "\n")
+    ctx.log.flush()
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, errors="replace", start_new_session=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    try:
+        output, over = child.communicate(timeout=seconds)[0], False
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, 9)
+        output, over = child.communicate()[0], True
+    ctx.log.write(output)
+    shutil.rmtree(scratch, ignore_errors=True)
+    return parse(output, over, child.returncode)
+
+
+def parse(output, over, status):
+    """Reads smbtorture's subunit stream."""
+    results, current, reason, times, started = {}, None, None, [0.0], 0.0
+    for line in output.splitlines():
+        stamp = re.match(r"time: \S+ (\d+):(\d+):([\d.]+)", line)
+        if stamp:
+            times.append(int(stamp[1]) * 3600 + int(stamp[2]) * 60 + float(stamp[3]))
+            continue
+        m = re.match(r"(test|success|failure|error|skip|xfail|uxsuccess): (.+?)( \[)?$", line)
+        if m and m[1] == "test":
+            current, started = m[2], times[-1]
+        elif m:
+            results[m[2]] = [m[1], max(0.0, times[-1] - started), ""]
+            reason, current = (results[m[2]] if m[3] else None), None
+        elif line.startswith("]"):
+            reason = None
+        elif reason is not None and not reason[2] and not line.startswith("progress:"):
+            reason[2] = line.strip()
+    if current:
+        why = "no end within the suite's time" if over else f"smbtorture ended with {status}"
+        results[current] = ["timeout" if over else "error", 0.0, why]
+    return results
+
+
+WORDS = {"success": "pass", "uxsuccess": "pass", "xfail": "fail", "skip": "skip"}
+
+
+def rows(ctx, suite, tests, found):
+    """A row for each test of the suite, whether it came to run or not."""
+    for test in tests:
+        names = (test, short_name(suite, test), test.rsplit(".", 1)[-1])
+        hit = next((found[n] for n in names if n in found), None)
+        result, seconds, reason = hit or ("notrun", 0.0, "the suite ended before it")
+        if result not in WORDS and not reason.startswith(("no end", "smbtorture ended", "the suite ended")):
+            reason = re.sub(r"^\(?(\.\./)+source\d/torture/([^)]*)\)?", r"\2", reason)
+        ctx.add(short_name(suite, test), WORDS.get(result, "fail"), seconds, reason if result != "success" else "")
+
+
+def run_suite(ctx, suite, seconds):
+    tests = listing(ctx, suite)
+    wanted = [t for t in tests if selects(ctx.patterns, f"{ctx.group.name}/{short_name(suite, t)}")]
+    if not wanted:
+        return
+    # Tests can depend on what ran before them, so only a short selection runs one by one.
+    if len(wanted) < len(tests):
+        for test in wanted:
+            rows(ctx, suite, [test], torture(ctx, test, seconds))
+        return
+    found = torture(ctx, suite, seconds)
+    if not found and len(tests) > 1:
+        raise Failure(f"smbtorture told nothing about {suite}")
+    rows(ctx, suite, tests, found)
+
+
+def register(suites, full_only):
+    for suite, seconds in suites.items():
+        name = suite.removeprefix("smb2.")
+
+        def run(ctx, suite=suite, seconds=seconds):
+            run_suite(ctx, suite, seconds)
+
+        run.__doc__ = f"{suite}, at most {seconds} s"
+        group(f"smbtorture/{name}", profile="torture", full_only=full_only)(run)
+
+
+register(QUICK, False)
+register(FULL, True)

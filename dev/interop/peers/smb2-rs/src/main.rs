@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use smb2::{SmbClient, Tree};
 use std::env::var;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that the caller computes too: byte `i` is `i * 7 + i / 256`.
 fn pattern(size: u32) -> Vec<u8> {
@@ -51,7 +51,7 @@ async fn list(client: &mut SmbClient, tree: &mut Tree) -> Result<()> {
     client.create_directory(tree, "listed").await?;
     let mut wanted: Vec<String> = (0..60).map(|i| format!("näme {i:03} 🦀")).collect();
     for name in &wanted {
-        client.write_file(tree, &format!("listed\\{name}"), name.as_bytes()).await?;
+        client.write_file(tree, &format!("listed/{name}"), name.as_bytes()).await?;
     }
     wanted.sort();
     let mut found: Vec<String> = client
@@ -82,9 +82,14 @@ async fn rename_and_delete(client: &mut SmbClient, tree: &mut Tree) -> Result<()
 async fn watch(client: &mut SmbClient, tree: &mut Tree) -> Result<()> {
     client.create_directory(tree, "watched").await?;
     let mut watcher = client.watch(tree, "watched", true).await?;
-    client.write_file(tree, "watched\\new.bin", b"x").await?;
-    let wait = std::time::Duration::from_secs(10);
-    let events = tokio::time::timeout(wait, watcher.next_events()).await.context("no event")??;
+    // The request goes out with next_events, so the change must come after it.
+    let wait = Duration::from_secs(10);
+    let (events, written) = tokio::join!(tokio::time::timeout(wait, watcher.next_events()), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        client.write_file(tree, "watched/new.bin", b"x").await
+    });
+    written?;
+    let events = events.context("no event")??;
     ensure!(events.iter().any(|e| e.filename.contains("new.bin")), "{events:?}");
     watcher.close().await?;
     Ok(())

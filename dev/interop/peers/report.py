@@ -1,0 +1,24 @@
+"""What the Python peers have in common: a line per check, and the bytes they leave."""
+import contextlib
+import time
+import traceback
+import sys
+
+
+def pattern(size):
+    """Bytes that the caller computes too."""
+    return bytes((i * 7 + (i >> 8)) & 255 for i in range(size))
+
+
+@contextlib.contextmanager
+def check(name):
+    """Prints `ok NAME SECONDS`, or `FAIL NAME SECONDS REASON`."""
+    began = time.monotonic()
+    try:
+        yield
+    except Exception as e:
+        traceback.print_exc(file=sys.stderr)
+        reason = " ".join(f"{type(e).__name__}: {e}".split())
+        print(f"FAIL {name} {time.monotonic() - began:.2f} {reason}", flush=True)
+    else:
+        print(f"ok {name} {time.monotonic() - began:.2f}", flush=True)
