@@ -27,7 +27,7 @@ pub struct AcceptorConfig {
     /// always checked, and whether it is announced is under the protection of
     /// the password, so a man in the middle cannot take it away; what `true`
     /// adds is the refusal of clients that never send one. It is off by default
-    /// because those are many: Linux's cifs.ko, libsmb2, pysmb, impacket. With
+    /// because Linux's cifs.ko is one of them; smbclient and Windows do send it. With
     /// SMB 3.1.1 the pre-authentication hash covers the same messages.
     pub require_mic: bool,
     /// Names and addresses that clients reach this server by, besides
@@ -303,7 +303,13 @@ impl Acceptor {
         if message.is_anonymous() {
             return Err(Reason::Anonymous);
         }
-        let NtResponse::V2(response) = &message.nt_response else { return Err(Reason::NtlmV1) };
+        let response = match &message.nt_response {
+            NtResponse::V2(response) => response,
+            NtResponse::Absent if message.lm_response.iter().all(|&b| b == 0) => {
+                return Err(Reason::NoResponse);
+            }
+            NtResponse::Absent | NtResponse::V1 => return Err(Reason::NtlmV1),
+        };
         let malformed = |fault: Malformed| Reason::Malformed(fault.what);
         let av_flags = response.av_pairs.flags().map_err(malformed)?;
         let bindings = response.av_pairs.channel_bindings().map_err(malformed)?;

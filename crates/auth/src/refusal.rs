@@ -57,6 +57,8 @@ pub enum Reason {
     Anonymous,
     /// The client answered with NTLMv1 or LM.
     NtlmV1,
+    /// The client named a user but sent nothing that proves a password.
+    NoResponse,
     /// There is no such account.
     UnknownUser,
     /// The response does not prove the password, or answers another challenge.
@@ -91,6 +93,7 @@ impl fmt::Display for Reason {
             Self::TooWeak(what) => write!(f, "the peer's NTLM is too weak: {what}"),
             Self::Anonymous => f.write_str("anonymous logons are not allowed"),
             Self::NtlmV1 => f.write_str("the client used NTLMv1 or LM, which are not supported"),
+            Self::NoResponse => f.write_str("the client named a user but sent no proof"),
             Self::UnknownUser => f.write_str("there is no such user"),
             Self::WrongPassword => f.write_str("the password is wrong"),
             Self::Disabled => f.write_str("the account is disabled"),
