@@ -12,7 +12,7 @@ WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference s
 def results(path):
     """{test: result} of an earlier table."""
     with open(path) as f:
-        if f.readline().split("\t")[:2] != ["test", "result"]:
+        if f.readline().rstrip("\n").split("\t")[:2] != ["test", "result"]:
             raise SystemExit(f"{path}: not a table of this run")
         return dict(line.rstrip("\n").split("\t")[:2] for line in f)
 
