@@ -1,0 +1,487 @@
+//! Pooled, aligned buffers with headroom.
+//!
+//! A [`Buf`] is a window `[start, end)` into a block of memory. Payload is
+//! put behind a headroom, and headers are later written into that headroom,
+//! so that a reply leaves as one piece without having been concatenated.
+//!
+//! Blocks are not cleared when they are reused, because nothing can see what
+//! was in them: the window only ever grows over bytes that were written by
+//! the very call that grows it. Blocks are zeroed once, when they are made,
+//! so that no byte of them is ever uninitialised in the language's sense.
+//!
+//! Each thread keeps its own free blocks, last in first out per size class,
+//! because the block used last is the one still in the cache. A `Buf` dropped
+//! on another thread goes to that thread's pool.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use crate::limits::{BUF_BYTES_MAX, POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
+
+/// Payload of a fresh buffer begins at a multiple of this.
+pub const ALIGNMENT: usize = 64;
+
+/// Headroom enough for the headers of any reply: frame prefix 4, transform
+/// header 52, message header 64, body 16, rounded up to [`ALIGNMENT`].
+pub const HEADROOM: usize = 192;
+
+/// Capacities of the pooled blocks: a power of two for payload, and room for
+/// the headers around it.
+const CLASSES: [usize; 10] = [
+    512 + 256,
+    (4 << 10) + 512,
+    (16 << 10) + 512,
+    (64 << 10) + 4096,
+    (256 << 10) + 4096,
+    (512 << 10) + 4096,
+    (1 << 20) + 4096,
+    (2 << 20) + 4096,
+    (4 << 20) + 4096,
+    POOLED_BLOCK_BYTES_MAX,
+];
+
+/// Blocks from this capacity on are mapped from the kernel: page-aligned,
+/// and a page that nobody writes costs nothing.
+const MAPPED_BYTES_MIN: usize = 64 << 10;
+
+/// An owned piece of memory, zeroed when it was made.
+struct Block {
+    ptr: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: a Block owns its memory alone and has no tie to a thread; both
+// malloc and mmap memory may be freed anywhere.
+unsafe impl Send for Block {}
+// SAFETY: a shared Block offers no access to its memory.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, ALIGNMENT).expect("capacities are bounded")
+    }
+
+    /// Makes a zeroed block of exactly `capacity` bytes, which is not 0.
+    fn allocate(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        if capacity < MAPPED_BYTES_MIN {
+            // SAFETY: capacity is not 0.
+            let raw = unsafe { alloc_zeroed(layout) };
+            let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+            return Self { ptr, capacity };
+        }
+        // SAFETY: a fresh private anonymous mapping touches no memory of ours.
+        let raw = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                capacity,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        match NonNull::new(raw.cast::<u8>()) {
+            Some(ptr) if raw != libc::MAP_FAILED => Self { ptr, capacity },
+            _ => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.capacity == 0 {
+            return;
+        }
+        if self.capacity < MAPPED_BYTES_MIN {
+            // SAFETY: allocated in `allocate` with this very layout.
+            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };
+        } else {
+            // SAFETY: mapped in `allocate` with this very length, and nothing
+            // refers to it any more.
+            unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.capacity) };
+        }
+    }
+}
+
+/// The index of the smallest class that holds `bytes`.
+fn class_for(bytes: usize) -> Option<usize> {
+    CLASSES.iter().position(|&capacity| capacity >= bytes)
+}
+
+/// The free blocks of one thread.
+struct Pool {
+    free: [Vec<Block>; CLASSES.len()],
+    stats: PoolStats,
+    retained_max: usize,
+}
+
+/// What a thread's pool holds and how it fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Bytes of free blocks kept for reuse.
+    pub retained_bytes: usize,
+    /// Buffers served from a kept block.
+    pub reused: u64,
+    /// Buffers for which memory had to be made.
+    pub made: u64,
+    /// Blocks given back to the system because the pool was full or the block
+    /// too large to keep.
+    pub released: u64,
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Self {
+            free: [const { Vec::new() }; CLASSES.len()],
+            stats: PoolStats { retained_bytes: 0, reused: 0, made: 0, released: 0 },
+            retained_max: POOL_RETAINED_BYTES_MAX,
+        }
+    }
+
+    fn take(&mut self, class: usize) -> Block {
+        let capacity = CLASSES[class];
+        if let Some(block) = self.free[class].pop() {
+            self.stats.retained_bytes -= capacity;
+            self.stats.reused += 1;
+            return block;
+        }
+        self.stats.made += 1;
+        Block::allocate(capacity)
+    }
+
+    /// Keeps the block, or hands it back to be released.
+    fn put(&mut self, block: Block) -> Option<Block> {
+        let class = class_for(block.capacity).filter(|&c| CLASSES[c] == block.capacity);
+        match class {
+            Some(class) if self.stats.retained_bytes + block.capacity <= self.retained_max => {
+                self.stats.retained_bytes += block.capacity;
+                self.free[class].push(block);
+                None
+            }
+            _ => {
+                self.stats.released += 1;
+                Some(block)
+            }
+        }
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
+}
+
+/// The state of this thread's pool.
+#[must_use]
+pub fn pool_stats() -> PoolStats {
+    POOL.with_borrow(|pool| pool.stats)
+}
+
+/// Gives every free block of this thread back to the system.
+pub fn trim_pool() {
+    let freed = POOL.with_borrow_mut(|pool| {
+        pool.stats.retained_bytes = 0;
+        std::mem::replace(&mut pool.free, [const { Vec::new() }; CLASSES.len()])
+    });
+    drop(freed);
+}
+
+/// Sets how many bytes of free blocks this thread may keep (a memory budget
+/// asks for less than [`POOL_RETAINED_BYTES_MAX`]). More is cut to that limit.
+pub fn set_pool_retained_max(bytes: usize) {
+    POOL.with_borrow_mut(|pool| pool.retained_max = bytes.min(POOL_RETAINED_BYTES_MAX));
+    if pool_stats().retained_bytes > bytes {
+        trim_pool();
+    }
+}
+
+/// Bytes with headroom in front and spare room behind. See the module's text.
+pub struct Buf {
+    block: ManuallyDrop<Block>,
+    start: usize,
+    end: usize,
+}
+
+impl Buf {
+    /// An empty buffer that owns no memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        let block = Block { ptr: NonNull::dangling(), capacity: 0 };
+        Self { block: ManuallyDrop::new(block), start: 0, end: 0 }
+    }
+
+    /// An empty buffer with room for at least `len` bytes.
+    ///
+    /// # Panics
+    /// When more than [`BUF_BYTES_MAX`] is asked for: callers check lengths a
+    /// peer said against their own limits first.
+    #[must_use]
+    pub fn with_capacity(len: usize) -> Self {
+        Self::with_headroom(0, len)
+    }
+
+    /// An empty buffer with room for at least `len` bytes and at least
+    /// `headroom` bytes in front. The first byte lies at a multiple of
+    /// [`ALIGNMENT`]; with a `len` from 64 KiB on and a headroom of 4096 it
+    /// lies on a page.
+    ///
+    /// # Panics
+    /// When more than [`BUF_BYTES_MAX`] is asked for.
+    #[must_use]
+    pub fn with_headroom(headroom: usize, len: usize) -> Self {
+        assert!(headroom <= BUF_BYTES_MAX && len <= BUF_BYTES_MAX, "buffer beyond every limit");
+        let start = headroom.next_multiple_of(ALIGNMENT);
+        let bytes = start + len;
+        assert!(bytes <= BUF_BYTES_MAX, "buffer beyond every limit");
+        if bytes == 0 {
+            return Self::new();
+        }
+        let block = match class_for(bytes) {
+            // The pool is gone while its thread is being torn down.
+            Some(class) => POOL
+                .try_with(|pool| pool.borrow_mut().take(class))
+                .unwrap_or_else(|_| Block::allocate(CLASSES[class])),
+            None => Block::allocate(bytes.next_multiple_of(4096)),
+        };
+        Self { block: ManuallyDrop::new(block), start, end: start }
+    }
+
+    /// A buffer holding a copy of `bytes`, with [`HEADROOM`] in front.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::with_headroom(HEADROOM, bytes.len());
+        buf.extend_from_slice(bytes);
+        buf
+    }
+
+    /// A buffer of `len` zeros behind at least `headroom` bytes.
+    #[must_use]
+    pub fn zeroed(headroom: usize, len: usize) -> Self {
+        let mut buf = Self::with_headroom(headroom, len);
+        buf.resize(len, 0);
+        buf
+    }
+
+    /// Bytes that can be put in front without moving anything.
+    #[must_use]
+    pub fn headroom(&self) -> usize {
+        self.start
+    }
+
+    /// Bytes that can be appended without moving anything.
+    #[must_use]
+    pub fn spare_len(&self) -> usize {
+        self.block.capacity - self.end
+    }
+
+    /// Appends `bytes`, moving to a larger block when there is no room.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
+        self.memory_mut()[..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Makes room for `additional` more bytes behind the window, keeping the
+    /// headroom.
+    ///
+    /// # Panics
+    /// When more than [`BUF_BYTES_MAX`] would be needed.
+    pub fn reserve(&mut self, additional: usize) {
+        if additional <= self.spare_len() {
+            return;
+        }
+        let mut larger = Self::with_headroom(self.start, self.len() + additional);
+        // The headroom need not be a multiple of the alignment any more.
+        larger.start = self.start;
+        larger.end = self.start;
+        let len = self.len();
+        larger.memory_mut()[..len].copy_from_slice(self);
+        larger.end += len;
+        *self = larger;
+    }
+
+    /// Cuts or lengthens the window to `len` bytes, filling with `value`.
+    pub fn resize(&mut self, len: usize, value: u8) {
+        let Some(more) = len.checked_sub(self.len()) else { return self.truncate(len) };
+        self.reserve(more);
+        self.memory_mut()[..more].fill(value);
+        self.end += more;
+    }
+
+    /// Cuts the window to its first `len` bytes. A longer `len` does nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start.saturating_add(len));
+    }
+
+    /// Drops all bytes; the headroom stays where it is.
+    pub fn clear(&mut self) {
+        self.end = self.start;
+    }
+
+    /// Takes `count` bytes off the front: they become headroom.
+    ///
+    /// # Panics
+    /// When there are fewer bytes than that.
+    pub fn advance(&mut self, count: usize) {
+        assert!(count <= self.len(), "advance beyond the end");
+        self.start += count;
+    }
+
+    /// Grows the window by `count` zeroed bytes at the front and returns
+    /// them, to write a header into. Where the headroom does not suffice the
+    /// bytes are moved to a block in which it does.
+    pub fn grow_front(&mut self, count: usize) -> &mut [u8] {
+        if count > self.start {
+            let mut roomier = Self::with_headroom(count.max(HEADROOM), self.len());
+            roomier.extend_from_slice(self);
+            *self = roomier;
+        }
+        self.start -= count;
+        let front = &mut self[..count];
+        front.fill(0);
+        front
+    }
+
+    /// Puts `bytes` in front of the window.
+    pub fn push_front(&mut self, bytes: &[u8]) {
+        self.grow_front(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// Turns the buffer into shared bytes; the block returns to a pool when
+    /// the last of them is dropped.
+    #[must_use]
+    pub fn into_bytes(self) -> bytes::Bytes {
+        bytes::Bytes::from_owner(self)
+    }
+
+    /// The room behind the window, for a system call to write into. What it
+    /// holds is stale: it is for being overwritten, not for being looked at.
+    pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        let spare = self.spare_len();
+        // SAFETY: [end, capacity) lies inside the block, which we own alone
+        // and which was zeroed when it was made, so every byte is initialised.
+        // A block of capacity 0 gives a dangling but aligned empty slice.
+        unsafe { std::slice::from_raw_parts_mut(self.block.ptr.as_ptr().add(self.end), spare) }
+    }
+
+    /// Lengthens the window over `count` bytes of the spare room that a
+    /// system call has just written.
+    ///
+    /// # Panics
+    /// When the spare room is smaller than that.
+    pub(crate) fn set_filled(&mut self, count: usize) {
+        assert!(count <= self.spare_len(), "more filled than there was room");
+        self.end += count;
+    }
+
+    /// Appends `count` zeros and returns them, to be written over.
+    pub fn append_zeroed(&mut self, count: usize) -> &mut [u8] {
+        let len = self.len();
+        self.resize(len + count, 0);
+        &mut self[len..]
+    }
+
+    /// The room behind the window and its size in bytes, for system calls
+    /// that other crates make. All of it is initialised, and stale.
+    pub fn spare(&mut self) -> (NonNull<u8>, usize) {
+        let memory = self.memory_mut();
+        (NonNull::from(&mut *memory).cast(), memory.len())
+    }
+
+    /// Lengthens the window over the first `count` bytes of [`Self::spare`].
+    ///
+    /// # Safety
+    /// The caller has written all of them since it was given this buffer, so
+    /// that neither uninitialised nor stale bytes can be seen.
+    pub unsafe fn set_filled_by(&mut self, count: usize) {
+        self.set_filled(count);
+    }
+}
+
+impl Default for Buf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        // SAFETY: the block is taken once, here, and never used again.
+        let block = unsafe { ManuallyDrop::take(&mut self.block) };
+        if block.capacity == 0 {
+            return;
+        }
+        let mut block = Some(block);
+        // Outside the borrow: what the pool refuses, or what is left over
+        // because the pool is gone, is released here.
+        let refused = POOL.try_with(|pool| match block.take() {
+            Some(block) => pool.borrow_mut().put(block),
+            None => None,
+        });
+        drop(refused);
+        drop(block);
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: [start, end) lies inside the block, was zeroed when it was
+        // made, and is borrowed as long as self is.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.block.ptr.as_ptr().add(self.start),
+                self.end - self.start,
+            )
+        }
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and self is borrowed mutably.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.block.ptr.as_ptr().add(self.start),
+                self.end - self.start,
+            )
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buf {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl From<&[u8]> for Buf {
+    fn from(bytes: &[u8]) -> Self {
+        Self::copy_of(bytes)
+    }
+}
+
+/// Says how long it is, never what it holds: contents are users' data.
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buf")
+            .field("len", &self.len())
+            .field("headroom", &self.headroom())
+            .field("spare", &self.spare_len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Core threads: one `current_thread` runtime each, to which work that never
+//! leaves its thread is dealt out.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+
+use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX};
+
+type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
+/// Made on the sending thread, turned into a future on the core.
+type Job = Box<dyn FnOnce() -> LocalFuture + Send>;
+
+/// How core threads are made.
+#[derive(Clone, Debug)]
+pub struct CoresConfig {
+    /// How many; 0 means one for each processor this process may use.
+    pub count: usize,
+    /// Whether each thread is bound to a processor of its own.
+    pub pin: bool,
+    /// What the threads are called, with `-<index>` behind it.
+    pub name: String,
+}
+
+impl Default for CoresConfig {
+    fn default() -> Self {
+        Self { count: 0, pin: false, name: "core".to_owned() }
+    }
+}
+
+/// All core threads of a process. Dropping it stops them without grace.
+pub struct Cores {
+    handles: Vec<CoreHandle>,
+    threads: Vec<JoinHandle<()>>,
+    stopping: watch::Sender<Stop>,
+}
+
+/// What the core threads are told about stopping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    No,
+    /// Tasks should end by themselves within the grace.
+    Soon(Duration),
+}
+
+/// A door to one core, usable from any thread.
+#[derive(Clone)]
+pub struct CoreHandle {
+    index: usize,
+    jobs: mpsc::UnboundedSender<Job>,
+    tasks: Arc<AtomicUsize>,
+}
+
+/// What a task knows about the core it runs on.
+struct Current {
+    handle: CoreHandle,
+    stopping: watch::Receiver<Stop>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
+}
+
+/// The core this code runs on, if it is a core thread.
+#[must_use]
+pub fn current() -> Option<CoreHandle> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|current| current.handle.clone()))
+}
+
+/// Completes when the core this runs on is asked to stop; on any other thread
+/// never. Long-lived tasks select on it and wind up.
+pub async fn stopping() {
+    let current = CURRENT.with_borrow(Clone::clone);
+    match current {
+        Some(current) => stop_asked(&mut current.stopping.clone()).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {
+    // An error means that `Cores` is gone, which is a stop too.
+    drop(stopping.wait_for(|stop| *stop != Stop::No).await);
+}
+
+impl Cores {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When a thread or its runtime cannot be made, or `count` is beyond
+    /// [`CORES_MAX`].
+    pub fn start(config: &CoresConfig) -> io::Result<Self> {
+        let processors = allowed_processors();
+        let count = if config.count == 0 { processors.len() } else { config.count };
+        if count > CORES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many cores asked for"));
+        }
+        let (stopping, watcher) = watch::channel(Stop::No);
+        let mut cores = Self { handles: Vec::new(), threads: Vec::new(), stopping };
+        for index in 0..count.max(1) {
+            let processor = config.pin.then(|| processors.get(index % processors.len().max(1)));
+            let processor = processor.flatten().copied();
+            let name = format!("{}-{index}", config.name);
+            let (handle, thread) = start_one(index, name, processor, watcher.clone())?;
+            cores.handles.push(handle);
+            cores.threads.push(thread);
+        }
+        Ok(cores)
+    }
+
+    /// The cores, by index.
+    #[must_use]
+    pub fn handles(&self) -> &[CoreHandle] {
+        &self.handles
+    }
+
+    /// The core with the fewest tasks.
+    ///
+    /// # Panics
+    /// Never: there is at least one core.
+    #[must_use]
+    pub fn least_loaded(&self) -> &CoreHandle {
+        self.handles.iter().min_by_key(|core| core.tasks()).expect("at least one core")
+    }
+
+    /// Asks all tasks to end, waits up to `grace` for them, drops what is
+    /// left, and joins the threads. Blocks: not for calling on a core.
+    pub fn stop(mut self, grace: Duration) {
+        self.stopping.send_replace(Stop::Soon(grace));
+        self.join();
+    }
+
+    fn join(&mut self) {
+        self.handles.clear();
+        for thread in self.threads.drain(..) {
+            // A core thread that panicked has said so already.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Cores {
+    fn drop(&mut self) {
+        self.stopping.send_if_modified(|stop| {
+            let first = *stop == Stop::No;
+            if first {
+                *stop = Stop::Soon(Duration::ZERO);
+            }
+            first
+        });
+        self.join();
+    }
+}
+
+impl CoreHandle {
+    /// The number of the core, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Tasks given to this core by [`Self::spawn`] that have not ended.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.tasks.load(Ordering::Relaxed)
+    }
+
+    /// Runs on the core the future that `make` returns there. The future need
+    /// not be `Send`; only what `make` captures travels. After the core has
+    /// stopped, `make` is dropped uncalled and the answer is false.
+    pub fn spawn<M, F>(&self, make: M) -> bool
+    where
+        M: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let load = Load::added(&self.tasks);
+        let job: Job = Box::new(move || {
+            Box::pin(async move {
+                let _load = load;
+                make().await;
+            })
+        });
+        self.jobs.send(job).is_ok()
+    }
+
+    /// As [`Self::spawn`], and waits for what the future returns; `None` when
+    /// the core stopped or the future panicked.
+    pub async fn run<M, F, T>(&self, make: M) -> Option<T>
+    where
+        M: FnOnce() -> F + Send + 'static,
+        F: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        self.spawn(move || async move {
+            // Nobody waits any more: nothing to tell.
+            drop(answer.send(make().await));
+        });
+        answered.await.ok()
+    }
+}
+
+/// Counts a task while it lives, a panic included.
+struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    fn added(tasks: &Arc<AtomicUsize>) -> Self {
+        tasks.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(tasks))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn start_one(
+    index: usize,
+    name: String,
+    processor: Option<usize>,
+    stopping: watch::Receiver<Stop>,
+) -> io::Result<(CoreHandle, JoinHandle<()>)> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_PER_CORE_MAX)
+        .thread_name(format!("{name}-blocking"))
+        .build()?;
+    let (jobs, queue) = mpsc::unbounded_channel();
+    let handle = CoreHandle { index, jobs, tasks: Arc::default() };
+    let current = handle.clone();
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        if let Some(processor) = processor {
+            pin_to(processor);
+        }
+        CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopping.clone() })));
+        LocalSet::new().block_on(&runtime, work(queue, stopping));
+        // Tasks that outlived the grace are dropped before the runtime is.
+        runtime.shutdown_background();
+        CURRENT.set(None);
+    })?;
+    Ok((handle, thread))
+}
+
+/// Takes jobs until asked to stop, then waits for the tasks within the grace.
+async fn work(mut queue: mpsc::UnboundedReceiver<Job>, mut stopping: watch::Receiver<Stop>) {
+    let mut tasks = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            job = queue.recv() => match job {
+                Some(job) => { tasks.spawn_local(job()); }
+                None => break,
+            },
+            // A task that panicked has said so already and hurts no other.
+            Some(_ended) = tasks.join_next() => {}
+            () = stop_asked(&mut stopping) => break,
+        }
+    }
+    queue.close();
+    let grace = match *stopping.borrow() {
+        Stop::Soon(grace) => grace,
+        Stop::No => Duration::ZERO,
+    };
+    let all_ended = async {
+        // What was accepted before the door closed still gets its chance.
+        while let Some(job) = queue.recv().await {
+            tasks.spawn_local(job());
+        }
+        while tasks.join_next().await.is_some() {}
+    };
+    drop(tokio::time::timeout(grace, all_ended).await);
+}
+
+/// The processors this process may run on.
+fn allowed_processors() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None);
+    let processors: Vec<usize> = allowed.map_or_else(
+        |_| Vec::new(),
+        |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
+    );
+    if processors.is_empty() { vec![0] } else { processors }
+}
+
+/// Binds this thread. A refusal costs speed only.
+fn pin_to(processor: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use super::*;
+
+fn started(count: usize) -> Cores {
+    Cores::start(&CoresConfig { count, ..CoresConfig::default() }).unwrap()
+}
+
+#[tokio::test]
+async fn futures_that_cannot_travel_run_where_they_are_made() {
+    let cores = started(2);
+    for core in cores.handles() {
+        let (index, name) = core
+            .run(|| async {
+                let local = Rc::new(());
+                tokio::task::yield_now().await;
+                drop(local);
+                let name = std::thread::current().name().map(str::to_owned);
+                (current().map(|core| core.index()), name)
+            })
+            .await
+            .unwrap();
+        assert_eq!(index, Some(core.index()));
+        assert_eq!(name, Some(format!("core-{}", core.index())));
+    }
+    assert!(current().is_none());
+}
+
+#[tokio::test]
+async fn a_panic_takes_one_task_only() {
+    let cores = started(1);
+    let core = &cores.handles()[0];
+    let died = core.run(|| async { panic!("on purpose, in a test") }).await;
+    assert_eq!(died, None::<()>);
+    assert_eq!(core.run(|| async { 7 }).await, Some(7));
+}
+
+#[tokio::test]
+async fn load_is_counted_and_dealt() {
+    let cores = started(2);
+    let (release, held) = oneshot::channel::<()>();
+    cores.handles()[0].spawn(move || async move {
+        drop(held.await);
+    });
+    assert_eq!(cores.least_loaded().index(), 1);
+    drop(release);
+    while cores.handles()[0].tasks() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(cores.least_loaded().index(), 0);
+}
+
+#[test]
+fn stop_is_graceful_within_the_grace() {
+    let cores = started(2);
+    let wound_up = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&wound_up);
+    cores.handles()[1].spawn(move || async move {
+        stopping().await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        flag.store(true, Ordering::SeqCst);
+    });
+    let began = Instant::now();
+    cores.stop(Duration::from_secs(60));
+    assert!(wound_up.load(Ordering::SeqCst));
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn stop_does_not_wait_beyond_the_grace() {
+    struct Told(Arc<AtomicBool>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let cores = started(1);
+    let core = cores.handles()[0].clone();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let told = Told(Arc::clone(&dropped));
+    core.spawn(move || async move {
+        let _told = told;
+        std::future::pending::<()>().await;
+    });
+    let began = Instant::now();
+    cores.stop(Duration::from_millis(50));
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(dropped.load(Ordering::SeqCst), "what is left over is dropped, not leaked");
+    assert!(!core.spawn(|| async {}), "a stopped core takes nothing");
+    assert_eq!(core.tasks(), 0);
+}
+
+#[tokio::test]
+async fn pinned_threads_run_where_they_are_told() {
+    let cores = Cores::start(&CoresConfig { pin: true, ..CoresConfig::default() }).unwrap();
+    let allowed = allowed_processors();
+    assert_eq!(cores.handles().len(), allowed.len());
+    for core in cores.handles() {
+        let on = core.run(|| async { allowed_processors() }).await.unwrap();
+        assert_eq!(on, [allowed[core.index()]]);
+    }
+}
+
+#[test]
+fn too_many_cores_are_refused() {
+    let config = CoresConfig { count: CORES_MAX + 1, ..CoresConfig::default() };
+    assert!(Cores::start(&config).is_err());
+}

@@ -1,0 +1,307 @@
+//! Frames out of a stream, whole and owned.
+//!
+//! An idle connection holds no buffer. When it becomes readable the bytes go
+//! to a scratch that all connections of the core share; whole small frames
+//! are copied out of it, and a frame that is not all there gets a [`Buf`] of
+//! its own length, into which the rest is received directly, with the scratch
+//! behind it for what follows. A pipelining client thus costs few calls, and
+//! the bulk of a large frame is never copied.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::buffer::Buf;
+use crate::limits::{
+    FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, RECEIVE_SCRATCH_BYTES,
+};
+use crate::transport::Stream;
+
+/// Bytes in front of every frame: zero, and a 24-bit big-endian length.
+pub const PREFIX_BYTES: usize = 4;
+
+/// Headroom of received frames.
+const FRAME_HEADROOM: usize = 64;
+
+/// Why no further frame comes from a connection. All are final.
+#[derive(Debug)]
+pub enum ReceiveError {
+    /// The first byte of a prefix is not zero: this is not a frame.
+    NotAFrame {
+        /// The byte that should have been zero.
+        first: u8,
+    },
+    /// A frame announces more than the limit in force. Nothing was allocated
+    /// for it.
+    TooLong {
+        /// Bytes announced.
+        len: u32,
+        /// Bytes allowed.
+        limit: u32,
+    },
+    /// A begun frame made no progress, or too little, for too long.
+    Stalled,
+    /// The stream ended inside a frame.
+    Truncated,
+    /// The transport failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for ReceiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAFrame { first } => write!(f, "not a frame (first byte {first:#04x})"),
+            Self::TooLong { len, limit } => write!(f, "frame of {len} bytes, limit {limit}"),
+            Self::Stalled => write!(f, "frame made no progress"),
+            Self::Truncated => write!(f, "stream ended inside a frame"),
+            Self::Io(error) => write!(f, "receive: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ReceiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Io(error) = self { Some(error) } else { None }
+    }
+}
+
+impl From<ReceiveError> for io::Error {
+    fn from(error: ReceiveError) -> Self {
+        let kind = match error {
+            ReceiveError::Io(error) => return error,
+            ReceiveError::NotAFrame { .. } | ReceiveError::TooLong { .. } => {
+                io::ErrorKind::InvalidData
+            }
+            ReceiveError::Stalled => io::ErrorKind::TimedOut,
+            ReceiveError::Truncated => io::ErrorKind::UnexpectedEof,
+        };
+        Self::new(kind, error)
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> =
+        RefCell::new(vec![0; RECEIVE_SCRATCH_BYTES].into_boxed_slice());
+}
+
+/// A prefix that cannot be served; remembered, so that every later call says
+/// the same.
+#[derive(Clone, Copy)]
+enum Fault {
+    NotAFrame { first: u8 },
+    TooLong { len: u32, limit: u32 },
+}
+
+/// What of the next frame has arrived.
+enum Partial {
+    Nothing,
+    Prefix { bytes: [u8; PREFIX_BYTES], have: usize },
+    Body { buf: Buf, len: usize },
+}
+
+/// Cuts one connection's stream into frames. It is `Send`: when a connection
+/// moves to another core, its reader moves with it and with what it holds.
+pub struct FrameReader {
+    limit: u32,
+    progress_timeout: Duration,
+    partial: Partial,
+    ready: VecDeque<Buf>,
+    fault: Option<Fault>,
+    ended: bool,
+    waiting_since: Option<Instant>,
+    waited: Duration,
+    received_bytes: u64,
+}
+
+impl FrameReader {
+    /// A reader that accepts frames of up to `limit` bytes, prefix not
+    /// counted.
+    #[must_use]
+    pub fn new(limit: u32) -> Self {
+        Self {
+            limit: limit.min(FRAME_BYTES_MAX),
+            progress_timeout: FRAME_PROGRESS_TIMEOUT,
+            partial: Partial::Nothing,
+            ready: VecDeque::new(),
+            fault: None,
+            ended: false,
+            waiting_since: None,
+            waited: Duration::ZERO,
+            received_bytes: 0,
+        }
+    }
+
+    /// Sets the limit for frames whose prefix has not arrived yet: it rises
+    /// when the peer has shown who it is.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit.min(FRAME_BYTES_MAX);
+    }
+
+    /// Sets how long a begun frame may stand still
+    /// ([`FRAME_PROGRESS_TIMEOUT`] unless told).
+    pub fn set_progress_timeout(&mut self, timeout: Duration) {
+        self.progress_timeout = timeout;
+    }
+
+    /// All bytes received so far, prefixes included.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Whether a frame has begun and is not complete.
+    #[must_use]
+    pub fn is_inside_frame(&self) -> bool {
+        !matches!(self.partial, Partial::Nothing)
+    }
+
+    /// A frame that has arrived already, without asking the system.
+    pub fn try_next(&mut self) -> Option<Buf> {
+        let frame = self.ready.pop_front()?;
+        if self.ready.is_empty() {
+            // An idle connection holds no memory.
+            self.ready = VecDeque::new();
+        }
+        Some(frame)
+    }
+
+    /// The next frame without its prefix, or `None` at an orderly end.
+    ///
+    /// Dropping the future loses nothing: the next call goes on from there.
+    ///
+    /// # Errors
+    /// Any [`ReceiveError`], after all frames that came whole before it.
+    pub async fn next(&mut self, stream: &Stream) -> Result<Option<Buf>, ReceiveError> {
+        loop {
+            if let Some(frame) = self.try_next() {
+                return Ok(Some(frame));
+            }
+            match self.fault {
+                Some(Fault::NotAFrame { first }) => return Err(ReceiveError::NotAFrame { first }),
+                Some(Fault::TooLong { len, limit }) => {
+                    return Err(ReceiveError::TooLong { len, limit });
+                }
+                None => {}
+            }
+            if self.ended {
+                let whole = !self.is_inside_frame();
+                return if whole { Ok(None) } else { Err(ReceiveError::Truncated) };
+            }
+            // A peer that always has more to say must not keep the core.
+            tokio::task::coop::consume_budget().await;
+            match self.receive(stream) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(stream).await?;
+                }
+                Err(error) => return Err(ReceiveError::Io(error)),
+            }
+        }
+    }
+
+    /// Waits for more bytes, within the deadlines when a frame has begun.
+    async fn wait(&mut self, stream: &Stream) -> Result<(), ReceiveError> {
+        let len = match &self.partial {
+            Partial::Nothing => return stream.readable().await.map_err(ReceiveError::Io),
+            Partial::Prefix { .. } => 0,
+            Partial::Body { len, .. } => *len,
+        };
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let arrival = Duration::from_secs(len as u64 / u64::from(FRAME_RATE_MIN));
+        let left = (self.progress_timeout + arrival).saturating_sub(self.waited);
+        let deadline = since + left.min(self.progress_timeout);
+        match timeout_at(deadline, stream.readable()).await {
+            Ok(ready) => ready.map_err(ReceiveError::Io),
+            Err(_elapsed) => Err(ReceiveError::Stalled),
+        }
+    }
+
+    /// One vectored read, and the frames it completes.
+    fn receive(&mut self, stream: &Stream) -> io::Result<()> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let count;
+            let mut in_body = 0;
+            if let Partial::Body { buf, len } = &mut self.partial {
+                let missing = *len - buf.len();
+                let slices = &mut [
+                    IoSliceMut::new(&mut buf.memory_mut()[..missing]),
+                    IoSliceMut::new(scratch),
+                ];
+                count = stream.try_read_vectored(slices)?;
+                in_body = count.min(missing);
+                buf.set_filled(in_body);
+            } else {
+                count = stream.try_read_vectored(&mut [IoSliceMut::new(scratch)])?;
+            }
+            self.received_bytes += count as u64;
+            if let Some(since) = self.waiting_since.take() {
+                self.waited += since.elapsed();
+            }
+            self.ended = count == 0;
+            self.finish_body();
+            self.cut(&scratch[..count - in_body]);
+            Ok(())
+        })
+    }
+
+    /// Hands out the body if it is complete.
+    fn finish_body(&mut self) {
+        match std::mem::replace(&mut self.partial, Partial::Nothing) {
+            Partial::Body { buf, len } if buf.len() == len => {
+                self.waited = Duration::ZERO;
+                self.ready.push_back(buf);
+            }
+            unfinished => self.partial = unfinished,
+        }
+    }
+
+    /// Cuts received bytes into frames, the last of which may stay partial.
+    fn cut(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.fault.is_none() {
+            match &mut self.partial {
+                Partial::Nothing => {
+                    self.partial = Partial::Prefix { bytes: [0; PREFIX_BYTES], have: 0 };
+                }
+                Partial::Prefix { bytes: prefix, have } => {
+                    let (taken, rest) = bytes.split_at((PREFIX_BYTES - *have).min(bytes.len()));
+                    prefix[*have..*have + taken.len()].copy_from_slice(taken);
+                    *have += taken.len();
+                    bytes = rest;
+                    if *have == PREFIX_BYTES {
+                        let prefix = *prefix;
+                        self.begin_body(prefix);
+                    }
+                }
+                Partial::Body { buf, len } => {
+                    let (taken, rest) = bytes.split_at((*len - buf.len()).min(bytes.len()));
+                    buf.extend_from_slice(taken);
+                    bytes = rest;
+                    self.finish_body();
+                }
+            }
+        }
+    }
+
+    /// Checks a complete prefix and, only then, gets a buffer for its frame.
+    fn begin_body(&mut self, prefix: [u8; PREFIX_BYTES]) {
+        let [first, high, middle, low] = prefix;
+        let len = u32::from_be_bytes([0, high, middle, low]);
+        if first != 0 {
+            self.fault = Some(Fault::NotAFrame { first });
+        } else if len > self.limit {
+            self.fault = Some(Fault::TooLong { len, limit: self.limit });
+        } else {
+            let buf = Buf::with_headroom(FRAME_HEADROOM, len as usize);
+            self.partial = Partial::Body { buf, len: len as usize };
+            self.finish_body();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::buffer::pool_stats;
+use crate::transport::tests::{memory, tcp, write_all};
+
+fn framed(bodies: &[Vec<u8>]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for body in bodies {
+        all.extend((body.len() as u32).to_be_bytes());
+        all.extend(body);
+    }
+    all
+}
+
+fn body(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|n| (n as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+async fn all_frames(stream: &Stream) -> Vec<Vec<u8>> {
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next(stream).await.unwrap() {
+        frames.push(frame.to_vec());
+    }
+    frames
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However the stream is cut, the same frames come out.
+    #[test]
+    fn frames_come_out_whole(
+        lens in prop::collection::vec(
+            prop_oneof![0..10_usize, 100..2000_usize, 15_000..60_000_usize], 0..12),
+        cuts in prop::collection::vec(1..30_000_usize, 1..20),
+        capacity in prop_oneof![1..10_usize, 1000..100_000_usize],
+    ) {
+        let bodies: Vec<Vec<u8>> =
+            lens.iter().enumerate().map(|(n, &len)| body(len, n as u8)).collect();
+        let wire = framed(&bodies);
+        let got = runtime().block_on(async {
+            let (client, server) = memory(capacity);
+            let write = async move {
+                let mut rest = &wire[..];
+                for cut in cuts.iter().cycle() {
+                    let (piece, tail) = rest.split_at((*cut).min(rest.len()));
+                    write_all(&client, piece).await;
+                    tokio::task::yield_now().await;
+                    rest = tail;
+                    if rest.is_empty() { break }
+                }
+            };
+            tokio::join!(write, all_frames(&server)).1
+        });
+        prop_assert_eq!(got, bodies);
+    }
+
+    /// Nothing a peer sends makes the reader panic or hand out more bytes
+    /// than came in.
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let limit = 64;
+        let total = runtime().block_on(async {
+            let (client, server) = memory(1000);
+            write_all(&client, &bytes).await;
+            drop(client);
+            let mut reader = FrameReader::new(limit);
+            let mut total = 0;
+            while let Ok(Some(frame)) = reader.next(&server).await {
+                assert!(frame.len() <= limit as usize);
+                total += PREFIX_BYTES + frame.len();
+            }
+            total
+        });
+        prop_assert!(total <= bytes.len());
+    }
+}
+
+#[tokio::test]
+async fn large_and_small_frames_over_tcp() {
+    let (client, server) = tcp().await;
+    let bodies: Vec<Vec<u8>> =
+        [1, 1 << 20, 0, 64, (8 << 20) + 112, 70_000, 16 << 10, (16 << 10) - 4, 5]
+            .iter()
+            .enumerate()
+            .map(|(n, &len)| body(len, n as u8))
+            .collect();
+    let wire = framed(&bodies);
+    let send = async move {
+        write_all(&client, &wire).await;
+        drop(client);
+    };
+    let ((), got) = tokio::join!(send, all_frames(&server));
+    assert_eq!(got, bodies);
+}
+
+#[tokio::test]
+async fn the_limit_at_n_minus_1_n_and_n_plus_1() {
+    let limit = 1000;
+    for len in [limit - 1, limit] {
+        let (client, server) = memory(10_000);
+        write_all(&client, &framed(&[body(len, 0)])).await;
+        let frame = FrameReader::new(limit as u32).next(&server).await.unwrap().unwrap();
+        assert_eq!(frame.len(), len);
+    }
+    let (client, server) = memory(10_000);
+    write_all(&client, &framed(&[b"ok".to_vec(), body(limit + 1, 0)])).await;
+    let mut reader = FrameReader::new(limit as u32);
+    assert_eq!(&*reader.next(&server).await.unwrap().unwrap(), b"ok");
+    for _ in 0..2 {
+        let error = reader.next(&server).await.unwrap_err();
+        assert!(matches!(error, ReceiveError::TooLong { len: 1001, limit: 1000 }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn too_long_a_frame_costs_no_memory() {
+    let (client, server) = memory(100);
+    write_all(&client, &[0, 0x80, 0, 0]).await;
+    let before = pool_stats();
+    let error = FrameReader::new(1 << 20).next(&server).await.unwrap_err();
+    assert!(matches!(error, ReceiveError::TooLong { .. }));
+    let after = pool_stats();
+    assert_eq!((before.made, before.reused), (after.made, after.reused));
+}
+
+#[tokio::test]
+async fn a_limit_may_rise_between_frames() {
+    let (client, server) = memory(1000);
+    let mut reader = FrameReader::new(10);
+    write_all(&client, &framed(&[body(10, 0)])).await;
+    reader.next(&server).await.unwrap().unwrap();
+    reader.set_limit(20);
+    write_all(&client, &framed(&[body(20, 0)])).await;
+    assert_eq!(reader.next(&server).await.unwrap().unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn what_is_not_a_frame_is_refused() {
+    let (client, server) = memory(100);
+    write_all(&client, b"\x81\0\0\x44").await;
+    let error = FrameReader::new(1000).next(&server).await.unwrap_err();
+    assert!(matches!(error, ReceiveError::NotAFrame { first: 0x81 }));
+}
+
+#[tokio::test]
+async fn an_end_inside_a_frame_is_told_from_an_orderly_one() {
+    for cut in [1, 3, 4, 7] {
+        let (client, server) = memory(100);
+        write_all(&client, &framed(&[body(8, 0)])[..cut]).await;
+        drop(client);
+        let error = FrameReader::new(100).next(&server).await.unwrap_err();
+        assert!(matches!(error, ReceiveError::Truncated), "{cut}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_begun_frame_must_progress() {
+    for cut in [1, 4, 7] {
+        let (client, server) = memory(100);
+        write_all(&client, &framed(&[body(8, 0)])[..cut]).await;
+        let began = Instant::now();
+        let error = FrameReader::new(100).next(&server).await.unwrap_err();
+        assert!(matches!(error, ReceiveError::Stalled), "{error}");
+        assert_eq!(began.elapsed().as_secs(), 10);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_between_frames_is_no_stall() {
+    let (client, server) = memory(100);
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        write_all(&client, &framed(&[body(8, 0)])).await;
+    };
+    let mut reader = FrameReader::new(100);
+    let (frame, ()) = tokio::join!(reader.next(&server), late);
+    assert_eq!(frame.unwrap().unwrap().len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_byte_every_nine_seconds_is_a_stall_in_the_end() {
+    let (client, server) = memory(100);
+    write_all(&client, &(100 * FRAME_RATE_MIN).to_be_bytes()).await;
+    let drip = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            write_all(&client, &[1]).await;
+        }
+    };
+    let began = Instant::now();
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    tokio::select! {
+        outcome = reader.next(&server) => {
+            assert!(matches!(outcome, Err(ReceiveError::Stalled)));
+        }
+        () = drip => {}
+    }
+    // 100 s for the bytes, and the 10 s that any frame may stand still.
+    assert!((108..=112).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_wait_loses_nothing_and_does_not_restart_the_clock() {
+    let (client, server) = memory(10_000);
+    let wire = framed(&[body(5000, 3)]);
+    let mut reader = FrameReader::new(10_000);
+    let mut got = None;
+    for piece in wire.chunks(700) {
+        write_all(&client, piece).await;
+        let patience = Duration::from_millis(100);
+        if let Ok(frame) = tokio::time::timeout(patience, reader.next(&server)).await {
+            got = frame.unwrap();
+        }
+    }
+    assert_eq!(got.unwrap().to_vec(), body(5000, 3));
+    write_all(&client, &wire[..9]).await;
+    let began = Instant::now();
+    loop {
+        let patience = Duration::from_secs(1);
+        if let Ok(end) = tokio::time::timeout(patience, reader.next(&server)).await {
+            assert!(matches!(end, Err(ReceiveError::Stalled)));
+            break;
+        }
+    }
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test]
+async fn a_reader_moves_with_what_it_holds() {
+    let (client, server) = memory(100);
+    let wire = framed(&[b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
+    write_all(&client, &wire[..17]).await;
+    let mut reader = FrameReader::new(100);
+    assert_eq!(&*reader.next(&server).await.unwrap().unwrap(), b"one");
+    let there = std::thread::spawn(move || {
+        runtime().block_on(async {
+            assert_eq!(reader.try_next().as_deref(), Some(&b"two"[..]));
+            assert!(reader.try_next().is_none() && reader.is_inside_frame());
+            write_all(&client, &wire[17..]).await;
+            reader.next(&server).await.unwrap().unwrap().to_vec()
+        })
+    });
+    assert_eq!(there.join().unwrap(), b"three");
+}
+
+#[tokio::test]
+async fn pipelined_small_frames_cost_one_call() {
+    let (client, server) = tcp().await;
+    write_all(&client, &framed(&vec![body(100, 1); 100])).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let mut reader = FrameReader::new(1000);
+    reader.next(&server).await.unwrap();
+    let mut at_hand = 0;
+    while reader.try_next().is_some() {
+        at_hand += 1;
+    }
+    assert_eq!(at_hand, 99);
+}

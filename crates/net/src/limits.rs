@@ -1,0 +1,60 @@
+//! Every bound of this crate, by name.
+
+use std::time::Duration;
+
+/// Bytes of free buffers one core thread keeps for reuse. What is freed
+/// beyond it goes back to the system at once.
+pub const POOL_RETAINED_BYTES_MAX: usize = 32 << 20;
+
+/// The largest block a pool keeps; larger ones are made and unmade each time.
+pub const POOLED_BLOCK_BYTES_MAX: usize = (8 << 20) + 4096;
+
+/// The largest length a [`crate::Buf`] may be asked for: a whole frame with
+/// its prefix and every headroom fits.
+pub const BUF_BYTES_MAX: usize = (16 << 20) + 65536;
+
+/// Bytes of the scratch that all connections of a core receive into first.
+pub const RECEIVE_SCRATCH_BYTES: usize = 16 << 10;
+
+/// The largest length four prefix bytes can say (MS-SMB2 2.1).
+pub const FRAME_BYTES_MAX: u32 = 0x00ff_ffff;
+
+/// How long a begun frame may stand still before its connection is given up.
+pub const FRAME_PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes per second a begun frame has to arrive at, beyond
+/// [`FRAME_PROGRESS_TIMEOUT`], so that one byte every nine seconds does not
+/// hold a large buffer for a day.
+pub const FRAME_RATE_MIN: u32 = 4096;
+
+/// Bytes in a send queue from which on it calls itself full.
+pub const SEND_QUEUE_BYTES_MAX: usize = 16 << 20;
+
+/// Frames in a send queue from which on it calls itself full.
+pub const SEND_QUEUE_FRAMES_MAX: usize = 4096;
+
+/// How long a peer may accept none of what waits for it before its
+/// connection is given up.
+pub const SEND_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Segments handed to the kernel in one vectored write.
+pub const SEND_IOV_MAX: usize = 64;
+
+/// File tails of at least this many bytes leave by `sendfile`; smaller ones
+/// are read and copied.
+pub const SENDFILE_BYTES_MIN: usize = 64 << 10;
+
+/// File tails of at least this many bytes leave by `splice` through a pipe.
+pub const SPLICE_BYTES_MIN: usize = 512 << 10;
+
+/// The size asked for of a splice pipe.
+pub const SPLICE_PIPE_BYTES: usize = 1 << 20;
+
+/// Splice pipes a core keeps for reuse.
+pub const SPLICE_PIPES_RETAINED_MAX: usize = 8;
+
+/// Core threads one process may have.
+pub const CORES_MAX: usize = 1024;
+
+/// Threads for blocking calls each core's runtime may have.
+pub const BLOCKING_THREADS_PER_CORE_MAX: usize = 64;

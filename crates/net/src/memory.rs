@@ -1,0 +1,210 @@
+//! An in-memory stand-in for a TCP connection, for tests and the simulator.
+//!
+//! Two [`MemoryStream`]s are the ends of a pair of bounded byte pipes. They
+//! behave as sockets do where it matters: short reads and writes,
+//! would-block, half-close, and reset. They may live on different threads.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+/// One direction.
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    capacity: usize,
+    finished: bool,
+    reset: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    fn wake_reader(&mut self) {
+        if let Some(waker) = self.reader.take() {
+            waker.wake();
+        }
+    }
+
+    fn wake_writer(&mut self) {
+        if let Some(waker) = self.writer.take() {
+            waker.wake();
+        }
+    }
+}
+
+type Direction = Arc<Mutex<Pipe>>;
+
+/// One end of an in-memory connection. One task may wait for reading and one
+/// for writing at a time.
+pub struct MemoryStream {
+    incoming: Direction,
+    outgoing: Direction,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+/// A connected pair; each direction holds at most `capacity` bytes.
+/// `addresses` are what the first and the second end call themselves.
+#[must_use]
+pub fn pair(capacity: usize, addresses: [SocketAddr; 2]) -> (MemoryStream, MemoryStream) {
+    let pipe = || Arc::new(Mutex::new(Pipe { capacity: capacity.max(1), ..Pipe::default() }));
+    let (there, back) = (pipe(), pipe());
+    let [first, second] = addresses;
+    let end = |incoming: &Direction, outgoing: &Direction, local, peer| MemoryStream {
+        incoming: Arc::clone(incoming),
+        outgoing: Arc::clone(outgoing),
+        local,
+        peer,
+    };
+    (end(&back, &there, first, second), end(&there, &back, second, first))
+}
+
+impl MemoryStream {
+    /// What this end calls itself.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What the other end calls itself.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Bytes written here that the peer has not read yet.
+    #[must_use]
+    pub fn unread_by_peer(&self) -> usize {
+        self.outgoing.lock().bytes.len()
+    }
+
+    /// Ready once [`Self::try_read_vectored`] would not block.
+    ///
+    /// # Errors
+    /// None: failures show when reading.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_readable(cx)).await;
+        Ok(())
+    }
+
+    fn poll_readable(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut pipe = self.incoming.lock();
+        if !pipe.bytes.is_empty() || pipe.finished || pipe.reset {
+            return Poll::Ready(());
+        }
+        pipe.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Ready once [`Self::try_write_vectored`] would not block.
+    ///
+    /// # Errors
+    /// None: failures show when writing.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_writable(cx)).await;
+        Ok(())
+    }
+
+    fn poll_writable(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut pipe = self.outgoing.lock();
+        if pipe.bytes.len() < pipe.capacity || pipe.finished || pipe.reset {
+            return Poll::Ready(());
+        }
+        pipe.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Reads what is there; `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock`, and `ConnectionReset` after either end's [`Self::reset`].
+    pub fn try_read_vectored(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut pipe = self.incoming.lock();
+        if pipe.reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if pipe.bytes.is_empty() {
+            return if pipe.finished { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
+        }
+        let mut total = 0;
+        for slice in slices {
+            // A deque reads from one of its halves at a time.
+            let mut filled = 0;
+            while filled < slice.len() && !pipe.bytes.is_empty() {
+                filled += pipe.bytes.read(&mut slice[filled..])?;
+            }
+            total += filled;
+        }
+        if pipe.bytes.is_empty() {
+            // An idle connection holds no memory.
+            pipe.bytes = VecDeque::new();
+        }
+        pipe.wake_writer();
+        Ok(total)
+    }
+
+    /// Writes what there is room for.
+    ///
+    /// # Errors
+    /// `WouldBlock`, `BrokenPipe` when the peer is gone or this end has shut
+    /// down, `ConnectionReset` after either end's [`Self::reset`].
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut pipe = self.outgoing.lock();
+        if pipe.reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if pipe.finished {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut room = pipe.capacity - pipe.bytes.len();
+        let mut total = 0;
+        for slice in slices {
+            let count = slice.len().min(room);
+            pipe.bytes.extend(&slice[..count]);
+            room -= count;
+            total += count;
+        }
+        if total == 0 && slices.iter().any(|s| !s.is_empty()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        pipe.wake_reader();
+        Ok(total)
+    }
+
+    /// Says that nothing more will be written: the peer reads what is there
+    /// and then the end.
+    pub fn shutdown_write(&self) {
+        let mut pipe = self.outgoing.lock();
+        pipe.finished = true;
+        pipe.wake_reader();
+        pipe.wake_writer();
+    }
+
+    /// Breaks both directions at once, as a reset does: what was not read is
+    /// lost.
+    pub fn reset(&self) {
+        for direction in [&self.incoming, &self.outgoing] {
+            let mut pipe = direction.lock();
+            pipe.reset = true;
+            pipe.bytes = VecDeque::new();
+            pipe.wake_reader();
+            pipe.wake_writer();
+        }
+    }
+}
+
+impl Drop for MemoryStream {
+    fn drop(&mut self) {
+        self.shutdown_write();
+        let mut pipe = self.incoming.lock();
+        // The peer's writes find nobody.
+        pipe.finished = true;
+        pipe.wake_writer();
+    }
+}

@@ -1,0 +1,106 @@
+//! The pipes through which large file ranges are spliced, a few per core.
+
+use std::cell::RefCell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use crate::limits::{SPLICE_PIPE_BYTES, SPLICE_PIPES_RETAINED_MAX};
+use crate::transport::Stream;
+
+struct Ends {
+    read: OwnedFd,
+    write: OwnedFd,
+    capacity: usize,
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<Ends>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A pipe in the hands of one connection, and what it holds.
+pub(super) struct Pipe {
+    ends: ManuallyDrop<Ends>,
+    held: usize,
+}
+
+impl Pipe {
+    /// One of this core's pipes, or a new one.
+    pub(super) fn borrow() -> io::Result<Self> {
+        let kept = FREE.with_borrow_mut(Vec::pop);
+        let ends = kept.map_or_else(Ends::open, Ok)?;
+        Ok(Self { ends: ManuallyDrop::new(ends), held: 0 })
+    }
+
+    /// Bytes inside.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes that may still go in. An unaligned range needs one page more, so
+    /// less may be taken.
+    pub(super) fn room(&self) -> usize {
+        self.ends.capacity.saturating_sub(self.held)
+    }
+
+    /// Moves up to `len` bytes of the file in; 0 at its end.
+    pub(super) fn fill(
+        &mut self,
+        file: impl AsFd,
+        mut offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let count = rustix::pipe::splice(
+            file,
+            Some(&mut offset),
+            &self.ends.write,
+            None,
+            len.min(self.room()),
+            SpliceFlags::MOVE | SpliceFlags::NONBLOCK,
+        )?;
+        self.held += count;
+        Ok(count)
+    }
+
+    /// Moves what the socket takes out.
+    pub(super) fn drain(&mut self, stream: &Stream, more: bool) -> io::Result<usize> {
+        let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::MORE, more);
+        let held = self.held;
+        let count = stream.try_write_with(|socket| {
+            Ok(rustix::pipe::splice(&self.ends.read, None, socket, None, held, flags)?)
+        })?;
+        self.held -= count;
+        Ok(count)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here, and never used again.
+        let ends = unsafe { ManuallyDrop::take(&mut self.ends) };
+        // A pipe that still holds a connection's bytes serves no other.
+        if self.held == 0 {
+            let mut ends = Some(ends);
+            // Without its thread's list it is closed instead.
+            let _ = FREE.try_with(|free| {
+                let mut free = free.borrow_mut();
+                if free.len() < SPLICE_PIPES_RETAINED_MAX {
+                    free.extend(ends.take());
+                }
+            });
+        }
+    }
+}
+
+impl Ends {
+    fn open() -> io::Result<Self> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // An unprivileged process may be past its pipe budget: then smaller.
+        let capacity = rustix::pipe::fcntl_setpipe_size(&write, SPLICE_PIPE_BYTES)
+            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
+        Ok(Self { read, write, capacity })
+    }
+}

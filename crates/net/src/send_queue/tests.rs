@@ -1,0 +1,216 @@
+use std::fs::File;
+use std::io::Write as _;
+
+use super::*;
+use crate::transport::tests::{memory, read_exactly, tcp};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
+}
+
+fn file_of(bytes: &[u8]) -> Arc<OwnedFd> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    Arc::new(file.into())
+}
+
+fn prefixed(parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+}
+
+/// Pushes the frames, and reads what they should have become.
+async fn sent(pair: (Stream, Stream), frames: Vec<OutFrame>, expected: usize) -> Vec<u8> {
+    let (server, client) = pair;
+    let queue = SendQueue::default();
+    for frame in frames {
+        queue.push(frame);
+    }
+    assert_eq!(queue.queued_bytes(), expected);
+    let (flushed, got) = tokio::join!(queue.flush(&server), read_exactly(&client, expected));
+    flushed.unwrap();
+    assert!(queue.is_empty());
+    assert_eq!((queue.queued_bytes(), queue.queued_frames()), (0, 0));
+    assert_eq!(queue.sent_bytes(), expected as u64);
+    got
+}
+
+#[tokio::test]
+async fn frames_of_all_kinds_leave_in_order() {
+    for tail in [0, 1, 65_535, 65_536, 524_287, 524_288, (1 << 20) + 1, 8 << 20] {
+        for which in 0..2 {
+            let pair = if which == 0 { tcp().await } else { memory(30_000) };
+            let data = pattern(tail + 77);
+            let file = file_of(&data);
+            let frames = vec![
+                OutFrame::new(Buf::copy_of(b"first")),
+                OutFrame::with_tail(
+                    Buf::copy_of(b"head"),
+                    Segment::File { file, offset: 77, len: tail },
+                ),
+                OutFrame::with_tail(Buf::new(), bytes::Bytes::from_static(b"shared")),
+                OutFrame::new(Buf::copy_of(b"last")),
+            ];
+            let expected = [
+                prefixed(&[b"first"]),
+                prefixed(&[b"head", &data[77..]]),
+                prefixed(&[b"shared"]),
+                prefixed(&[b"last"]),
+            ]
+            .concat();
+            let got = sent(pair, frames, expected.len()).await;
+            assert!(got == expected, "tail {tail}, transport {which}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_cut_short_ends_in_zeros() {
+    for (there, promised) in [
+        (10, 100),
+        (0, 65_536),
+        (70_001, 300_000),
+        (600_000, 600_001),
+        (0, 1 << 20),
+        (700_123, 3 << 20),
+    ] {
+        for which in 0..2 {
+            let pair = if which == 0 { tcp().await } else { memory(30_000) };
+            let data = pattern(there);
+            let file = file_of(&data);
+            let frames = vec![
+                OutFrame::with_tail(
+                    Buf::copy_of(b"head"),
+                    Segment::File { file, offset: 0, len: promised },
+                ),
+                OutFrame::new(Buf::copy_of(b"next")),
+            ];
+            let zeros = vec![0; promised - there];
+            let expected = [prefixed(&[b"head", &data, &zeros]), prefixed(&[b"next"])].concat();
+            let got = sent(pair, frames, expected.len()).await;
+            assert!(got == expected, "{there} of {promised}, transport {which}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_frames_beyond_the_vector_limit() {
+    let frames: Vec<OutFrame> =
+        (0..1000_u32).map(|n| OutFrame::new(Buf::copy_of(&n.to_le_bytes()))).collect();
+    let expected: Vec<u8> = (0..1000_u32).flat_map(|n| prefixed(&[&n.to_le_bytes()])).collect();
+    assert_eq!(sent(tcp().await, frames, expected.len()).await, expected);
+}
+
+#[tokio::test]
+async fn a_dropped_flush_goes_on_where_it_was() {
+    let (server, client) = memory(1000);
+    let queue = SendQueue::default();
+    let data = pattern(50_000);
+    let file = file_of(&data);
+    queue.push(OutFrame::with_tail(
+        Buf::copy_of(b"head"),
+        Segment::File { file, offset: 0, len: data.len() },
+    ));
+    let expected = prefixed(&[b"head", &data]);
+    let mut got = Vec::new();
+    while got.len() < expected.len() {
+        // Polled once and dropped, again and again.
+        tokio::select! {
+            biased;
+            _ = queue.flush(&server) => {}
+            () = tokio::task::yield_now() => {}
+        }
+        let there = 1000.min(expected.len() - got.len());
+        got.extend(read_exactly(&client, there).await);
+    }
+    assert!(got == expected);
+}
+
+#[tokio::test]
+async fn fullness_by_bytes_and_frames_at_n_minus_1_n_and_n_plus_1() {
+    let limits = SendLimits { bytes: 100, ..SendLimits::default() };
+    for (len, full) in [(95, false), (96, true), (97, true)] {
+        let queue = SendQueue::new(limits);
+        queue.push(OutFrame::new(Buf::copy_of(&pattern(len))));
+        assert_eq!(queue.is_full(), full, "{len}");
+    }
+    let limits = SendLimits { frames: 3, ..SendLimits::default() };
+    for (count, full) in [(2, false), (3, true), (4, true)] {
+        let queue = SendQueue::new(limits);
+        for _ in 0..count {
+            queue.push(OutFrame::new(Buf::copy_of(b"x")));
+        }
+        assert_eq!(queue.is_full(), full, "{count}");
+    }
+}
+
+#[tokio::test]
+async fn room_comes_when_the_peer_reads() {
+    let (server, client) = memory(10);
+    let queue = SendQueue::new(SendLimits { bytes: 20, ..SendLimits::default() });
+    queue.push(OutFrame::new(Buf::copy_of(&[1; 40])));
+    let reader = async {
+        assert!(queue.is_full());
+        read_exactly(&client, 44).await;
+    };
+    let (flushed, (), ()) = tokio::join!(queue.flush(&server), queue.room(), reader);
+    flushed.unwrap();
+    assert!(!queue.is_full());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_is_given_up() {
+    let (server, _client) = memory(10);
+    let queue = SendQueue::default();
+    queue.push(OutFrame::new(Buf::copy_of(&[1; 40])));
+    let began = tokio::time::Instant::now();
+    let error = queue.run(&server).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(began.elapsed(), SEND_STALL_TIMEOUT);
+    assert!(queue.is_closed() && queue.is_empty());
+    queue.push(OutFrame::new(Buf::copy_of(b"late")));
+    assert!(queue.is_empty(), "nothing is kept for a connection that is gone");
+}
+
+#[tokio::test]
+async fn run_sends_what_is_pushed_until_closed() {
+    let (server, client) = tcp().await;
+    let queue = SendQueue::default();
+    let driver = async {
+        for n in 0..10_u8 {
+            queue.push(OutFrame::new(Buf::copy_of(&[n])));
+            assert_eq!(read_exactly(&client, 5).await, [0, 0, 0, 1, n]);
+        }
+        queue.push(OutFrame::new(Buf::copy_of(b"bye")));
+        queue.close();
+        read_exactly(&client, 7).await
+    };
+    let (ran, last) = tokio::join!(queue.run(&server), driver);
+    ran.unwrap();
+    assert_eq!(&last[4..], b"bye");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_ends_the_connection() {
+    for len in [100, 70_000, 1 << 20] {
+        let (server, _client) = tcp().await;
+        let file: OwnedFd = File::open("/").unwrap().into();
+        let queue = SendQueue::default();
+        queue.push(OutFrame::with_tail(
+            Buf::copy_of(b"head"),
+            Segment::File { file: Arc::new(file), offset: 0, len },
+        ));
+        assert!(queue.flush(&server).await.is_err());
+        assert!(queue.is_closed() && queue.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_reset_peer_fails_the_queue() {
+    let (server, client) = memory(10);
+    client.abort();
+    let queue = SendQueue::default();
+    queue.push(OutFrame::new(Buf::copy_of(b"x")));
+    let error = queue.flush(&server).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}

@@ -1,0 +1,143 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::*;
+use crate::memory::pair;
+
+pub(crate) fn addresses() -> [SocketAddr; 2] {
+    [1, 2].map(|n| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)), 445))
+}
+
+pub(crate) fn memory(capacity: usize) -> (Stream, Stream) {
+    let (a, b) = pair(capacity, addresses());
+    (a.into(), b.into())
+}
+
+/// A connected TCP pair on loopback.
+pub(crate) async fn tcp() -> (Stream, Stream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = listener.local_addr().unwrap();
+    let (client, server) = tokio::join!(Stream::connect(there), listener.accept());
+    (client.unwrap(), server.unwrap().0.into())
+}
+
+pub(crate) async fn write_all(stream: &Stream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match stream.try_write_vectored(&[IoSlice::new(bytes)], false) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.writable().await.unwrap();
+            }
+            Err(error) => panic!("write: {error}"),
+        }
+    }
+}
+
+pub(crate) async fn read_exactly(stream: &Stream, count: usize) -> Vec<u8> {
+    let mut all = vec![0; count];
+    let mut filled = 0;
+    while filled < count {
+        match stream.try_read_vectored(&mut [IoSliceMut::new(&mut all[filled..])]) {
+            Ok(0) => panic!("end after {filled} of {count}"),
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.readable().await.unwrap();
+            }
+            Err(error) => panic!("read: {error}"),
+        }
+    }
+    all
+}
+
+/// What ends a read: 0 at the end of the stream.
+async fn read_once(stream: &Stream) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        match stream.try_read_vectored(&mut [IoSliceMut::new(&mut [0; 16])]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_cross_both_kinds_and_ends_show() {
+    for (a, b) in [tcp().await, memory(7)] {
+        let sent: Vec<u8> = (0..100_000_u32).map(|n| n as u8).collect();
+        let (_, got) = tokio::join!(write_all(&a, &sent), read_exactly(&b, sent.len()));
+        assert_eq!(got, sent);
+        a.shutdown_write().unwrap();
+        assert_eq!(read_once(&b).await.unwrap(), 0);
+        let (_, back) = tokio::join!(write_all(&b, b"half-closed"), read_exactly(&a, 11));
+        assert_eq!(back, b"half-closed");
+    }
+}
+
+#[tokio::test]
+async fn a_drained_socket_is_asked_no_more_and_misses_nothing() {
+    let (a, b) = tcp().await;
+    for round in 0..200_u8 {
+        // The short read below marks the socket drained; the next byte and
+        // finally the end have to show all the same.
+        write_all(&a, &[round]).await;
+        assert_eq!(read_exactly(&b, 1).await, [round]);
+    }
+    write_all(&a, b"x").await;
+    drop(a);
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    assert_eq!(read_once(&b).await.unwrap(), 1);
+    assert_eq!(read_once(&b).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn memory_resets_and_breaks_like_a_socket() {
+    let (a, b) = memory(64);
+    a.abort();
+    assert_eq!(read_once(&b).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    let (a, b) = memory(64);
+    drop(b);
+    let broken = a.try_write_vectored(&[IoSlice::new(b"x")], false).unwrap_err();
+    assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(read_once(&a).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn abort_wakes_a_waiting_reader() {
+    for (a, _b) in [tcp().await, memory(64)] {
+        let (ended, ()) = tokio::join!(read_once(&a), async {
+            tokio::task::yield_now().await;
+            a.abort();
+        });
+        assert!(matches!(ended, Ok(0) | Err(_)));
+    }
+}
+
+#[tokio::test]
+async fn memory_ends_know_their_names() {
+    let (a, b) = memory(1);
+    let [first, second] = addresses();
+    assert_eq!((a.local_addr().unwrap(), a.peer_addr().unwrap()), (first, second));
+    assert_eq!((b.local_addr().unwrap(), b.peer_addr().unwrap()), (second, first));
+}
+
+#[test]
+fn a_connection_moves_to_another_runtime() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let (a, moved) = here.block_on(async {
+        let (a, b) = tcp().await;
+        write_all(&a, b"before").await;
+        assert_eq!(read_exactly(&b, 3).await, b"bef");
+        (a, b.detach().unwrap())
+    });
+    let moved = std::thread::spawn(move || {
+        there.block_on(async {
+            let b = moved.attach().unwrap();
+            let got = read_exactly(&b, 3).await;
+            write_all(&b, b"after").await;
+            (got, b.detach().unwrap())
+        })
+    });
+    let (got, _open) = moved.join().unwrap();
+    assert_eq!(got, b"ore");
+    assert_eq!(here.block_on(read_exactly(&a, 5)), b"after");
+}
