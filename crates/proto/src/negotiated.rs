@@ -3,25 +3,8 @@
 use frevo_crypto::{
     Cipher, Derivation, NoSessionKey, PreauthHash, SessionKeys, SigningAlgorithm, SigningKey,
 };
-use frevo_wire::open_enum;
 
-open_enum! {
-    /// A dialect revision, MS-SMB2 2.2.4.
-    Dialect(u16) {
-        /// 2.0.2
-        SMB_2_0_2 = 0x0202,
-        /// 2.1
-        SMB_2_1 = 0x0210,
-        /// 3.0
-        SMB_3_0 = 0x0300,
-        /// 3.0.2
-        SMB_3_0_2 = 0x0302,
-        /// 3.1.1
-        SMB_3_1_1 = 0x0311,
-        /// Answers an SMB1 NEGOTIATE: 2.1 or later, to be negotiated again.
-        WILDCARD = 0x02FF,
-    }
-}
+pub use frevo_wire::command::negotiate::Dialect;
 
 /// The outcome of NEGOTIATE: fixed for the life of the Connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,1 +1,37 @@
 //! The SMB 3.1.1 server: MS-SMB2 3.3.
+//!
+//! A [`connection`] lives on one core and owns its framing, sequence window,
+//! credits and send queue without locks. [`Session`], [`TreeConnect`] and
+//! [`Open`] are shared by every channel of a client, from any core.
+//!
+//! Lock order: Client, Session, TreeConnect, Open, File. No lock is held
+//! across an await.
+#![forbid(unsafe_code)]
+
+pub mod admission;
+pub mod ambient;
+pub mod client;
+pub mod command;
+pub mod connection;
+pub mod ipc;
+pub mod limits;
+pub mod open;
+pub mod refusal;
+pub mod request;
+pub mod response;
+pub mod server;
+pub mod session;
+pub mod settings;
+pub mod share;
+pub mod throttle;
+pub mod tree_connect;
+
+pub use open::Open;
+pub use refusal::{Doom, Outcome, Refusal};
+pub use request::Request;
+pub use response::Response;
+pub use server::Server;
+pub use session::Session;
+pub use settings::Settings;
+pub use share::Share;
+pub use tree_connect::TreeConnect;

@@ -1,0 +1,15 @@
+//! ECHO: MS-SMB2 3.3.5.17.
+
+use frevo_wire::Status;
+use frevo_wire::command::echo;
+
+use crate::refusal::Outcome;
+use crate::request::Request;
+use crate::response::Response;
+
+/// Answers that the server is there.
+pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    echo::Request::parse(rq.message)?;
+    echo::Response.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}

@@ -1,0 +1,318 @@
+//! NEGOTIATE: MS-SMB2 3.3.5.3, 3.3.5.4.
+
+use std::rc::Rc;
+
+use frevo_auth::Acceptor;
+use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_net::buffer::Buf;
+use frevo_proto::{Dialect, Negotiated as Terms};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::negotiate::{self, GlobalCapabilities as Capabilities, SecurityMode};
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::negotiate_context::{self as context, NegotiateContext, NegotiateContextType};
+use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+
+use crate::connection::{Connection, Negotiated, Negotiation};
+use crate::limits::MAX_IO_SINGLE_CREDIT;
+use crate::refusal::{Doom, Outcome};
+use crate::request::Request;
+use crate::response::Response;
+use crate::settings::{Encryption, Settings, Signing};
+
+/// Bytes of salt in our pre-authentication context.
+const SALT: usize = 32;
+
+/// Settles dialect, algorithms and sizes.
+pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let connection = rq.connection;
+    let settings = &connection.settings;
+    let request = negotiate::Request::parse(rq.message)?;
+    if request.dialects.is_empty() {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let Some(dialect) = choose_dialect(settings, &request.dialects) else {
+        let best = request.dialects.iter().copied().filter(|d| *d != Dialect::WILDCARD).max();
+        tracing::warn!(target: "frevo::connection", peer = %connection.peer, offered = ?best,
+            floor = ?settings.min_dialect,
+            "refused: the client's best dialect is below the floor; update the client or lower min_dialect");
+        return Err(Status::NOT_SUPPORTED.into());
+    };
+    let chosen = Chosen::from(settings, dialect, &request)?;
+    let negotiated = settle(settings, dialect, &request, &chosen);
+    let mut salt = [0; SALT];
+    rq.server().ambient.random(&mut salt);
+    let contexts = if dialect == Dialect::SMB_3_1_1 { chosen.contexts(&salt) } else { Vec::new() };
+    respond(rq, &negotiated, contexts, &mut out.writer());
+    if dialect == Dialect::SMB_3_1_1 {
+        connection.preauth.borrow_mut().on_negotiate(&[rq.message]);
+    }
+    connection.negotiation.set(Negotiation::Done);
+    // Cannot be set already: a second NEGOTIATE never reaches a handler.
+    let _ = connection.negotiated.set(negotiated);
+    Ok(Status::SUCCESS)
+}
+
+/// MS-SMB2 3.3.5.4: the greatest dialect that both speak.
+fn choose_dialect(settings: &Settings, offered: &[Dialect]) -> Option<Dialect> {
+    let ours = [
+        Dialect::SMB_2_0_2,
+        Dialect::SMB_2_1,
+        Dialect::SMB_3_0,
+        Dialect::SMB_3_0_2,
+        Dialect::SMB_3_1_1,
+    ];
+    ours.into_iter()
+        .filter(|d| *d >= settings.min_dialect && *d <= settings.max_dialect)
+        .rfind(|d| offered.contains(d))
+}
+
+/// What the contexts of a 3.1.1 request lead to.
+struct Chosen {
+    encryption: Option<Option<Cipher>>,
+    signing: Option<SigningAlgorithm>,
+}
+
+impl Chosen {
+    fn from(
+        settings: &Settings,
+        dialect: Dialect,
+        request: &negotiate::Request<'_>,
+    ) -> Result<Self, Status> {
+        let mut chosen = Self { encryption: None, signing: None };
+        if dialect != Dialect::SMB_3_1_1 {
+            return Ok(chosen);
+        }
+        check_counts(&request.negotiate_contexts)?;
+        for context in &request.negotiate_contexts {
+            match context {
+                NegotiateContext::PreauthIntegrity { hash_algorithms, .. } => {
+                    if hash_algorithms.is_empty() {
+                        return Err(Status::INVALID_PARAMETER);
+                    }
+                    if !hash_algorithms.contains(&context::HashAlgorithm::SHA_512) {
+                        return Err(Status::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP);
+                    }
+                }
+                NegotiateContext::Encryption(ciphers) => {
+                    if ciphers.is_empty() {
+                        return Err(Status::INVALID_PARAMETER);
+                    }
+                    if settings.encryption != Encryption::Off {
+                        let offered = |c: &&Cipher| ciphers.contains(&context::Cipher(c.id()));
+                        chosen.encryption = Some(settings.ciphers.iter().find(offered).copied());
+                    }
+                }
+                NegotiateContext::Signing(algorithms) => {
+                    if algorithms.is_empty() {
+                        return Err(Status::INVALID_PARAMETER);
+                    }
+                    let offered = |a: &&SigningAlgorithm| {
+                        algorithms.contains(&context::SigningAlgorithm(a.id()))
+                    };
+                    let common = settings.signing_algorithms.iter().find(offered).copied();
+                    chosen.signing = Some(common.unwrap_or(SigningAlgorithm::AesCmac));
+                }
+                // Unknown contexts and those of features this server does not
+                // have are ignored.
+                _ => {}
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// The contexts of our response, in the order of their numbers.
+    fn contexts<'a>(&self, salt: &'a [u8]) -> Vec<NegotiateContext<'a>> {
+        let mut contexts = vec![NegotiateContext::PreauthIntegrity {
+            hash_algorithms: vec![context::HashAlgorithm::SHA_512],
+            salt,
+        }];
+        if let Some(cipher) = self.encryption {
+            let id = cipher.map_or(context::Cipher::NONE, |c| context::Cipher(c.id()));
+            contexts.push(NegotiateContext::Encryption(vec![id]));
+        }
+        if let Some(algorithm) = self.signing {
+            let id = context::SigningAlgorithm(algorithm.id());
+            contexts.push(NegotiateContext::Signing(vec![id]));
+        }
+        contexts
+    }
+}
+
+/// MS-SMB2 3.3.5.4: exactly one pre-authentication context, at most one of the
+/// other kinds that say so.
+fn check_counts(contexts: &[NegotiateContext<'_>]) -> Result<(), Status> {
+    let count = |kind| contexts.iter().filter(|c| c.kind() == kind).count();
+    if count(NegotiateContextType::PREAUTH_INTEGRITY_CAPABILITIES) != 1 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let single = [
+        NegotiateContextType::ENCRYPTION_CAPABILITIES,
+        NegotiateContextType::COMPRESSION_CAPABILITIES,
+        NegotiateContextType::RDMA_TRANSFORM_CAPABILITIES,
+        NegotiateContextType::SIGNING_CAPABILITIES,
+    ];
+    if single.into_iter().any(|kind| count(kind) > 1) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    Ok(())
+}
+
+fn settle(
+    settings: &Settings,
+    dialect: Dialect,
+    request: &negotiate::Request<'_>,
+    chosen: &Chosen,
+) -> Negotiated {
+    let multi_credit = dialect != Dialect::SMB_2_0_2;
+    let smb3 = dialect >= Dialect::SMB_3_0;
+    let mut capabilities = Capabilities::EMPTY;
+    if multi_credit {
+        capabilities |= Capabilities::LARGE_MTU;
+    }
+    if smb3 && request.capabilities.contains(Capabilities::MULTI_CHANNEL) {
+        capabilities |= Capabilities::MULTI_CHANNEL;
+    }
+    let mut cipher = chosen.encryption.flatten();
+    // Before 3.1.1 a capability bit stands for AES-128-CCM.
+    let ccm = settings.encryption != Encryption::Off
+        && settings.ciphers.contains(&Cipher::Aes128Ccm)
+        && request.capabilities.contains(Capabilities::ENCRYPTION);
+    if smb3 && dialect != Dialect::SMB_3_1_1 && ccm {
+        capabilities |= Capabilities::ENCRYPTION;
+        cipher = Some(Cipher::Aes128Ccm);
+    }
+    let max_io = if multi_credit { settings.max_io } else { MAX_IO_SINGLE_CREDIT };
+    let max_transact = if multi_credit { settings.max_transact } else { MAX_IO_SINGLE_CREDIT };
+    Negotiated {
+        terms: Terms {
+            dialect,
+            cipher,
+            signing_algorithm: chosen
+                .signing
+                .unwrap_or_else(|| Terms::default_signing_algorithm(dialect)),
+            is_multi_credit: multi_credit,
+            max_transact_size: max_transact,
+            max_read_size: max_io,
+            max_write_size: max_io,
+        },
+        client_guid: request.client_guid,
+        client_capabilities: request.capabilities,
+        client_security_mode: request.security_mode,
+        server_capabilities: capabilities,
+        server_security_mode: security_mode(settings),
+    }
+}
+
+fn security_mode(settings: &Settings) -> SecurityMode {
+    match settings.signing {
+        Signing::Required => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
+        Signing::Offered => SecurityMode::SIGNING_ENABLED,
+    }
+}
+
+fn respond(
+    rq: &Request<'_>,
+    negotiated: &Negotiated,
+    contexts: Vec<NegotiateContext<'_>>,
+    w: &mut Writer<'_>,
+) {
+    let terms = &negotiated.terms;
+    negotiate::Response {
+        security_mode: negotiated.server_security_mode,
+        dialect_revision: terms.dialect,
+        server_guid: rq.connection.settings.server_guid,
+        capabilities: negotiated.server_capabilities,
+        max_transact_size: terms.max_transact_size,
+        max_read_size: terms.max_read_size,
+        max_write_size: terms.max_write_size,
+        system_time: rq.server().ambient.now(),
+        server_start_time: FileTime::ZERO,
+        security_buffer: &Acceptor::initial_token(),
+        negotiate_contexts: contexts,
+    }
+    .encode(w);
+}
+
+/// SMB1's NEGOTIATE, MS-SMB2 3.3.5.3: a client that may speak SMB1 too asks
+/// whether SMB2 is here. Nothing else of SMB1 is.
+pub fn multi_protocol(connection: &Rc<Connection>, frame: &Buf) -> Result<(), Doom> {
+    /// SMB_COM_NEGOTIATE, MS-CIFS 2.2.4.52.
+    const SMB_COM_NEGOTIATE: u8 = 0x72;
+    if connection.negotiation.get() != Negotiation::Nothing {
+        return Err(Doom::Rule("SMB1 after NEGOTIATE"));
+    }
+    if frame.get(4) != Some(&SMB_COM_NEGOTIATE) {
+        return Err(Doom::Rule("SMB1"));
+    }
+    let dialects = smb1_dialects(frame).ok_or(Doom::Rule("malformed SMB1 NEGOTIATE"))?;
+    let settings = &connection.settings;
+    let wildcard = dialects.clone().any(|d| d == b"SMB 2.???");
+    let old = dialects.clone().any(|d| d == b"SMB 2.002")
+        && settings.min_dialect == Dialect::SMB_2_0_2;
+    if wildcard && settings.max_dialect > Dialect::SMB_2_0_2 {
+        connection.negotiation.set(Negotiation::MultiProtocol);
+        answer_multi_protocol(connection, Dialect::WILDCARD);
+        Ok(())
+    } else if old {
+        connection.negotiation.set(Negotiation::Done);
+        answer_multi_protocol(connection, Dialect::SMB_2_0_2);
+        Ok(())
+    } else {
+        tracing::warn!(target: "frevo::connection", peer = %connection.peer,
+            "refused: the client speaks SMB1 only, which this server does not have; update the client");
+        Err(Doom::Rule("SMB1 only"))
+    }
+}
+
+/// The dialect strings after header (32), WordCount (0) and ByteCount.
+fn smb1_dialects(frame: &[u8]) -> Option<impl Iterator<Item = &[u8]> + Clone> {
+    if frame.get(32) != Some(&0) {
+        return None;
+    }
+    let count = u16::from_le_bytes(*frame.get(33..35)?.first_chunk()?);
+    let list = frame.get(35..35 + usize::from(count))?;
+    Some(list.split(|b| *b == 0).filter_map(|d| d.strip_prefix(&[2])))
+}
+
+/// Answers with an SMB2 response whose header has nothing but the command.
+fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
+    let settings = &connection.settings;
+    let header = Header {
+        credit_charge: 0,
+        status: Status::SUCCESS,
+        command: Command::NEGOTIATE,
+        credits: 1,
+        flags: HeaderFlags::EMPTY,
+        next_command: 0,
+        message_id: 0,
+        route: Route::Sync { process_id: 0, tree_id: 0 },
+        session_id: 0,
+        signature: [0; 16],
+    };
+    let request = negotiate::Request {
+        security_mode: SecurityMode::EMPTY,
+        capabilities: Capabilities::EMPTY,
+        client_guid: frevo_wire::dtyp::Guid::default(),
+        dialects: vec![dialect],
+        negotiate_contexts: Vec::new(),
+    };
+    let chosen = Chosen { encryption: None, signing: None };
+    let negotiated = settle(settings, dialect, &request, &chosen);
+    let rq = Request {
+        connection,
+        header,
+        message: &[],
+        session: None,
+        tree: None,
+        open: None,
+        encrypted: false,
+        alone: true,
+        room: usize::MAX,
+    };
+    let mut out = Response::reusing(Vec::new());
+    respond(&rq, &negotiated, Vec::new(), &mut out.writer());
+    if dialect == Dialect::SMB_2_0_2 {
+        let _ = connection.negotiated.set(negotiated);
+    }
+    connection.send_alone(&header, out);
+}

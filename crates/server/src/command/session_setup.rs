@@ -1,0 +1,378 @@
+//! SESSION_SETUP: MS-SMB2 3.3.5.5. New sessions, bindings of further channels,
+//! and authentication anew.
+
+use std::sync::Arc;
+
+use frevo_auth::{Acceptor, AcceptorConfig, Done, Step};
+use frevo_crypto::Sender;
+use frevo_proto::Dialect;
+use frevo_proto::preauth::SessionPreauth;
+use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
+use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
+use frevo_wire::{HeaderFlags, Status};
+
+use crate::connection::Channel;
+use crate::limits::SESSIONS_PER_CONNECTION;
+use crate::refusal::{Outcome, Refusal};
+use crate::request::Request;
+use crate::response::Response;
+use crate::session::{Identity, Security, Session, State};
+use crate::settings::{Encryption, Signing};
+use crate::throttle::Verdict;
+
+/// What an exchange of tokens is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// 3.3.5.5.1
+    New,
+    /// 3.3.5.5.2: the keys stay, the pre-authentication hash is not touched.
+    Renew,
+    /// One more channel of an existing session.
+    Bind,
+}
+
+/// An exchange of tokens under way on one connection.
+#[derive(Debug)]
+pub struct Authentication {
+    acceptor: Acceptor,
+    preauth: SessionPreauth,
+    purpose: Purpose,
+    session: Arc<Session>,
+}
+
+impl Authentication {
+    /// Takes in our response, which another round will follow.
+    pub fn on_response(&mut self, status: Status, message: &[u8]) {
+        if self.purpose != Purpose::Renew {
+            self.preauth.on_response(status, &[message]);
+        }
+    }
+
+    /// The session whose key signs our responses meanwhile: only a binding has
+    /// one already.
+    pub fn signing_session(&self) -> Option<&Arc<Session>> {
+        (self.purpose == Purpose::Bind).then_some(&self.session)
+    }
+}
+
+/// Takes one token of an authentication.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = session_setup::Request::parse(rq.message)?;
+    check_encryption(rq)?;
+    let mut authentication = find(rq, &request)?;
+    let session = Arc::clone(&authentication.session);
+    out.set_session_id(session.id);
+    if authentication.purpose != Purpose::Renew && rq.dialect() == Dialect::SMB_3_1_1 {
+        authentication.preauth.on_request(&[rq.message]);
+    }
+    let accounts = rq.server().accounts();
+    let now = rq.server().ambient.now().0;
+    let step = authentication.acceptor.step(request.security_buffer, now, &*accounts);
+    match step {
+        Ok(Step::Continue(token)) => {
+            respond(out, SessionFlags::EMPTY, &token);
+            rq.connection.authentications.borrow_mut().insert(session.id, authentication);
+            Ok(Status::MORE_PROCESSING_REQUIRED)
+        }
+        Ok(Step::Done(done)) => match heed(rq, &done.identity.user, true).await {
+            true => finish(rq, &request, &authentication, &done, out)
+                .inspect_err(|_| abandon(rq, &session, Purpose::New)),
+            false => {
+                abandon(rq, &session, authentication.purpose);
+                Err(Status::LOGON_FAILURE.into())
+            }
+        },
+        Err(refusal) => {
+            tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+                user = %refusal.user, reason = %refusal.reason, "logon refused");
+            if !refusal.is_malformed() {
+                heed(rq, &refusal.user, false).await;
+            }
+            abandon(rq, &session, authentication.purpose);
+            Err(refusal.status().into())
+        }
+    }
+}
+
+/// Waits as long as the throttle says; false when the outcome does not count.
+async fn heed(rq: &Request<'_>, user: &str, success: bool) -> bool {
+    match rq.server().throttle.attempt(rq.connection.peer.ip(), user, success) {
+        Verdict::After(wait) => {
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            true
+        }
+        Verdict::Unheeded(wait) => {
+            tokio::time::sleep(wait).await;
+            false
+        }
+    }
+}
+
+/// A failed exchange takes its session with it, but a failed binding leaves the
+/// session that others use untouched.
+fn abandon(rq: &Request<'_>, session: &Session, purpose: Purpose) {
+    rq.connection.authentications.borrow_mut().remove(&session.id);
+    if purpose != Purpose::Bind {
+        rq.connection.remove_channel(session.id);
+        rq.server().close_session(session);
+    }
+}
+
+/// MS-SMB2 3.3.5.5: a client that cannot encrypt is told at once.
+fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
+    let negotiated = rq.connection.negotiated()?;
+    let able = negotiated.terms.is_smb3()
+        && negotiated.terms.cipher.is_some()
+        && (negotiated.terms.is_3_1_1()
+            || negotiated.client_capabilities.contains(Capabilities::ENCRYPTION));
+    if rq.connection.settings.encryption == Encryption::Required && !able {
+        tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+            dialect = ?negotiated.terms.dialect,
+            "refused: this server demands encryption and the client offers none; use an SMB 3 client \
+             (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
+        return Err(Status::ACCESS_DENIED);
+    }
+    Ok(())
+}
+
+/// The exchange that a request begins or goes on with.
+fn find(rq: &Request<'_>, request: &session_setup::Request<'_>) -> Result<Authentication, Refusal> {
+    let binding = request.flags.contains(SessionSetupFlags::BINDING);
+    if rq.header.session_id == 0 {
+        return Ok(begin(rq, Purpose::New, new_session(rq)?));
+    }
+    if binding && rq.connection.is_smb3() {
+        return find_binding(rq);
+    }
+    if binding {
+        return Err(Status::REQUEST_NOT_ACCEPTED.into());
+    }
+    let channel =
+        rq.connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    if let Some(under_way) = take_under_way(rq) {
+        return Ok(under_way);
+    }
+    if channel.session.security().is_none() {
+        // Its exchange is being answered right now: one token at a time.
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    Ok(begin(rq, Purpose::Renew, Arc::clone(&channel.session)))
+}
+
+fn take_under_way(rq: &Request<'_>) -> Option<Authentication> {
+    rq.connection.authentications.borrow_mut().remove(&rq.header.session_id)
+}
+
+fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
+    let connection = rq.connection;
+    if connection.channel_count() >= SESSIONS_PER_CONNECTION {
+        return Err(Status::INSUFFICIENT_RESOURCES);
+    }
+    let negotiated = connection.negotiated()?;
+    let session = rq.server().add_session(|id| {
+        let terms = &negotiated.terms;
+        Session::new(id, negotiated.client_guid, terms.dialect, terms.cipher)
+    })?;
+    session.add_channel(connection.id, connection.handle.clone())?;
+    connection.add_channel(Channel { session: Arc::clone(&session), signing_key: None });
+    Ok(session)
+}
+
+fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentication {
+    let settings = &rq.connection.settings;
+    let mut config = AcceptorConfig::standalone(&settings.server_name);
+    config.require_mic = settings.require_mic;
+    if !settings.target_names.is_empty() {
+        let address = rq.connection.local.ip().to_canonical().to_string();
+        let names = settings.target_names.iter().cloned().chain([address]);
+        config.allowed_targets = Some(names.collect());
+    }
+    let mut challenge = [0; 8];
+    rq.server().ambient.random(&mut challenge);
+    Authentication {
+        acceptor: Acceptor::new(Arc::new(config), challenge),
+        preauth: rq.connection.preauth.borrow().session_setup(),
+        purpose,
+        session,
+    }
+}
+
+/// MS-SMB2 3.3.5.5: every check comes before anything changes, so that whoever
+/// tries to bind to another's session leaves no trace on it.
+fn find_binding(rq: &Request<'_>) -> Result<Authentication, Refusal> {
+    let connection = rq.connection;
+    let negotiated = connection.negotiated()?;
+    let session =
+        rq.server().session(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    if session.dialect != negotiated.terms.dialect
+        || !rq.header.flags.contains(HeaderFlags::SIGNED)
+    {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    if session.client_guid != negotiated.client_guid {
+        return Err(Status::USER_SESSION_DELETED.into());
+    }
+    match session.state() {
+        State::Valid => {}
+        State::InProgress => return Err(Status::REQUEST_NOT_ACCEPTED.into()),
+        State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
+        State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
+    }
+    if connection.channel(session.id).is_some() {
+        return Err(Status::REQUEST_NOT_ACCEPTED.into());
+    }
+    if session.cipher != negotiated.terms.cipher {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let security = session.security().ok_or(Status::REQUEST_NOT_ACCEPTED)?;
+    if security.signing_key.algorithm() != negotiated.terms.signing_algorithm {
+        // Windows and Samba refuse what the session's key cannot verify.
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let mut message = rq.message.to_vec();
+    if !frevo_proto::signature::verify(&mut message, &security.signing_key, Sender::Client) {
+        return Err(Status::ACCESS_DENIED.into());
+    }
+    Ok(take_under_way(rq).unwrap_or_else(|| begin(rq, Purpose::Bind, session)))
+}
+
+/// The client is who it says.
+fn finish(
+    rq: &Request<'_>,
+    request: &session_setup::Request<'_>,
+    authentication: &Authentication,
+    done: &Done,
+    out: &mut Response,
+) -> Outcome {
+    let identity = Identity {
+        user: done.identity.user.clone(),
+        domain: done.identity.domain.clone(),
+        workstation: done.identity.workstation.clone(),
+    };
+    let session = &authentication.session;
+    match authentication.purpose {
+        Purpose::New => establish(rq, request, authentication, done, identity)?,
+        Purpose::Renew => {
+            let before = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+            if !before.is_same_user(&identity) {
+                return Err(Status::ACCESS_DENIED.into());
+            }
+            session.reestablish(identity);
+        }
+        Purpose::Bind => {
+            if let Err(status) = bind(rq, authentication, done, &identity) {
+                rq.connection.authentications.borrow_mut().remove(&session.id);
+                return Ok(refuse_binding(out, status));
+            }
+        }
+    }
+    rq.connection.ticket.borrow_mut().take();
+    if request.previous_session_id != 0 && authentication.purpose == Purpose::New {
+        take_over(rq, request.previous_session_id, session);
+    }
+    let encrypt = session.security().is_some_and(|s| s.encrypt_data);
+    let flags = if encrypt { SessionFlags::ENCRYPT_DATA } else { SessionFlags::EMPTY };
+    respond(out, flags, &done.token);
+    log_logon(rq, authentication, done);
+    Ok(Status::SUCCESS)
+}
+
+/// First success: keys and policy, MS-SMB2 3.3.5.5.3.
+fn establish(
+    rq: &Request<'_>,
+    request: &session_setup::Request<'_>,
+    authentication: &Authentication,
+    done: &Done,
+    identity: Identity,
+) -> Result<(), Status> {
+    let negotiated = rq.connection.negotiated()?;
+    let (terms, settings) = (&negotiated.terms, &rq.connection.settings);
+    let session = &authentication.session;
+    let keys = terms
+        .session_keys(&*done.session_key, authentication.preauth.hash())
+        .map_err(|_| Status::LOGON_FAILURE)?;
+    if terms.dialect != Dialect::SMB_2_0_2
+        && rq.server().clients.enter(negotiated.client_guid, terms.dialect).is_err()
+    {
+        return Err(Status::USER_SESSION_DELETED);
+    }
+    let sealing_key = keys.sealing_key(Sender::Server);
+    let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
+    let asked = negotiated.client_security_mode | request.security_mode;
+    let signing_required = !encrypt_data
+        && (settings.signing == Signing::Required
+            || asked.contains(SecurityMode::SIGNING_REQUIRED));
+    session.establish(
+        identity,
+        Security {
+            signing_key: terms.signing_key(&keys),
+            sealing_key,
+            opening_key: keys.opening_key(Sender::Server),
+            signing_required,
+            encrypt_data,
+        },
+    );
+    Ok(())
+}
+
+fn bind(
+    rq: &Request<'_>,
+    authentication: &Authentication,
+    done: &Done,
+    identity: &Identity,
+) -> Result<(), Status> {
+    let session = &authentication.session;
+    let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    if !owner.is_same_user(identity) {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let terms = &rq.connection.negotiated()?.terms;
+    let keys = terms
+        .session_keys(&*done.session_key, authentication.preauth.hash())
+        .map_err(|_| Status::LOGON_FAILURE)?;
+    session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
+    let signing_key = Some(terms.signing_key(&keys));
+    rq.connection.add_channel(Channel { session: Arc::clone(session), signing_key });
+    Ok(())
+}
+
+/// A binding fails without harm to its session: the error is reported here, for
+/// a handler's error would abandon the session.
+fn refuse_binding(out: &mut Response, status: Status) -> Status {
+    out.clear_body();
+    out.writer().u16(9).u16(0).u32(0).u8(0);
+    status
+}
+
+/// The same user's earlier session ends, MS-SMB2 3.3.5.5.3.
+fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
+    if previous == session.id {
+        return;
+    }
+    let Some(old) = rq.server().session(previous) else { return };
+    let same = match (old.identity(), session.identity()) {
+        (Some(a), Some(b)) => a.is_same_user(&b),
+        _ => false,
+    };
+    if same {
+        rq.connection.remove_channel(previous);
+        rq.server().close_session(&old);
+    }
+}
+
+fn respond(out: &mut Response, session_flags: SessionFlags, token: &[u8]) {
+    session_setup::Response { session_flags, security_buffer: token }.encode(&mut out.writer());
+}
+
+fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
+    let Ok(negotiated) = rq.connection.negotiated() else { return };
+    let session = &authentication.session;
+    let sealed = session.security().is_some_and(|s| s.encrypt_data);
+    tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
+        user = %done.identity.user, workstation = %done.identity.workstation,
+        purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
+        cipher = ?negotiated.terms.cipher, signing = ?negotiated.terms.signing_algorithm,
+        sealed, mic = done.has_mic, "logged on");
+}

@@ -1,0 +1,19 @@
+//! TREE_DISCONNECT: MS-SMB2 3.3.5.8.
+
+use frevo_wire::Status;
+use frevo_wire::command::tree_disconnect;
+
+use crate::refusal::Outcome;
+use crate::request::Request;
+use crate::response::Response;
+
+/// Ends a tree connect and closes what was opened through it.
+pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    tree_disconnect::Request::parse(rq.message)?;
+    let (session, tree) = (rq.session()?, rq.tree()?);
+    session.remove_tree(tree, &rq.server().files)?;
+    tracing::info!(target: "frevo::tree", peer = %rq.connection.peer, share = %tree.share.name,
+        "tree disconnected");
+    tree_disconnect::Response.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}

@@ -1,0 +1,181 @@
+//! A connection from its acceptance to its end.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use frevo_net::buffer::Buf;
+use frevo_net::frame_reader::{FrameReader, ReceiveError};
+use frevo_net::send_queue::{SendLimits, SendQueue};
+use frevo_net::transport::Stream;
+use frevo_proto::preauth::ConnectionPreauth;
+use frevo_proto::limits::WINDOW_MAX;
+use frevo_proto::window::CommandSequenceWindow;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Connection, Negotiation, Notice, waiting};
+use crate::admission::Ticket;
+use crate::limits::{AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, NEGOTIATE_DEADLINE};
+use crate::refusal::Doom;
+use crate::server::Server;
+
+/// A connection that has been accepted, with what of it was read already.
+pub struct Accepted {
+    /// The transport.
+    pub stream: Stream,
+    /// Its reader.
+    pub reader: FrameReader,
+    /// Its first frame, if it was read to choose a core.
+    pub first: Option<Buf>,
+    /// Its place among the unauthenticated.
+    pub ticket: Ticket,
+}
+
+type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>;
+
+/// Serves one connection until it ends. Requests under way then are carried
+/// out, because other channels may depend on them; waiting ones are cancelled.
+pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
+    let Accepted { stream, mut reader, first, ticket } = accepted;
+    let (handle, mut notices) = mpsc::unbounded_channel();
+    let connection = Rc::new(Connection {
+        id: server.new_connection_id(),
+        settings: server.settings(),
+        peer: stream.peer_addr()?,
+        local: stream.local_addr()?,
+        handle,
+        negotiation: Cell::new(Negotiation::Nothing),
+        negotiated: OnceCell::new(),
+        preauth: RefCell::new(ConnectionPreauth::new()),
+        authentications: RefCell::default(),
+        ticket: RefCell::new(Some(ticket)),
+        window: RefCell::new(CommandSequenceWindow::new(WINDOW_MAX)),
+        channels: RefCell::default(),
+        waiting: RefCell::new(waiting::Waiting::default()),
+        queue: SendQueue::new(SendLimits::default()),
+        spare_bytes: RefCell::default(),
+        doom: Cell::new(None),
+        doomed: tokio::sync::Notify::new(),
+        server,
+    });
+    let mut in_flight = InFlight::new();
+    if let Some(frame) = first {
+        connection.begin(frame, &mut in_flight).await;
+    }
+    let end = serve(&connection, &stream, &mut reader, &mut notices, &mut in_flight).await;
+    connection.log_end(&end);
+    connection.wind_up();
+    while in_flight.next().await.is_some() {}
+    if end.is_ok() {
+        // Replies to what came before an orderly end are still wanted.
+        let _ = connection.queue.flush(&stream).await;
+    }
+    Ok(())
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+enum End {
+    Doomed(Doom),
+    Receive(ReceiveError),
+    Send(io::Error),
+}
+
+async fn serve(
+    connection: &Rc<Connection>,
+    stream: &Stream,
+    reader: &mut FrameReader,
+    notices: &mut mpsc::UnboundedReceiver<Notice>,
+    in_flight: &mut InFlight,
+) -> Result<(), End> {
+    let start = Instant::now();
+    let mut deadline = pin!(sleep_until(start + NEGOTIATE_DEADLINE));
+    loop {
+        if let Some(why) = connection.doom.get() {
+            return Err(End::Doomed(why));
+        }
+        connection.queue.try_flush(stream).map_err(End::Send)?;
+        reader.set_limit(connection.frame_limit());
+        let may_read =
+            !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
+        tokio::select! {
+            biased;
+            () = connection.doomed.notified() => {}
+            Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+            Some(notice) = notices.recv() => match notice {
+                Notice::SessionClosed(id) => connection.remove_channel(id),
+                Notice::Disconnect(why) => connection.disconnect(Doom::Rule(why)),
+            },
+            sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
+                sent.map_err(End::Send)?;
+            }
+            frame = reader.next(stream), if may_read => {
+                let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
+                connection.begin(frame, in_flight).await;
+                while !connection.is_doomed() && !connection.queue.is_full() {
+                    let Some(frame) = reader.try_next() else { break };
+                    connection.begin(frame, in_flight).await;
+                }
+            }
+            () = &mut deadline, if !connection.is_authenticated() => {
+                if connection.negotiation.get() != Negotiation::Done {
+                    return Err(End::Doomed(Doom::Rule("did not negotiate in time")));
+                }
+                if Instant::now() >= start + AUTHENTICATE_DEADLINE {
+                    return Err(End::Doomed(Doom::Rule("did not authenticate in time")));
+                }
+                deadline.as_mut().reset(start + AUTHENTICATE_DEADLINE);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Starts on a frame: most are answered by the first poll and need no place
+    /// among the futures in flight.
+    async fn begin(self: &Rc<Self>, frame: Buf, in_flight: &mut InFlight) {
+        let mut serving = Box::pin(Rc::clone(self).serve(frame));
+        let first = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
+        if first.is_pending() {
+            in_flight.push(serving);
+        }
+    }
+
+    /// Gives back what the connection held: its channels, and with the last
+    /// channel of a session the session.
+    fn wind_up(&self) {
+        self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
+        self.waiting.borrow().cancel_all();
+        let under_way: Vec<u64> = self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
+        let channels = std::mem::take(&mut *self.channels.borrow_mut());
+        for channel in channels {
+            let unfinished = channel.session.security().is_none();
+            if channel.session.remove_channel(self.id) || (unfinished && under_way.contains(&channel.session.id)) {
+                self.server.close_session(&channel.session);
+            }
+        }
+    }
+
+    fn log_end(&self, end: &Result<(), End>) {
+        let peer = self.peer;
+        match end {
+            Ok(()) => tracing::debug!(target: "frevo::connection", %peer, "closed by the client"),
+            Err(End::Receive(ReceiveError::Io(error))) | Err(End::Send(error)) => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+            }
+            Err(End::Receive(error)) => {
+                tracing::warn!(target: "frevo::connection", %peer, %error, "disconnected");
+            }
+            Err(End::Doomed(why)) => {
+                tracing::warn!(target: "frevo::connection", %peer, %why, "disconnected");
+            }
+        }
+    }
+}

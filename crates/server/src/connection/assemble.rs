@@ -1,0 +1,373 @@
+//! From outcomes to bytes on their way: MS-SMB2 3.3.4.1 to 3.3.4.4.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frevo_crypto::{Sender, SigningKey};
+use frevo_net::buffer::Buf;
+use frevo_net::buffer::HEADROOM;
+use frevo_net::send_queue::{OutFrame, Segment};
+use frevo_proto::Dialect;
+use frevo_wire::codec::Writer;
+use frevo_wire::header::HEADER_LEN;
+use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use smallvec::SmallVec;
+
+use super::serve::Answer;
+use super::{Channel, Connection};
+use crate::refusal::{Doom, Outcome, Refusal};
+use crate::request::Request;
+use crate::response::{Payload, Response};
+use crate::session::Session;
+use crate::settings::Encryption;
+
+/// Whose key signs.
+enum Signer {
+    /// Channel.SigningKey
+    Channel(Rc<Channel>),
+    /// Session.SigningKey: while a channel is being bound.
+    Session(Arc<Session>),
+}
+
+impl Signer {
+    fn key(&self) -> Option<&SigningKey> {
+        match self {
+            Self::Channel(channel) => channel.signing_key(),
+            Self::Session(session) => session.security().map(|s| &s.signing_key),
+        }
+    }
+}
+
+/// Where a response lies in the frame and who signs it.
+struct Part {
+    start: usize,
+    signer: Option<Signer>,
+}
+
+/// The responses to one frame, becoming one frame.
+pub(super) struct Assembly {
+    bytes: Vec<u8>,
+    parts: SmallVec<[Part; 4]>,
+    payload: Option<Payload>,
+    /// The channel whose key seals the frame.
+    seal: Option<Rc<Channel>>,
+    /// SESSION_SETUP and NEGOTIATE: their bytes enter the pre-authentication hash.
+    hashed: Option<(Command, u64, Status)>,
+}
+
+impl Assembly {
+    /// For a request that `sealed` opened, if it was sealed.
+    pub(super) fn new(sealed: Option<Rc<Channel>>) -> Self {
+        Self {
+            bytes: Vec::new(),
+            parts: SmallVec::new(),
+            payload: None,
+            seal: sealed,
+            hashed: None,
+        }
+    }
+
+    /// Bytes that the next response's body may have: MS-SMB2 3.3.4.1.3 bounds
+    /// the whole.
+    pub(super) fn room(&self, connection: &Connection) -> usize {
+        let max = connection.negotiated.get().map_or(65_536, |n| n.terms.max_payload() as usize);
+        max.saturating_add(256).saturating_sub(self.bytes.len() + HEADER_LEN)
+    }
+
+    /// Adds the response to a message that took `charge` credits.
+    pub(super) fn push(
+        &mut self,
+        connection: &Connection,
+        request: &Header,
+        charge: u16,
+        related: bool,
+        answer: Answer,
+        mut out: Response,
+    ) {
+        let Answer { outcome, async_id, channel } = answer;
+        let status = finish_body(connection, outcome, &mut out);
+        let mut header = response_header(connection, request, charge, status, async_id);
+        if related {
+            header.flags |= HeaderFlags::RELATED_OPERATIONS;
+        }
+        if let Some(tree_id) = out.tree_id() {
+            header.route = Route::Sync { process_id: process_id(request), tree_id };
+        }
+        if let Some(session_id) = out.session_id() {
+            header.session_id = session_id;
+        }
+        // SESSION_SETUP makes its channel while it is handled.
+        let channel = channel.or_else(|| connection.channel(header.session_id));
+        let signer = self.signer(connection, request, &header, channel);
+        let signer = signer.or_else(|| binding_signer(connection, request, &header));
+        if signer.is_some() {
+            header.flags |= HeaderFlags::SIGNED;
+        }
+        if matches!(request.command, Command::NEGOTIATE | Command::SESSION_SETUP) {
+            self.hashed = Some((request.command, header.session_id, status));
+        }
+        let (mut body, payload) = out.into_parts();
+        body[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+        self.append(connection, body, payload, signer);
+    }
+
+    /// MS-SMB2 3.3.4.1.1 and 3.3.4.1.4: who signs, and whether all is sealed.
+    fn signer(
+        &mut self,
+        connection: &Connection,
+        request: &Header,
+        header: &Header,
+        channel: Option<Rc<Channel>>,
+    ) -> Option<Signer> {
+        let channel = channel?;
+        let setup = header.command == Command::SESSION_SETUP;
+        let demanded = !setup
+            && connection.is_smb3()
+            && channel.session.security().is_some_and(|s| s.encrypt_data);
+        if demanded && self.seal.is_none() {
+            self.seal = Some(Rc::clone(&channel));
+        }
+        if self.seal.is_some() {
+            return None;
+        }
+        let granted = setup && header.status == Status::SUCCESS;
+        let signed = request.flags.contains(HeaderFlags::SIGNED);
+        ((signed || granted) && channel.signing_key().is_some()).then_some(Signer::Channel(channel))
+    }
+
+    fn append(
+        &mut self,
+        connection: &Connection,
+        body: Vec<u8>,
+        payload: Option<Payload>,
+        signer: Option<Signer>,
+    ) {
+        if self.parts.is_empty() {
+            self.parts.push(Part { start: 0, signer });
+            let old = std::mem::replace(&mut self.bytes, body);
+            connection.give_bytes(old);
+            self.payload = payload;
+            return;
+        }
+        self.inline_payload();
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let start = self.bytes.len();
+        if let Some(last) = self.parts.last() {
+            let next = u32::try_from(start - last.start).unwrap_or(0);
+            Writer::from(&mut self.bytes, last.start).patch_u32(20, next);
+        }
+        self.parts.push(Part { start, signer });
+        self.bytes.extend_from_slice(&body);
+        connection.give_bytes(body);
+        self.payload = payload;
+        self.inline_payload();
+    }
+
+    /// In a compound, data is copied behind its response: it is small there.
+    fn inline_payload(&mut self) {
+        if let Some(Payload::Buf(buf)) = self.payload.take() {
+            self.bytes.extend_from_slice(&buf);
+        }
+    }
+
+    /// Signs or seals, and queues. Nothing to send is nothing sent.
+    pub(super) fn send(self, connection: &Connection) {
+        let Self { bytes, parts, payload, seal, hashed } = self;
+        if parts.is_empty() {
+            return;
+        }
+        let (mut frame, tail) = match payload {
+            Some(Payload::Buf(mut buf)) => {
+                buf.push_front(&bytes);
+                (buf, None)
+            }
+            other => {
+                let mut buf = Buf::with_headroom(HEADROOM, bytes.len());
+                buf.extend_from_slice(&bytes);
+                (buf, other)
+            }
+        };
+        connection.give_bytes(bytes);
+        if let Some(channel) = seal {
+            if let Err(why) = seal_frame(&mut frame, &channel) {
+                connection.disconnect(why);
+                return;
+            }
+        } else {
+            sign_parts(&mut frame, &parts);
+        }
+        if let Some((command, session_id, status)) = hashed {
+            hash_response(connection, command, session_id, status, &frame);
+        }
+        connection.queue.push(match tail {
+            Some(Payload::File { file, offset, length }) => {
+                OutFrame::with_tail(frame, Segment::File { file, offset, len: length as usize })
+            }
+            _ => OutFrame::new(frame),
+        });
+    }
+}
+
+/// MS-SMB2 3.3.4.1.1: the rounds of a binding are signed with the session's key.
+fn binding_signer(
+    connection: &Connection,
+    request: &Header,
+    header: &Header,
+) -> Option<Signer> {
+    if header.command != Command::SESSION_SETUP || !request.flags.contains(HeaderFlags::SIGNED) {
+        return None;
+    }
+    let authentications = connection.authentications.borrow();
+    let session = authentications.get(&header.session_id)?.signing_session()?;
+    Some(Signer::Session(Arc::clone(session)))
+}
+
+fn sign_parts(frame: &mut Buf, parts: &[Part]) {
+    let len = frame.len();
+    for (at, part) in parts.iter().enumerate() {
+        let end = parts.get(at + 1).map_or(len, |next| next.start);
+        let key = part.signer.as_ref().and_then(Signer::key);
+        if let (Some(key), Some(message)) = (key, frame.get_mut(part.start..end)) {
+            let signed = frevo_proto::signature::sign(message, key, Sender::Server);
+            debug_assert!(signed.is_ok(), "a response has a header");
+        }
+    }
+}
+
+/// MS-SMB2 3.1.4.3. Fails when the key has sealed all it may: the client must
+/// log on anew.
+fn seal_frame(frame: &mut Buf, channel: &Channel) -> Result<(), Doom> {
+    let key = channel
+        .session
+        .security()
+        .and_then(|s| s.sealing_key.as_ref())
+        .ok_or(Doom::Rule("no key to seal with"))?;
+    frame.grow_front(frevo_proto::transform::HEADROOM);
+    frevo_proto::transform::seal_frame(frame, key, channel.session.id)
+        .map_err(|_| Doom::Rule("the session's key has sealed as many messages as it may"))?;
+    // The queue writes the prefix.
+    frame.advance(frevo_proto::frame::PREFIX_LEN);
+    Ok(())
+}
+
+fn hash_response(
+    connection: &Connection,
+    command: Command,
+    session_id: u64,
+    status: Status,
+    frame: &[u8],
+) {
+    if connection.dialect() != Dialect::SMB_3_1_1 {
+        return;
+    }
+    if command == Command::NEGOTIATE {
+        connection.preauth.borrow_mut().on_negotiate(&[frame]);
+    } else if let Some(authentication) = connection.authentications.borrow_mut().get_mut(&session_id) {
+        authentication.on_response(status, frame);
+    }
+}
+
+const fn process_id(header: &Header) -> u32 {
+    match header.route {
+        Route::Sync { process_id, .. } => process_id,
+        Route::Async { .. } => 0,
+    }
+}
+
+/// MS-SMB2 3.3.4.3: like the request's header, but for what is said here.
+fn response_header(
+    connection: &Connection,
+    request: &Header,
+    charge: u16,
+    status: Status,
+    async_id: Option<u64>,
+) -> Header {
+    let mut flags = HeaderFlags::SERVER_TO_REDIR;
+    flags |= request.flags & (HeaderFlags::PRIORITY_MASK | HeaderFlags::REPLAY_OPERATION);
+    let mut header = Header {
+        status,
+        flags,
+        next_command: 0,
+        signature: [0; 16],
+        credits: 0,
+        ..*request
+    };
+    if let Some(async_id) = async_id {
+        // The credits went with the interim response.
+        header.flags |= HeaderFlags::ASYNC_COMMAND;
+        header.route = Route::Async { async_id };
+    } else {
+        header.credits = connection.window.borrow_mut().grant(request.credits, charge);
+    }
+    header
+}
+
+/// Replaces what a failed handler wrote by an error response, MS-SMB2 2.2.2.
+fn finish_body(connection: &Connection, outcome: Outcome, out: &mut Response) -> Status {
+    let (status, data) = match outcome {
+        Ok(status) => return status,
+        Err(Refusal::Status(status)) => (status, Vec::new()),
+        Err(Refusal::Data(status, data)) => (status, data),
+        Err(Refusal::Disconnect(_)) => (Status::INTERNAL_ERROR, Vec::new()),
+    };
+    out.clear_body();
+    error_body(&mut out.writer(), &data, connection.dialect());
+    status
+}
+
+/// The body of an error response. In 3.1.1 error data is one error context.
+fn error_body(w: &mut Writer<'_>, data: &[u8], dialect: Dialect) {
+    let wrapped = dialect == Dialect::SMB_3_1_1 && !data.is_empty();
+    let length = u32::try_from(data.len()).unwrap_or(0);
+    w.u16(9).u8(u8::from(wrapped)).u8(0);
+    if wrapped {
+        // MS-SMB2 2.2.2.1: ErrorDataLength, ErrorId (default), data.
+        w.u32(length.saturating_add(8)).u32(length).u32(0).bytes(data);
+    } else if data.is_empty() {
+        w.u32(0).u8(0);
+    } else {
+        w.u32(length).bytes(data);
+    }
+}
+
+/// MS-SMB2 3.3.4.2: tells the client that its request will be answered later.
+/// Not signed; sealed when the request was.
+pub(super) fn send_interim(connection: &Connection, rq: &Request<'_>, async_id: u64) {
+    let charge = connection.charge(&rq.header);
+    let mut header = response_header(connection, &rq.header, charge, Status::PENDING, None);
+    header.flags |= HeaderFlags::ASYNC_COMMAND;
+    header.route = Route::Async { async_id };
+    let mut bytes = header.to_bytes().to_vec();
+    error_body(&mut Writer::from(&mut bytes, 0), &[], connection.dialect());
+    let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
+    frame.extend_from_slice(&bytes);
+    let channel = connection.channel(rq.header.session_id);
+    if let Some(channel) = channel.filter(|c| rq.encrypted || must_seal(connection, c))
+        && let Err(why) = seal_frame(&mut frame, &channel)
+    {
+        connection.disconnect(why);
+        return;
+    }
+    connection.queue.push(OutFrame::new(frame));
+}
+
+fn must_seal(connection: &Connection, channel: &Channel) -> bool {
+    connection.settings.encryption != Encryption::Off
+        && connection.is_smb3()
+        && channel.session.security().is_some_and(|s| s.encrypt_data)
+}
+
+impl Connection {
+    /// Answers SMB1's NEGOTIATE, which took the first sequence number.
+    pub(crate) fn send_alone(self: &Rc<Self>, request: &Header, out: Response) {
+        let taken = self.window.borrow_mut().take(request.message_id, 1);
+        if let Err(why) = taken {
+            self.disconnect(why.into());
+            return;
+        }
+        let mut assembly = Assembly::new(None);
+        let answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
+        assembly.push(self, request, 1, false, answer, out);
+        assembly.send(self);
+    }
+}

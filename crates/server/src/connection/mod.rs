@@ -1,0 +1,187 @@
+//! One transport connection: MS-SMB2 3.3.1.7. It lives on one core; nothing
+//! of it is locked.
+
+mod accept;
+mod assemble;
+mod receive;
+mod serve;
+mod waiting;
+
+pub use accept::{Accepted, run};
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frevo_crypto::SigningKey;
+use frevo_net::send_queue::SendQueue;
+use frevo_proto::preauth::ConnectionPreauth;
+use frevo_proto::window::CommandSequenceWindow;
+use frevo_proto::{Dialect, Negotiated as Terms};
+use frevo_wire::Status;
+use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
+use frevo_wire::dtyp::Guid;
+
+use crate::admission::Ticket;
+use crate::command::session_setup::Authentication;
+use crate::refusal::Doom;
+use crate::server::Server;
+use crate::session::{ConnectionHandle, Session, State};
+use crate::settings::Settings;
+
+/// What other cores tell a connection.
+#[derive(Debug)]
+pub enum Notice {
+    /// A session of this connection has ended elsewhere.
+    SessionClosed(u64),
+    /// End the connection.
+    Disconnect(&'static str),
+}
+
+/// What NEGOTIATE settled.
+#[derive(Debug, Clone, Copy)]
+pub struct Negotiated {
+    /// Dialect, algorithms and sizes.
+    pub terms: Terms,
+    /// Connection.ClientGuid
+    pub client_guid: Guid,
+    /// Connection.ClientCapabilities
+    pub client_capabilities: Capabilities,
+    /// Connection.ClientSecurityMode
+    pub client_security_mode: SecurityMode,
+    /// Connection.ServerCapabilities as sent.
+    pub server_capabilities: Capabilities,
+    /// Connection.ServerSecurityMode
+    pub server_security_mode: SecurityMode,
+}
+
+/// A session as one connection uses it.
+#[derive(Debug)]
+pub struct Channel {
+    /// The session.
+    pub session: Arc<Session>,
+    /// Channel.SigningKey of a bound channel; the first one has the session's.
+    pub signing_key: Option<SigningKey>,
+}
+
+impl Channel {
+    /// Channel.SigningKey; none before authentication succeeded.
+    pub fn signing_key(&self) -> Option<&SigningKey> {
+        self.signing_key
+            .as_ref()
+            .or_else(|| self.session.security().map(|security| &security.signing_key))
+    }
+}
+
+/// How far NEGOTIATE has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Negotiation {
+    /// Nothing yet: Connection.NegotiateDialect is 0xFFFF.
+    Nothing,
+    /// SMB1's NEGOTIATE was answered with 0x02FF; SMB2's must follow.
+    MultiProtocol,
+    /// Done.
+    Done,
+}
+
+/// One connection.
+pub struct Connection {
+    /// A number for logs and for channel lists.
+    pub id: u64,
+    /// The server.
+    pub server: Arc<Server>,
+    /// Settings as they were when it was accepted.
+    pub settings: Arc<Settings>,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// This end.
+    pub local: SocketAddr,
+    /// A door for other cores.
+    pub handle: ConnectionHandle,
+    /// How far NEGOTIATE has come.
+    pub negotiation: Cell<Negotiation>,
+    /// What NEGOTIATE settled.
+    pub negotiated: OnceCell<Negotiated>,
+    /// Connection.PreauthIntegrityHashValue
+    pub preauth: RefCell<ConnectionPreauth>,
+    /// Authentications under way, by session.
+    pub authentications: RefCell<HashMap<u64, Authentication>>,
+    /// Counted as unauthenticated until this is taken.
+    pub ticket: RefCell<Option<Ticket>>,
+    window: RefCell<CommandSequenceWindow>,
+    channels: RefCell<Vec<Rc<Channel>>>,
+    waiting: RefCell<waiting::Waiting>,
+    queue: SendQueue,
+    spare_bytes: RefCell<Vec<Vec<u8>>>,
+    doom: Cell<Option<Doom>>,
+    doomed: tokio::sync::Notify,
+}
+
+impl Connection {
+    /// Connection.Dialect; before NEGOTIATE the lowest.
+    pub fn dialect(&self) -> Dialect {
+        self.negotiated.get().map_or(Dialect::SMB_2_0_2, |n| n.terms.dialect)
+    }
+
+    /// Whether the dialect is of the 3.x family.
+    pub fn is_smb3(&self) -> bool {
+        self.negotiated.get().is_some_and(|n| n.terms.is_smb3())
+    }
+
+    /// Connection.SupportsMultiCredit
+    pub fn supports_multi_credit(&self) -> bool {
+        self.negotiated.get().is_some_and(|n| n.terms.is_multi_credit)
+    }
+
+    /// What NEGOTIATE settled; commands before it never reach a handler.
+    pub fn negotiated(&self) -> Result<&Negotiated, Status> {
+        self.negotiated.get().ok_or(Status::INVALID_PARAMETER)
+    }
+
+    /// The channel of session `id` on this connection. A session that ended
+    /// elsewhere is forgotten.
+    pub fn channel(&self, id: u64) -> Option<Rc<Channel>> {
+        let mut channels = self.channels.borrow_mut();
+        let at = channels.iter().position(|c| c.session.id == id)?;
+        if channels[at].session.state() == State::Closed {
+            channels.swap_remove(at);
+            return None;
+        }
+        Some(Rc::clone(&channels[at]))
+    }
+
+    /// Puts a session into Connection.SessionTable.
+    pub fn add_channel(&self, channel: Channel) {
+        self.channels.borrow_mut().push(Rc::new(channel));
+    }
+
+    /// Takes a session out of Connection.SessionTable.
+    pub fn remove_channel(&self, id: u64) {
+        self.channels.borrow_mut().retain(|c| c.session.id != id);
+        self.authentications.borrow_mut().remove(&id);
+    }
+
+    /// Sessions on this connection.
+    pub fn channel_count(&self) -> usize {
+        self.channels.borrow().len()
+    }
+
+    /// Whether any session has authenticated here.
+    pub fn is_authenticated(&self) -> bool {
+        self.ticket.borrow().is_none()
+    }
+
+    /// Ends the connection without a further reply.
+    pub fn disconnect(&self, why: Doom) {
+        if self.doom.get().is_none() {
+            self.doom.set(Some(why));
+            self.doomed.notify_one();
+        }
+    }
+
+    fn is_doomed(&self) -> bool {
+        self.doom.get().is_some()
+    }
+}

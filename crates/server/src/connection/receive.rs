@@ -1,0 +1,116 @@
+//! From a frame to the messages in it: MS-SMB2 3.3.5.2 up to the sequence
+//! number.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use frevo_crypto::Sender;
+use frevo_net::buffer::Buf;
+use frevo_proto::frame::{Stage, check_message_len};
+use frevo_wire::compound::Compound;
+use frevo_wire::{Command, Header};
+use smallvec::SmallVec;
+
+use super::{Channel, Connection, Negotiation};
+use crate::command::{self, Row};
+use crate::limits::COMPOUND_ELEMENTS;
+use crate::refusal::Doom;
+
+/// One message of a frame.
+pub(super) struct Element {
+    pub(super) range: Range<usize>,
+    pub(super) header: Header,
+    pub(super) row: Row,
+    /// Credits it took.
+    pub(super) charge: u16,
+}
+
+/// The messages of a frame: nearly always one to four.
+pub(super) type Elements = SmallVec<[Element; 4]>;
+
+/// A frame that has been opened.
+pub(super) struct Opened {
+    /// The plain messages.
+    pub(super) frame: Buf,
+    /// The channel whose key opened it, if it was sealed.
+    pub(super) sealed: Option<Rc<Channel>>,
+}
+
+impl Connection {
+    /// The largest frame accepted now. It grows as the peer shows who it is, so
+    /// that a stranger cannot make the server allocate much.
+    pub(super) fn frame_limit(&self) -> u32 {
+        let stage = match self.negotiated.get() {
+            None => Stage::New,
+            Some(_) if !self.is_authenticated() => Stage::Negotiated,
+            Some(n) => Stage::Authenticated { max_payload: n.terms.max_payload() },
+        };
+        u32::try_from(stage.frame_limit()).unwrap_or(u32::MAX)
+    }
+
+    /// Unseals a frame: MS-SMB2 3.3.5.2.1.1. Every fault is a disconnect.
+    pub(super) fn open_frame(&self, mut frame: Buf) -> Result<Opened, Doom> {
+        match frame.first_chunk::<4>() {
+            Some([0xFE, b'S', b'M', b'B']) => Ok(Opened { frame, sealed: None }),
+            Some([0xFD, b'S', b'M', b'B']) => {
+                let session_id = frame.get(44..52).and_then(|b| b.try_into().ok());
+                let channel = self.channel(session_id.map_or(0, u64::from_le_bytes));
+                let key = channel.as_ref().and_then(|c| c.session.security());
+                let key = key.and_then(|s| s.opening_key.as_ref());
+                let unsealed =
+                    frevo_proto::transform::unseal_frame(&mut frame, Sender::Client, false, |_| key)?;
+                frame.truncate(unsealed.message.end);
+                frame.advance(unsealed.message.start);
+                Ok(Opened { frame, sealed: channel })
+            }
+            Some([0xFC, b'S', b'M', b'B']) => Err(Doom::Rule("compressed without having negotiated it")),
+            _ => Err(Doom::Rule("not an SMB2 message")),
+        }
+    }
+
+    /// Splits an opened frame and checks each message as far as a disconnect
+    /// can be earned. Sequence numbers are used up here, in the order of arrival.
+    pub(super) fn split(&self, opened: &Opened) -> Result<Elements, Doom> {
+        let mut elements = Elements::new();
+        for part in Compound::new(&opened.frame) {
+            let (offset, message) = part?;
+            if elements.len() >= COMPOUND_ELEMENTS {
+                return Err(Doom::Rule("too many messages in one compound"));
+            }
+            let header = Header::parse(message)?;
+            let row = command::row(header.command).ok_or(Doom::Rule("unknown command"))?;
+            let first = elements.is_empty();
+            self.check_state(&header, first && header.next_command == 0)?;
+            let max_payload = self.negotiated.get().map_or(u32::MAX, |n| n.terms.max_payload());
+            let multi_credit = self.supports_multi_credit();
+            if self.negotiated.get().is_some() {
+                check_message_len(header.command, message.len(), multi_credit, max_payload)?;
+            }
+            if header.is_response() {
+                return Err(Doom::Rule("a response where a request belongs"));
+            }
+            let charge = self.window.borrow_mut().admit(&header, self.supports_multi_credit())?;
+            let range = offset..offset + message.len();
+            elements.push(Element { range, header, row, charge });
+        }
+        Ok(elements)
+    }
+
+    /// MS-SMB2 3.3.5.2.2, and NEGOTIATE at most once (3.3.5.4).
+    fn check_state(&self, header: &Header, alone: bool) -> Result<(), Doom> {
+        let negotiating = header.command == Command::NEGOTIATE;
+        match self.negotiation.get() {
+            Negotiation::Done if negotiating => Err(Doom::Rule("negotiated twice")),
+            Negotiation::Nothing | Negotiation::MultiProtocol if !negotiating => {
+                Err(Doom::Rule("a command before NEGOTIATE"))
+            }
+            _ if negotiating && !alone => Err(Doom::Rule("NEGOTIATE in a compound")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Credits that a request took from the window.
+    pub(super) fn charge(&self, header: &Header) -> u16 {
+        if self.supports_multi_credit() { header.credit_charge.max(1) } else { 1 }
+    }
+}

@@ -1,0 +1,396 @@
+//! From the messages of a frame to their replies: MS-SMB2 3.3.5.2.4 to
+//! 3.3.5.2.11, and the order of a compound.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use frevo_crypto::Sender;
+use frevo_net::buffer::Buf;
+use frevo_proto::Dialect;
+use frevo_proto::compound::{Chain, FileOutcome, MixedStyles, Needs, Outcome as Ended, Verdict, verdicts};
+use frevo_proto::replay::Counted;
+use frevo_wire::codec::Reader;
+use frevo_wire::file_id::FileId;
+use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use smallvec::SmallVec;
+use tokio::time::sleep;
+
+use super::assemble::Assembly;
+use super::receive::{Element, Opened};
+use super::{Channel, Connection};
+use crate::command::{self, FileIdAt, Row, Waits};
+use crate::limits::INTERIM_AFTER;
+use crate::open::Open;
+use crate::refusal::{Doom, Outcome, Refusal};
+use crate::request::Request;
+use crate::response::Response;
+use crate::session::{Session, State};
+use crate::tree_connect::TreeConnect;
+
+/// The state that a message is about.
+struct Found {
+    channel: Option<Rc<Channel>>,
+    tree: Option<Arc<TreeConnect>>,
+    open: Option<Arc<Open>>,
+    counted: Option<Counted>,
+    file: FileOutcome<FileId>,
+}
+
+impl Found {
+    const fn of(channel: Option<Rc<Channel>>) -> Self {
+        Self { channel, tree: None, open: None, counted: None, file: FileOutcome::None }
+    }
+}
+
+/// What a message led to.
+pub(super) struct Answer {
+    /// What the handler said.
+    pub(super) outcome: Outcome,
+    /// Of the interim response, if there was one.
+    pub(super) async_id: Option<u64>,
+    /// The channel that signs or seals.
+    pub(super) channel: Option<Rc<Channel>>,
+}
+
+impl Connection {
+    /// Serves one frame to its end.
+    pub(super) async fn serve(self: Rc<Self>, frame: Buf) {
+        if let Err(why) = self.serve_frame(frame).await {
+            self.disconnect(why);
+        }
+    }
+
+    async fn serve_frame(self: &Rc<Self>, frame: Buf) -> Result<(), Doom> {
+        if frame.starts_with(&[0xFF, b'S', b'M', b'B']) {
+            return command::negotiate::multi_protocol(self, &frame);
+        }
+        let mut opened = self.open_frame(frame)?;
+        let elements = self.split(&opened)?;
+        let flags = elements.iter().map(|e| (e.header.command, e.header.flags));
+        let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
+        let mut assembly = Assembly::new(opened.sealed.clone());
+        let mut chain = Chain::new();
+        let last = elements.len().saturating_sub(1);
+        for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
+            if element.header.command == Command::CANCEL {
+                self.cancel(element, &mut opened);
+                continue;
+            }
+            let place = Place { alone: last == 0, last: at == last, verdict };
+            self.serve_element(element, place, &mut opened, &mut chain, &mut assembly).await?;
+        }
+        assembly.send(self);
+        Ok(())
+    }
+
+    /// One message: found, checked, handled, its response assembled.
+    async fn serve_element(
+        self: &Rc<Self>,
+        element: &Element,
+        place: Place,
+        opened: &mut Opened,
+        chain: &mut Chain<FileId>,
+        assembly: &mut Assembly,
+    ) -> Result<(), Doom> {
+        let mut header = element.header;
+        let mut out = Response::reusing(self.take_bytes());
+        let sealed = opened.sealed.is_some();
+        let message = &mut opened.frame[element.range.clone()];
+        let mut answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
+        let mut file = FileOutcome::None;
+        match self.verify(message, &header, sealed) {
+            Err(refusal) => answer.outcome = Err(refusal),
+            Ok(()) => match self.find(message, &mut header, element.row, place, sealed, chain) {
+                Err(refusal) => {
+                    answer.channel = self.channel(header.session_id);
+                    answer.outcome = Err(refusal);
+                }
+                Ok(found) => {
+                    file = found.file;
+                    let rq = Request {
+                        connection: self,
+                        header,
+                        message,
+                        session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
+                        tree: found.tree,
+                        open: found.open,
+                        encrypted: sealed,
+                        alone: place.alone,
+                        room: assembly.room(self),
+                    };
+                    (answer.outcome, answer.async_id) =
+                        self.run(&rq, element.row, place, &mut out).await;
+                    if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
+                        open.channel_sequence.lock().finish(counted);
+                    }
+                    answer.channel = found.channel;
+                }
+            },
+        }
+        if let Err(Refusal::Disconnect(why)) = &answer.outcome {
+            return Err(*why);
+        }
+        chain.end(ended(&header, element.row, &answer.outcome, &out, file));
+        let related = place.verdict == Verdict::Continue;
+        assembly.push(self, &header, element.charge, related, answer, out);
+        Ok(())
+    }
+
+    /// MS-SMB2 3.3.5.2.4. Sealed messages were verified by being unsealed.
+    fn verify(&self, message: &mut [u8], header: &Header, sealed: bool) -> Result<(), Refusal> {
+        let signed = header.flags.contains(HeaderFlags::SIGNED);
+        if sealed {
+            return Ok(());
+        }
+        if !signed {
+            if header.command == Command::TREE_CONNECT && self.dialect() == Dialect::SMB_3_1_1 {
+                // MS-SMB2 3.3.5.7 comes before all other answers.
+                return Err(Doom::Rule("TREE_CONNECT neither signed nor sealed").into());
+            }
+            return self.check_unsigned(header);
+        }
+        if header.command == Command::NEGOTIATE {
+            return Err(Status::INVALID_PARAMETER.into());
+        }
+        if header.command == Command::SESSION_SETUP && self.channel(header.session_id).is_none() {
+            // Binding: the handler verifies with the session's own key.
+            return Ok(());
+        }
+        let channel = self.channel(header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+        let Some(key) = channel.signing_key() else {
+            // Nothing to verify with before authentication has ended.
+            return if header.command == Command::SESSION_SETUP {
+                Ok(())
+            } else {
+                Err(Status::NOT_SUPPORTED.into())
+            };
+        };
+        if frevo_proto::signature::verify(message, key, Sender::Client) {
+            Ok(())
+        } else {
+            tracing::warn!(target: "frevo::connection", peer = %self.peer, command = %header.command,
+                "a signature does not match: the message was changed on its way, or the client is broken");
+            Err(Status::ACCESS_DENIED.into())
+        }
+    }
+
+    /// An unsigned message where one must be signed is refused. The session is
+    /// looked for among all, so that another connection's cannot be addressed.
+    fn check_unsigned(&self, header: &Header) -> Result<(), Refusal> {
+        if header.session_id == 0 || header.command == Command::SESSION_SETUP {
+            return Ok(());
+        }
+        let session = self.channel(header.session_id).map(|c| Arc::clone(&c.session));
+        let session = session.or_else(|| self.server.session(header.session_id));
+        let required = session.as_ref().and_then(|s| s.security()).is_some_and(|s| s.signing_required);
+        if required { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
+    }
+
+    /// Finds what the row demands: session, tree connect, Open.
+    fn find(
+        &self,
+        message: &[u8],
+        header: &mut Header,
+        row: Row,
+        place: Place,
+        sealed: bool,
+        chain: &mut Chain<FileId>,
+    ) -> Result<Found, Refusal> {
+        let inherited = match place.verdict {
+            Verdict::Fail(status) => return Err(status.into()),
+            Verdict::Begin => {
+                chain.begin();
+                None
+            }
+            Verdict::Continue => {
+                let file = matches!(row.file_id, FileIdAt::Needed(_));
+                let needs = Needs { session: row.session, tree: row.tree, file };
+                let inherited = chain.inherit(needs)?;
+                header.session_id = inherited.session_id.unwrap_or(header.session_id);
+                if let Some(tree_id) = inherited.tree_id {
+                    header.route = Route::Sync { process_id: 0, tree_id };
+                }
+                inherited.file
+            }
+        };
+        let mut found = Found::of(self.channel(header.session_id));
+        if !row.session {
+            return Ok(found);
+        }
+        let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
+        let session = Arc::clone(&channel.session);
+        self.check_session(&session, row, sealed)?;
+        if !row.tree {
+            return Ok(found);
+        }
+        let tree = session.tree(header.tree_id().unwrap_or(0))?;
+        if tree.share.encrypt && !sealed {
+            return Err(Status::ACCESS_DENIED.into());
+        }
+        let tree_id = tree.id;
+        found.tree = Some(tree);
+        let Some(id) = file_id(message, row, inherited)? else { return Ok(found) };
+        found.file = FileOutcome::Some(id);
+        let open = session.open(id)?;
+        if open.tree.id != tree_id {
+            return Err(Status::FILE_CLOSED.into());
+        }
+        if self.is_smb3() {
+            let replay = header.flags.contains(HeaderFlags::REPLAY_OPERATION);
+            let mut sequence = open.channel_sequence.lock();
+            let counted = sequence.start(header.command, header.channel_sequence(), replay)?;
+            found.counted = Some(counted);
+        }
+        found.open = Some(open);
+        Ok(found)
+    }
+
+    /// MS-SMB2 3.3.5.2.9.
+    fn check_session(&self, session: &Session, row: Row, sealed: bool) -> Result<(), Refusal> {
+        match session.state() {
+            State::Valid => {}
+            State::Expired if row.when_expired => {}
+            State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
+            State::InProgress | State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
+        }
+        let encrypt = session.security().is_some_and(|s| s.encrypt_data);
+        if encrypt && !sealed && self.is_smb3() {
+            return Err(Status::ACCESS_DENIED.into());
+        }
+        Ok(())
+    }
+
+    /// Runs a handler; one that takes long is announced by an interim response,
+    /// one that waits by nature can be cancelled.
+    async fn run(
+        self: &Rc<Self>,
+        rq: &Request<'_>,
+        row: Row,
+        place: Place,
+        out: &mut Response,
+    ) -> (Outcome, Option<u64>) {
+        let mut handler = pin!(command::dispatch(rq, out));
+        if row.waits == Waits::Never {
+            return (handler.await, None);
+        }
+        if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(handler.as_mut().poll(cx))).await {
+            return (outcome, None);
+        }
+        if !place.last {
+            // Windows: what waits in the middle of a compound fails.
+            return match row.waits {
+                Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
+                _ => (handler.await, None),
+            };
+        }
+        let Some((async_id, cancel)) = self.waiting.borrow_mut().enter(rq.header.message_id) else {
+            return (Err(Status::INSUFFICIENT_RESOURCES.into()), None);
+        };
+        let answered = self.wait(rq, row, async_id, &cancel, handler).await;
+        self.waiting.borrow_mut().leave(async_id);
+        answered
+    }
+
+    async fn wait(
+        self: &Rc<Self>,
+        rq: &Request<'_>,
+        row: Row,
+        async_id: u64,
+        cancel: &tokio::sync::Notify,
+        mut handler: Pin<&mut impl Future<Output = Outcome>>,
+    ) -> (Outcome, Option<u64>) {
+        if row.waits == Waits::Slow {
+            tokio::select! {
+                biased;
+                outcome = handler.as_mut() => return (outcome, None),
+                () = sleep(INTERIM_AFTER) => {}
+            }
+        }
+        super::assemble::send_interim(self, rq, async_id);
+        let outcome = match row.waits {
+            Waits::Cancellable => tokio::select! {
+                biased;
+                outcome = handler => outcome,
+                () = cancel.notified() => Err(Status::CANCELLED.into()),
+            },
+            _ => handler.await,
+        };
+        (outcome, Some(async_id))
+    }
+
+    /// MS-SMB2 3.3.5.16: no answer, whatever happens.
+    fn cancel(&self, element: &Element, opened: &mut Opened) {
+        let header = &element.header;
+        let message = &mut opened.frame[element.range.clone()];
+        if self.verify(message, header, opened.sealed.is_some()).is_ok() {
+            self.waiting.borrow().cancel(header);
+        }
+    }
+
+    /// A buffer for a body, used before if there is one.
+    pub(super) fn take_bytes(&self) -> Vec<u8> {
+        self.spare_bytes.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for the next body, unless it is large: an idle connection
+    /// holds little.
+    pub(super) fn give_bytes(&self, bytes: Vec<u8>) {
+        let mut spare = self.spare_bytes.borrow_mut();
+        if bytes.capacity() <= 4096 && spare.len() < 2 {
+            spare.push(bytes);
+        }
+    }
+}
+
+/// Where a message stands in its compound.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    alone: bool,
+    last: bool,
+    verdict: Verdict,
+}
+
+/// The FileId that a message is about: what it inherits, else what it says.
+fn file_id(message: &[u8], row: Row, inherited: Option<FileId>) -> Result<Option<FileId>, Refusal> {
+    let (at, optional) = match row.file_id {
+        FileIdAt::Nowhere => return Ok(None),
+        FileIdAt::Needed(at) => (at, false),
+        FileIdAt::Optional(at) => (at, true),
+    };
+    if inherited.is_some() {
+        return Ok(inherited);
+    }
+    let sent = FileId::read(&mut Reader::new(message.get(at..).unwrap_or(&[])))?;
+    Ok((!optional || sent != FileId::ALL_ONES).then_some(sent))
+}
+
+/// What a message leaves to a related one after it.
+fn ended(
+    header: &Header,
+    row: Row,
+    outcome: &Outcome,
+    out: &Response,
+    file: FileOutcome<FileId>,
+) -> Ended<FileId> {
+    let said = match outcome {
+        Ok(status) => *status,
+        Err(refusal) => refusal.status().unwrap_or(Status::INTERNAL_ERROR),
+    };
+    let (file, status) = match header.command {
+        Command::CREATE => (out.file_id().map_or(FileOutcome::NotMade, FileOutcome::Some), said),
+        // Windows: a failed QUERY_INFO does not keep the CLOSE after it from
+        // running; only what has no handle at all fails with what came before.
+        _ if matches!(file, FileOutcome::Some(_)) => (file, Status::SUCCESS),
+        _ => (file, said),
+    };
+    let tree_id = if row.tree { header.tree_id() } else { None };
+    Ended {
+        session_id: row.session.then_some(header.session_id),
+        tree_id: out.tree_id().or(tree_id),
+        file,
+        status,
+    }
+}

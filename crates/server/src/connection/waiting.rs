@@ -1,0 +1,73 @@
+//! Requests that are answered later: Connection.AsyncCommandList and CANCEL.
+
+use std::rc::Rc;
+
+use frevo_wire::{Header, Route};
+use tokio::sync::Notify;
+
+use crate::limits::WAITING_PER_CONNECTION;
+
+#[derive(Debug)]
+struct Entry {
+    message_id: u64,
+    async_id: u64,
+    cancel: Rc<Notify>,
+}
+
+/// Requests under way that can be cancelled or have an AsyncId.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    entries: Vec<Entry>,
+    last_async_id: u64,
+}
+
+impl Waiting {
+    /// Enters a request. None when too many wait already.
+    pub(super) fn enter(&mut self, message_id: u64) -> Option<(u64, Rc<Notify>)> {
+        if self.entries.len() >= WAITING_PER_CONNECTION {
+            return None;
+        }
+        self.last_async_id = self.last_async_id.wrapping_add(1).max(1);
+        let cancel = Rc::new(Notify::new());
+        let async_id = self.last_async_id;
+        self.entries.push(Entry { message_id, async_id, cancel: Rc::clone(&cancel) });
+        Some((async_id, cancel))
+    }
+
+    /// The request has been answered.
+    pub(super) fn leave(&mut self, async_id: u64) {
+        self.entries.retain(|e| e.async_id != async_id);
+    }
+
+    /// MS-SMB2 3.3.5.16: by AsyncId if the header has one, else by MessageId.
+    /// An id that is not there is ignored.
+    pub(super) fn cancel(&self, header: &Header) {
+        let found = self.entries.iter().find(|e| match header.route {
+            Route::Async { async_id } => e.async_id == async_id,
+            Route::Sync { .. } => e.message_id == header.message_id,
+        });
+        if let Some(entry) = found {
+            entry.cancel.notify_one();
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn cancel_all(&self) {
+        self.entries.iter().for_each(|e| e.cancel.notify_one());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_requests_are_bounded() {
+        let mut waiting = Waiting::default();
+        let ids: Vec<_> =
+            (0..WAITING_PER_CONNECTION as u64).map(|m| waiting.enter(m).unwrap().0).collect();
+        assert!(waiting.enter(9).is_none());
+        waiting.leave(ids[0]);
+        assert!(waiting.enter(9).is_some());
+    }
+}

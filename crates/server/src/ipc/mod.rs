@@ -1,0 +1,5 @@
+//! The pipes of IPC$.
+
+/// An open pipe.
+#[derive(Debug)]
+pub struct Pipe {}

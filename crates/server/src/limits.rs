@@ -1,0 +1,63 @@
+//! Named limits of the server.
+
+use std::time::Duration;
+
+/// Largest READ or WRITE payload, bytes (MaxReadSize, MaxWriteSize).
+pub const MAX_IO: u32 = 8 * 1024 * 1024;
+
+/// The same for dialect 2.0.2, which has no multi-credit requests.
+pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
+
+/// Largest QUERY_INFO, QUERY_DIRECTORY, SET_INFO buffer, bytes (MaxTransactSize).
+pub const MAX_TRANSACT: u32 = 1024 * 1024;
+
+/// Connections that have not authenticated yet, from one address.
+pub const UNAUTHENTICATED_PER_ADDRESS: usize = 64;
+
+/// Connections that have not authenticated yet, in all.
+pub const UNAUTHENTICATED: usize = 4_096;
+
+/// A connection must have negotiated within this time.
+pub const NEGOTIATE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A connection must have authenticated within this time of being accepted.
+pub const AUTHENTICATE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Sessions on one connection.
+pub const SESSIONS_PER_CONNECTION: usize = 64;
+
+/// Sessions in all.
+pub const SESSIONS: usize = 65_536;
+
+/// Connections that one session may use, MS-SMB2 note on Windows: 32.
+pub const CHANNELS_PER_SESSION: usize = 32;
+
+/// Tree connects in one session.
+pub const TREES_PER_SESSION: usize = 1_024;
+
+/// Opens in one session.
+pub const OPENS_PER_SESSION: usize = 65_536;
+
+/// Requests of one connection that wait for something.
+pub const WAITING_PER_CONNECTION: usize = 1_024;
+
+/// Requests of one connection under way before reading pauses.
+pub const IN_FLIGHT_PER_CONNECTION: usize = 8_192;
+
+/// A request that takes longer than this gets an interim response, MS-SMB2 3.3.4.2.
+pub const INTERIM_AFTER: Duration = Duration::from_millis(100);
+
+/// Elements of one compound.
+pub const COMPOUND_ELEMENTS: usize = 128;
+
+/// Waiting time after a failed logon, doubled by each further one.
+pub const LOGON_DELAY: Duration = Duration::from_secs(2);
+
+/// Longest waiting time after failed logons.
+pub const LOGON_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Failed logons remembered; the oldest is forgotten first.
+pub const LOGON_FAILURES_REMEMBERED: usize = 65_536;
+
+/// How long a server that was told to stop waits for requests under way.
+pub const DRAIN: Duration = Duration::from_secs(10);

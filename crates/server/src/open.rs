@@ -1,0 +1,145 @@
+//! Opens: MS-SMB2 3.3.1.10, the server's side of an open file or pipe.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use frevo_proto::replay::ChannelSequence;
+use frevo_store::{Departure, FileCell, FileTable, Node, OpenId, Stat, Vfs};
+use frevo_wire::Status;
+use frevo_wire::dtyp::{AccessMask, Guid};
+use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
+
+use crate::command::query_directory::Enumeration;
+use crate::ipc::Pipe;
+use crate::tree_connect::TreeConnect;
+
+/// An open file, directory or pipe. Any channel of the session may use it.
+pub struct Open {
+    /// What clients name it by; both halves are unique while the server runs.
+    pub file_id: FileId,
+    /// The tree connect it was opened through.
+    pub tree: Arc<TreeConnect>,
+    /// Open.GrantedAccess
+    pub granted_access: AccessMask,
+    /// Open.CreateGuid of a durable-v2 request, zero without one.
+    pub create_guid: Guid,
+    /// Open.ChannelSequence with its counts, MS-SMB2 3.3.5.2.10.
+    pub channel_sequence: Mutex<ChannelSequence>,
+    /// What is open.
+    pub target: OpenTarget,
+    closed: AtomicBool,
+}
+
+/// What an Open stands for.
+pub enum OpenTarget {
+    /// A file or directory.
+    File(FileOpen),
+    /// A named pipe of IPC$.
+    Pipe(Mutex<Pipe>),
+}
+
+/// The part of an Open that only files and directories have.
+pub struct FileOpen {
+    /// The object in the file system.
+    pub node: Arc<dyn Node>,
+    /// The same as a shared owner of its descriptor, for I/O that outlives a call.
+    pub vfs: Arc<dyn Vfs>,
+    /// State shared with the other Opens of the file.
+    pub cell: Arc<FileCell>,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// CreateOptions that stay in force: FILE_WRITE_THROUGH,
+    /// FILE_NO_INTERMEDIATE_BUFFERING, FILE_SEQUENTIAL_ONLY, FILE_DELETE_ON_CLOSE
+    /// (what FileModeInformation shows, MS-FSCC 2.4.31).
+    pub mode: AtomicU64,
+    /// FilePositionInformation: kept for clients that set it, used by none.
+    pub position: AtomicU64,
+    /// QUERY_DIRECTORY's place.
+    pub enumeration: Mutex<Option<Enumeration>>,
+}
+
+impl Open {
+    /// A new Open.
+    pub fn new(
+        file_id: FileId,
+        tree: Arc<TreeConnect>,
+        granted_access: AccessMask,
+        channel_sequence: u16,
+        target: OpenTarget,
+    ) -> Self {
+        Self {
+            file_id,
+            tree,
+            granted_access,
+            create_guid: Guid::default(),
+            channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
+            target,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The id under which the store knows it.
+    pub const fn id(&self) -> OpenId {
+        OpenId(self.file_id.volatile)
+    }
+
+    /// The file part; INVALID_DEVICE_REQUEST for a pipe.
+    pub const fn file(&self) -> Result<&FileOpen, Status> {
+        match &self.target {
+            OpenTarget::File(file) => Ok(file),
+            OpenTarget::Pipe(_) => Err(Status::INVALID_DEVICE_REQUEST),
+        }
+    }
+
+    /// Fails with ACCESS_DENIED unless all of `access` was granted.
+    pub const fn require(&self, access: AccessMask) -> Result<(), Status> {
+        if self.granted_access.contains(access) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    }
+
+    /// Fails with ACCESS_DENIED unless any of `access` was granted.
+    pub const fn require_any(&self, access: AccessMask) -> Result<(), Status> {
+        if self.granted_access.intersects(access) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    }
+
+    /// Closes it: takes it out of its file and removes the file when that was
+    /// the last Open of one that is delete pending. Does nothing the second
+    /// time. I/O under way keeps the descriptor until it ends.
+    ///
+    /// A removal that fails (a directory that filled up meanwhile) leaves the
+    /// file where it is: MS-FSA 2.1.5.5 has nobody to tell.
+    pub fn close(&self, files: &FileTable) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let OpenTarget::File(file) = &self.target else { return };
+        if let Departure::Remove(name) = files.leave(&file.cell, self.id()) {
+            if let Err(fault) = file.vfs.remove(&name, file.cell.key()) {
+                tracing::debug!(%name, %fault, "delete on close left the file");
+            }
+            files.retire(&file.cell);
+        }
+    }
+
+    /// Whether [`Self::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+impl FileOpen {
+    /// The file's present state.
+    pub fn stat(&self) -> Result<Stat, Status> {
+        self.node.stat().map_err(frevo_store::Fault::status)
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open")
+            .field("file_id", &self.file_id)
+            .field("granted_access", &self.granted_access)
+            .finish_non_exhaustive()
+    }
+}

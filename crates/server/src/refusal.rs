@@ -1,0 +1,94 @@
+//! Why a request does not succeed, sorted by what the peer gets.
+
+use std::fmt;
+
+use frevo_store::Fault;
+use frevo_wire::{Malformed, Status};
+
+/// What a handler returns when it has no success to report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// An error response with this status.
+    Status(Status),
+    /// An error response with this status and error data, MS-SMB2 2.2.2.
+    Data(Status, Vec<u8>),
+    /// No response: the connection ends.
+    Disconnect(Doom),
+}
+
+/// Why a connection is ended without a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doom {
+    /// A rule of the framing, the transform or the sequence window.
+    Protocol(frevo_proto::Disconnect),
+    /// Another rule, in a few words for the log.
+    Rule(&'static str),
+}
+
+impl From<frevo_proto::Disconnect> for Doom {
+    fn from(why: frevo_proto::Disconnect) -> Self {
+        Self::Protocol(why)
+    }
+}
+
+impl From<Malformed> for Doom {
+    fn from(why: Malformed) -> Self {
+        Self::Protocol(why.into())
+    }
+}
+
+impl fmt::Display for Doom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protocol(why) => why.fmt(f),
+            Self::Rule(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What handlers return: SUCCESS or another status that carries a body.
+pub type Outcome = Result<Status, Refusal>;
+
+impl Refusal {
+    /// The status that goes into the response, if there is one.
+    pub const fn status(&self) -> Option<Status> {
+        match self {
+            Self::Status(status) | Self::Data(status, _) => Some(*status),
+            Self::Disconnect(_) => None,
+        }
+    }
+}
+
+impl From<Doom> for Refusal {
+    fn from(why: Doom) -> Self {
+        Self::Disconnect(why)
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Status(fault.status())
+    }
+}
+
+/// MS-SMB2 3.3.5.2.6: a malformed request is INVALID_PARAMETER.
+impl From<Malformed> for Refusal {
+    fn from(_: Malformed) -> Self {
+        Self::Status(Status::INVALID_PARAMETER)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) | Self::Data(status, _) => write!(f, "{status}"),
+            Self::Disconnect(why) => write!(f, "disconnected: {why}"),
+        }
+    }
+}

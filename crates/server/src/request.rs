@@ -1,0 +1,81 @@
+//! One request on its way through a handler: MS-SMB2 3.3.1.13.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frevo_proto::Dialect;
+use frevo_proto::credit::check_credit_charge;
+use frevo_wire::Header;
+use frevo_wire::Status;
+
+use crate::connection::Connection;
+use crate::open::Open;
+use crate::server::Server;
+use crate::session::Session;
+use crate::tree_connect::TreeConnect;
+
+/// A request whose session, tree connect and Open have been found, as far as
+/// its row in the command table demands them.
+pub struct Request<'a> {
+    /// Where it came in.
+    pub connection: &'a Rc<Connection>,
+    /// Its header.
+    pub header: Header,
+    /// The whole message from the header to its end; body parsers take this.
+    pub message: &'a [u8],
+    /// The session.
+    pub session: Option<Arc<Session>>,
+    /// The tree connect.
+    pub tree: Option<Arc<TreeConnect>>,
+    /// The Open.
+    pub open: Option<Arc<Open>>,
+    /// Request.IsEncrypted
+    pub encrypted: bool,
+    /// Not part of a compound: its payload may travel without a copy.
+    pub alone: bool,
+    /// Bytes that the body of the response may take, so that the whole
+    /// compound's response stays within what was negotiated.
+    pub room: usize,
+}
+
+impl Request<'_> {
+    /// The server.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.connection.server
+    }
+
+    /// Connection.Dialect
+    pub fn dialect(&self) -> Dialect {
+        self.connection.dialect()
+    }
+
+    /// The session; its row says that there is one.
+    pub fn session(&self) -> Result<&Arc<Session>, Status> {
+        self.session.as_ref().ok_or(Status::USER_SESSION_DELETED)
+    }
+
+    /// The tree connect; its row says that there is one.
+    pub fn tree(&self) -> Result<&Arc<TreeConnect>, Status> {
+        self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
+    }
+
+    /// The Open; its row says that there is one.
+    pub fn open(&self) -> Result<&Arc<Open>, Status> {
+        self.open.as_ref().ok_or(Status::FILE_CLOSED)
+    }
+
+    /// Whether the response leaves without signature and seal, so that file
+    /// data may go to the socket without entering user space.
+    pub fn response_is_bare(&self) -> bool {
+        self.alone
+            && !self.encrypted
+            && !self.header.flags.contains(frevo_wire::HeaderFlags::SIGNED)
+    }
+
+    /// MS-SMB2 3.3.5.2.5: fails unless the credits charged cover `bytes` of
+    /// payload or of the largest response asked for.
+    pub fn check_charge(&self, bytes: u32) -> Result<(), Status> {
+        let multi_credit = self.connection.supports_multi_credit();
+        check_credit_charge(multi_credit, self.header.credit_charge, bytes, 0)
+    }
+}

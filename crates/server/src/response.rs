@@ -1,0 +1,136 @@
+//! One response being made: MS-SMB2 3.3.4.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use frevo_net::buffer::Buf;
+use frevo_wire::codec::Writer;
+use frevo_wire::file_id::FileId;
+use frevo_wire::header::HEADER_LEN;
+
+/// Bytes that come before a payload buffer's first byte: frame length,
+/// transform header, SMB2 header, READ's fixed part.
+pub const PAYLOAD_HEADROOM: usize = 4 + 52 + HEADER_LEN + 16;
+
+/// Data that follows the body.
+#[derive(Debug)]
+pub enum Payload {
+    /// Read into a buffer that has [`PAYLOAD_HEADROOM`] bytes of headroom.
+    Buf(Buf),
+    /// Still in the file: it goes to the socket directly. Only when
+    /// `Request::response_is_bare`.
+    File {
+        /// The file.
+        file: Arc<OwnedFd>,
+        /// First byte.
+        offset: u64,
+        /// Bytes; the file has them now.
+        length: u32,
+    },
+}
+
+impl Payload {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Buf(buf) => buf.len(),
+            Self::File { length, .. } => *length as usize,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A response: 64 bytes kept free for the header, then the body.
+#[derive(Debug, Default)]
+pub struct Response {
+    bytes: Vec<u8>,
+    payload: Option<Payload>,
+    made: Made,
+}
+
+/// Ids that a handler made, which headers and related messages carry on.
+#[derive(Debug, Default)]
+struct Made {
+    session_id: Option<u64>,
+    tree_id: Option<u32>,
+    file_id: Option<FileId>,
+}
+
+impl Response {
+    /// Reuses `bytes` for a response without body yet.
+    pub fn reusing(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.resize(HEADER_LEN, 0);
+        Self { bytes, payload: None, made: Made::default() }
+    }
+
+    /// Where the body goes; offsets count from the header.
+    pub fn writer(&mut self) -> Writer<'_> {
+        Writer::from(&mut self.bytes, 0)
+    }
+
+    /// Takes back what was written of a body.
+    pub fn clear_body(&mut self) {
+        self.bytes.truncate(HEADER_LEN);
+        self.payload = None;
+    }
+
+    /// Header room and body.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Puts data behind the body.
+    pub fn set_payload(&mut self, payload: Payload) {
+        self.payload = Some(payload);
+    }
+
+    /// SESSION_SETUP made (or goes on with) this session.
+    pub fn set_session_id(&mut self, id: u64) {
+        self.made.session_id = Some(id);
+    }
+
+    /// TREE_CONNECT made this tree connect.
+    pub fn set_tree_id(&mut self, id: u32) {
+        self.made.tree_id = Some(id);
+    }
+
+    /// CREATE made this Open.
+    pub fn set_file_id(&mut self, id: FileId) {
+        self.made.file_id = Some(id);
+    }
+
+    /// The session that was made.
+    pub const fn session_id(&self) -> Option<u64> {
+        self.made.session_id
+    }
+
+    /// The tree connect that was made.
+    pub const fn tree_id(&self) -> Option<u32> {
+        self.made.tree_id
+    }
+
+    /// The Open that was made.
+    pub const fn file_id(&self) -> Option<FileId> {
+        self.made.file_id
+    }
+
+    /// Bytes of header, body and payload.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len)
+    }
+
+    /// Whether there is no body yet.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.len() <= HEADER_LEN && self.payload.is_none()
+    }
+
+    /// Header room with body, and the payload.
+    pub fn into_parts(self) -> (Vec<u8>, Option<Payload>) {
+        (self.bytes, self.payload)
+    }
+}

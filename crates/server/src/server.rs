@@ -1,0 +1,152 @@
+//! What all connections share: MS-SMB2 3.3.1.5.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use frevo_auth::Accounts;
+use frevo_store::FileTable;
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
+
+use crate::ambient::Ambient;
+use crate::client::ClientTable;
+use crate::limits::SESSIONS;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::share::Shares;
+use crate::throttle::LogonThrottle;
+
+/// Accounts that can be swapped for newer ones while the server runs.
+pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
+
+/// The server. One for the process (or several in one simulation).
+pub struct Server {
+    settings: ArcSwap<Settings>,
+    shares: ArcSwap<Shares>,
+    accounts: ArcSwap<SharedAccounts>,
+    /// The world.
+    pub ambient: Arc<dyn Ambient>,
+    /// Open files.
+    pub files: FileTable,
+    /// GlobalClientTable
+    pub clients: ClientTable,
+    /// Slows guessing.
+    pub throttle: LogonThrottle,
+    /// Unauthenticated connections.
+    pub admission: crate::admission::Admission,
+    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    next_open: AtomicU64,
+    next_connection: AtomicU64,
+    /// When it started, for srvsvc and status.
+    pub started: FileTime,
+}
+
+impl Server {
+    /// A server that serves `shares` to `accounts`.
+    pub fn new(
+        settings: Settings,
+        shares: Shares,
+        accounts: SharedAccounts,
+        ambient: Arc<dyn Ambient>,
+    ) -> Arc<Self> {
+        let started = ambient.now();
+        Arc::new(Self {
+            settings: ArcSwap::from_pointee(settings),
+            shares: ArcSwap::from_pointee(shares),
+            accounts: ArcSwap::from_pointee(accounts),
+            ambient,
+            files: FileTable::default(),
+            clients: ClientTable::default(),
+            throttle: LogonThrottle::default(),
+            admission: crate::admission::Admission::default(),
+            sessions: Mutex::default(),
+            next_open: AtomicU64::new(1),
+            next_connection: AtomicU64::new(1),
+            started,
+        })
+    }
+
+    /// Settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Shares as they are now.
+    pub fn shares(&self) -> Guard<Arc<Shares>> {
+        self.shares.load()
+    }
+
+    /// Accounts as they are now.
+    pub fn accounts(&self) -> SharedAccounts {
+        SharedAccounts::clone(&self.accounts.load())
+    }
+
+    /// Takes a new configuration: new connections, tree connects and logons see
+    /// it, what is open goes on as it is.
+    pub fn reload(&self, settings: Settings, shares: Shares, accounts: SharedAccounts) {
+        self.settings.store(Arc::new(settings));
+        self.shares.store(Arc::new(shares));
+        self.accounts.store(Arc::new(accounts));
+    }
+
+    /// A new FileId. The persistent half is random, so that ids neither repeat
+    /// across restarts nor can be guessed; the volatile half counts.
+    pub fn new_file_id(&self) -> FileId {
+        let volatile = self.next_open.fetch_add(1, Ordering::Relaxed);
+        FileId { persistent: self.ambient.random_u64(), volatile }
+    }
+
+    /// A number for a new connection.
+    pub fn new_connection_id(&self) -> u64 {
+        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts a new session made by `make` from its new random id into
+    /// GlobalSessionTable.
+    pub fn add_session(&self, make: impl FnOnce(u64) -> Session) -> Result<Arc<Session>, Status> {
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= SESSIONS {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let id = loop {
+            let id = self.ambient.random_u64();
+            if id != 0 && id != u64::MAX && !sessions.contains_key(&id) {
+                break id;
+            }
+        };
+        let session = Arc::new(make(id));
+        sessions.insert(id, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The session `id` on any connection.
+    pub fn session(&self, id: u64) -> Option<Arc<Session>> {
+        self.sessions.lock().get(&id).cloned()
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().values().cloned().collect()
+    }
+
+    /// Ends a session: its Opens close, its channels forget it.
+    pub fn close_session(&self, session: &Session) {
+        self.sessions.lock().remove(&session.id);
+        if session.close(&self.files, &self.clients)
+            && let Some(identity) = session.identity()
+        {
+            tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("sessions", &self.sessions.lock().len()).finish_non_exhaustive()
+    }
+}

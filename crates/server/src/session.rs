@@ -1,0 +1,293 @@
+//! Sessions: MS-SMB2 3.3.1.8. Shared by all channels of a client.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
+use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
+use frevo_proto::Dialect;
+use frevo_store::FileTable;
+use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
+use parking_lot::{Mutex, RwLock};
+
+use crate::client::ClientTable;
+use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
+use crate::open::Open;
+use crate::tree_connect::TreeConnect;
+
+/// Session.State, with the end that the specification expresses by removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Authentication has not ended.
+    InProgress,
+    /// In use.
+    Valid,
+    /// Its credentials ran out; it may authenticate again.
+    Expired,
+    /// Logged off, taken over or lost. It never comes back.
+    Closed,
+}
+
+/// Who is logged on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Account name as stored.
+    pub user: String,
+    /// Domain that the client named.
+    pub domain: String,
+    /// Workstation that the client named.
+    pub workstation: String,
+}
+
+impl Identity {
+    /// Whether both are the same account.
+    pub fn is_same_user(&self, other: &Self) -> bool {
+        self.user.eq_ignore_ascii_case(&other.user)
+    }
+}
+
+/// Keys and policy, fixed when authentication first succeeds.
+#[derive(Debug)]
+pub struct Security {
+    /// Session.SigningKey, also the first channel's.
+    pub signing_key: SigningKey,
+    /// Session.EncryptionKey; shared by all channels, so that nonces are too.
+    pub sealing_key: Option<SealingKey>,
+    /// Session.DecryptionKey
+    pub opening_key: Option<OpeningKey>,
+    /// Session.SigningRequired
+    pub signing_required: bool,
+    /// Session.EncryptData
+    pub encrypt_data: bool,
+}
+
+/// A way to reach the core that owns a connection, for messages that no
+/// request of that connection causes.
+pub type ConnectionHandle = tokio::sync::mpsc::UnboundedSender<crate::connection::Notice>;
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    /// Session.SessionId
+    pub id: u64,
+    /// ClientGuid of the connection that made it.
+    pub client_guid: Guid,
+    /// Dialect of the connection that made it.
+    pub dialect: Dialect,
+    /// Cipher of the connection that made it: all channels use one.
+    pub cipher: Option<frevo_crypto::Cipher>,
+    state: AtomicU8,
+    security: OnceLock<Security>,
+    identity: ArcSwapOption<Identity>,
+    trees: RwLock<HashMap<u32, Arc<TreeConnect>>>,
+    next_tree: AtomicU32,
+    opens: RwLock<HashMap<u64, Arc<Open>>>,
+    open_count: AtomicUsize,
+    channels: Mutex<Vec<(u64, ConnectionHandle)>>,
+}
+
+impl Session {
+    /// A session whose authentication begins.
+    pub fn new(
+        id: u64,
+        client_guid: Guid,
+        dialect: Dialect,
+        cipher: Option<frevo_crypto::Cipher>,
+    ) -> Self {
+        Self {
+            id,
+            client_guid,
+            dialect,
+            cipher,
+            state: AtomicU8::new(State::InProgress as u8),
+            security: OnceLock::new(),
+            identity: ArcSwapOption::empty(),
+            trees: RwLock::default(),
+            next_tree: AtomicU32::new(1),
+            opens: RwLock::default(),
+            open_count: AtomicUsize::new(0),
+            channels: Mutex::default(),
+        }
+    }
+
+    /// Session.State
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::InProgress,
+            1 => State::Valid,
+            2 => State::Expired,
+            _ => State::Closed,
+        }
+    }
+
+    /// Authentication succeeded for the first time.
+    pub fn establish(&self, identity: Identity, security: Security) {
+        self.identity.store(Some(Arc::new(identity)));
+        let _ = self.security.set(security);
+        self.change_state(State::Valid);
+    }
+
+    /// Authentication succeeded again (same user, keys kept: MS-SMB2 3.3.5.5.2).
+    pub fn reestablish(&self, identity: Identity) {
+        self.identity.store(Some(Arc::new(identity)));
+        self.change_state(State::Valid);
+    }
+
+    /// The session must authenticate again.
+    pub fn expire(&self) {
+        self.change_state(State::Expired);
+    }
+
+    /// Closed stays closed.
+    fn change_state(&self, to: State) {
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            (now != State::Closed as u8).then_some(to as u8)
+        });
+    }
+
+    /// Keys and policy; none before authentication succeeded.
+    pub fn security(&self) -> Option<&Security> {
+        self.security.get()
+    }
+
+    /// Who is logged on; none before authentication succeeded.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.identity.load_full()
+    }
+
+    /// The tree connect `id`: NETWORK_NAME_DELETED when there is none.
+    pub fn tree(&self, id: u32) -> Result<Arc<TreeConnect>, Status> {
+        self.trees.read().get(&id).cloned().ok_or(Status::NETWORK_NAME_DELETED)
+    }
+
+    /// Adds a tree connect made by `make` from its new id.
+    pub fn add_tree(
+        &self,
+        make: impl FnOnce(u32) -> TreeConnect,
+    ) -> Result<Arc<TreeConnect>, Status> {
+        let mut trees = self.trees.write();
+        if trees.len() >= TREES_PER_SESSION {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let id = loop {
+            let id = self.next_tree.fetch_add(1, Ordering::Relaxed);
+            if id != 0 && id != u32::MAX && !trees.contains_key(&id) {
+                break id;
+            }
+        };
+        let tree = Arc::new(make(id));
+        trees.insert(id, Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// Ends a tree connect and closes what was opened through it.
+    pub fn remove_tree(&self, tree: &TreeConnect, files: &FileTable) -> Result<(), Status> {
+        if !tree.disconnect() {
+            return Err(Status::NETWORK_NAME_DELETED);
+        }
+        self.trees.write().remove(&tree.id);
+        let closing: Vec<_> = {
+            let mut opens = self.opens.write();
+            opens.extract_if(|_, open| open.tree.id == tree.id).map(|(_, open)| open).collect()
+        };
+        self.open_count.fetch_sub(closing.len(), Ordering::Relaxed);
+        closing.iter().for_each(|open| open.close(files));
+        Ok(())
+    }
+
+    /// How many tree connects there are.
+    pub fn tree_count(&self) -> usize {
+        self.trees.read().len()
+    }
+
+    /// The Open that a client names: FILE_CLOSED when there is none.
+    pub fn open(&self, id: frevo_wire::file_id::FileId) -> Result<Arc<Open>, Status> {
+        let opens = self.opens.read();
+        match opens.get(&id.volatile) {
+            Some(open) if open.file_id == id => Ok(Arc::clone(open)),
+            _ => Err(Status::FILE_CLOSED),
+        }
+    }
+
+    /// Adds an Open. When the session or its tree ended meanwhile the Open is
+    /// closed again.
+    pub fn add_open(&self, open: &Arc<Open>, files: &FileTable) -> Result<(), Status> {
+        let refused = {
+            let mut opens = self.opens.write();
+            // Under the lock that ends hold while they take Opens out.
+            if self.state() == State::Closed {
+                Some(Status::USER_SESSION_DELETED)
+            } else if open.tree.is_disconnected() {
+                Some(Status::NETWORK_NAME_DELETED)
+            } else if opens.len() >= OPENS_PER_SESSION {
+                Some(Status::INSUFFICIENT_RESOURCES)
+            } else {
+                opens.insert(open.file_id.volatile, Arc::clone(open));
+                self.open_count.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        };
+        refused.map_or(Ok(()), |status| {
+            open.close(files);
+            Err(status)
+        })
+    }
+
+    /// Takes an Open out and closes it. Of two parallel closes one succeeds.
+    pub fn close_open(&self, open: &Open, files: &FileTable) -> Result<(), Status> {
+        self.opens.write().remove(&open.file_id.volatile).ok_or(Status::FILE_CLOSED)?;
+        self.open_count.fetch_sub(1, Ordering::Relaxed);
+        open.close(files);
+        Ok(())
+    }
+
+    /// How many Opens there are.
+    pub fn open_count(&self) -> usize {
+        self.open_count.load(Ordering::Relaxed)
+    }
+
+    /// Adds a channel: the connection numbered `connection`.
+    pub fn add_channel(&self, connection: u64, handle: ConnectionHandle) -> Result<(), Status> {
+        let mut channels = self.channels.lock();
+        if channels.iter().any(|(id, _)| *id == connection) {
+            return Ok(());
+        }
+        if channels.len() >= CHANNELS_PER_SESSION {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        channels.push((connection, handle));
+        Ok(())
+    }
+
+    /// A connection has gone. True when it was the last channel.
+    pub fn remove_channel(&self, connection: u64) -> bool {
+        let mut channels = self.channels.lock();
+        channels.retain(|(id, _)| *id != connection);
+        channels.is_empty()
+    }
+
+    /// Ends the session: every Open is closed, every tree connect ended. True
+    /// for the one caller that ended it.
+    pub fn close(&self, files: &FileTable, clients: &ClientTable) -> bool {
+        let was = self.state.swap(State::Closed as u8, Ordering::AcqRel);
+        if was == State::Closed as u8 {
+            return false;
+        }
+        let opens = std::mem::take(&mut *self.opens.write());
+        self.open_count.store(0, Ordering::Relaxed);
+        opens.values().for_each(|open| open.close(files));
+        for tree in std::mem::take(&mut *self.trees.write()).values() {
+            tree.disconnect();
+        }
+        if self.security.get().is_some() && self.dialect != Dialect::SMB_2_0_2 {
+            clients.leave(self.client_guid);
+        }
+        for (_, channel) in self.channels.lock().drain(..) {
+            let _ = channel.send(crate::connection::Notice::SessionClosed(self.id));
+        }
+        true
+    }
+}

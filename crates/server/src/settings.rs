@@ -1,0 +1,88 @@
+//! What the protocol needs to know of the configuration. Immutable: a reload
+//! makes a new one, which new connections see.
+
+use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::Dialect;
+use frevo_wire::dtyp::Guid;
+
+use crate::limits::{MAX_IO, MAX_TRANSACT};
+
+/// Whether messages are sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    /// Unencrypted access is refused (EncryptData and RejectUnencryptedAccess).
+    Required,
+    /// Clients may encrypt; shares may demand it.
+    Offered,
+    /// Not negotiated.
+    Off,
+}
+
+/// Whether messages are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signing {
+    /// RequireMessageSigning.
+    Required,
+    /// When the client asks for it.
+    Offered,
+}
+
+/// Settings of the protocol.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Name that clients see in NTLM and RPC, at most 15 characters, upper case.
+    pub server_name: String,
+    /// Text that clients see beside the name.
+    pub comment: String,
+    /// ServerGuid: stable across restarts.
+    pub server_guid: Guid,
+    /// Lowest dialect that is negotiated.
+    pub min_dialect: Dialect,
+    /// Highest dialect that is negotiated.
+    pub max_dialect: Dialect,
+    /// Sealing.
+    pub encryption: Encryption,
+    /// Signing.
+    pub signing: Signing,
+    /// Ciphers, best first.
+    pub ciphers: Vec<Cipher>,
+    /// Signing algorithms of 3.1.1, best first.
+    pub signing_algorithms: Vec<SigningAlgorithm>,
+    /// MaxReadSize and MaxWriteSize, bytes.
+    pub max_io: u32,
+    /// MaxTransactSize, bytes.
+    pub max_transact: u32,
+    /// An NTLM message integrity code is demanded from every client.
+    pub require_mic: bool,
+    /// Names by which clients may address this server in MsvAvTargetName; empty: any.
+    pub target_names: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            server_name: String::from("FREVO"),
+            comment: String::from("Frevo"),
+            server_guid: Guid::default(),
+            min_dialect: Dialect::SMB_3_0,
+            max_dialect: Dialect::SMB_3_1_1,
+            encryption: Encryption::Required,
+            signing: Signing::Required,
+            ciphers: vec![
+                Cipher::Aes128Gcm,
+                Cipher::Aes256Gcm,
+                Cipher::Aes128Ccm,
+                Cipher::Aes256Ccm,
+            ],
+            signing_algorithms: vec![
+                SigningAlgorithm::AesGmac,
+                SigningAlgorithm::AesCmac,
+                SigningAlgorithm::HmacSha256,
+            ],
+            max_io: MAX_IO,
+            max_transact: MAX_TRANSACT,
+            require_mic: false,
+            target_names: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Shares: MS-SMB2 3.3.1.6.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use frevo_store::Vfs;
+use frevo_wire::dtyp::AccessMask;
+
+/// What a share gives access to.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A folder.
+    Disk(Arc<dyn Vfs>),
+    /// The pipes of IPC$.
+    Pipes,
+}
+
+/// One share.
+#[derive(Debug)]
+pub struct Share {
+    /// Name as configured; compared without case.
+    pub name: String,
+    /// Text that clients see beside it.
+    pub comment: String,
+    /// What it shows.
+    pub target: Target,
+    /// Nobody writes.
+    pub read_only: bool,
+    /// Share.EncryptData: this share demands encryption.
+    pub encrypt: bool,
+    /// Left out of listings.
+    pub hidden: bool,
+    /// Who may connect, lower case; empty: every user.
+    pub users: Vec<String>,
+}
+
+impl Share {
+    /// The highest access anybody gets below this share.
+    pub const fn maximal_access(&self) -> AccessMask {
+        if self.read_only {
+            AccessMask(AccessMask::FILE_GENERIC_READ.0 | AccessMask::FILE_GENERIC_EXECUTE.0)
+        } else {
+            AccessMask::FILE_ALL
+        }
+    }
+
+    /// Whether `user` may connect.
+    pub fn admits(&self, user: &str) -> bool {
+        self.users.is_empty() || self.users.iter().any(|u| u.eq_ignore_ascii_case(user))
+    }
+
+    /// The file system, of a disk share.
+    pub const fn vfs(&self) -> Option<&Arc<dyn Vfs>> {
+        match &self.target {
+            Target::Disk(vfs) => Some(vfs),
+            Target::Pipes => None,
+        }
+    }
+}
+
+/// All shares by folded name. IPC$ is always among them.
+#[derive(Debug, Clone, Default)]
+pub struct Shares(HashMap<String, Arc<Share>>);
+
+impl Shares {
+    /// The given shares and IPC$.
+    pub fn new(shares: impl IntoIterator<Item = Share>) -> Self {
+        let ipc = Share {
+            name: String::from("IPC$"),
+            comment: String::from("IPC Service"),
+            target: Target::Pipes,
+            read_only: false,
+            encrypt: false,
+            hidden: true,
+            users: Vec::new(),
+        };
+        let all = shares.into_iter().chain([ipc]);
+        Self(all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect())
+    }
+
+    /// The share of that name, in any case.
+    pub fn find(&self, name: &str) -> Option<&Arc<Share>> {
+        self.0.get(&name.to_uppercase())
+    }
+
+    /// All of them, by name.
+    pub fn sorted(&self) -> Vec<Arc<Share>> {
+        let mut all: Vec<_> = self.0.values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+}
