@@ -1,0 +1,122 @@
+//! The files both servers share.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// One read or write request of the sequential rows.
+pub(crate) const BLOCK_LEN: usize = 1 << 20;
+/// Length of the file that is read, in blocks; it stays in the page cache.
+pub(crate) const READ_BLOCKS: u64 = 256;
+/// Length of a file that is overwritten in place, in blocks; small enough that
+/// write-back does not throttle the writer.
+pub(crate) const WRITE_BLOCKS: u64 = 64;
+/// How much of a round's writing is read back and compared, in blocks.
+const CHECKED_BLOCKS: u64 = 8;
+/// Small files, each [`SMALL_LEN`] bytes.
+pub(crate) const SMALL_FILES: u64 = 64;
+pub(crate) const SMALL_LEN: usize = 4096;
+/// Files in the directory that is listed.
+pub(crate) const LISTED_FILES: usize = 20_000;
+
+pub(crate) const READ_NAME: &str = "read.bin";
+pub(crate) const WRITE_NAME: &str = "write.bin";
+pub(crate) const LIST_NAME: &str = "list";
+
+pub(crate) fn small_name(n: u64) -> String {
+    format!("small-{}.bin", n % SMALL_FILES)
+}
+
+/// The content of block `n`: differs from block to block and within each.
+pub(crate) fn block(n: u64, seed: u64) -> Vec<u8> {
+    (0..BLOCK_LEN as u64 / 8)
+        .flat_map(|i| {
+            (n.wrapping_mul(0x1_0000_0000).wrapping_add(i).wrapping_add(seed))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .to_le_bytes()
+        })
+        .collect()
+}
+
+/// A directory anyone may write in, with everything that the rows need.
+pub(crate) fn prepare(scratch: &Path, listing: bool) -> Result<PathBuf> {
+    let dir = scratch.join("share");
+    fs::create_dir(&dir)?;
+    open_to_all(&dir)?;
+    let mut file = fs::File::create(dir.join(READ_NAME))?;
+    for n in 0..READ_BLOCKS {
+        file.write_all(&block(n, 0))?;
+    }
+    finish_file(&file, &dir.join(READ_NAME))?;
+    let mut file = fs::File::create(dir.join(WRITE_NAME))?;
+    for _ in 0..WRITE_BLOCKS {
+        file.write_all(&vec![0; BLOCK_LEN])?;
+    }
+    finish_file(&file, &dir.join(WRITE_NAME))?;
+    for n in 0..SMALL_FILES {
+        let path = dir.join(small_name(n));
+        fs::write(&path, &block(n, 1)[..SMALL_LEN])?;
+        open_to_all(&path)?;
+    }
+    let list = dir.join(LIST_NAME);
+    fs::create_dir(&list)?;
+    open_to_all(&list)?;
+    if listing {
+        for n in 0..LISTED_FILES {
+            fs::File::create(list.join(format!("file-{n:05}.dat")))?;
+        }
+    }
+    Ok(dir)
+}
+
+/// The servers may run under different accounts.
+fn open_to_all(path: &Path) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777))
+        .with_context(|| format!("permissions of {}", path.display()))
+}
+
+/// Written back now rather than during somebody's round.
+fn finish_file(file: &fs::File, path: &Path) -> Result<()> {
+    file.sync_all()?;
+    open_to_all(path)
+}
+
+/// What the server called `label` is given to write; another server's is different.
+pub(crate) fn written_block(label: &str) -> Vec<u8> {
+    block(7, label.bytes().fold(2, |seed, b| seed * 31 + u64::from(b)))
+}
+
+/// Whether the last of `blocks` blocks, written in turn and around the file's end, hold
+/// what `label` was given.
+pub(crate) fn check_written(dir: &Path, label: &str, blocks: u64) -> Result<()> {
+    let file = fs::File::open(dir.join(WRITE_NAME))?;
+    let content = written_block(label);
+    let mut found = vec![0; BLOCK_LEN];
+    for n in blocks.saturating_sub(CHECKED_BLOCKS)..blocks {
+        file.read_exact_at(&mut found, (n % WRITE_BLOCKS) * BLOCK_LEN as u64)?;
+        ensure!(found == content, "block {n} that {label} wrote is not what was sent");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_was_not_written_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut content = written_block("a").repeat(2);
+        fs::write(dir.path().join(WRITE_NAME), &content).unwrap();
+        check_written(dir.path(), "a", 2).unwrap();
+        check_written(dir.path(), "a", WRITE_BLOCKS + 1).unwrap_err();
+        check_written(dir.path(), "b", 2).unwrap_err();
+        content[BLOCK_LEN] ^= 1;
+        fs::write(dir.path().join(WRITE_NAME), &content).unwrap();
+        check_written(dir.path(), "a", 1).unwrap();
+        check_written(dir.path(), "a", 2).unwrap_err();
+    }
+}

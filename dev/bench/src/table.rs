@@ -1,0 +1,125 @@
+//! Running the rows side by side.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::memory::{self, Memory};
+use crate::rows::{Load, Round, Row};
+use crate::server::{self, Kind, Peer, Programs};
+use crate::wire::Frames;
+
+/// Warm-up before a round, as a share of a round.
+const WARM_UP: f64 = 0.3;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) rounds: usize,
+    pub(crate) round: Duration,
+    pub(crate) connections: usize,
+}
+
+/// What a server did in a row.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) label: String,
+    pub(crate) rounds: Vec<Round>,
+    pub(crate) memory: Option<Memory>,
+    pub(crate) wire: Option<String>,
+    pub(crate) frames: Option<Frames>,
+    pub(crate) error: Option<String>,
+}
+
+impl Outcome {
+    fn of(label: &str) -> Self {
+        Self { label: label.to_owned(), ..Self::default() }
+    }
+}
+
+/// One row of the table; the limit is the outcome with that label.
+pub(crate) struct RowResult {
+    pub(crate) row: Row,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// The servers of a run and where their files are.
+pub(crate) struct Bench<'a> {
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) share: &'a Path,
+    pub(crate) scratch: &'a Path,
+    pub(crate) programs: &'a Programs,
+}
+
+impl Bench<'_> {
+    /// Interleaved rounds: every server in turn, the order reversed each time.
+    pub(crate) async fn row(&self, row: Row, pace: Pace) -> Result<RowResult> {
+        if row == Row::Memory {
+            return self.memory(pace).await;
+        }
+        let mut outcomes: Vec<Outcome> =
+            self.peers.iter().map(|peer| Outcome::of(&peer.label)).collect();
+        for n in 0..pace.rounds {
+            let mut order: Vec<_> = self.peers.iter().zip(&mut outcomes).collect();
+            if n % 2 == 1 {
+                order.reverse();
+            }
+            for (peer, outcome) in order {
+                if outcome.error.is_none()
+                    && let Err(e) = self.round(row, peer, pace.round, outcome).await
+                {
+                    outcome.error = Some(format!("{e:#}"));
+                }
+            }
+        }
+        Ok(RowResult { row, outcomes })
+    }
+
+    /// On a connection of its own: how fast one is depends on what its buffers and its
+    /// server process happened to get, and that should not last for all rounds.
+    async fn round(
+        &self,
+        row: Row,
+        peer: &Peer,
+        time: Duration,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let mut load = warmed(row, peer, self.share, time.mul_f64(WARM_UP)).await?;
+        outcome.rounds.push(load.round(peer, time).await?);
+        if let Some((wire, frames)) = load.wire() {
+            outcome.wire = Some(wire);
+            outcome.frames = Some(outcome.frames.unwrap_or_default().and(frames));
+        }
+        load.finish().await
+    }
+
+    /// On servers of its own, whose heaps no other row has grown.
+    async fn memory(&self, pace: Pace) -> Result<RowResult> {
+        let mut outcomes = Vec::new();
+        for peer in self.peers.iter().filter(|p| p.kind != Kind::Limit) {
+            let mut outcome = Outcome::of(&peer.label);
+            let fresh = format!("{}-fresh", peer.label);
+            let measured =
+                match server::start(peer.kind, &fresh, self.share, self.scratch, self.programs) {
+                    Ok(fresh) => memory::measure(&fresh, pace.connections).await,
+                    Err(e) => Err(e),
+                };
+            match measured {
+                Ok(memory) => {
+                    outcome.wire = Some(memory.wire.clone());
+                    outcome.memory = Some(memory);
+                }
+                Err(e) => outcome.error = Some(format!("{e:#}")),
+            }
+            outcomes.push(outcome);
+        }
+        Ok(RowResult { row: Row::Memory, outcomes })
+    }
+}
+
+/// `row` set up on `peer` and run for `time` without counting.
+pub(crate) async fn warmed(row: Row, peer: &Peer, share: &Path, time: Duration) -> Result<Load> {
+    let mut load = Load::open(row, peer, share).await?;
+    load.round(peer, time).await?;
+    Ok(load)
+}
