@@ -1,6 +1,7 @@
 //! An open file, directory, link or special object.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::any::Any;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{BasicChange, Directory, HostAccess, Kind, Node, VfsResult};
@@ -149,8 +150,9 @@ impl Node for PosixNode {
         self.key
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        self.data().ok().map(|fd| fd.as_raw_fd())
+    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.data().ok()?;
+        Some(self.handle.shared())
     }
 
     fn stat(&self) -> VfsResult<Stat> {

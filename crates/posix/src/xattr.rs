@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use frevo_store::{Fault, vfs::VfsResult};
 use rustix::fs::XattrFlags;
@@ -37,14 +38,19 @@ const PRIVATE: [&str; 9] = [
 /// A descriptor and how extended attributes are reached through it.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     /// Opened with O_PATH.
     path_only: bool,
 }
 
 impl Handle {
-    pub(crate) const fn new(fd: OwnedFd, path_only: bool) -> Self {
-        Self { fd, path_only }
+    pub(crate) fn new(fd: OwnedFd, path_only: bool) -> Self {
+        Self { fd: Arc::new(fd), path_only }
+    }
+
+    /// A further owner of the descriptor.
+    pub(crate) fn shared(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.fd)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

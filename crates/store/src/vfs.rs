@@ -323,8 +323,9 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Which file this is.
     fn key(&self) -> FileKey;
 
-    /// The host's descriptor through which data may be moved directly.
-    fn descriptor(&self) -> Option<i32>;
+    /// A further owner of the host's descriptor (`std::os::fd::OwnedFd`), when
+    /// there is one through which data may be moved directly.
+    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 
     /// Its present state.
     fn stat(&self) -> VfsResult<Stat>;
