@@ -126,3 +126,6 @@ pub const fn output_head(output_len: u32) -> [u8; 8] {
     let [a, b, c, d] = output_len.to_le_bytes();
     [9, 0, if output_len == 0 { 0 } else { OUTPUT_FIXED as u8 }, 0, a, b, c, d]
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

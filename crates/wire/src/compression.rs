@@ -202,15 +202,17 @@ impl<'a> Payloads<'a> {
         let mut total = 0u64;
         for _ in 0..MAX_COMPRESSION_PAYLOADS {
             if self.is_done() {
-                return if total == u64::from(size) {
-                    Ok(())
-                } else {
-                    Err(Malformed::new("OriginalCompressedSegmentSize"))
-                };
+                break;
             }
             total = total.saturating_add(self.split()?.decompressed_len());
         }
-        Err(Malformed::new("number of compressed payloads"))
+        if !self.is_done() {
+            return Err(Malformed::new("number of compressed payloads"));
+        }
+        if total != u64::from(size) {
+            return Err(Malformed::new("OriginalCompressedSegmentSize"));
+        }
+        Ok(())
     }
 
     /// MS-SMB2 3.1.5.3: what is not longer than a payload header is not looked at.
@@ -256,3 +258,6 @@ impl<'a> Iterator for Payloads<'a> {
         self.split().ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -258,3 +258,6 @@ fn build_typed<'n>(contexts: impl Iterator<Item = (&'n [u8], Vec<u8>)>) -> Creat
     let borrowed: Vec<_> = contexts.iter().map(|(name, data)| (*name, data.as_slice())).collect();
     CreateContexts::build(&borrowed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -283,3 +283,6 @@ impl<'a> ShareRedirect<'a> {
         w.bytes(name);
     }
 }
+
+#[cfg(test)]
+mod tests;

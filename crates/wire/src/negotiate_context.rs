@@ -307,3 +307,88 @@ pub(crate) fn encode_list(contexts: &[NegotiateContext<'_>], w: &mut Writer<'_>)
         w.patch_u16(length_at, field_u16(length));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Cipher, HashAlgorithm, NegotiateContext, NegotiateContextType, POSIX_GUID, encode_list,
+        parse_list,
+    };
+    use crate::codec::Writer;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn parse(kind: NegotiateContextType, data: &[u8]) -> Option<NegotiateContext<'_>> {
+        NegotiateContext::parse(kind, data).ok()
+    }
+
+    /// Counts and lengths that the data does not hold.
+    #[test]
+    fn counts_that_lie() {
+        const PREAUTH: NegotiateContextType = NegotiateContextType::PREAUTH_INTEGRITY_CAPABILITIES;
+        assert_eq!(
+            parse(PREAUTH, &[1, 0, 2, 0, 1, 0, 7, 8]),
+            Some(NegotiateContext::PreauthIntegrity {
+                hash_algorithms: vec![HashAlgorithm::SHA_512],
+                salt: &[7, 8],
+            })
+        );
+        for data in [&[1, 0, 2, 0, 1, 0, 7][..], &[2, 0, 0, 0, 1, 0], &[0xFF, 0xFF, 0, 0], &[1]] {
+            assert_eq!(parse(PREAUTH, data), None, "{data:?}");
+        }
+        let lists = [
+            (NegotiateContextType::ENCRYPTION_CAPABILITIES, 2),
+            (NegotiateContextType::COMPRESSION_CAPABILITIES, 8),
+            (NegotiateContextType::RDMA_TRANSFORM_CAPABILITIES, 8),
+            (NegotiateContextType::SIGNING_CAPABILITIES, 2),
+        ];
+        for (kind, fixed) in lists {
+            let mut data = vec![0; fixed + 4];
+            data[0] = 2;
+            assert!(parse(kind, &data).is_some(), "{kind}");
+            data[0] = 3;
+            assert!(parse(kind, &data).is_none(), "{kind}");
+            data[..2].fill(0xFF);
+            assert!(parse(kind, &data).is_none(), "{kind}");
+            assert!(parse(kind, &data[..fixed - 1]).is_none(), "{kind}");
+        }
+        assert!(parse(NegotiateContextType::TRANSPORT_CAPABILITIES, &[0; 3]).is_none());
+        assert!(parse(NegotiateContextType::NETNAME, &[0; 3]).is_none());
+    }
+
+    #[test]
+    fn posix_is_known_by_its_guid() {
+        let mut versions = vec![0; 16];
+        versions.extend(POSIX_GUID);
+        assert!(NegotiateContext::Posix(&versions).is_posix());
+        assert!(!NegotiateContext::Posix(&versions[..16]).is_posix());
+        assert!(!NegotiateContext::Posix(&versions[8..]).is_posix());
+        assert!(!NegotiateContext::Encryption(vec![]).is_posix());
+    }
+
+    /// Each context at the next 8-byte boundary, the last without padding.
+    #[test]
+    fn alignment_by_the_bytes() {
+        let contexts = vec![
+            NegotiateContext::Encryption(vec![Cipher::AES_128_GCM]),
+            NegotiateContext::Unknown { kind: NegotiateContextType(9), data: &[0xAB] },
+        ];
+        let mut bytes = Vec::new();
+        encode_list(&contexts, &mut Writer::new(&mut bytes));
+        let expected = [
+            2, 0, 4, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, //
+            9, 0, 1, 0, 0, 0, 0, 0, 0xAB,
+        ];
+        assert_eq!(bytes, expected);
+        assert_eq!(parse_list(&bytes, 0, 2, 0), Ok(contexts));
+        // What is between the contexts does not matter, what is missing does.
+        bytes[12..16].fill(0xFF);
+        assert!(parse_list(&bytes, 0, 2, 0).is_ok());
+        assert!(parse_list(&bytes, 0, 3, 0).is_err());
+        assert!(parse_list(&bytes[..24], 0, 2, 0).is_err());
+        assert!(parse_list(&bytes[..14], 0, 2, 0).is_err());
+        assert!(parse_list(&bytes, 0, 1, 8).is_err());
+        assert!(parse_list(&bytes, 4, 1, 0).is_err());
+        assert_eq!(parse_list(&bytes, u32::MAX, 0, 0), Ok(vec![]));
+    }
+}

@@ -100,6 +100,7 @@ mod tests {
     use super::{RdmaCryptoTransform, RdmaTransform, RdmaTransformType};
     use crate::codec::Writer;
     use crate::command::read::Channel;
+    use crate::limits::MAX_RDMA_TRANSFORMS;
     use std::vec;
     use std::vec::Vec;
 
@@ -133,6 +134,21 @@ mod tests {
             let mut bytes = bytes.clone();
             bytes[at] = value;
             assert!(RdmaTransform::parse(&bytes).is_err(), "{at} {value}");
+        }
+    }
+
+    #[test]
+    fn transform_limit() {
+        for (count, good) in [
+            (MAX_RDMA_TRANSFORMS - 1, true),
+            (MAX_RDMA_TRANSFORMS, true),
+            (MAX_RDMA_TRANSFORMS + 1, false),
+        ] {
+            let transform =
+                RdmaTransform { transforms: vec![example().transforms[0]; count], ..example() };
+            let mut bytes = Vec::new();
+            transform.encode(&mut Writer::new(&mut bytes));
+            assert_eq!(RdmaTransform::parse(&bytes).is_ok(), good, "{count}");
         }
     }
 }
