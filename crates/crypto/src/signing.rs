@@ -149,14 +149,18 @@ impl SigningKey {
     }
 
     /// Whether the Signature of `message` is right, in time that does not
-    /// depend on where it differs. The Signature field is zero afterwards: the
-    /// computation wants it so, and nobody reads it again.
+    /// depend on where it differs. The field is zero while it is computed and
+    /// then as it was: the pre-authentication hash may still want the message
+    /// as it was received.
     pub fn verify(&self, message: &mut [u8], nonce: SignatureNonce) -> bool {
         let Some(field) = message.get_mut(SIGNATURE_RANGE) else { return false };
         let mut received = [0; SIGNATURE_LEN];
         received.copy_from_slice(field);
         field.fill(0);
         let signature = self.signature(&[message], nonce);
+        if let Some(field) = message.get_mut(SIGNATURE_RANGE) {
+            field.copy_from_slice(&received);
+        }
         constant_time::verify_slices_are_equal(&signature, &received).is_ok()
     }
 

@@ -27,8 +27,8 @@ pub fn sign(message: &mut [u8], key: &SigningKey, sender: Sender) -> Result<(), 
     key.sign(message, nonce(&header, sender))
 }
 
-/// Whether `message`, from `sender`, bears the right signature. Its Signature
-/// field is zero afterwards. A message without SMB2_FLAGS_SIGNED never does.
+/// Whether `message`, from `sender`, bears the right signature; it is written
+/// to meanwhile and then as it was. One without SMB2_FLAGS_SIGNED never does.
 pub fn verify(message: &mut [u8], key: &SigningKey, sender: Sender) -> bool {
     Header::parse(message).is_ok_and(|header| {
         header.flags.contains(HeaderFlags::SIGNED) && key.verify(message, nonce(&header, sender))

@@ -127,7 +127,9 @@ proptest! {
     ) {
         let key = SigningKey::new(ALL[which], &[9; 16]);
         key.sign(&mut message, NONCE).unwrap();
-        prop_assert!(key.verify(&mut message.clone(), NONCE));
+        let sent = message.clone();
+        prop_assert!(key.verify(&mut message, NONCE));
+        prop_assert_eq!(&message, &sent);
         let at = at.index(message.len());
         message[at] ^= 1 << bit;
         prop_assert!(!key.verify(&mut message, NONCE));

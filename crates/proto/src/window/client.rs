@@ -151,7 +151,10 @@ mod tests {
             let mut order = order.into_iter().cycle();
             for charge in charges {
                 let charge = charge.min(target).min(max);
+                let mut rounds = 0;
                 let taken = loop {
+                    rounds += 1;
+                    prop_assert!(rounds < 2000, "starved");
                     if let Some(taken) = pool.take(charge) {
                         break taken;
                     }
