@@ -3,10 +3,12 @@
 
 use crate::Disconnect;
 use crate::limits::{
-    COMPRESSION_HEADER, FRAME_BEFORE_AUTHENTICATION, FRAME_BEFORE_NEGOTIATE, FRAME_MAX,
-    MESSAGE_OVERHEAD, MESSAGE_WITHOUT_PAYLOAD, TRANSFORM_HEADER,
+    FRAME_BEFORE_AUTHENTICATION, FRAME_BEFORE_NEGOTIATE, FRAME_MAX, MESSAGE_OVERHEAD,
+    MESSAGE_WITHOUT_PAYLOAD,
 };
 use frevo_wire::Command;
+use frevo_wire::compression::UNCHAINED_HEADER_LEN;
+use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 
 /// Length of the prefix, bytes.
 pub const PREFIX_LEN: usize = 4;
@@ -33,8 +35,8 @@ impl Stage {
             Self::New => FRAME_BEFORE_NEGOTIATE,
             Self::Negotiated => FRAME_BEFORE_AUTHENTICATION,
             Self::Authenticated { max_payload } => message_limit(max_payload)
-                .saturating_add(TRANSFORM_HEADER)
-                .saturating_add(COMPRESSION_HEADER)
+                .saturating_add(TRANSFORM_HEADER_LEN)
+                .saturating_add(UNCHAINED_HEADER_LEN)
                 .clamp(FRAME_BEFORE_AUTHENTICATION, FRAME_MAX),
         }
     }

@@ -14,12 +14,6 @@ pub const MESSAGE_WITHOUT_PAYLOAD: usize = 68 * 1024;
 /// What MS-SMB2 3.3.5.2 allows a message beyond its payload.
 pub const MESSAGE_OVERHEAD: usize = 256;
 
-/// Length of the transform header of a sealed message, MS-SMB2 2.2.41.
-pub const TRANSFORM_HEADER: usize = 52;
-
-/// Length of the header of a compressed message, MS-SMB2 2.2.42.
-pub const COMPRESSION_HEADER: usize = 16;
-
 /// The largest frame that the 24-bit length of the transport can name.
 pub const FRAME_MAX: usize = 0x00FF_FFFF;
 

@@ -3,7 +3,6 @@
 use frevo_crypto::{
     Cipher, Derivation, NoSessionKey, PreauthHash, SessionKeys, SigningAlgorithm, SigningKey,
 };
-
 pub use frevo_wire::command::negotiate::Dialect;
 
 /// The outcome of NEGOTIATE: fixed for the life of the Connection.

@@ -6,28 +6,21 @@
 
 use crate::Disconnect;
 use crate::frame::{FrameLength, PREFIX_LEN};
-use crate::limits::TRANSFORM_HEADER;
 use core::fmt;
 use core::ops::{Deref, Range};
 use frevo_crypto::{KeyExhausted, OpeningKey, SealingKey, Sender};
-use frevo_wire::codec::{Parsed, Reader};
-use frevo_wire::header::{HEADER_LEN, PROTOCOL_ID};
-use frevo_wire::{Header, HeaderFlags, Malformed};
+use frevo_wire::compound::Compound;
+use frevo_wire::compression::COMPRESSION_PROTOCOL_ID;
+use frevo_wire::header::PROTOCOL_ID;
+use frevo_wire::transform::{
+    AAD_RANGE, TRANSFORM_ENCRYPTED, TRANSFORM_HEADER_LEN, TRANSFORM_PROTOCOL_ID,
+    TRANSFORM_SIGNATURE_RANGE, TransformHeader,
+};
+use frevo_wire::{Header, HeaderFlags};
 
 /// Bytes before a message that the transform header and the transport's prefix
 /// go into.
-pub const HEADROOM: usize = PREFIX_LEN + TRANSFORM_HEADER;
-
-/// The first four bytes of a sealed message.
-pub const SEALED_ID: [u8; 4] = [0xFD, b'S', b'M', b'B'];
-
-/// The first four bytes of a compressed message.
-pub const COMPRESSED_ID: [u8; 4] = [0xFC, b'S', b'M', b'B'];
-
-/// Flags: encrypted. In 3.0 the same bits name AES-128-CCM.
-const ENCRYPTED: u16 = 0x0001;
-/// Where the Signature ends and what it covers besides the message begins.
-const SIGNATURE_END: usize = 20;
+pub const HEADROOM: usize = PREFIX_LEN + TRANSFORM_HEADER_LEN;
 
 /// Why a message cannot be sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +64,12 @@ pub fn seal_frame(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Resul
         signature: [0; 16],
         nonce: *nonce.field(),
         original_message_size: message_len,
-        flags: ENCRYPTED,
+        flags: TRANSFORM_ENCRYPTED,
         session_id,
     };
     let mut bytes = header.to_bytes();
-    let (front, covered) = bytes.split_at_mut(SIGNATURE_END);
-    let tag = key.seal(nonce, covered, message);
-    if let Some(signature) = front.get_mut(4..) {
+    let tag = key.seal(nonce, bytes.get(AAD_RANGE).unwrap_or(&[]), message);
+    if let Some(signature) = bytes.get_mut(TRANSFORM_SIGNATURE_RANGE) {
         signature.copy_from_slice(&tag);
     }
     let (head_prefix, head_transform) = head.split_at_mut(PREFIX_LEN);
@@ -100,7 +92,7 @@ pub struct Unsealed {
 
 /// Whether a frame (without its prefix) claims to be sealed.
 pub fn is_sealed(frame: &[u8]) -> bool {
-    frame.starts_with(&SEALED_ID)
+    frame.starts_with(&TRANSFORM_PROTOCOL_ID)
 }
 
 /// Opens a sealed frame (without its prefix) in place, with all checks of
@@ -117,24 +109,24 @@ pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
     key_of: impl FnOnce(u64) -> Option<K>,
 ) -> Result<Unsealed, Disconnect> {
     let header = TransformHeader::parse(frame)?;
-    let Some((head, message)) = frame.split_at_mut_checked(TRANSFORM_HEADER) else {
+    let Some((head, message)) = frame.split_at_mut_checked(TRANSFORM_HEADER_LEN) else {
         return Err(Disconnect::Sealed("no message"));
     };
     if message.is_empty() {
         return Err(Disconnect::Sealed("no message"));
     }
-    if header.flags != ENCRYPTED {
+    if header.flags != TRANSFORM_ENCRYPTED {
         return Err(Disconnect::Sealed("Flags"));
     }
     if usize::try_from(header.original_message_size) != Ok(message.len()) {
         return Err(Disconnect::Sealed("OriginalMessageSize"));
     }
     let key = key_of(header.session_id).ok_or(Disconnect::Sealed("no session with keys"))?;
-    let covered = head.get(SIGNATURE_END..).unwrap_or(&[]);
+    let covered = head.get(AAD_RANGE).unwrap_or(&[]);
     key.open(&header.nonce, covered, message, &header.signature)
         .map_err(|_| Disconnect::Sealed("it does not fit its signature"))?;
 
-    let is_compressed = message.starts_with(&COMPRESSED_ID);
+    let is_compressed = message.starts_with(&COMPRESSION_PROTOCOL_ID);
     if is_compressed {
         if !may_be_compressed {
             return Err(Disconnect::Sealed("compressed, which was not negotiated"));
@@ -143,7 +135,11 @@ pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
         check_unsealed(message, header.session_id, from)?;
     }
     let end = frame.len();
-    Ok(Unsealed { message: TRANSFORM_HEADER..end, session_id: header.session_id, is_compressed })
+    Ok(Unsealed {
+        message: TRANSFORM_HEADER_LEN..end,
+        session_id: header.session_id,
+        is_compressed,
+    })
 }
 
 /// Checks what was sealed, decompressed: that every element of it begins where
@@ -154,8 +150,9 @@ pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(
         return Err(Disconnect::Sealed("ProtocolId"));
     }
     let mut is_first = true;
-    for element in elements(message) {
-        let header = Header::parse(element?)?;
+    for element in Compound::new(message) {
+        let (_, element) = element?;
+        let header = Header::parse(element)?;
         let is_related = header.flags.contains(HeaderFlags::RELATED_OPERATIONS);
         let is_same = header.session_id == session_id;
         let is_good = match from {
@@ -171,71 +168,6 @@ pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(
         is_first = false;
     }
     Ok(())
-}
-
-/// The elements of a chain.
-fn elements(chain: &[u8]) -> impl Iterator<Item = Parsed<&[u8]>> {
-    let mut rest = Some(chain);
-    core::iter::from_fn(move || {
-        let chain = rest.take()?;
-        Some(first_element(chain).map(|(element, after)| {
-            rest = after;
-            element
-        }))
-    })
-}
-
-fn first_element(chain: &[u8]) -> Parsed<(&[u8], Option<&[u8]>)> {
-    let next = Header::parse(chain)?.next_command;
-    if next == 0 {
-        return Ok((chain, None));
-    }
-    let wrong = Malformed::new("NextCommand");
-    let next = usize::try_from(next).map_err(|_| wrong)?;
-    if next < HEADER_LEN || !next.is_multiple_of(8) {
-        return Err(wrong);
-    }
-    chain.split_at_checked(next).map(|(element, after)| (element, Some(after))).ok_or(wrong)
-}
-
-/// The transform header, MS-SMB2 2.2.41.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TransformHeader {
-    signature: [u8; 16],
-    nonce: [u8; 16],
-    original_message_size: u32,
-    flags: u16,
-    session_id: u64,
-}
-
-impl TransformHeader {
-    fn parse(frame: &[u8]) -> Parsed<Self> {
-        let r = &mut Reader::new(frame);
-        if r.array::<4>("ProtocolId")? != SEALED_ID {
-            return Err(Malformed::new("ProtocolId"));
-        }
-        let signature = r.array("Signature")?;
-        let nonce = r.array("Nonce")?;
-        let original_message_size = r.u32("OriginalMessageSize")?;
-        r.skip(2, "Reserved")?;
-        let flags = r.u16("Flags")?;
-        let session_id = r.u64("SessionId")?;
-        Ok(Self { signature, nonce, original_message_size, flags, session_id })
-    }
-
-    fn to_bytes(self) -> [u8; TRANSFORM_HEADER] {
-        let mut bytes = [0; TRANSFORM_HEADER];
-        let fields = SEALED_ID
-            .into_iter()
-            .chain(self.signature)
-            .chain(self.nonce)
-            .chain(self.original_message_size.to_le_bytes())
-            .chain([0; 2])
-            .chain(self.flags.to_le_bytes())
-            .chain(self.session_id.to_le_bytes());
-        bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
-        bytes
-    }
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn seals_need_headroom_and_a_frame_that_can_be_named() {
 
 #[test]
 fn lengths_around_the_header() {
-    for len in 0..=TRANSFORM_HEADER {
+    for len in 0..=TRANSFORM_HEADER_LEN {
         let mut frame = sealed(&message(SESSION, HeaderFlags::EMPTY, 0));
         frame.truncate(len);
         assert!(open(&mut frame, Sender::Client).is_err(), "{len}");
