@@ -114,6 +114,9 @@ mod tests {
         pool.set_target(20);
         assert_eq!(pool.take(1).unwrap().credit_request, 11);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
+        // With more than it wants it shrinks, but never asks for nothing.
+        pool.set_target(2);
+        assert_eq!(pool.take(1).unwrap().credit_request, 1);
     }
 
     #[test]
