@@ -18,10 +18,12 @@ compile_error!("frevo-net speaks to Linux only");
 
 pub mod buffer;
 pub mod cores;
+pub mod file_io;
 pub mod frame_reader;
 pub mod limits;
 pub mod memory;
 pub mod send_queue;
+
 pub mod transport;
 
 pub use buffer::Buf;

@@ -58,3 +58,34 @@ pub const CORES_MAX: usize = 1024;
 
 /// Threads for blocking calls each core's runtime may have.
 pub const BLOCKING_THREADS_PER_CORE_MAX: usize = 64;
+
+/// Operations one core's io_uring may have under way.
+pub const RING_OPS_MAX: u32 = 256;
+
+/// Operations one mount may have under way on all rings together, so that a
+/// disk that stalls does not take every slot of every core.
+pub const RING_OPS_PER_MOUNT_MAX: usize = 128;
+
+/// Calls one mount may have blocking on threads, for the same reason.
+pub const BLOCKING_CALLS_PER_MOUNT_MAX: usize = 32;
+
+/// Bytes written on the core thread in one call, where that is the road.
+pub const INLINE_WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// A write on the core thread that took this long shows that the disk cannot
+/// follow: its mount's writes leave the core for a while.
+pub const INLINE_WRITE_STALL: Duration = Duration::from_millis(10);
+
+/// How long they stay away the first time; doubled each time it happens again
+/// at once, up to [`INLINE_WRITE_AWAY_MAX`].
+pub const INLINE_WRITE_AWAY_MIN: Duration = Duration::from_secs(1);
+
+/// The longest they stay away.
+pub const INLINE_WRITE_AWAY_MAX: Duration = Duration::from_secs(64);
+
+/// Mounts of which a memory is kept; files of further ones share one.
+pub const MOUNTS_MAX: usize = 4096;
+
+/// How long a dying core thread waits for the kernel to let go of buffers,
+/// before it leaks them.
+pub const RING_FAREWELL: Duration = Duration::from_secs(2);

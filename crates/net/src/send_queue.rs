@@ -13,9 +13,8 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -23,6 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::buffer::Buf;
+use crate::file_io::FileFd;
 use crate::limits::{
     FRAME_BYTES_MAX, SEND_IOV_MAX, SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX, SEND_STALL_TIMEOUT,
     SENDFILE_BYTES_MIN, SPLICE_BYTES_MIN,
@@ -39,17 +39,16 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 const COPY_BYTES: usize = 256 << 10;
 
 /// A piece of a frame.
-#[derive(Debug)]
 pub enum Segment {
     /// Owned bytes.
     Buf(Buf),
     /// Shared bytes.
     Bytes(bytes::Bytes),
     /// A range of a file. Best when it lies in the page cache
-    /// (`file_io::File::is_cached`): what does not is waited for on the core.
+    /// ([`crate::file_io::File::is_cached`]): what does not is waited for on the core.
     File {
         /// The file, open for reading.
-        file: Arc<OwnedFd>,
+        file: FileFd,
         /// Where the range begins, in bytes.
         offset: u64,
         /// Bytes of the range; beyond the file's end zeros are sent.
@@ -72,6 +71,16 @@ impl Segment {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Buf(buf) => write!(f, "Buf({})", buf.len()),
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::File { offset, len, .. } => write!(f, "File({offset}, {len})"),
+        }
     }
 }
 
@@ -140,7 +149,7 @@ enum Waiting {
     Buf(Buf),
     Bytes(bytes::Bytes),
     File {
-        file: Arc<OwnedFd>,
+        file: FileFd,
         offset: u64,
         len: usize,
     },
@@ -445,7 +454,7 @@ impl Inner {
         while buf.len() < count {
             let room = count - buf.len();
             let at = *offset + buf.len() as u64;
-            match rustix::io::pread(&*file, &mut buf.memory_mut()[..room], at) {
+            match rustix::io::pread(file.as_fd(), &mut buf.memory_mut()[..room], at) {
                 Ok(0) => break,
                 Ok(read) => buf.set_filled(read),
                 Err(rustix::io::Errno::INTR) => {}
@@ -474,7 +483,7 @@ impl Inner {
         let mut at = *offset;
         let asked = *len;
         let sent = stream.try_write_with(|socket| {
-            Ok(rustix::fs::sendfile(socket, &*file, Some(&mut at), asked)?)
+            Ok(rustix::fs::sendfile(socket, file.as_fd(), Some(&mut at), asked)?)
         });
         match sent {
             Ok(0) => self.front_ends_in_zeros(),
@@ -500,7 +509,7 @@ impl Inner {
         // The offset counts what the socket took; the pipe is ahead of it.
         let (at, wanted) = (*offset + pipe.held() as u64, *len - pipe.held());
         if wanted > 0 && pipe.room() > 0 {
-            match pipe.fill(file, at, wanted) {
+            match pipe.fill(file.as_fd(), at, wanted) {
                 Ok(0) if pipe.held() == 0 => {
                     self.pipe = None;
                     self.front_ends_in_zeros();

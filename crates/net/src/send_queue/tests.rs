@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use super::*;
 use crate::transport::tests::{memory, read_exactly, tcp};
@@ -8,10 +9,10 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
 }
 
-fn file_of(bytes: &[u8]) -> Arc<OwnedFd> {
+fn file_of(bytes: &[u8]) -> FileFd {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    Arc::new(file.into())
+    Arc::new(file)
 }
 
 fn prefixed(parts: &[&[u8]]) -> Vec<u8> {
@@ -194,7 +195,7 @@ async fn run_sends_what_is_pushed_until_closed() {
 async fn a_file_that_cannot_be_read_ends_the_connection() {
     for len in [100, 70_000, 1 << 20] {
         let (server, _client) = tcp().await;
-        let file: OwnedFd = File::open("/").unwrap().into();
+        let file = File::open("/").unwrap();
         let queue = SendQueue::default();
         queue.push(OutFrame::with_tail(
             Buf::copy_of(b"head"),

@@ -1,0 +1,476 @@
+//! One io_uring per core thread.
+//!
+//! Ownership is the whole story. An operation's memory and descriptor move
+//! into a slot of this thread's ring and stay there until the kernel has
+//! reported the operation's end, whatever becomes of the future that waits
+//! for it: dropping the future only marks the slot as abandoned. When a thread
+//! dies with operations under way it waits a little, and then leaks their
+//! slots rather than free memory that the kernel may still write to.
+//!
+//! Operations begun in one turn of the runtime are submitted together by a
+//! driver task, which also reaps completions when the ring's eventfd says so.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use io_uring::{IoUring, opcode, types};
+use rustix::event::EventfdFlags;
+use slab::Slab;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::buffer::Buf;
+use crate::file_io::FileFd;
+use crate::limits::{RING_FAREWELL, RING_OPS_MAX};
+
+/// Workers the kernel may use for this ring's blocking operations (buffered
+/// writes, fsync). The default, four per processor, lets one stalled disk
+/// hold up the fsyncs of all others.
+const RING_WORKERS_MAX: u32 = 64;
+
+thread_local! {
+    static RING: RefCell<State> = const { RefCell::new(State::Untried) };
+}
+
+enum State {
+    Untried,
+    Ready(Box<Ring>),
+    Unavailable(String),
+}
+
+struct Ring {
+    ring: IoUring,
+    eventfd: OwnedFd,
+    slots: Slab<Slot>,
+    permits: Arc<Semaphore>,
+    submit: Arc<Notify>,
+    /// Whether a driver task lives on a runtime of this thread.
+    driven: bool,
+}
+
+/// What the kernel may touch while an operation is under way.
+#[allow(dead_code, reason = "held for the kernel, not for us")]
+enum Held {
+    Read(Buf),
+    /// The bytes written lie in here, or in memory it keeps alive.
+    Write(Box<dyn Any + Send>),
+    Nothing,
+}
+
+struct Slot {
+    held: Held,
+    /// Open until the operation has been submitted, which is when the kernel
+    /// takes its own reference.
+    _file: FileFd,
+    /// Given back when the kernel is done.
+    permits: Option<[OwnedSemaphorePermit; 2]>,
+    progress: Progress,
+}
+
+enum Progress {
+    Pending(Option<Waker>),
+    Done(i32),
+    /// Nobody waits; the slot is freed with its completion.
+    Abandoned,
+}
+
+/// Whether this thread has a ring, and if not, why.
+pub(super) fn availability() -> Result<(), String> {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::CurrentThread) => {}
+        Ok(_) => return Err("the runtime moves tasks between threads".to_owned()),
+        Err(_) => return Err("no runtime on this thread".to_owned()),
+    }
+    RING.with_borrow_mut(|state| {
+        if matches!(state, State::Untried) {
+            *state = match Ring::new() {
+                Ok(ring) => State::Ready(Box::new(ring)),
+                Err(error) => State::Unavailable(refusal(&error)),
+            };
+        }
+        match state {
+            State::Unavailable(reason) => Err(reason.clone()),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// In words what the kernel's refusal of a ring usually means.
+fn refusal(error: &io::Error) -> String {
+    let why = match error.raw_os_error() {
+        Some(libc::EPERM) => "forbidden by a seccomp filter or kernel.io_uring_disabled",
+        Some(libc::ENOSYS) => "this kernel has no io_uring",
+        Some(libc::ENOMEM) => "no memory that may be locked",
+        Some(libc::EMFILE | libc::ENFILE) => "no file descriptor left",
+        _ => "the kernel refused",
+    };
+    format!("io_uring: {why} ({error})")
+}
+
+/// Reads up to `len` bytes at `offset` behind those in `buf`, which has room.
+/// The buffer comes back, with how many bytes were read or why none.
+pub(super) async fn read(
+    file: &FileFd,
+    offset: u64,
+    mut buf: Buf,
+    len: usize,
+    mount: OwnedSemaphorePermit,
+) -> (Buf, io::Result<usize>) {
+    let (target, count) = {
+        let room = &mut buf.memory_mut()[..len];
+        (room.as_mut_ptr(), room.len())
+    };
+    let Ok(count) = u32::try_from(count) else {
+        return (buf, Err(io::ErrorKind::InvalidInput.into()));
+    };
+    let fd = types::Fd(file.as_fd().as_raw_fd());
+    let entry = opcode::Read::new(fd, target, count).offset(offset).build();
+    // SAFETY: `target` points into the block that `buf` owns; the block does
+    // not move with the Buf, and the Buf stays in the slot until the kernel
+    // is done.
+    let started = unsafe { start(entry, Held::Read(buf), file, mount) }.await;
+    match started {
+        Ok(op) => match op.await {
+            (Held::Read(mut buf), outcome) => {
+                let outcome = outcome.map(|count| {
+                    let count = count.min(len);
+                    buf.set_filled(count);
+                    count
+                });
+                (buf, outcome)
+            }
+            (_, outcome) => (Buf::new(), outcome),
+        },
+        Err((held, error)) => match held {
+            Held::Read(buf) => (buf, Err(error)),
+            _ => (Buf::new(), Err(error)),
+        },
+    }
+}
+
+/// Writes `data[skip..]` at `offset`; returns the data, for what is left.
+pub(super) async fn write<B>(
+    file: &FileFd,
+    offset: u64,
+    data: Box<B>,
+    skip: usize,
+    mount: OwnedSemaphorePermit,
+) -> (Option<Box<B>>, io::Result<usize>)
+where
+    B: AsRef<[u8]> + Send + 'static,
+{
+    let (source, count) = {
+        let bytes = (*data).as_ref().get(skip..).unwrap_or_default();
+        (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX))
+    };
+    let fd = types::Fd(file.as_fd().as_raw_fd());
+    let entry = opcode::Write::new(fd, source, count).offset(offset).build();
+    // SAFETY: the bytes were borrowed from the boxed value, which neither
+    // moves nor is touched while it lies in the slot: as good as a borrow
+    // that lasts until the kernel is done.
+    let started = unsafe { start(entry, Held::Write(data), file, mount) }.await;
+    let (held, outcome) = match started {
+        Ok(op) => op.await,
+        Err((held, error)) => (held, Err(error)),
+    };
+    let Held::Write(data) = held else { return (None, outcome) };
+    (data.downcast().ok(), outcome)
+}
+
+/// `fsync` or, with `data_only`, `fdatasync`.
+pub(super) async fn sync(
+    file: &FileFd,
+    data_only: bool,
+    mount: OwnedSemaphorePermit,
+) -> io::Result<()> {
+    let fd = types::Fd(file.as_fd().as_raw_fd());
+    let mut entry = opcode::Fsync::new(fd);
+    if data_only {
+        entry = entry.flags(types::FsyncFlags::DATASYNC);
+    }
+    // SAFETY: the operation touches no memory.
+    match unsafe { start(entry.build(), Held::Nothing, file, mount) }.await {
+        Ok(op) => op.await.1.map(drop),
+        Err((_, error)) => Err(error),
+    }
+}
+
+/// Queues an operation of this thread's ring, once there is a slot for it.
+///
+/// # Safety
+/// All memory that `entry` names stays valid, and is touched by nobody else
+/// (or, if only read, changed by nobody), as long as `held` exists; and its
+/// descriptor is that of `file`.
+async unsafe fn start(
+    entry: io_uring::squeue::Entry,
+    held: Held,
+    file: &FileFd,
+    mount: OwnedSemaphorePermit,
+) -> Result<Op, (Held, io::Error)> {
+    let gone = || io::Error::other("this thread's io_uring is gone");
+    let permits = RING.with_borrow(|state| match state {
+        State::Ready(ring) => Some(Arc::clone(&ring.permits)),
+        _ => None,
+    });
+    let Some(permits) = permits else { return Err((held, gone())) };
+    let Ok(permit) = permits.acquire_owned().await else { return Err((held, gone())) };
+    let slot = Slot {
+        held,
+        _file: Arc::clone(file),
+        permits: Some([permit, mount]),
+        progress: Progress::Pending(None),
+    };
+    RING.with_borrow_mut(|state| {
+        let State::Ready(ring) = state else { return Err((slot.held, gone())) };
+        // SAFETY: the caller's promise, and the slot keeps `held` until the
+        // completion has been reaped.
+        unsafe { ring.queue(entry, slot) }
+    })
+}
+
+impl Ring {
+    fn new() -> io::Result<Self> {
+        let entries = RING_OPS_MAX;
+        // One issuer and task work deferred to our own entries (Linux 6.1):
+        // completions then cost no interrupt of the core. Else plain.
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
+        let mut probe = io_uring::Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        for code in [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE] {
+            if !probe.is_supported(code) {
+                return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+            }
+        }
+        let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        ring.submitter().register_eventfd(eventfd.as_raw_fd())?;
+        // Older kernels cannot; their default will do.
+        drop(ring.submitter().register_iowq_max_workers(&mut [RING_WORKERS_MAX, 0]));
+        Ok(Self {
+            ring,
+            eventfd,
+            slots: Slab::new(),
+            permits: Arc::new(Semaphore::new(RING_OPS_MAX as usize)),
+            submit: Arc::new(Notify::new()),
+            driven: false,
+        })
+    }
+
+    /// # Safety
+    /// As for [`start`].
+    unsafe fn queue(
+        &mut self,
+        entry: io_uring::squeue::Entry,
+        slot: Slot,
+    ) -> Result<Op, (Held, io::Error)> {
+        if let Err(error) = self.ensure_driven() {
+            return Err((slot.held, error));
+        }
+        let key = self.slots.insert(slot);
+        let entry = entry.user_data(key as u64);
+        // SAFETY: the caller's promise.
+        let mut pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() && self.enter(0).is_ok() {
+            // The queue was full of what had not been submitted yet.
+            // SAFETY: as above.
+            pushed = unsafe { self.ring.submission().push(&entry) };
+        }
+        if pushed.is_err() {
+            let slot = self.slots.remove(key);
+            return Err((slot.held, io::ErrorKind::WouldBlock.into()));
+        }
+        self.submit.notify_one();
+        Ok(Op { key, finished: false, _this_thread: PhantomData })
+    }
+
+    /// Sees to it that a driver task lives on this thread's runtime: a ring
+    /// outlives runtimes that follow each other on one thread.
+    fn ensure_driven(&mut self) -> io::Result<()> {
+        if self.driven {
+            return Ok(());
+        }
+        // SAFETY: an OwnedFd names the same open descriptor until it is closed
+        // by its drop, which the AsyncFd deregisters before.
+        let eventfd = unsafe { AsyncFd::register(self.eventfd.try_clone()?) }?;
+        tokio::spawn(drive(eventfd, Arc::clone(&self.submit)));
+        self.driven = true;
+        Ok(())
+    }
+
+    /// Submits what is queued and lets the kernel post what is done.
+    fn enter(&mut self, at_least: u32) -> io::Result<()> {
+        let queued = self.ring.submission().len() as u32;
+        const GETEVENTS: u32 = 1;
+        // SAFETY: no argument but numbers; every queued entry was pushed
+        // under the promise of `start`.
+        unsafe {
+            self.ring.submitter().enter::<libc::sigset_t>(queued, at_least, GETEVENTS, None)?;
+        }
+        Ok(())
+    }
+
+    /// Takes completions; adds whom to wake and what to free, both of which
+    /// is done outside the borrow of this thread's ring.
+    fn reap(&mut self, wakers: &mut Vec<Waker>, freed: &mut Vec<Slot>) {
+        for completion in self.ring.completion() {
+            let key = completion.user_data() as usize;
+            let Some(slot) = self.slots.get_mut(key) else { continue };
+            // The next operation need not wait for this one's future.
+            slot.permits = None;
+            let done = Progress::Done(completion.result());
+            match std::mem::replace(&mut slot.progress, done) {
+                Progress::Pending(waker) => wakers.extend(waker),
+                Progress::Abandoned => freed.push(self.slots.remove(key)),
+                Progress::Done(_) => {}
+            }
+        }
+    }
+
+    /// Operations the kernel still works on.
+    fn under_way(&self) -> usize {
+        let done = |slot: &Slot| matches!(slot.progress, Progress::Done(_));
+        self.slots.iter().filter(|(_, slot)| !done(slot)).count()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + RING_FAREWELL;
+        let (mut nobody, mut freed) = (Vec::new(), Vec::new());
+        while self.under_way() > 0 && Instant::now() < deadline {
+            if self.enter(0).is_err() {
+                break;
+            }
+            self.reap(&mut nobody, &mut freed);
+            if self.under_way() > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        if self.under_way() > 0 {
+            // The kernel may yet write there: never freed.
+            std::mem::forget(std::mem::take(&mut self.slots));
+        }
+    }
+}
+
+/// Submits and reaps until the runtime it lives on ends.
+async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
+    /// Tells the ring that it has no driver any more.
+    struct Driven;
+    impl Drop for Driven {
+        fn drop(&mut self) {
+            // A thread that is being torn down has no ring to tell.
+            let _ = RING.try_with(|state| {
+                if let Ok(mut state) = state.try_borrow_mut()
+                    && let State::Ready(ring) = &mut *state
+                {
+                    ring.driven = false;
+                }
+            });
+        }
+    }
+    let _driven = Driven;
+    let (mut wakers, mut freed) = (Vec::new(), Vec::new());
+    loop {
+        tokio::select! {
+            () = submit.notified() => {}
+            ready = eventfd.readable() => {
+                let Ok(mut ready) = ready else { return };
+                // Its count means nothing; reading it arms it again.
+                let _ = rustix::io::read(eventfd.get_ref(), &mut [0; 8]);
+                ready.clear_ready();
+            }
+        }
+        let alive = RING.with_borrow_mut(|state| {
+            let State::Ready(ring) = state else { return false };
+            let entered = ring.enter(0);
+            ring.reap(&mut wakers, &mut freed);
+            if entered.is_err() || !ring.ring.submission().is_empty() {
+                // Interrupted, out of memory, or no room for completions:
+                // now that what is done has been reaped it may go on.
+                ring.submit.notify_one();
+            }
+            true
+        });
+        wakers.drain(..).for_each(Waker::wake);
+        freed.clear();
+        if !alive {
+            return;
+        }
+    }
+}
+
+/// The wait for one operation. It stays on its thread.
+struct Op {
+    key: usize,
+    finished: bool,
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl Future for Op {
+    type Output = (Held, io::Result<usize>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let key = self.key;
+        let slot = RING.with_borrow_mut(|state| {
+            let State::Ready(ring) = state else { return Poll::Ready(None) };
+            let Some(slot) = ring.slots.get_mut(key) else { return Poll::Ready(None) };
+            if let Progress::Pending(waker) = &mut slot.progress {
+                *waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(ring.slots.remove(key)))
+        });
+        let Poll::Ready(slot) = slot else { return Poll::Pending };
+        self.finished = true;
+        Poll::Ready(match slot {
+            Some(Slot { held, progress: Progress::Done(result), .. }) => {
+                let outcome =
+                    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+                (held, outcome)
+            }
+            _ => (Held::Nothing, Err(io::Error::other("this thread's io_uring is gone"))),
+        })
+    }
+}
+
+impl Drop for Op {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        // Without its thread's ring there is nothing left to mark.
+        let freed = RING.try_with(|state| {
+            let mut state = state.try_borrow_mut().ok()?;
+            let State::Ready(ring) = &mut *state else { return None };
+            let slot = ring.slots.get_mut(self.key)?;
+            match std::mem::replace(&mut slot.progress, Progress::Abandoned) {
+                Progress::Done(_) => Some(ring.slots.remove(self.key)),
+                _ => None,
+            }
+        });
+        drop(freed);
+    }
+}
+
+/// How many operations of this thread lie in slots, abandoned ones included.
+#[cfg(test)]
+pub(super) fn slots_in_use() -> usize {
+    RING.with_borrow(|state| match state {
+        State::Ready(ring) => ring.slots.len(),
+        _ => 0,
+    })
+}

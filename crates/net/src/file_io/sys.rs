@@ -1,0 +1,93 @@
+//! The calls that no crate of ours wraps.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::buffer::Buf;
+
+/// `cachestat(2)` has this number on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    len: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// The kernel's offsets are signed.
+fn position(offset: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+fn counted(outcome: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(outcome).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// `preadv2` with `flags`, or plain `pread` without: appends up to `len` bytes
+/// to `buf`, which has room for them.
+pub(super) fn read(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    buf: &mut Buf,
+    len: usize,
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let position = position(offset)?;
+    let room = &mut buf.memory_mut()[..len];
+    if flags == 0 {
+        let count = rustix::io::pread(fd, room, offset)?;
+        buf.set_filled(count);
+        return Ok(count);
+    }
+    let slice = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    // SAFETY: the vector names `room`, which is ours to write until the call
+    // returns; the descriptor is borrowed as long.
+    let count = counted(unsafe { libc::preadv2(fd.as_raw_fd(), &slice, 1, position, flags) })?;
+    buf.set_filled(count);
+    Ok(count)
+}
+
+/// `pwritev2` with `flags`, or plain `pwrite` without.
+pub(super) fn write(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    data: &[u8],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let position = position(offset)?;
+    if flags == 0 {
+        return Ok(rustix::io::pwrite(fd, data, offset)?);
+    }
+    let slice = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    // SAFETY: the vector names `data`, which the call only reads and which is
+    // borrowed until it returns; the descriptor is borrowed as long.
+    counted(unsafe { libc::pwritev2(fd.as_raw_fd(), &slice, 1, position, flags) })
+}
+
+/// How many pages of the range lie in the page cache.
+pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+    let range = CachestatRange { offset, len };
+    let mut found = Cachestat::default();
+    // SAFETY: both structures have the kernel's layout and live until the
+    // call returns; it writes the second only.
+    let outcome = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            std::ptr::from_ref(&range),
+            std::ptr::from_mut(&mut found),
+            0,
+        )
+    };
+    if outcome == 0 { Ok(found.cached) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,315 @@
+use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
+
+use super::*;
+
+const ROADS: [RoadChoice; 4] = [
+    RoadChoice { inline: true, ring: true },
+    RoadChoice { inline: false, ring: true },
+    RoadChoice { inline: true, ring: false },
+    RoadChoice { inline: false, ring: false },
+];
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
+}
+
+/// A file on the disk that holds the build, which need not be where temporary
+/// files go.
+fn disk_file(bytes: &[u8]) -> (File, std::fs::File) {
+    let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    (File::new(Arc::new(file.try_clone().unwrap())).unwrap(), file)
+}
+
+fn memory_file(bytes: &[u8]) -> (File, std::fs::File) {
+    let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let file = std::fs::File::from(fd);
+    file.write_all_at(bytes, 0).unwrap();
+    (File::new(Arc::new(file.try_clone().unwrap())).unwrap(), file)
+}
+
+/// Puts the file's pages out of the cache, as far as the kernel obliges.
+fn evict(file: &std::fs::File) {
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+/// A pipe's reading end in the place of a file: a read from it waits for as
+/// long as the test likes.
+fn stalling_file() -> (File, OwnedWriter) {
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let mount = Arc::clone(&disk_file(b"").0.mount);
+    (File { fd: Arc::new(read), mount }, OwnedWriter(write))
+}
+
+struct OwnedWriter(std::os::fd::OwnedFd);
+
+#[tokio::test]
+async fn every_road_reads_the_same() {
+    let data = pattern(3_000_000);
+    for make in [disk_file, memory_file] {
+        for choice in ROADS {
+            choose_roads(choice);
+            let (file, raw) = make(&data);
+            for (offset, len) in [
+                (0, 0),
+                (0, 1),
+                (4095, 2),
+                (1, 65_536),
+                (2_999_999, 10),
+                (3_000_000, 10),
+                (u64::MAX, 10),
+                (i64::MAX as u64, 10),
+                (1_000_000, 8 << 20),
+            ] {
+                evict(&raw);
+                let at = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+                let expected = &data[at..(at + len).min(data.len())];
+                for _cold_then_warm in 0..2 {
+                    let mut buf = Buf::copy_of(b"head");
+                    buf.reserve(len);
+                    let buf = file.read(offset, buf, len).await.unwrap();
+                    assert_eq!(&buf[..4], b"head");
+                    assert!(&buf[4..] == expected, "{choice:?} {offset} {len}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_road_writes_the_same() {
+    for make in [disk_file, memory_file] {
+        for choice in ROADS {
+            choose_roads(choice);
+            let (file, raw) = make(b"");
+            let data = pattern(2_500_000);
+            file.write(0, data.clone()).await.unwrap();
+            file.write(2_499_990, Buf::copy_of(&[7; 20])).await.unwrap();
+            file.write(5, bytes::Bytes::from_static(b"")).await.unwrap();
+            file.sync(true).await.unwrap();
+            file.sync(false).await.unwrap();
+            let mut expected = data;
+            expected.truncate(2_499_990);
+            expected.extend([7; 20]);
+            let mut got = vec![0; expected.len()];
+            raw.read_exact_at(&mut got, 0).unwrap();
+            assert!(got == expected, "{choice:?}");
+            assert_eq!(raw.metadata().unwrap().len(), expected.len() as u64);
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_are_told_on_every_road() {
+    for choice in ROADS {
+        choose_roads(choice);
+        let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let read_only = std::fs::File::open(named.path()).unwrap();
+        let file = File::new(Arc::new(read_only)).unwrap();
+        let error = file.write(0, b"x".to_vec()).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{choice:?}");
+        for offset in [i64::MAX as u64, u64::MAX] {
+            let error = file.write(offset, b"x".to_vec()).await.unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+        }
+        let write_only = std::fs::File::options().write(true).open(named.path()).unwrap();
+        write_only.set_len(10).unwrap();
+        let file = File::new(Arc::new(write_only)).unwrap();
+        let error = file.read(0, Buf::new(), 5).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{choice:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_regular_file_is_refused() {
+    for path in ["/", "/dev/null"] {
+        let file = std::fs::File::open(path).unwrap();
+        assert!(File::new(Arc::new(file)).is_err());
+    }
+}
+
+#[tokio::test]
+async fn hits_stay_on_the_core_and_misses_leave_it() {
+    let (file, raw) = disk_file(&pattern(1 << 20));
+    let mut buf = Buf::new();
+    if file.mount().medium() != Medium::Disk || matches!(file.try_read(0, &mut buf, 1), Ok(false)) {
+        return; // The build does not lie on a disk that can tell hits from misses.
+    }
+    assert!(file.try_read(0, &mut buf, 1 << 20).unwrap());
+    assert!(file.is_cached(0, 1 << 20));
+    assert_eq!(file.mount().report().reads_nowait, Learned::Yes);
+    evict(&raw);
+    assert!(!file.is_cached(0, 1 << 20));
+    assert!(!file.try_read(500_000, &mut Buf::new(), 100).unwrap());
+    let got = file.read(500_000, Buf::new(), 100).await.unwrap();
+    assert_eq!(&*got, &pattern(1 << 20)[500_000..500_100]);
+    assert!(file.is_cached(500_000, 100));
+}
+
+#[tokio::test]
+async fn probing_finds_what_cachestat_finds() {
+    let (file, raw) = disk_file(&pattern(1 << 20));
+    if !file.mount().may_read_nowait() || !file.try_read(0, &mut Buf::new(), 1).unwrap() {
+        return; // As above.
+    }
+    assert!(file.probe_cached(0, (1 << 20) - 1));
+    evict(&raw);
+    assert!(!file.probe_cached(0, (1 << 20) - 1));
+}
+
+#[tokio::test]
+async fn the_road_says_its_reason() {
+    let (road_taken, reason) = road();
+    assert_eq!(road_taken == IoRoad::Ring, reason == "io_uring works", "{reason}");
+    choose_roads(RoadChoice { inline: true, ring: false });
+    assert_eq!(road(), (IoRoad::Threads, "io_uring is switched off".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn where_tasks_move_threads_are_used() {
+    let moved = tokio::spawn(async { road() }).await.unwrap();
+    assert_eq!(moved.0, IoRoad::Threads);
+}
+
+/// The heart of the matter: the kernel writes into memory of a read whose
+/// future is long gone, and nobody else must own that memory by then.
+#[tokio::test]
+async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
+    choose_roads(RoadChoice { inline: false, ring: true });
+    if road().0 != IoRoad::Ring {
+        return;
+    }
+    crate::buffer::trim_pool();
+    let (file, writer) = stalling_file();
+    // A pipe has no offsets.
+    let waiting = {
+        let permit = permit(&file.mount.ring_ops).await.unwrap();
+        let fd = Arc::clone(&file.fd);
+        let mut buf = Buf::with_capacity(64 << 10);
+        buf.reserve(64 << 10);
+        async move { ring::read(&fd, u64::MAX, buf, 64 << 10, permit).await }
+    };
+    tokio::time::timeout(Duration::from_millis(30), waiting).await.unwrap_err();
+    assert_eq!(ring::slots_in_use(), 1, "the slot outlives the future");
+    // Whoever now gets a block of that class gets another one.
+    let mut others: Vec<Buf> = (0..4)
+        .map(|_| {
+            let mut other = Buf::with_capacity(64 << 10);
+            other.resize(64 << 10, 0x55);
+            other
+        })
+        .collect();
+    rustix::io::write(&writer.0, &[0xaa; 1000]).unwrap();
+    while ring::slots_in_use() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(others.iter().all(|other| other.iter().all(|&byte| byte == 0x55)));
+    others.clear();
+    // Five blocks came back: four of ours and the one that was abandoned.
+    assert_eq!(crate::buffer::pool_stats().retained_bytes, 5 * ((64 << 10) + 4096));
+}
+
+#[test]
+fn a_dying_thread_leaks_rather_than_frees() {
+    let began = Instant::now();
+    let done = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            if road().0 != IoRoad::Ring {
+                return None;
+            }
+            let (file, writer) = stalling_file();
+            let permit = permit(&file.mount.ring_ops).await.unwrap();
+            let buf = Buf::with_capacity(4096);
+            let read = ring::read(&file.fd, u64::MAX, buf, 4096, permit);
+            tokio::time::timeout(Duration::from_millis(10), read).await.unwrap_err();
+            Some(writer)
+        })
+    });
+    // The thread ends although the read never does.
+    let writer = done.join().unwrap();
+    assert!(began.elapsed() < crate::limits::RING_FAREWELL * 5);
+    drop(writer);
+}
+
+#[test]
+fn a_ring_outlives_runtimes_on_its_thread() {
+    choose_roads(RoadChoice { inline: false, ring: true });
+    let (file, _raw) = disk_file(&pattern(100_000));
+    for _ in 0..3 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let got = runtime.block_on(file.read(10, Buf::new(), 50_000)).unwrap();
+        assert!(*got == pattern(100_000)[10..50_010]);
+    }
+}
+
+#[tokio::test]
+async fn more_operations_than_slots_all_complete() {
+    choose_roads(RoadChoice { inline: false, ring: true });
+    let data = pattern(1 << 20);
+    let (file, _raw) = disk_file(&data);
+    let count = crate::limits::RING_OPS_MAX as usize * 3;
+    let reads = (0..count).map(|n| {
+        let file = file.clone();
+        async move { (n, file.read(n as u64 * 1000, Buf::new(), 500).await.unwrap()) }
+    });
+    let local = tokio::task::LocalSet::new();
+    local
+        .run_until(async {
+            let tasks: Vec<_> = reads.map(tokio::task::spawn_local).collect();
+            for task in tasks {
+                let (n, got) = task.await.unwrap();
+                assert!(*got == data[n * 1000..n * 1000 + 500]);
+            }
+        })
+        .await;
+    assert_eq!(ring::slots_in_use(), 0);
+}
+
+#[tokio::test]
+async fn a_stalled_mount_has_only_so_many_calls() {
+    let (file, _raw) = disk_file(b"");
+    let calls = crate::limits::BLOCKING_CALLS_PER_MOUNT_MAX;
+    let mount = Arc::new(Semaphore::new(calls));
+    let mut held = Vec::new();
+    for _ in 0..calls {
+        held.push(permit(&mount).await.unwrap());
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(5), permit(&mount)).await.is_err());
+    drop(held.pop());
+    assert!(tokio::time::timeout(Duration::from_secs(5), permit(&mount)).await.is_ok());
+    let size = file.run_blocking(|fd| Ok(rustix::fs::fstat(fd)?.st_size)).await.unwrap();
+    assert_eq!(size, 0);
+}
+
+#[tokio::test]
+async fn a_panicking_call_is_an_error() {
+    let outcome = run_blocking(|| panic!("on purpose, in a test")).await;
+    assert!(outcome.is_err());
+}
+
+#[tokio::test]
+async fn try_write_copies_at_once_or_not_at_all() {
+    choose_roads(RoadChoice::default());
+    let (file, raw) = memory_file(b"");
+    assert!(file.try_write(3, b"abc").unwrap().is_ok());
+    let mut got = [9; 6];
+    raw.read_exact_at(&mut got, 0).unwrap();
+    assert_eq!(&got, b"\0\0\0abc");
+    let long = vec![0; INLINE_WRITE_BYTES_MAX + 1];
+    assert!(file.try_write(0, &long).is_none());
+    assert!(file.try_write(0, &long[1..]).unwrap().is_ok());
+    choose_roads(RoadChoice { inline: false, ring: false });
+    assert!(file.try_write(0, b"x").is_none());
+}
+
+#[tokio::test]
+async fn mounts_report_what_was_learned() {
+    let (file, _raw) = memory_file(b"x");
+    file.read(0, Buf::new(), 1).await.unwrap();
+    let report = file.mount().report();
+    assert_eq!((report.file_system.as_str(), report.medium), ("tmpfs", Medium::Memory));
+    assert!(mounts().iter().any(|mount| mount.device == report.device));
+}
