@@ -42,6 +42,7 @@ pub mod header;
 pub mod limits;
 pub mod negotiate_context;
 pub mod rdma_transform;
+pub mod rpc;
 pub mod status;
 pub mod transform;
 pub mod utf16;

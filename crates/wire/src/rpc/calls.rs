@@ -1,0 +1,132 @@
+//! What each call does with what the server supplies.
+
+use super::srvsvc::{
+    self, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionEnum, ShareEnum, ShareEnumReply,
+    ShareGetInfo, ShareInfo, ShareType, TimeOfDay, encode_share_info,
+};
+use super::wkssvc::{self, WkstaGetInfo};
+use super::{FaultStatus, Services, WinError};
+use crate::codec::Malformed;
+use crate::fscc::eq_ignore_case;
+use alloc::vec::Vec;
+
+/// The stub data of an answer, or the fault that is sent instead.
+type Answer = Result<Vec<u8>, FaultStatus>;
+
+impl From<Malformed> for FaultStatus {
+    fn from(_: Malformed) -> Self {
+        Self::NDR
+    }
+}
+
+/// A call of MS-SRVS.
+pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer {
+    Ok(match opnum {
+        srvsvc::SHARE_ENUM => share_enum(&ShareEnum::parse(stub)?, &services.shares(), services),
+        srvsvc::SHARE_ENUM_STICKY => {
+            let request = ShareEnum::parse(stub)?;
+            let mut shares = services.shares();
+            shares.retain(|share| !share.kind.intersects(STICKY_NEVER));
+            share_enum(&request, &shares, services)
+        }
+        srvsvc::SHARE_GET_INFO => {
+            let request = ShareGetInfo::parse(stub)?;
+            let name = request.name.decode()?;
+            let shares = services.shares();
+            encode_share_info(
+                request.level,
+                share_get_info(&shares, &name, request.level, services),
+            )
+        }
+        srvsvc::SERVER_GET_INFO => ServerGetInfo::parse(stub)?.encode_reply(&services.server()),
+        srvsvc::SESSION_ENUM => SessionEnum::parse(stub)?.encode_refusal(WinError::ACCESS_DENIED),
+        srvsvc::REMOTE_TOD => {
+            srvsvc::parse_remote_tod(stub)?;
+            TimeOfDay::new(services.now(), services.uptime_ms()).encode_reply()
+        }
+        _ => return Err(FaultStatus::OP_RNG_ERROR),
+    })
+}
+
+/// A call of MS-WKST.
+pub(super) fn wkssvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer {
+    match opnum {
+        wkssvc::WKSTA_GET_INFO => {
+            let request = WkstaGetInfo::parse(stub)?;
+            Ok(request.encode_reply(&services.server(), services.is_administrator()))
+        }
+        _ => Err(FaultStatus::OP_RNG_ERROR),
+    }
+}
+
+fn share_get_info<'a>(
+    shares: &'a [ShareInfo],
+    name: &str,
+    level: u32,
+    services: &dyn Services,
+) -> Result<&'a ShareInfo, WinError> {
+    if !srvsvc::is_get_level(level) {
+        return Err(WinError::INVALID_LEVEL);
+    }
+    if srvsvc::is_privileged_level(level) && !services.is_administrator() {
+        return Err(WinError::ACCESS_DENIED);
+    }
+    shares
+        .iter()
+        .find(|share| eq_ignore_case(&share.name, name))
+        .ok_or(WinError::NET_NAME_NOT_FOUND)
+}
+
+/// MS-SRVS 3.1.4.9: shares that are not configured are not sticky.
+const STICKY_NEVER: ShareType = ShareType(ShareType::SPECIAL.0 | ShareType::TEMPORARY.0);
+
+/// MS-SRVS 3.1.4.8: the resume handle is an index, and the preferred length
+/// bounds how many shares are told at once.
+fn share_enum(request: &ShareEnum, all: &[ShareInfo], services: &dyn Services) -> Vec<u8> {
+    let level = request.level;
+    let fail = |status| {
+        ShareEnumReply { level, shares: &[][..], total: 0, resume: request.resume, status }.encode()
+    };
+    if !srvsvc::is_enum_level(level) {
+        return fail(WinError::INVALID_LEVEL);
+    }
+    if srvsvc::is_privileged_level(level) && !services.is_administrator() {
+        return fail(WinError::ACCESS_DENIED);
+    }
+    let start = usize::try_from(request.resume.unwrap_or(0)).unwrap_or(usize::MAX);
+    let shares = all.get(start..).unwrap_or(&[]);
+    let told = fitting(shares, level, request.max_len);
+    let status = match told {
+        _ if told == shares.len() => WinError::SUCCESS,
+        0 => WinError::BUF_TOO_SMALL,
+        _ => WinError::MORE_DATA,
+    };
+    let next = match status {
+        WinError::SUCCESS => 0,
+        _ => u32::try_from(start.saturating_add(told)).unwrap_or(0),
+    };
+    ShareEnumReply {
+        level,
+        shares: shares.get(..told).unwrap_or(&[]),
+        total: u32::try_from(shares.len()).unwrap_or(u32::MAX),
+        resume: request.resume.map(|_| next),
+        status,
+    }
+    .encode()
+}
+
+/// How many shares fit a preferred length.
+fn fitting(shares: &[ShareInfo], level: u32, max_len: u32) -> usize {
+    if max_len == MAX_PREFERRED_LENGTH {
+        return shares.len();
+    }
+    let mut room = usize::try_from(max_len).unwrap_or(usize::MAX);
+    let fits = |share: &&ShareInfo| match room.checked_sub(share.size_at(level)) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    };
+    shares.iter().take_while(fits).count()
+}

@@ -1,0 +1,30 @@
+//! Every bound that the RPC state machines put on what a peer may send.
+
+/// The largest fragment we send or take, in bytes: what Windows uses on pipes.
+pub const MAX_FRAG: u16 = 4280;
+
+/// The smallest fragment size that a peer may ask for (C706 12.6.3.1).
+pub const MIN_FRAG: u16 = 1432;
+
+/// Presentation contexts that one association may negotiate.
+pub const MAX_CONTEXTS: usize = 16;
+
+/// Stub bytes of one request, all fragments together. The calls that are
+/// answered here take a few names.
+pub const MAX_REQUEST_STUB: usize = 64 * 1024;
+
+/// Stub bytes of one response, all fragments together.
+pub const MAX_RESPONSE_STUB: usize = 4 * 1024 * 1024;
+
+/// Bytes waiting to be read from a pipe beyond which nothing more may be
+/// written to it.
+pub const MAX_UNREAD: usize = 64 * 1024;
+
+/// Code units of one string argument.
+pub const MAX_STRING_UNITS: u32 = 4096;
+
+/// Bytes of a security descriptor in a reply that a client takes.
+pub const MAX_DESCRIPTOR: u32 = 0x1_0000;
+
+/// Shares in one reply that a client takes.
+pub const MAX_SHARES: usize = 65_536;

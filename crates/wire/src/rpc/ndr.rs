@@ -1,0 +1,164 @@
+//! NDR, the transfer syntax of C706 chapter 14,
+//! little-endian. Alignment counts from the start of the stub data.
+//!
+//! Pointers inside structures are deferred: a referent identifier stands in
+//! the structure, what it points at after it. Both directions are written out
+//! as two passes over the fields, first the fixed parts, then the referents.
+
+use super::limits::MAX_STRING_UNITS;
+use crate::codec::{Malformed, Parsed, Reader, Writer};
+use crate::fscc::WireName;
+use crate::fscc::name::utf16_units;
+use alloc::vec::Vec;
+
+/// Reads stub data.
+#[derive(Debug, Clone)]
+pub struct NdrReader<'a>(Reader<'a>);
+
+impl<'a> NdrReader<'a> {
+    /// Starts at the first byte of `stub`.
+    pub const fn new(stub: &'a [u8]) -> Self {
+        Self(Reader::new(stub))
+    }
+
+    /// Bytes not read yet.
+    pub const fn remaining(&self) -> usize {
+        self.0.remaining()
+    }
+
+    fn align(&mut self, alignment: usize) -> Parsed<()> {
+        let at = self.0.position();
+        self.0.skip(at.next_multiple_of(alignment.max(1)).saturating_sub(at), "NDR alignment")
+    }
+
+    /// unsigned long
+    pub fn u32(&mut self, what: &'static str) -> Parsed<u32> {
+        self.align(4)?;
+        self.0.u32(what)
+    }
+
+    /// A unique pointer: whether it points at something.
+    pub fn pointer(&mut self, what: &'static str) -> Parsed<bool> {
+        self.u32(what).map(|referent| referent != 0)
+    }
+
+    /// A conformant varying string of 16-bit characters that ends in NUL,
+    /// which is not part of the result.
+    pub fn string(&mut self, what: &'static str) -> Parsed<WireName<'a>> {
+        let max_count = self.u32(what)?;
+        let offset = self.u32(what)?;
+        let count = self.u32(what)?;
+        if offset != 0 || count > max_count || count == 0 || count > MAX_STRING_UNITS {
+            return Err(Malformed::new(what));
+        }
+        let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(2));
+        let bytes = self.0.take(length.ok_or(Malformed::new(what))?, what)?;
+        let text = WireName::new(bytes.strip_suffix(&[0, 0]).ok_or(Malformed::new(what))?)?;
+        if text.units().any(|unit| unit == 0) {
+            return Err(Malformed::new(what));
+        }
+        Ok(text)
+    }
+
+    /// A unique pointer to a string, with the string right after it: how
+    /// arguments are laid out, but not fields of structures.
+    pub fn unique_string(&mut self, what: &'static str) -> Parsed<Option<WireName<'a>>> {
+        if self.pointer(what)? { self.string(what).map(Some) } else { Ok(None) }
+    }
+
+    /// A conformant array of bytes, whose length was `expected` before.
+    pub fn bytes(&mut self, expected: u32, what: &'static str) -> Parsed<&'a [u8]> {
+        if self.u32(what)? != expected {
+            return Err(Malformed::new(what));
+        }
+        self.0.take(usize::try_from(expected).map_err(|_| Malformed::new(what))?, what)
+    }
+
+    /// The maximum count of a conformant array of structures: it is the
+    /// `expected` number of entries, and each of them takes at least
+    /// `min_size` of the bytes that are left.
+    pub fn array(&mut self, expected: u32, min_size: usize, what: &'static str) -> Parsed<usize> {
+        let count = usize::try_from(self.u32(what)?).map_err(|_| Malformed::new(what))?;
+        let fits =
+            count.checked_mul(min_size.max(1)).is_some_and(|bytes| bytes <= self.remaining());
+        if usize::try_from(expected) != Ok(count) || !fits {
+            return Err(Malformed::new(what));
+        }
+        Ok(count)
+    }
+}
+
+/// Writes stub data.
+#[derive(Debug, Default)]
+pub struct NdrWriter {
+    stub: Vec<u8>,
+    referents: u32,
+}
+
+impl NdrWriter {
+    /// Nothing written yet.
+    pub const fn new() -> Self {
+        Self { stub: Vec::new(), referents: 0 }
+    }
+
+    /// What was written.
+    pub fn into_stub(self) -> Vec<u8> {
+        self.stub
+    }
+
+    /// Bytes written so far.
+    pub const fn len(&self) -> usize {
+        self.stub.len()
+    }
+
+    /// Whether nothing has been written.
+    pub const fn is_empty(&self) -> bool {
+        self.stub.is_empty()
+    }
+
+    fn aligned(&mut self) -> Writer<'_> {
+        let mut w = Writer::from(&mut self.stub, 0);
+        w.align(4);
+        w
+    }
+
+    /// unsigned long
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.aligned().u32(value);
+        self
+    }
+
+    /// A unique pointer, whose referent the caller writes at its place.
+    pub fn pointer(&mut self, points: bool) -> &mut Self {
+        if !points {
+            return self.u32(0);
+        }
+        // Identifiers only have to differ; these are the ones that Windows uses.
+        let referent = 0x0002_0000u32.wrapping_add(self.referents.wrapping_mul(4));
+        self.referents = self.referents.wrapping_add(1);
+        self.u32(referent)
+    }
+
+    /// A conformant varying string with its NUL.
+    pub fn string(&mut self, text: &str) -> &mut Self {
+        let count = u32::try_from(utf16_units(text).saturating_add(1)).unwrap_or(u32::MAX);
+        self.aligned().u32(count).u32(0).u32(count).utf16(text).u16(0);
+        self
+    }
+
+    /// A unique pointer to a string as an argument.
+    pub fn unique_string(&mut self, text: Option<&str>) -> &mut Self {
+        self.pointer(text.is_some());
+        if let Some(text) = text {
+            self.string(text);
+        }
+        self
+    }
+
+    /// A conformant array of bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.aligned().u32(count).bytes(bytes);
+        self
+    }
+}

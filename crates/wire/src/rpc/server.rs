@@ -1,0 +1,414 @@
+//! The server's end of a pipe that RPC is spoken on: bytes that the client
+//! wrote in, messages that it reads out. Nothing here waits or does I/O.
+
+use super::limits::{
+    MAX_CONTEXTS, MAX_FRAG, MAX_REQUEST_STUB, MAX_RESPONSE_STUB, MAX_UNREAD, MIN_FRAG,
+};
+use super::pdu::{
+    Bind, BindAck, BindFault, ContextElement, ContextResult, ContextResultCode, Header, PduFlags,
+    PduKind, REASON_ABSTRACT_SYNTAX, REASON_TRANSFER_SYNTAXES, RejectReason, Request, Response,
+    encode_bind_nak, encode_fault,
+};
+use super::srvsvc::{ServerInfo, ShareInfo};
+use super::{FaultStatus, SyntaxId, calls};
+use crate::codec::Reader;
+use crate::dtyp::FileTime;
+use crate::fscc::eq_ignore_case;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What the services tell, supplied by the server for one caller.
+pub trait Services {
+    /// The shares that the caller may know of, in an order that stays.
+    fn shares(&self) -> Vec<ShareInfo>;
+    /// The server.
+    fn server(&self) -> ServerInfo;
+    /// Whether the caller may also know paths, counts and descriptors.
+    fn is_administrator(&self) -> bool;
+    /// The time.
+    fn now(&self) -> FileTime;
+    /// Milliseconds since the server started.
+    fn uptime_ms(&self) -> u64;
+}
+
+/// The pipes that there are. Any other name does not exist: nothing is ever
+/// looked up by what a client calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pipe {
+    /// `srvsvc`
+    Srvsvc,
+    /// `wkssvc`
+    Wkssvc,
+}
+
+impl Pipe {
+    /// The pipe of this name, as a CREATE on IPC$ gives it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Srvsvc, Self::Wkssvc].into_iter().find(|pipe| eq_ignore_case(pipe.name(), name))
+    }
+
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Srvsvc => "srvsvc",
+            Self::Wkssvc => "wkssvc",
+        }
+    }
+
+    const fn interface(self) -> SyntaxId {
+        match self {
+            Self::Srvsvc => SyntaxId::SRVSVC,
+            Self::Wkssvc => SyntaxId::WKSSVC,
+        }
+    }
+
+    const fn secondary_address(self) -> &'static [u8] {
+        match self {
+            Self::Srvsvc => br"\PIPE\srvsvc",
+            Self::Wkssvc => br"\PIPE\wkssvc",
+        }
+    }
+}
+
+/// Why a pipe takes no more bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipeError {
+    /// The client broke the protocol and was told: STATUS_PIPE_DISCONNECTED.
+    Disconnected,
+    /// The client does not read what it asked for: STATUS_PIPE_BUSY.
+    Unread,
+}
+
+/// What one READ takes out of a pipe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipeRead {
+    /// The bytes, all of one message.
+    pub data: Vec<u8>,
+    /// Bytes of the message that are left: when there are any, the answer is
+    /// STATUS_BUFFER_OVERFLOW.
+    pub remaining: usize,
+}
+
+/// A request of which fragments have come.
+#[derive(Debug)]
+struct Call {
+    id: u32,
+    context_id: u16,
+    opnum: u16,
+    stub: Vec<u8>,
+}
+
+/// An end of a pipe, one per Open.
+#[derive(Debug)]
+pub struct Endpoint {
+    pipe: Pipe,
+    assoc_group_id: u32,
+    /// The longest fragment that the client takes, once it has bound.
+    max_xmit_frag: Option<u16>,
+    contexts: Vec<u16>,
+    /// The PDU that is coming in.
+    input: Vec<u8>,
+    call: Option<Call>,
+    /// Messages that wait to be read, and how much of the first one has been.
+    output: VecDeque<Vec<u8>>,
+    read_of_first: usize,
+    unread: usize,
+    closed: bool,
+}
+
+impl Endpoint {
+    /// A pipe just opened. `assoc_group_id` names the association group that
+    /// a client gets when it asks for a new one; it is not zero.
+    pub const fn new(pipe: Pipe, assoc_group_id: u32) -> Self {
+        Self {
+            pipe,
+            assoc_group_id,
+            max_xmit_frag: None,
+            contexts: Vec::new(),
+            input: Vec::new(),
+            call: None,
+            output: VecDeque::new(),
+            read_of_first: 0,
+            unread: 0,
+            closed: false,
+        }
+    }
+
+    /// Takes what a client wrote: parts of PDUs or several of them. What it is
+    /// answered is there to be read when this returns. A client that breaks
+    /// the protocol is answered a fault, after which the pipe is closed.
+    pub fn write(&mut self, bytes: &[u8], services: &dyn Services) -> Result<(), PipeError> {
+        if self.closed {
+            return Err(PipeError::Disconnected);
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.closed {
+            if self.unread >= MAX_UNREAD {
+                return Err(PipeError::Unread);
+            }
+            rest = self.take(rest, services);
+        }
+        Ok(())
+    }
+
+    /// Takes the next message, or `max_len` bytes of it. `None` when there is
+    /// nothing to read: then the READ waits, or fails if the pipe is closed.
+    pub fn read(&mut self, max_len: usize) -> Option<PipeRead> {
+        let message = self.output.front()?;
+        let left = message.get(self.read_of_first..).unwrap_or(&[]);
+        let data = left.get(..max_len).unwrap_or(left).to_vec();
+        let remaining = left.len().saturating_sub(data.len());
+        self.unread = self.unread.saturating_sub(data.len());
+        if remaining == 0 {
+            self.output.pop_front();
+            self.read_of_first = 0;
+        } else {
+            self.read_of_first = self.read_of_first.saturating_add(data.len());
+        }
+        Some(PipeRead { data, remaining })
+    }
+
+    /// Bytes waiting to be read, for FSCTL_PIPE_PEEK and FilePipeLocalInformation.
+    pub const fn unread(&self) -> usize {
+        self.unread
+    }
+
+    /// Messages waiting to be read.
+    pub fn unread_messages(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Bytes of the first message that are waiting to be read.
+    pub fn first_message_len(&self) -> usize {
+        self.output.front().map_or(0, |message| message.len().saturating_sub(self.read_of_first))
+    }
+
+    /// Whether the pipe is closed for writing; what waits may still be read.
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Takes bytes up to the end of the PDU that is coming in and handles it
+    /// when it is whole. Returns what is left.
+    fn take<'a>(&mut self, bytes: &'a [u8], services: &dyn Services) -> &'a [u8] {
+        let bytes = self.fill(bytes, Header::SIZE);
+        if self.input.len() < Header::SIZE {
+            return bytes;
+        }
+        let header = match Header::read(&mut Reader::new(&self.input)) {
+            // The length is believed only up to our limit, which bind_ack told.
+            Ok(header) if header.frag_length <= MAX_FRAG => header,
+            _ => {
+                self.break_off(0, 0);
+                return &[];
+            }
+        };
+        let bytes = self.fill(bytes, usize::from(header.frag_length));
+        if self.input.len() == usize::from(header.frag_length) {
+            let pdu = core::mem::take(&mut self.input);
+            self.on_pdu(header, pdu.get(Header::SIZE..).unwrap_or(&[]), services);
+        }
+        bytes
+    }
+
+    fn fill<'a>(&mut self, bytes: &'a [u8], until: usize) -> &'a [u8] {
+        let wanted = until.saturating_sub(self.input.len()).min(bytes.len());
+        let (taken, rest) = bytes.split_at_checked(wanted).unwrap_or((bytes, &[]));
+        self.input.extend_from_slice(taken);
+        rest
+    }
+
+    fn on_pdu(&mut self, header: Header, body: &[u8], services: &dyn Services) {
+        match header.kind {
+            PduKind::BIND => self.on_bind(header, body),
+            PduKind::ALTER_CONTEXT if self.max_xmit_frag.is_some() => {
+                self.on_alter_context(header, body)
+            }
+            PduKind::REQUEST if self.max_xmit_frag.is_some() => {
+                self.on_request(header, body, services)
+            }
+            // Answers are there at once: there is nothing to cancel.
+            PduKind::CO_CANCEL => {}
+            PduKind::ORPHANED => {
+                self.call = self.call.take().filter(|call| call.id != header.call_id)
+            }
+            _ => self.break_off(header.call_id, 0),
+        }
+    }
+
+    fn on_bind(&mut self, header: Header, body: &[u8]) {
+        let reason = if self.max_xmit_frag.is_some() || !header.flags.contains(PduFlags::WHOLE) {
+            RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED
+        } else if header.auth_length != 0 {
+            RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED
+        } else {
+            match Bind::parse(body) {
+                Ok(bind) if bind.max_recv_frag.min(bind.max_xmit_frag) >= MIN_FRAG => {
+                    let frag = bind.max_recv_frag.min(MAX_FRAG);
+                    self.max_xmit_frag = Some(frag);
+                    return self.accept(&bind, PduKind::BIND_ACK, header.call_id);
+                }
+                Err(BindFault::TooMany) => RejectReason::LOCAL_LIMIT_EXCEEDED,
+                Ok(_) | Err(BindFault::Malformed) => RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED,
+            }
+        };
+        self.send(encode_bind_nak(reason, header.call_id));
+        // Who asked for an authentication that we do not have may ask without.
+        self.closed = reason != RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED;
+    }
+
+    fn on_alter_context(&mut self, header: Header, body: &[u8]) {
+        match Bind::parse(body) {
+            Ok(bind) if header.flags.contains(PduFlags::WHOLE) && header.auth_length == 0 => {
+                self.accept(&bind, PduKind::ALTER_CONTEXT_RESP, header.call_id);
+            }
+            _ => self.break_off(header.call_id, 0),
+        }
+    }
+
+    /// MS-RPCE 3.3.1.5.6: answers each proposed context in its place.
+    fn accept(&mut self, bind: &Bind, kind: PduKind, call_id: u32) {
+        if bind.assoc_group_id != 0 {
+            self.assoc_group_id = bind.assoc_group_id;
+        }
+        let results = bind.contexts.iter().map(|context| self.negotiate(context)).collect();
+        let is_bind = kind == PduKind::BIND_ACK;
+        let ack = BindAck {
+            max_xmit_frag: self.max_xmit_frag.unwrap_or(MIN_FRAG),
+            max_recv_frag: bind.max_xmit_frag.min(MAX_FRAG),
+            assoc_group_id: self.assoc_group_id,
+            secondary_address: if is_bind { self.pipe.secondary_address() } else { b"" },
+            results,
+        };
+        self.send(ack.encode(kind, call_id));
+    }
+
+    fn negotiate(&mut self, context: &ContextElement) -> ContextResult {
+        let reject = |reason| ContextResult {
+            code: ContextResultCode::PROVIDER_REJECTION,
+            reason,
+            transfer: SyntaxId::ZERO,
+        };
+        if let [only] = context.transfer.as_slice()
+            && let Some(features) = only.bind_time_features()
+        {
+            // Of the features we have one: an orphaned PDU does no harm.
+            let reason = u16::from(features & KEEP_CONNECTION_ON_ORPHAN);
+            let code = ContextResultCode::NEGOTIATE_ACK;
+            return ContextResult { code, reason, transfer: SyntaxId::ZERO };
+        }
+        if context.interface != self.pipe.interface() {
+            return reject(REASON_ABSTRACT_SYNTAX);
+        }
+        if !context.transfer.contains(&SyntaxId::NDR) {
+            return reject(REASON_TRANSFER_SYNTAXES);
+        }
+        if !self.contexts.contains(&context.id) {
+            if self.contexts.len() >= MAX_CONTEXTS {
+                return reject(0);
+            }
+            self.contexts.push(context.id);
+        }
+        ContextResult { code: ContextResultCode::ACCEPTANCE, reason: 0, transfer: SyntaxId::NDR }
+    }
+
+    fn on_request(&mut self, header: Header, body: &[u8], services: &dyn Services) {
+        let Ok(request) = Request::parse(body, header.flags) else {
+            return self.break_off(header.call_id, 0);
+        };
+        let is_first = header.flags.contains(PduFlags::FIRST_FRAG);
+        let mut call = match self.call.take() {
+            None if is_first => Call {
+                id: header.call_id,
+                context_id: request.context_id,
+                opnum: request.opnum,
+                stub: Vec::new(),
+            },
+            Some(call) if !is_first && call.id == header.call_id => call,
+            // A second first fragment, or one of a call that has not begun.
+            _ => return self.break_off(header.call_id, request.context_id),
+        };
+        if header.auth_length != 0 {
+            return self.break_off(header.call_id, request.context_id);
+        }
+        if call.stub.len().saturating_add(request.stub.len()) > MAX_REQUEST_STUB {
+            // MS-RPCE 3.3.3.5.4
+            return self.fault_and_close(FaultStatus::ACCESS_DENIED, &call);
+        }
+        call.stub.extend_from_slice(request.stub);
+        if header.flags.contains(PduFlags::LAST_FRAG) {
+            self.execute(&call, services);
+        } else {
+            self.call = Some(call);
+        }
+    }
+
+    fn execute(&mut self, call: &Call, services: &dyn Services) {
+        let result = if self.contexts.contains(&call.context_id) {
+            match self.pipe {
+                Pipe::Srvsvc => calls::srvsvc(call.opnum, &call.stub, services),
+                Pipe::Wkssvc => calls::wkssvc(call.opnum, &call.stub, services),
+            }
+        } else {
+            Err(FaultStatus::UNK_IF)
+        };
+        match result {
+            Ok(stub) if stub.len() <= MAX_RESPONSE_STUB => self.respond(call, &stub),
+            Ok(_) => self.fault(FaultStatus::OUT_ARGS_TOO_BIG, call),
+            Err(FaultStatus::NDR) => self.fault_and_close(FaultStatus::NDR, call),
+            Err(status) => self.fault(status, call),
+        }
+    }
+
+    /// Sends stub data in as many fragments as the client's limit asks for.
+    fn respond(&mut self, call: &Call, stub: &[u8]) {
+        let frag = usize::from(self.max_xmit_frag.unwrap_or(MIN_FRAG));
+        // Fragments but the last keep their stub data a multiple of eight.
+        let room = frag.saturating_sub(Response::OVERHEAD) & !7;
+        let mut flags = PduFlags::FIRST_FRAG;
+        let mut rest = stub;
+        loop {
+            let (part, after) = rest.split_at_checked(room).unwrap_or((rest, &[]));
+            if after.is_empty() {
+                flags |= PduFlags::LAST_FRAG;
+            }
+            let alloc_hint = u32::try_from(rest.len()).unwrap_or(0);
+            let response = Response { alloc_hint, context_id: call.context_id, stub: part };
+            self.send(response.encode(flags, call.id));
+            if after.is_empty() {
+                return;
+            }
+            rest = after;
+            flags = PduFlags::EMPTY;
+        }
+    }
+
+    fn fault(&mut self, status: FaultStatus, call: &Call) {
+        self.send(encode_fault(status, call.context_id, call.id));
+    }
+
+    fn fault_and_close(&mut self, status: FaultStatus, call: &Call) {
+        self.fault(status, call);
+        self.close();
+    }
+
+    /// MS-RPCE 3.3.3.5.7
+    fn break_off(&mut self, call_id: u32, context_id: u16) {
+        self.send(encode_fault(FaultStatus::PROTO_ERROR, context_id, call_id));
+        self.close();
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        self.call = None;
+        self.input = Vec::new();
+    }
+
+    fn send(&mut self, pdu: Vec<u8>) {
+        self.unread = self.unread.saturating_add(pdu.len());
+        self.output.push_back(pdu);
+    }
+}
+
+/// KeepConnectionOnOrphanSupported, MS-RPCE 2.2.2.14.
+const KEEP_CONNECTION_ON_ORPHAN: u8 = 0x02;

@@ -1,0 +1,51 @@
+//! The server service, MS-SRVS: shares and the server itself.
+
+mod server_info;
+mod share;
+
+pub use server_info::{ServerGetInfo, ServerInfo, ServerType, TimeOfDay};
+pub use share::{
+    SessionEnum, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, encode_share_info,
+    parse_share_info,
+};
+
+pub(crate) use share::{is_enum_level, is_get_level, is_privileged_level};
+
+use super::WinError;
+use super::ndr::{NdrReader, NdrWriter};
+use crate::codec::Parsed;
+
+/// NetrSessionEnum, MS-SRVS 3.1.4.5.
+pub const SESSION_ENUM: u16 = 12;
+/// NetrShareEnum, MS-SRVS 3.1.4.8.
+pub const SHARE_ENUM: u16 = 15;
+/// NetrShareGetInfo, MS-SRVS 3.1.4.10.
+pub const SHARE_GET_INFO: u16 = 16;
+/// NetrServerGetInfo, MS-SRVS 3.1.4.17.
+pub const SERVER_GET_INFO: u16 = 21;
+/// NetrRemoteTOD, MS-SRVS 3.1.4.21.
+pub const REMOTE_TOD: u16 = 28;
+/// NetrShareEnumSticky, MS-SRVS 3.1.4.9: as NetrShareEnum, of the shares
+/// that are configured.
+pub const SHARE_ENUM_STICKY: u16 = 36;
+
+/// MAX_PREFERRED_LENGTH: everything at once.
+pub const MAX_PREFERRED_LENGTH: u32 = 0xFFFF_FFFF;
+
+/// The arguments of NetrRemoteTOD: the server's name, which is ignored.
+pub fn parse_remote_tod(stub: &[u8]) -> Parsed<()> {
+    NdrReader::new(stub).unique_string("ServerName").map(|_| ())
+}
+
+/// The stub data of a call that takes a server name and a level, and the
+/// shape that all calls of this kind share.
+fn encode_server_and_level(server: &str, level: u32) -> alloc::vec::Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.unique_string(Some(server)).u32(level);
+    w.into_stub()
+}
+
+/// The return value that ends every reply.
+fn read_status(r: &mut NdrReader<'_>) -> Parsed<WinError> {
+    r.u32("return value").map(WinError)
+}

@@ -1,0 +1,337 @@
+//! The calls, from request to answer.
+
+use super::*;
+use crate::rpc::client::RpcError;
+use crate::rpc::ndr::{NdrReader, NdrWriter};
+use crate::rpc::srvsvc::*;
+use crate::rpc::wkssvc::{WKSTA_GET_INFO, WkstaGetInfo};
+use crate::rpc::{FaultStatus, WinError};
+use alloc::string::String;
+use proptest::prelude::*;
+
+const SERVER: &str = r"\\frevo";
+
+fn enumerate(
+    services: &Fixture,
+    level: u32,
+    max_len: u32,
+    resume: Option<u32>,
+) -> ShareEnumReply<Vec<ShareInfo>> {
+    let mut ends = bound(Pipe::Srvsvc, services);
+    let stub = ShareEnum { level, max_len, resume }.encode(SERVER);
+    let answer = call(&mut ends, SHARE_ENUM, &stub, services, usize::MAX).unwrap();
+    ShareEnumReply::parse(&answer, level).unwrap()
+}
+
+#[test]
+fn share_enum_at_every_level() {
+    let mut services = fixture();
+    services.shares[0].security_descriptor = Some(vec![1, 2, 3]);
+    services.shares[0].current_uses = 7;
+    for level in [0, 1, 2, 501, 502] {
+        let reply = enumerate(&services, level, MAX_PREFERRED_LENGTH, Some(0));
+        assert_eq!(
+            (reply.status, reply.total, reply.resume),
+            (WinError::SUCCESS, 2, Some(0)),
+            "{level}"
+        );
+        for (told, share) in reply.shares.iter().zip(&services.shares) {
+            let has = |levels: &[u32]| levels.contains(&level);
+            let expected = ShareInfo {
+                name: share.name.clone(),
+                kind: if has(&[0]) { ShareType::DISKTREE } else { share.kind },
+                remark: if has(&[0]) { String::new() } else { share.remark.clone() },
+                max_uses: u32::MAX,
+                current_uses: if has(&[2, 502]) { share.current_uses } else { 0 },
+                path: if has(&[2, 502]) { share.path.clone() } else { String::new() },
+                flags: if has(&[501]) { share.flags } else { 0 },
+                security_descriptor: share.security_descriptor.clone().filter(|_| has(&[502])),
+            };
+            assert_eq!(*told, expected, "level {level}");
+        }
+        assert_eq!(reply.shares.len(), 2);
+    }
+}
+
+#[test]
+fn sticky_shares_are_those_that_are_configured() {
+    let services = fixture();
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode(SERVER);
+    let answer = call(&mut ends, SHARE_ENUM_STICKY, &stub, &services, 1000).unwrap();
+    let reply = ShareEnumReply::parse(&answer, 1).unwrap();
+    assert_eq!((reply.shares.len(), reply.shares[0].name.as_str()), (1, "data"));
+}
+
+#[test]
+fn levels_that_are_not_for_everyone() {
+    let services = Fixture { is_administrator: false, ..fixture() };
+    for (level, status) in [
+        (1, WinError::SUCCESS),
+        (501, WinError::SUCCESS),
+        (2, WinError::ACCESS_DENIED),
+        (502, WinError::ACCESS_DENIED),
+        (503, WinError::INVALID_LEVEL),
+        (7, WinError::INVALID_LEVEL),
+    ] {
+        let reply = enumerate(&services, level, MAX_PREFERRED_LENGTH, None);
+        assert_eq!((reply.status, reply.resume), (status, None), "level {level}");
+        assert_eq!(reply.shares.is_empty(), status != WinError::SUCCESS);
+    }
+}
+
+#[test]
+fn enumeration_resumes_where_the_preferred_length_stopped() {
+    let services = Fixture {
+        shares: (0..10)
+            .map(|n| share(&alloc::format!("share{n}"), ShareType::DISKTREE, ""))
+            .collect(),
+        is_administrator: false,
+    };
+    // Level 0: a pointer of 4 bytes and "shareN" of 14.
+    let (mut names, mut resume) = (Vec::new(), 0);
+    loop {
+        let reply = enumerate(&services, 0, 18 * 4 + 17, Some(resume));
+        assert_eq!(reply.total as usize, 10 - names.len());
+        names.extend(reply.shares.into_iter().map(|share| share.name));
+        if reply.status == WinError::SUCCESS {
+            break;
+        }
+        assert_eq!((reply.status, reply.resume), (WinError::MORE_DATA, Some(names.len() as u32)));
+        resume = names.len() as u32;
+    }
+    assert_eq!(names, services.shares.iter().map(|share| share.name.clone()).collect::<Vec<_>>());
+    for (length, status, told) in [
+        (17, WinError::BUF_TOO_SMALL, 0),
+        (18, WinError::MORE_DATA, 1),
+        (180, WinError::SUCCESS, 10),
+    ] {
+        let reply = enumerate(&services, 0, length, None);
+        assert_eq!((reply.status, reply.shares.len()), (status, told), "{length} bytes");
+    }
+    let beyond = enumerate(&services, 0, MAX_PREFERRED_LENGTH, Some(10));
+    assert_eq!((beyond.status, beyond.shares.len(), beyond.total), (WinError::SUCCESS, 0, 0));
+}
+
+#[test]
+fn an_answer_longer_than_a_fragment_comes_whole() {
+    let shares: Vec<_> =
+        (0..2000).map(|n| share(&alloc::format!("s{n}"), ShareType::DISKTREE, "remark")).collect();
+    let services = Fixture { shares, is_administrator: true };
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode(SERVER);
+    for piece in [usize::MAX, 1024, 4281, 17] {
+        let answer = call(&mut ends, SHARE_ENUM, &stub, &services, piece).unwrap();
+        let reply = ShareEnumReply::parse(&answer, 1).unwrap();
+        assert_eq!(reply.shares.len(), 2000);
+        assert_eq!(reply.shares[1999].name, "s1999");
+    }
+}
+
+fn get_info(services: &Fixture, name: &str, level: u32) -> Result<ShareInfo, WinError> {
+    let mut ends = bound(Pipe::Srvsvc, services);
+    let stub = ShareGetInfo { name, level }.encode(SERVER);
+    let answer = call(&mut ends, SHARE_GET_INFO, &stub, services, 100).unwrap();
+    parse_share_info(&answer, level).unwrap()
+}
+
+#[test]
+fn share_get_info() {
+    let services = fixture();
+    for level in [0, 1, 2, 501, 502] {
+        assert_eq!(get_info(&services, "DATA", level).unwrap().name, "data", "level {level}");
+    }
+    assert_eq!(get_info(&services, "data", 1005).unwrap().flags, 0x30);
+    assert_eq!(get_info(&services, "nothing", 1), Err(WinError::NET_NAME_NOT_FOUND));
+    assert_eq!(get_info(&services, "data", 1004), Err(WinError::INVALID_LEVEL));
+    let guest = Fixture { is_administrator: false, ..services };
+    assert_eq!(get_info(&guest, "data", 502), Err(WinError::ACCESS_DENIED));
+    assert_eq!(
+        get_info(&guest, "absent", 502),
+        Err(WinError::ACCESS_DENIED),
+        "absent and forbidden are alike"
+    );
+}
+
+#[test]
+fn server_get_info() {
+    let services = fixture();
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ask = |level| {
+        let request = ServerGetInfo { level };
+        let answer =
+            call(&mut ends, SERVER_GET_INFO, &request.encode(SERVER), &services, 1000).unwrap();
+        request.parse_reply(&answer).unwrap()
+    };
+    let told = ask(102).unwrap();
+    assert_eq!(
+        (told.name.as_str(), told.comment.as_str(), told.max_users),
+        ("FREVO", "files", 100)
+    );
+    assert_eq!((told.version_major, told.kind), (10, services.server().kind));
+    assert_eq!(ask(101).unwrap().comment, "files");
+    assert_eq!(ask(100).unwrap().name, "FREVO");
+    assert_eq!(ask(103), Err(WinError::INVALID_LEVEL));
+}
+
+#[test]
+fn who_is_connected_is_told_to_nobody() {
+    let services = fixture();
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut w = NdrWriter::new();
+    w.unique_string(None).unique_string(None).unique_string(None).u32(10).u32(10).pointer(true);
+    w.u32(0).pointer(false).u32(MAX_PREFERRED_LENGTH).pointer(false);
+    let answer = call(&mut ends, SESSION_ENUM, &w.into_stub(), &services, 1000).unwrap();
+    assert_eq!(answer[answer.len() - 4..], 5u32.to_le_bytes());
+}
+
+#[test]
+fn time_of_day() {
+    let services = fixture();
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut w = NdrWriter::new();
+    w.unique_string(None);
+    let answer = call(&mut ends, REMOTE_TOD, &w.into_stub(), &services, 1000).unwrap();
+    let mut r = NdrReader::new(&answer);
+    assert!(r.pointer("").unwrap());
+    let told: Vec<u32> = (0..13).map(|_| r.u32("").unwrap()).collect();
+    assert_eq!(told, [1_709_213_862, 5, 13, 37, 42, 56, 0, 310, 29, 2, 2024, 4, 0]);
+    for (unix, expected) in [
+        (0, (1970, 1, 1, 4)),
+        (951_782_400, (2000, 2, 29, 2)),
+        (4_107_542_400, (2100, 3, 1, 1)),
+        (-1, (1969, 12, 31, 3)),
+        (-11_644_473_600, (1601, 1, 1, 1)),
+    ] {
+        let day = TimeOfDay::new(FileTime::from_unix(unix, 0), 0);
+        assert_eq!((day.year, day.month, day.day, day.weekday), expected, "{unix}");
+    }
+}
+
+#[test]
+fn wkssvc() {
+    let mut services = fixture();
+    let ask = |services: &Fixture, level| {
+        let mut ends = bound(Pipe::Wkssvc, services);
+        call(&mut ends, WKSTA_GET_INFO, &WkstaGetInfo { level }.encode(SERVER), services, 1000)
+            .unwrap()
+    };
+    // MS-WKST 2.2.5.1: platform, two pointers, two numbers, two strings.
+    let answer = ask(&services, 100);
+    let mut r = NdrReader::new(&answer);
+    assert_eq!((r.u32("").unwrap(), r.pointer("").unwrap(), r.u32("").unwrap()), (100, true, 500));
+    assert!(r.pointer("").unwrap() && r.pointer("").unwrap());
+    assert_eq!((r.u32("").unwrap(), r.u32("").unwrap()), (10, 0));
+    assert!(r.string("").unwrap().is("FREVO") && r.string("").unwrap().is("WORKGROUP"));
+    assert_eq!((r.u32("").unwrap(), r.remaining()), (0, 0));
+    let status = |answer: &[u8]| u32::from_le_bytes(*answer.last_chunk().unwrap());
+    assert_eq!(status(&ask(&services, 101)), 0);
+    assert_eq!(status(&ask(&services, 102)), 0);
+    assert_eq!(status(&ask(&services, 502)), 124);
+    services.is_administrator = false;
+    assert_eq!(status(&ask(&services, 102)), 5);
+    assert_eq!(status(&ask(&services, 100)), 0);
+}
+
+#[test]
+fn operations_that_do_not_exist() {
+    let services = fixture();
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    for opnum in [0, 13, 57, 0xFFFF] {
+        let fault = call(&mut ends, opnum, &[0; 40], &services, 1000);
+        assert_eq!(fault, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
+    }
+    assert!(!ends.1.is_closed(), "asking for what there is not is no lie");
+}
+
+/// THREATS P15: lies in the arguments are told a fault and close the pipe.
+#[test]
+fn lies_in_arguments() {
+    let services = fixture();
+    let good =
+        ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: Some(0) }.encode(SERVER);
+    // ServerName: pointer, max_count 8, offset, count 8, sixteen bytes.
+    let cases: [(&str, usize, u32); 8] = [
+        ("string longer than the stub", 4, 0xFFFF_FFFF),
+        ("count beyond max_count", 12, 9),
+        ("count of nothing", 12, 0),
+        ("count that cuts the terminator", 12, 7),
+        ("offset", 8, 1),
+        ("union of another level", 36, 2),
+        ("entries without a buffer", 44, 1),
+        ("buffer without entries", 48, 0x0002_0000),
+    ];
+    for (what, at, value) in cases {
+        let mut stub = good.clone();
+        stub[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        if what == "string longer than the stub" {
+            stub[12..16].copy_from_slice(&value.to_le_bytes());
+        }
+        let mut ends = bound(Pipe::Srvsvc, &services);
+        let fault = call(&mut ends, SHARE_ENUM, &stub, &services, 1000);
+        assert_eq!(fault, Err(RpcError::Fault(FaultStatus::NDR)), "{what}");
+        assert!(ends.1.is_closed(), "{what}");
+    }
+    for end in 0..good.len() {
+        assert!(ShareEnum::parse(&good[..end]).is_err(), "cut at {end}");
+    }
+}
+
+fn any_share() -> impl Strategy<Value = ShareInfo> {
+    (
+        ".{1,12}",
+        any::<u32>(),
+        "[^\0]{0,20}",
+        "[^\0]{0,20}",
+        any::<[u32; 3]>(),
+        prop::option::of(prop::collection::vec(any::<u8>(), 0..30)),
+    )
+        .prop_map(
+            |(name, kind, remark, path, [max_uses, current_uses, flags], security_descriptor)| {
+                ShareInfo {
+                    name: name.replace('\0', "x"),
+                    kind: ShareType(kind),
+                    remark,
+                    max_uses,
+                    current_uses,
+                    path,
+                    flags,
+                    security_descriptor,
+                }
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn shares_survive_502(shares in prop::collection::vec(any_share(), 0..5), total in any::<u32>(), resume in any::<Option<u32>>()) {
+        let reply = ShareEnumReply { level: 502, shares: &shares[..], total, resume, status: WinError::MORE_DATA };
+        let read = ShareEnumReply::parse(&reply.encode(), 502).unwrap();
+        prop_assert_eq!((read.total, read.resume, read.status), (total, resume, WinError::MORE_DATA));
+        let told: Vec<_> = shares.into_iter().map(|share| ShareInfo { flags: 0, ..share }).collect();
+        prop_assert_eq!(read.shares, told);
+    }
+
+    #[test]
+    fn stubs_never_panic(stub in prop::collection::vec(any::<u8>(), 0..200), opnum in 0u16..60) {
+        let services = fixture();
+        let _ = crate::rpc::calls::srvsvc(opnum, &stub, &services);
+        let _ = crate::rpc::calls::wkssvc(opnum, &stub, &services);
+        for level in [0, 1, 2, 100, 101, 102, 501, 502, 1005] {
+            let _ = ShareEnumReply::parse(&stub, level);
+            let _ = parse_share_info(&stub, level);
+            let _ = ServerGetInfo { level }.parse_reply(&stub);
+        }
+    }
+
+    #[test]
+    fn damaged_replies_never_panic(shares in prop::collection::vec(any_share(), 0..4), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5)) {
+        let reply = ShareEnumReply { level: 502, shares: &shares[..], total: 1, resume: None, status: WinError::SUCCESS };
+        let mut stub = reply.encode();
+        for (index, value) in damage {
+            let at = index.index(stub.len());
+            stub[at] = value;
+        }
+        let _ = ShareEnumReply::parse(&stub, 502);
+    }
+}
