@@ -65,8 +65,9 @@ mod tests {
     #[test]
     fn one_address_gets_its_share_and_no_more() {
         let admission = Admission::default();
-        let mut tickets: Vec<_> =
-            (0..UNAUTHENTICATED_PER_ADDRESS).map(|_| admission.enter(address(1)).unwrap()).collect();
+        let mut tickets: Vec<_> = (0..UNAUTHENTICATED_PER_ADDRESS)
+            .map(|_| admission.enter(address(1)).unwrap())
+            .collect();
         assert!(admission.enter(address(1)).is_none());
         assert!(admission.enter(address(2)).is_some());
         tickets.pop();

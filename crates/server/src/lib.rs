@@ -13,6 +13,7 @@ pub mod ambient;
 pub mod client;
 pub mod command;
 pub mod connection;
+pub mod data;
 pub mod ipc;
 pub mod limits;
 pub mod open;

@@ -1,12 +1,14 @@
 //! Opens: MS-SMB2 3.3.1.10, the server's side of an open file or pipe.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::{Departure, FileCell, FileTable, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
@@ -44,7 +46,9 @@ pub enum OpenTarget {
 pub struct FileOpen {
     /// The object in the file system.
     pub node: Arc<dyn Node>,
-    /// The same as a shared owner of its descriptor, for I/O that outlives a call.
+    /// Its descriptor, when data may be moved through it directly.
+    pub fd: Option<Arc<OwnedFd>>,
+    /// The file system.
     pub vfs: Arc<dyn Vfs>,
     /// State shared with the other Opens of the file.
     pub cell: Arc<FileCell>,
@@ -58,6 +62,11 @@ pub struct FileOpen {
     pub position: AtomicU64,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Mutex<Option<Enumeration>>,
+}
+
+/// The descriptor that a node of the host's file system shares.
+pub fn shared_fd(node: &dyn Node) -> Option<Arc<OwnedFd>> {
+    node.descriptor().and_then(|any| any.downcast().ok())
 }
 
 impl Open {
@@ -129,6 +138,12 @@ impl Open {
 }
 
 impl FileOpen {
+    /// Whether all of `option` is in force.
+    pub fn has_mode(&self, option: CreateOptions) -> bool {
+        let mode = self.mode.load(Ordering::Relaxed);
+        mode & u64::from(option.0) == u64::from(option.0)
+    }
+
     /// The file's present state.
     pub fn stat(&self) -> Result<Stat, Status> {
         self.node.stat().map_err(frevo_store::Fault::status)

@@ -147,6 +147,8 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("sessions", &self.sessions.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("sessions", &self.sessions.lock().len())
+            .finish_non_exhaustive()
     }
 }

@@ -124,13 +124,11 @@ impl ByteRanges {
         Ok(())
     }
 
-    /// Drops everything `owner` holds.
+    /// Drops everything `owner` holds and wakes whoever waits, `owner` too: it
+    /// will find that it is gone.
     pub fn release(&mut self, owner: OpenId) {
-        let before = self.locks.len();
         self.locks.retain(|l| l.owner != owner);
-        if self.locks.len() != before {
-            self.wake();
-        }
+        self.wake();
     }
 
     /// Wakes `waker` at the next unlock; a waiter asks again each time.

@@ -158,9 +158,7 @@ impl File {
             let entry = self.opens.swap_remove(at);
             self.delete_pending |= entry.delete_on_close;
         }
-        if !self.ranges.is_empty() {
-            self.ranges.release(id);
-        }
+        self.ranges.release(id);
         match (self.opens.is_empty(), self.delete_pending) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,

@@ -1,6 +1,7 @@
 //! All open files of the server, by key.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_wire::Status;
 use hashbrown::HashMap;
@@ -39,11 +40,14 @@ type Shard = Mutex<HashMap<FileKey, Arc<FileCell>>>;
 #[derive(Debug)]
 pub struct FileTable {
     shards: [Shard; SHARDS],
+    /// Files removed so far; see [`FileTable::removals`].
+    removals: AtomicU64,
 }
 
 impl Default for FileTable {
     fn default() -> Self {
-        Self { shards: core::array::from_fn(|_| Mutex::new(HashMap::new())) }
+        let shards = core::array::from_fn(|_| Mutex::new(HashMap::new()));
+        Self { shards, removals: AtomicU64::new(0) }
     }
 }
 
@@ -86,9 +90,16 @@ impl FileTable {
 
     /// Forgets a file that was removed (or could not be): see [`Departure::Remove`].
     pub fn retire(&self, cell: &FileCell) {
+        self.removals.fetch_add(1, Ordering::Release);
         let mut shard = self.shard(cell.key).lock();
         cell.lock().retire();
         shard.remove(&cell.key);
+    }
+
+    /// Counts removals. An open that sees it change between finding a file and
+    /// being admitted to it may have found one that is gone.
+    pub fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
     }
 
     /// How many files are open below `directory`: such a directory cannot be

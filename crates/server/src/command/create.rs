@@ -1,12 +1,342 @@
-//! CREATE.
+//! CREATE: MS-SMB2 3.3.5.9, with the object store's part of MS-FSA 2.1.5.1.
 
+mod access;
+mod contexts;
+mod validate;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use frevo_store::file::Admission;
+use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
+use frevo_store::{Fault, FileCell, Name, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
+use frevo_wire::command::create::{
+    self, CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel, ShareAccess,
+};
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
 
+use crate::ipc;
+use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::share::Target;
+use contexts::Wanted;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Attempts at an open that loses a race with a removal or a creation.
+const ATTEMPTS: usize = 8;
+
+/// CreateOptions that FileModeInformation shows, MS-FSCC 2.4.31.
+const MODE: u32 = CreateOptions::WRITE_THROUGH.0
+    | CreateOptions::SEQUENTIAL_ONLY.0
+    | CreateOptions::NO_INTERMEDIATE_BUFFERING.0
+    | CreateOptions::SYNCHRONOUS_IO_ALERT.0
+    | CreateOptions::SYNCHRONOUS_IO_NONALERT.0
+    | CreateOptions::DELETE_ON_CLOSE.0;
+
+/// Opens or makes a file, a directory or a pipe.
+#[allow(clippy::unused_async)] // Lease breaks will be waited for here.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = create::Request::parse(rq.message)?;
+    validate::parameters(&request)?;
+    let tree = rq.tree()?;
+    let vfs = match &tree.share.target {
+        Target::Pipes => return ipc::create(rq, &request, out),
+        Target::Disk(vfs) => vfs,
+    };
+    let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let name = validate::name(&text, request.create_options)?;
+    let wanted = contexts::parse(&request)?;
+    let desired = validate::access(&request, tree)?;
+    let file_id = rq.server().new_file_id();
+    let create = Create { rq, request: &request, wanted: &wanted, name, desired, file_id, vfs };
+    let made = create.open()?;
+    let (open, action, stat) = create.finish(made)?;
+    rq.session()?.add_open(&open, &rq.server().files)?;
+    out.set_file_id(file_id);
+    create.respond(&open, action, &stat, out)?;
+    Ok(Status::SUCCESS)
+}
+
+/// One CREATE of a file, its parameters checked.
+struct Create<'a> {
+    rq: &'a Request<'a>,
+    request: &'a create::Request<'a>,
+    wanted: &'a Wanted,
+    name: Name,
+    /// DesiredAccess with generic rights mapped.
+    desired: AccessMask,
+    file_id: FileId,
+    vfs: &'a Arc<dyn Vfs>,
+}
+
+/// A file that is open in the file system and admitted by its other Opens.
+struct Made {
+    opened: Opened,
+    cell: Arc<FileCell>,
+    granted: AccessMask,
+    action: CreateAction,
+}
+
+impl Create<'_> {
+    const fn id(&self) -> OpenId {
+        OpenId(self.file_id.volatile)
+    }
+
+    /// Finds or makes the file and takes a place among its Opens. What was
+    /// opened may have been removed meanwhile: then the name is looked up again.
+    fn open(&self) -> Result<Made, Status> {
+        let files = &self.rq.server().files;
+        for _ in 0..ATTEMPTS {
+            let removals = files.removals();
+            let opened = match self.open_node() {
+                Err(Fault::Stale) => continue,
+                other => other.map_err(|fault| self.open_failed(fault))?,
+            };
+            let action = self.action(&opened)?;
+            let granted = access::grant(self, &opened, action)?;
+            let admission = Admission {
+                id: self.id(),
+                access: claimed(granted, action),
+                sharing: sharing(self.request.share_access),
+                delete_on_close: self.has(CreateOptions::DELETE_ON_CLOSE),
+            };
+            let key = opened.node.key();
+            let cell = files.admit(key, &opened.name, admission)?;
+            let is_gone = files.removals() != removals
+                && opened.node.stat().map_or(true, |stat| stat.links == 0);
+            if is_gone {
+                files.leave(&cell, self.id());
+                continue;
+            }
+            return Ok(Made { opened, cell, granted, action });
+        }
+        Err(Status::DELETE_PENDING)
+    }
+
+    fn open_node(&self) -> Result<Opened, Fault> {
+        let disposition = self.request.create_disposition;
+        let existence = match disposition {
+            CreateDisposition::OPEN | CreateDisposition::OVERWRITE => Existence::MustExist,
+            CreateDisposition::CREATE => Existence::MustNotExist,
+            _ if self.read_only() => Existence::MustExist,
+            _ => Existence::Either,
+        };
+        let kind = if self.has(CreateOptions::DIRECTORY_FILE) {
+            KindWanted::Directory
+        } else if self.has(CreateOptions::NON_DIRECTORY_FILE) {
+            KindWanted::NotDirectory
+        } else {
+            KindWanted::Any
+        };
+        let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
+        let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+        let mut attributes = self.request.file_attributes;
+        if kind != KindWanted::Directory {
+            // MS-FSA 2.1.5.1.1: a new file is to be archived.
+            attributes |= FileAttributes::ARCHIVE;
+        }
+        let how = OpenHow {
+            existence,
+            kind,
+            read: self.desired.intersects(reads),
+            write: self.desired.intersects(writes) || overwrites(disposition),
+            open_link: self.has(CreateOptions::OPEN_REPARSE_POINT),
+            attributes,
+            mode: None,
+            case_sensitive: false,
+        };
+        if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
+            return self.vfs.open(&self.name, &how);
+        }
+        // As much as the host allows.
+        let best = OpenHow { read: true, write: !self.read_only(), ..how };
+        match self.vfs.open(&self.name, &best) {
+            Err(Fault::AccessDenied | Fault::IsADirectory | Fault::ReadOnly) => {}
+            other => return other,
+        }
+        match self.vfs.open(&self.name, &OpenHow { read: true, ..how }) {
+            Err(Fault::AccessDenied) => self.vfs.open(&self.name, &how),
+            other => other,
+        }
+    }
+
+    /// What to answer when the file system does not open it. A name that is
+    /// about to go is DELETE_PENDING rather than a collision.
+    fn open_failed(&self, fault: Fault) -> Status {
+        match fault {
+            Fault::NotFound if self.read_only() && creates(self.request.create_disposition) => {
+                Status::ACCESS_DENIED
+            }
+            Fault::Exists | Fault::IsADirectory | Fault::NotADirectory => {
+                let found = self.vfs.stat(&self.name).ok();
+                let cell = found.and_then(|stat| self.rq.server().files.find(stat.key));
+                if cell.is_some_and(|cell| cell.lock().is_delete_pending()) {
+                    Status::DELETE_PENDING
+                } else {
+                    fault.status()
+                }
+            }
+            _ => fault.status(),
+        }
+    }
+
+    /// MS-FSA 2.1.5.1.2: what becomes of what was found.
+    fn action(&self, opened: &Opened) -> Result<CreateAction, Status> {
+        if opened.created {
+            return Ok(CreateAction::CREATED);
+        }
+        let disposition = self.request.create_disposition;
+        if !overwrites(disposition) {
+            return Ok(CreateAction::OPENED);
+        }
+        if opened.stat.kind == Kind::Directory {
+            // Directories are not overwritten.
+            return Err(if self.name.is_root() {
+                Status::ACCESS_DENIED
+            } else {
+                Status::OBJECT_NAME_COLLISION
+            });
+        }
+        // A hidden or system file is overwritten only by one that is so too.
+        let guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
+        if !self.request.file_attributes.contains(opened.stat.attributes & guard) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        Ok(if disposition == CreateDisposition::SUPERSEDE {
+            CreateAction::SUPERSEDED
+        } else {
+            CreateAction::OVERWRITTEN
+        })
+    }
+
+    /// Does to the file what its disposition and contexts say, and makes the Open.
+    fn finish(&self, made: Made) -> Result<(Arc<Open>, CreateAction, Stat), Status> {
+        let Made { opened, cell, granted, action } = made;
+        let node = Arc::clone(&opened.node);
+        let mut stat = opened.stat;
+        let target = OpenTarget::File(FileOpen {
+            fd: shared_fd(&*opened.node),
+            node: opened.node,
+            vfs: Arc::clone(self.vfs),
+            cell,
+            is_directory: stat.kind == Kind::Directory,
+            mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
+            position: AtomicU64::new(0),
+            enumeration: Mutex::new(None),
+        });
+        let tree = Arc::clone(self.rq.tree()?);
+        let sequence = self.rq.header.channel_sequence();
+        let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
+        let changed = self.apply(&*node, action).inspect_err(|_| {
+            // What this request made goes with it.
+            let file = open.file().ok();
+            if let (CreateAction::CREATED, Some(file)) = (action, file) {
+                file.cell.lock().set_delete_pending(open.id(), true);
+            }
+            open.close(&self.rq.server().files);
+        })?;
+        if changed {
+            stat = node.stat().map_err(Fault::status)?;
+        }
+        Ok((open, action, stat))
+    }
+
+    /// Truncation, attributes, allocation, extended attributes. True when the
+    /// file's state is not what opening it said.
+    fn apply(&self, node: &dyn frevo_store::Node, action: CreateAction) -> Result<bool, Status> {
+        let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
+        if overwritten {
+            node.set_end_of_file(0).map_err(Fault::status)?;
+            let attributes = self.request.file_attributes.without(FileAttributes::NORMAL)
+                | FileAttributes::ARCHIVE;
+            let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
+            node.set_basic(&change).map_err(Fault::status)?;
+        }
+        let made = overwritten || action == CreateAction::CREATED;
+        if !made {
+            return Ok(false);
+        }
+        if let Some(bytes) = self.wanted.allocation.filter(|bytes| *bytes != 0) {
+            node.set_allocation(bytes).map_err(Fault::status)?;
+        }
+        for ea in &self.wanted.eas {
+            node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
+        }
+        Ok(overwritten || self.wanted.allocation.is_some() || !self.wanted.eas.is_empty())
+    }
+
+    fn respond(
+        &self,
+        open: &Open,
+        action: CreateAction,
+        stat: &Stat,
+        out: &mut Response,
+    ) -> Result<(), Status> {
+        let mut flags = CreateFlags::EMPTY;
+        let is_link = stat.attributes.contains(FileAttributes::REPARSE_POINT);
+        if is_link && self.rq.connection.is_smb3() && !self.has(CreateOptions::OPEN_REPARSE_POINT) {
+            flags |= CreateFlags::REPARSEPOINT;
+        }
+        create::Response {
+            oplock_level: OplockLevel::NONE,
+            flags,
+            create_action: action,
+            creation_time: stat.created,
+            last_access_time: stat.accessed,
+            last_write_time: stat.written,
+            change_time: stat.changed,
+            allocation_size: stat.allocation,
+            end_of_file: stat.end_of_file,
+            file_attributes: stat.attributes,
+            file_id: open.file_id,
+            contexts: contexts::answers(self, open, stat)?,
+        }
+        .encode(&mut out.writer());
+        Ok(())
+    }
+
+    const fn has(&self, option: CreateOptions) -> bool {
+        self.request.create_options.contains(option)
+    }
+
+    fn read_only(&self) -> bool {
+        self.rq.tree().is_ok_and(|tree| tree.share.read_only)
+    }
+}
+
+/// Whether what exists is emptied.
+const fn overwrites(disposition: CreateDisposition) -> bool {
+    matches!(
+        disposition,
+        CreateDisposition::SUPERSEDE
+            | CreateDisposition::OVERWRITE
+            | CreateDisposition::OVERWRITE_IF
+    )
+}
+
+/// Whether what does not exist is made.
+const fn creates(disposition: CreateDisposition) -> bool {
+    !matches!(disposition, CreateDisposition::OPEN | CreateDisposition::OVERWRITE)
+}
+
+/// What share modes are compared with: overwriting needs more than the Open
+/// keeps (MS-FSA 2.1.5.1.2).
+fn claimed(granted: AccessMask, action: CreateAction) -> AccessMask {
+    match action {
+        CreateAction::OVERWRITTEN => granted | AccessMask::WRITE_DATA,
+        CreateAction::SUPERSEDED => granted | AccessMask::DELETE,
+        _ => granted,
+    }
+}
+
+const fn sharing(access: ShareAccess) -> Sharing {
+    Sharing {
+        read: access.contains(ShareAccess::READ),
+        write: access.contains(ShareAccess::WRITE),
+        delete: access.contains(ShareAccess::DELETE),
+    }
 }

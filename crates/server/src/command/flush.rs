@@ -1,12 +1,25 @@
-//! FLUSH.
+//! FLUSH: MS-SMB2 3.3.5.11.
 
 use frevo_wire::Status;
+use frevo_wire::command::flush;
+use frevo_wire::dtyp::AccessMask;
 
+use crate::data;
+use crate::open::OpenTarget;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Answers when all that was written is on stable storage. A pipe has nothing
+/// to wait for: what is written to it is consumed at once.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    flush::Request::parse(rq.message)?;
+    let open = rq.open()?;
+    if let OpenTarget::File(file) = &open.target {
+        // The same bits are FILE_ADD_FILE and FILE_ADD_SUBDIRECTORY of a directory.
+        open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
+        data::sync(file).await?;
+    }
+    flush::Response.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
 }

@@ -1,12 +1,111 @@
-//! LOCK.
+//! LOCK: MS-SMB2 3.3.5.14.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
+use frevo_store::byte_range::{Mode, Range};
 use frevo_wire::Status;
+use frevo_wire::command::lock::{self, LockElement, LockFlags};
 
+use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Locks or unlocks byte ranges.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = lock::Request::parse(rq.message)?;
+    let open = rq.open()?;
+    let file = open.file()?;
+    let first = request.locks.first().ok_or(Status::INVALID_PARAMETER)?;
+    if file.is_directory {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    if first.flags == LockFlags::UNLOCK {
+        unlock(open, file, &request.locks)?;
+    } else {
+        let modes = modes(&request.locks)?;
+        lock(open, file, &request.locks, &modes).await?;
+    }
+    lock::Response.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}
+
+/// MS-SMB2 3.3.5.14.1: what is unlocked before an error stays unlocked.
+fn unlock(open: &Open, file: &FileOpen, elements: &[LockElement]) -> Result<(), Status> {
+    let mut shared = file.cell.lock();
+    for element in elements {
+        if element.flags != LockFlags::UNLOCK {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        shared.ranges.unlock(open.id(), range(element))?;
+    }
+    Ok(())
+}
+
+/// MS-SMB2 3.3.5.14.2: flags are checked before anything is locked; only a
+/// single lock may wait.
+fn modes(elements: &[LockElement]) -> Result<Vec<(Mode, bool)>, Status> {
+    elements
+        .iter()
+        .map(|element| {
+            let waits = !element.flags.contains(LockFlags::FAIL_IMMEDIATELY);
+            let mode = match element.flags.without(LockFlags::FAIL_IMMEDIATELY) {
+                LockFlags::SHARED_LOCK => Mode::Shared,
+                LockFlags::EXCLUSIVE_LOCK => Mode::Exclusive,
+                _ => return Err(Status::INVALID_PARAMETER),
+            };
+            if waits && elements.len() > 1 {
+                return Err(Status::INVALID_PARAMETER);
+            }
+            Ok((mode, waits))
+        })
+        .collect()
+}
+
+async fn lock(
+    open: &Open,
+    file: &FileOpen,
+    elements: &[LockElement],
+    modes: &[(Mode, bool)],
+) -> Result<(), Status> {
+    for (at, (element, (mode, waits))) in elements.iter().zip(modes).enumerate() {
+        let range = range(element);
+        let outcome = if *waits {
+            wait(open, file, range, *mode).await
+        } else {
+            file.cell.lock().ranges.lock(open.id(), range, *mode)
+        };
+        if let Err(status) = outcome {
+            let mut shared = file.cell.lock();
+            for taken in &elements[..at] {
+                // What this request locked is given back.
+                let _ = shared.ranges.unlock(open.id(), self::range(taken));
+            }
+            return Err(status);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the range is free. The Open's end ends the wait.
+async fn wait(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), Status> {
+    poll_fn(|cx| {
+        if open.is_closed() {
+            return Poll::Ready(Err(Status::RANGE_NOT_LOCKED));
+        }
+        let mut shared = file.cell.lock();
+        match shared.ranges.lock(open.id(), range, mode) {
+            Err(Status::LOCK_NOT_GRANTED) => {
+                shared.ranges.wait(cx.waker());
+                Poll::Pending
+            }
+            outcome => Poll::Ready(outcome),
+        }
+    })
+    .await
+}
+
+const fn range(element: &LockElement) -> Range {
+    Range { offset: element.offset, length: element.length }
 }

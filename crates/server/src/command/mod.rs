@@ -92,29 +92,16 @@ pub const fn row(command: Command) -> Option<Row> {
         Command::CREATE => SLOW,
         Command::CLOSE => Row { file_id: Needed(72), when_expired: true, ..SLOW },
         Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
-        Command::READ => {
-            Row { file_id: Needed(80), waits: Waits::Slow, ..TREE }
-        }
-        Command::WRITE => {
-            Row { file_id: Needed(80), modifies: true, ..SLOW }
-        }
+        Command::READ => Row { file_id: Needed(80), waits: Waits::Slow, ..TREE },
+        Command::WRITE => Row { file_id: Needed(80), modifies: true, ..SLOW },
         Command::LOCK => {
             Row { file_id: Needed(72), waits: Waits::Cancellable, when_expired: true, ..TREE }
         }
-        Command::IOCTL => {
-            Row { file_id: Optional(72), modifies: true, ..SLOW }
-        }
+        Command::IOCTL => Row { file_id: Optional(72), modifies: true, ..SLOW },
         Command::QUERY_DIRECTORY => Row { file_id: Needed(72), ..SLOW },
-        Command::CHANGE_NOTIFY => Row {
-            file_id: Needed(72),
-            waits: Waits::Cancellable,
-           
-            ..TREE
-        },
+        Command::CHANGE_NOTIFY => Row { file_id: Needed(72), waits: Waits::Cancellable, ..TREE },
         Command::QUERY_INFO => Row { file_id: Needed(88), ..SLOW },
-        Command::SET_INFO => {
-            Row { file_id: Needed(80), modifies: true, ..SLOW }
-        }
+        Command::SET_INFO => Row { file_id: Needed(80), modifies: true, ..SLOW },
         // The handler tells oplock and lease acknowledgments apart.
         Command::OPLOCK_BREAK => TREE,
         _ => return None,

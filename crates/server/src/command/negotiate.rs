@@ -247,8 +247,8 @@ pub fn multi_protocol(connection: &Rc<Connection>, frame: &Buf) -> Result<(), Do
     let dialects = smb1_dialects(frame).ok_or(Doom::Rule("malformed SMB1 NEGOTIATE"))?;
     let settings = &connection.settings;
     let wildcard = dialects.clone().any(|d| d == b"SMB 2.???");
-    let old = dialects.clone().any(|d| d == b"SMB 2.002")
-        && settings.min_dialect == Dialect::SMB_2_0_2;
+    let old =
+        dialects.clone().any(|d| d == b"SMB 2.002") && settings.min_dialect == Dialect::SMB_2_0_2;
     if wildcard && settings.max_dialect > Dialect::SMB_2_0_2 {
         connection.negotiation.set(Negotiation::MultiProtocol);
         answer_multi_protocol(connection, Dialect::WILDCARD);

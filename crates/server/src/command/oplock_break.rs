@@ -26,7 +26,9 @@ pub fn handle(rq: &Request<'_>, _out: &mut Response) -> Outcome {
             rq.session()?.open(id)?;
             Err(Status::INVALID_DEVICE_STATE.into())
         }
-        Some(LEASE) if body.len() >= usize::from(LEASE) => Err(Status::OBJECT_NAME_NOT_FOUND.into()),
+        Some(LEASE) if body.len() >= usize::from(LEASE) => {
+            Err(Status::OBJECT_NAME_NOT_FOUND.into())
+        }
         _ => Err(Status::INVALID_PARAMETER.into()),
     }
 }

@@ -1,12 +1,80 @@
-//! READ.
+//! READ: MS-SMB2 3.3.5.12.
 
+use std::sync::Arc;
+
+use frevo_store::byte_range::Range;
 use frevo_wire::Status;
+use frevo_wire::command::read::{self, Channel, ReadFlags, ReadResponseFlags};
+use frevo_wire::dtyp::AccessMask;
 
+use crate::data::{self, MAX_OFFSET};
+use crate::ipc;
+use crate::open::{FileOpen, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{Payload, Response};
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// From this many bytes on, data that needs neither signature nor seal goes
+/// from the file to the socket without entering this process.
+const DIRECT_MIN: u32 = 64 * 1024;
+
+/// Reads from a file or a pipe.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = read::Request::parse(rq.message)?;
+    let negotiated = rq.connection.negotiated()?;
+    if request.length > negotiated.terms.max_read_size || request.channel != Channel::NONE {
+        // No RDMA here, so no channel but the connection itself.
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    rq.check_charge(request.length)?;
+    let open = rq.open()?;
+    let file = match &open.target {
+        OpenTarget::File(file) => file,
+        OpenTarget::Pipe(_) if request.flags.contains(ReadFlags::READ_UNBUFFERED) => {
+            return Err(Status::INVALID_PARAMETER.into());
+        }
+        OpenTarget::Pipe(_) => return ipc::read(rq, open, request.length, out).await,
+    };
+    if file.is_directory {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    open.require_any(AccessMask::READ_DATA | AccessMask::EXECUTE)?;
+    let length = u64::from(request.length);
+    if request.offset > MAX_OFFSET || MAX_OFFSET - request.offset < length {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let range = Range { offset: request.offset, length };
+    if !file.cell.lock().ranges.may_read(open.id(), range) {
+        return Err(Status::FILE_LOCK_CONFLICT.into());
+    }
+    let payload = match direct(rq, file, &request)? {
+        Some(payload) => payload,
+        None => Payload::Buf(data::read(file, request.offset, request.length).await?),
+    };
+    let count = u32::try_from(payload.len()).unwrap_or(request.length);
+    if (count == 0 && request.length != 0) || count < request.minimum_count {
+        return Err(Status::END_OF_FILE.into());
+    }
+    out.bytes_mut().extend(read::response_head(count, 0, ReadResponseFlags::EMPTY));
+    out.set_payload(payload);
+    Ok(Status::SUCCESS)
+}
+
+/// The road without a copy, where it may be taken.
+fn direct(
+    rq: &Request<'_>,
+    file: &FileOpen,
+    request: &read::Request<'_>,
+) -> Result<Option<Payload>, Status> {
+    let Some(fd) = &file.fd else { return Ok(None) };
+    if request.length < DIRECT_MIN || !rq.response_is_bare() {
+        return Ok(None);
+    }
+    let end = file.stat()?.end_of_file;
+    let left = end.saturating_sub(request.offset).min(u64::from(request.length));
+    let length = u32::try_from(left).unwrap_or(request.length);
+    if length < DIRECT_MIN {
+        return Ok(None);
+    }
+    Ok(Some(Payload::File { file: Arc::clone(fd), offset: request.offset, length }))
 }

@@ -204,10 +204,8 @@ fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentic
 fn find_binding(rq: &Request<'_>) -> Result<Authentication, Refusal> {
     let connection = rq.connection;
     let negotiated = connection.negotiated()?;
-    let session =
-        rq.server().session(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
-    if session.dialect != negotiated.terms.dialect
-        || !rq.header.flags.contains(HeaderFlags::SIGNED)
+    let session = rq.server().session(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    if session.dialect != negotiated.terms.dialect || !rq.header.flags.contains(HeaderFlags::SIGNED)
     {
         return Err(Status::INVALID_PARAMETER.into());
     }

@@ -62,8 +62,7 @@ fn share_name(path: &str) -> Option<&str> {
 }
 
 fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
-    let required =
-        share.encrypt || rq.connection.settings.encryption == Encryption::Required;
+    let required = share.encrypt || rq.connection.settings.encryption == Encryption::Required;
     let able = rq.connection.is_smb3()
         && rq.connection.negotiated().is_ok_and(|n| n.terms.cipher.is_some());
     if required && !able {

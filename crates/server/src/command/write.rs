@@ -1,12 +1,93 @@
-//! WRITE.
+//! WRITE: MS-SMB2 3.3.5.13.
 
+use frevo_store::byte_range::Range;
 use frevo_wire::Status;
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::write::{self, Channel, WriteFlags};
+use frevo_wire::dtyp::AccessMask;
 
+use crate::data::{self, MAX_OFFSET};
+use crate::ipc;
+use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// MS-SMB2 3.3.5.13: no header is longer.
+const MAX_DATA_OFFSET: u16 = 0x100;
+
+/// MS-FSA 2.1.5.4: an offset that means the end of the file.
+const AT_THE_END: u64 = u64::MAX;
+
+/// Writes to a file or a pipe.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = write::Request::parse(rq.message)?;
+    let negotiated = rq.connection.negotiated()?;
+    let length = u32::try_from(request.data.len()).unwrap_or(u32::MAX);
+    if request.data_offset > MAX_DATA_OFFSET
+        || length > negotiated.terms.max_write_size
+        || request.channel != Channel::NONE
+    {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    rq.check_charge(length)?;
+    let open = rq.open()?;
+    let special =
+        request.flags.intersects(WriteFlags::WRITE_THROUGH | WriteFlags::WRITE_UNBUFFERED);
+    match &open.target {
+        OpenTarget::Pipe(_) if special && rq.connection.is_smb3() => {
+            return Err(Status::INVALID_PARAMETER.into());
+        }
+        OpenTarget::Pipe(_) => {
+            let count = ipc::write(rq, open, request.data)?;
+            write::Response { count }.encode(&mut out.writer());
+            return Ok(Status::SUCCESS);
+        }
+        OpenTarget::File(file) => write_file(open, file, &request).await?,
+    }
+    write::Response { count: length }.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}
+
+async fn write_file(
+    open: &Open,
+    file: &FileOpen,
+    request: &write::Request<'_>,
+) -> Result<(), Status> {
+    if file.is_directory {
+        return Err(Status::INVALID_DEVICE_REQUEST);
+    }
+    open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
+    let offset = offset(open, file, request)?;
+    let length = request.data.len() as u64;
+    if offset > MAX_OFFSET || MAX_OFFSET - offset < length {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    if !file.cell.lock().ranges.may_write(open.id(), Range { offset, length }) {
+        return Err(Status::FILE_LOCK_CONFLICT);
+    }
+    if length != 0 {
+        data::write(file, offset, request.data).await?;
+    }
+    // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;
+    // Linux clients send it, and what they mean is clear.
+    if request.flags.contains(WriteFlags::WRITE_THROUGH)
+        || file.has_mode(CreateOptions::WRITE_THROUGH)
+    {
+        data::sync(file).await?;
+    }
+    Ok(())
+}
+
+/// Where to write. An Open that may only append does so, whatever it asks for.
+fn offset(open: &Open, file: &FileOpen, request: &write::Request<'_>) -> Result<u64, Status> {
+    if open.granted_access.contains(AccessMask::WRITE_DATA) && request.offset != AT_THE_END {
+        return Ok(request.offset);
+    }
+    let end = file.stat()?.end_of_file;
+    if request.offset == AT_THE_END || request.offset >= end {
+        return Ok(end.max(if request.offset == AT_THE_END { 0 } else { request.offset }));
+    }
+    // MS-SMB2 3.3.5.13: a range within the file needs FILE_WRITE_DATA.
+    Err(Status::ACCESS_DENIED)
 }

@@ -12,8 +12,8 @@ use frevo_net::buffer::Buf;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::send_queue::{SendLimits, SendQueue};
 use frevo_net::transport::Stream;
-use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::limits::WINDOW_MAX;
+use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::window::CommandSequenceWindow;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -103,8 +103,7 @@ async fn serve(
         }
         connection.queue.try_flush(stream).map_err(End::Send)?;
         reader.set_limit(connection.frame_limit());
-        let may_read =
-            !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
+        let may_read = !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
         tokio::select! {
             biased;
             () = connection.doomed.notified() => {}
@@ -153,11 +152,14 @@ impl Connection {
     fn wind_up(&self) {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.waiting.borrow().cancel_all();
-        let under_way: Vec<u64> = self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
+        let under_way: Vec<u64> =
+            self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         for channel in channels {
             let unfinished = channel.session.security().is_none();
-            if channel.session.remove_channel(self.id) || (unfinished && under_way.contains(&channel.session.id)) {
+            if channel.session.remove_channel(self.id)
+                || (unfinished && under_way.contains(&channel.session.id))
+            {
                 self.server.close_session(&channel.session);
             }
         }

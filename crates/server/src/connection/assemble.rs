@@ -209,11 +209,7 @@ impl Assembly {
 }
 
 /// MS-SMB2 3.3.4.1.1: the rounds of a binding are signed with the session's key.
-fn binding_signer(
-    connection: &Connection,
-    request: &Header,
-    header: &Header,
-) -> Option<Signer> {
+fn binding_signer(connection: &Connection, request: &Header, header: &Header) -> Option<Signer> {
     if header.command != Command::SESSION_SETUP || !request.flags.contains(HeaderFlags::SIGNED) {
         return None;
     }
@@ -262,7 +258,9 @@ fn hash_response(
     }
     if command == Command::NEGOTIATE {
         connection.preauth.borrow_mut().on_negotiate(&[frame]);
-    } else if let Some(authentication) = connection.authentications.borrow_mut().get_mut(&session_id) {
+    } else if let Some(authentication) =
+        connection.authentications.borrow_mut().get_mut(&session_id)
+    {
         authentication.on_response(status, frame);
     }
 }
@@ -284,14 +282,8 @@ fn response_header(
 ) -> Header {
     let mut flags = HeaderFlags::SERVER_TO_REDIR;
     flags |= request.flags & (HeaderFlags::PRIORITY_MASK | HeaderFlags::REPLAY_OPERATION);
-    let mut header = Header {
-        status,
-        flags,
-        next_command: 0,
-        signature: [0; 16],
-        credits: 0,
-        ..*request
-    };
+    let mut header =
+        Header { status, flags, next_command: 0, signature: [0; 16], credits: 0, ..*request };
     if let Some(async_id) = async_id {
         // The credits went with the interim response.
         header.flags |= HeaderFlags::ASYNC_COMMAND;

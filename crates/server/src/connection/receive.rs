@@ -57,13 +57,19 @@ impl Connection {
                 let channel = self.channel(session_id.map_or(0, u64::from_le_bytes));
                 let key = channel.as_ref().and_then(|c| c.session.security());
                 let key = key.and_then(|s| s.opening_key.as_ref());
-                let unsealed =
-                    frevo_proto::transform::unseal_frame(&mut frame, Sender::Client, false, |_| key)?;
+                let unsealed = frevo_proto::transform::unseal_frame(
+                    &mut frame,
+                    Sender::Client,
+                    false,
+                    |_| key,
+                )?;
                 frame.truncate(unsealed.message.end);
                 frame.advance(unsealed.message.start);
                 Ok(Opened { frame, sealed: channel })
             }
-            Some([0xFC, b'S', b'M', b'B']) => Err(Doom::Rule("compressed without having negotiated it")),
+            Some([0xFC, b'S', b'M', b'B']) => {
+                Err(Doom::Rule("compressed without having negotiated it"))
+            }
             _ => Err(Doom::Rule("not an SMB2 message")),
         }
     }

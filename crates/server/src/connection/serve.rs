@@ -10,7 +10,9 @@ use std::task::Poll;
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_proto::Dialect;
-use frevo_proto::compound::{Chain, FileOutcome, MixedStyles, Needs, Outcome as Ended, Verdict, verdicts};
+use frevo_proto::compound::{
+    Chain, FileOutcome, MixedStyles, Needs, Outcome as Ended, Verdict, verdicts,
+};
 use frevo_proto::replay::Counted;
 use frevo_wire::codec::Reader;
 use frevo_wire::file_id::FileId;
@@ -185,7 +187,8 @@ impl Connection {
         }
         let session = self.channel(header.session_id).map(|c| Arc::clone(&c.session));
         let session = session.or_else(|| self.server.session(header.session_id));
-        let required = session.as_ref().and_then(|s| s.security()).is_some_and(|s| s.signing_required);
+        let required =
+            session.as_ref().and_then(|s| s.security()).is_some_and(|s| s.signing_required);
         if required { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
     }
 

@@ -84,10 +84,11 @@ async fn watch(client: &mut SmbClient, tree: &mut Tree) -> Result<()> {
     let mut watcher = client.watch(tree, "watched", true).await?;
     // The request goes out with next_events, so the change must come after it.
     let wait = Duration::from_secs(10);
-    let (events, written) = tokio::join!(tokio::time::timeout(wait, watcher.next_events()), async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        client.write_file(tree, "watched/new.bin", b"x").await
-    });
+    let (events, written) =
+        tokio::join!(tokio::time::timeout(wait, watcher.next_events()), async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            client.write_file(tree, "watched/new.bin", b"x").await
+        });
     written?;
     let events = events.context("no event")??;
     ensure!(events.iter().any(|e| e.filename.contains("new.bin")), "{events:?}");

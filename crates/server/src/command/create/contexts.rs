@@ -1,0 +1,103 @@
+//! The create contexts of a request and the answers to them: MS-SMB2 2.2.13.2,
+//! 3.3.5.9.1 to 3.3.5.9.14.
+
+use frevo_store::Stat;
+use frevo_store::vfs::Kind;
+use frevo_wire::Status;
+use frevo_wire::command::create;
+use frevo_wire::create_context::{
+    CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
+};
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::fscc::ea::{EaEntries, is_valid_name};
+
+use super::{Create, access};
+use crate::open::Open;
+
+/// An extended attribute to be set on a new file.
+pub(super) struct Ea {
+    /// Name.
+    pub(super) name: String,
+    /// Value.
+    pub(super) value: Vec<u8>,
+}
+
+/// What the contexts ask for.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// AlSi
+    pub(super) allocation: Option<u64>,
+    /// ExtA
+    pub(super) eas: Vec<Ea>,
+    /// MxAc, with the time stamp if there is one.
+    maximal_access: Option<Option<FileTime>>,
+    /// QFid
+    disk_id: bool,
+}
+
+/// Reads the contexts. Those of features that this server does not have
+/// (leases, durable handles) are ignored, as MS-SMB2 asks; reconnecting to an
+/// Open that cannot be there fails.
+pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
+    if request.contexts.duplicate().is_some() {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let mut wanted = Wanted::default();
+    for context in request.contexts.requests() {
+        match context.map_err(|_| Status::INVALID_PARAMETER)? {
+            CreateContext::AllocationSize(bytes) => wanted.allocation = Some(bytes),
+            CreateContext::ExtendedAttributes(list) => wanted.eas = eas(list)?,
+            CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
+            CreateContext::QueryOnDiskId => wanted.disk_id = true,
+            // There are no snapshots, so none of that time; no Opens survive
+            // their connection, so none to reconnect to.
+            CreateContext::Timewarp(_)
+            | CreateContext::DurableReconnect(_)
+            | CreateContext::DurableReconnectV2(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
+            _ => {}
+        }
+    }
+    Ok(wanted)
+}
+
+fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
+    let text = |name: &[u8]| String::from_utf8(name.to_vec()).map_err(|_| Status::INVALID_EA_NAME);
+    EaEntries::new(list)
+        .map(|entry| {
+            let entry = entry.map_err(|_| Status::EA_LIST_INCONSISTENT)?;
+            if !is_valid_name(entry.name) {
+                return Err(Status::INVALID_EA_NAME);
+            }
+            Ok(Ea { name: text(entry.name)?, value: entry.value.to_vec() })
+        })
+        .collect()
+}
+
+/// The contexts of the response.
+pub(super) fn answers(
+    create: &Create<'_>,
+    open: &Open,
+    stat: &Stat,
+) -> Result<CreateContexts<'static>, Status> {
+    if create.request.contexts.is_empty() {
+        return Ok(CreateContexts::EMPTY);
+    }
+    let mut answers = Vec::new();
+    if let Some(time) = create.wanted.maximal_access {
+        answers.push(ResponseContext::MaximalAccess(if time == Some(stat.changed) {
+            MaximalAccess { query_status: Status::NONE_MAPPED, maximal_access: Default::default() }
+        } else {
+            let host = open.file()?.node.host_access();
+            let is_file = stat.kind != Kind::Directory;
+            let maximal_access = access::maximal(create, host, stat.attributes, is_file);
+            MaximalAccess { query_status: Status::SUCCESS, maximal_access }
+        }));
+    }
+    if create.wanted.disk_id {
+        answers.push(ResponseContext::OnDiskId(OnDiskId {
+            disk_file_id: stat.key.inode,
+            volume_id: u64::from(create.vfs.volume().serial),
+        }));
+    }
+    Ok(CreateContexts::from_responses(&answers))
+}

@@ -1,0 +1,131 @@
+//! What a CREATE may ask for: MS-SMB2 2.2.13, 3.3.5.9, MS-FSA 2.1.5.1 phase 1.
+
+use frevo_store::Name;
+use frevo_store::name::Rules;
+use frevo_wire::Status;
+use frevo_wire::command::create::{
+    CreateDisposition, CreateOptions, ImpersonationLevel, Request, ShareAccess,
+};
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+
+use crate::tree_connect::TreeConnect;
+
+/// Bits of CreateOptions that no file has.
+const BAD_OPTIONS: u32 = 0xFF00_0000;
+
+/// Options that need what this server does not do: FILE_CREATE_TREE_CONNECTION,
+/// opening by id, opportunistic filters.
+const UNSUPPORTED_OPTIONS: u32 =
+    0x0000_0080 | CreateOptions::OPEN_BY_FILE_ID.0 | CreateOptions::RESERVE_OPFILTER.0;
+
+/// Attribute bits that are no file attributes (MS-FSCC 2.6): volume label,
+/// device, and the upper half but for recall marks.
+const BAD_ATTRIBUTES: u32 = 0xFFB8_8048;
+
+/// MS-FSA 2.1.5.1: rights that do not exist.
+const BAD_ACCESS: u32 = 0x0CE0_FE00;
+
+/// Checks the numbers.
+pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
+    if request.impersonation_level > ImpersonationLevel::DELEGATE {
+        return Err(Status::BAD_IMPERSONATION_LEVEL);
+    }
+    let shared = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
+    let options = request.create_options;
+    let both = CreateOptions::DIRECTORY_FILE | CreateOptions::NON_DIRECTORY_FILE;
+    if request.create_disposition > CreateDisposition::OVERWRITE_IF
+        || !shared.contains(request.share_access)
+        || options.0 & BAD_OPTIONS != 0
+        || options.contains(both)
+        || request.file_attributes.0 & BAD_ATTRIBUTES != 0
+    {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    if options.0 & UNSUPPORTED_OPTIONS != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if options.contains(CreateOptions::DIRECTORY_FILE) {
+        let fitting = matches!(
+            request.create_disposition,
+            CreateDisposition::CREATE | CreateDisposition::OPEN | CreateDisposition::OPEN_IF
+        );
+        if !fitting || request.file_attributes.contains(FileAttributes::TEMPORARY) {
+            return Err(Status::INVALID_PARAMETER);
+        }
+    }
+    Ok(())
+}
+
+/// The name, as one in this share.
+pub(super) fn name(text: &str, options: CreateOptions) -> Result<Name, Status> {
+    let name = Name::parse(text, Rules::Windows)?;
+    if text.ends_with('\\') && options.contains(CreateOptions::NON_DIRECTORY_FILE) {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    if name.stream().is_some() {
+        // This server keeps no streams yet; FileFsAttributeInformation says so.
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    Ok(name)
+}
+
+/// DesiredAccess with generic rights mapped, within what the share gives.
+pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<AccessMask, Status> {
+    let desired = request.desired_access;
+    if desired.is_empty() || desired.0 & BAD_ACCESS != 0 {
+        return Err(Status::ACCESS_DENIED);
+    }
+    if desired.contains(AccessMask::ACCESS_SYSTEM_SECURITY) {
+        return Err(Status::PRIVILEGE_NOT_HELD);
+    }
+    let mut mapped = map_generic(desired);
+    let options = request.create_options;
+    if options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING) {
+        mapped = mapped.without(AccessMask::APPEND_DATA);
+    }
+    let deletes = mapped.intersects(AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED);
+    if options.contains(CreateOptions::DELETE_ON_CLOSE) {
+        if !deletes {
+            // MS-FSA 2.1.5.1
+            return Err(Status::INVALID_PARAMETER);
+        }
+        if !tree.maximal_access.contains(AccessMask::DELETE) {
+            // MS-SMB2 3.3.5.9
+            return Err(Status::ACCESS_DENIED);
+        }
+    }
+    let beyond = mapped.without(tree.maximal_access | AccessMask::MAXIMUM_ALLOWED);
+    if beyond.is_empty() { Ok(mapped) } else { Err(Status::ACCESS_DENIED) }
+}
+
+/// MS-SMB2 2.2.13.1: what the generic rights mean.
+fn map_generic(access: AccessMask) -> AccessMask {
+    let pairs = [
+        (AccessMask::GENERIC_ALL, AccessMask::FILE_ALL),
+        (AccessMask::GENERIC_READ, AccessMask::FILE_GENERIC_READ),
+        (AccessMask::GENERIC_WRITE, AccessMask::FILE_GENERIC_WRITE),
+        (AccessMask::GENERIC_EXECUTE, AccessMask::FILE_GENERIC_EXECUTE),
+    ];
+    pairs.into_iter().fold(access, |mapped, (generic, meaning)| {
+        if mapped.contains(generic) { mapped.without(generic) | meaning } else { mapped }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generic_rights_become_specific() {
+        assert_eq!(map_generic(AccessMask::GENERIC_ALL), AccessMask::FILE_ALL);
+        let both = AccessMask::GENERIC_READ | AccessMask::DELETE;
+        assert_eq!(map_generic(both), AccessMask::FILE_GENERIC_READ | AccessMask::DELETE);
+    }
+
+    #[test]
+    fn names_with_a_trailing_backslash_are_directories() {
+        assert!(name("a\\", CreateOptions::DIRECTORY_FILE).is_ok());
+        let refused = name("a\\", CreateOptions::NON_DIRECTORY_FILE);
+        assert_eq!(refused, Err(Status::OBJECT_NAME_INVALID));
+    }
+}
