@@ -23,7 +23,7 @@ pub mod frame_reader;
 pub mod limits;
 pub mod memory;
 pub mod send_queue;
-
+pub mod socket;
 pub mod transport;
 
 pub use buffer::Buf;

@@ -89,3 +89,19 @@ pub const MOUNTS_MAX: usize = 4096;
 /// How long a dying core thread waits for the kernel to let go of buffers,
 /// before it leaks them.
 pub const RING_FAREWELL: Duration = Duration::from_secs(2);
+
+/// Connections the kernel holds for a listener until they are accepted.
+pub const LISTEN_BACKLOG: i32 = 1024;
+
+/// Silence after which the kernel asks a peer whether it is still there.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+
+/// Time between such questions.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Unanswered questions after which the connection is dead.
+pub const KEEPALIVE_COUNT: u32 = 6;
+
+/// Interfaces reported at most; a host with thousands of containers has
+/// thousands.
+pub const INTERFACES_MAX: usize = 4096;

@@ -1,0 +1,290 @@
+//! Listening, connecting, and what the kernel knows of a connection.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpSocket;
+
+use crate::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, LISTEN_BACKLOG};
+use crate::transport::{Detached, Stream};
+
+mod interfaces;
+
+pub use interfaces::{Interface, interfaces};
+
+/// A listening TCP socket, watched by the runtime it was made in.
+pub struct Listener {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl Listener {
+    /// Listens on `address`. An IPv6 address means IPv6 alone, so that
+    /// `0.0.0.0` and `::` can be listened on side by side.
+    ///
+    /// # Errors
+    /// What the system says: the address is taken, not ours, or forbidden.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        // A restarted server need not wait for old connections to time out.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, LISTEN_BACKLOG)?;
+        Self::from_owned(socket)
+    }
+
+    /// Takes over a socket that listens already, as systemd hands them out.
+    ///
+    /// # Errors
+    /// When the runtime cannot watch it.
+    pub fn from_owned(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        // SAFETY: an OwnedFd names the same open descriptor until it is closed
+        // by its drop, which the AsyncFd deregisters before.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+        Ok(Self { socket })
+    }
+
+    /// The next connection, not yet bound to any core, with its options set.
+    /// Dropping the future loses none.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM` when the system is out of
+    /// something: wait a little and go on. A connection that died in the
+    /// backlog is not an error.
+    pub async fn accept(&self) -> io::Result<(Detached, SocketAddr)> {
+        loop {
+            let mut ready = self.socket.readable().await?;
+            let accepted = ready.try_io(|socket| Ok(accept_one(socket.as_fd())?));
+            let Ok(accepted) = accepted else { continue };
+            match accepted {
+                Ok(connection) => return Ok(connection),
+                Err(error) if concerns_one_connection(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The address it listens on.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let address = rustix::net::getsockname(&self.socket)?;
+        SocketAddr::try_from(address).map_err(io::Error::from)
+    }
+}
+
+fn accept_one(socket: BorrowedFd<'_>) -> rustix::io::Result<(Detached, SocketAddr)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (stream, peer) = rustix::net::acceptfrom_with(socket, flags)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    // A peer without an address has gone already.
+    let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
+    prepare(stream.as_fd())?;
+    Ok((Detached::Tcp(stream.into()), peer))
+}
+
+/// accept(2): errors that lie in the connection's past, not in the listener.
+fn concerns_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EINVAL
+                | libc::ENETDOWN
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+        )
+    )
+}
+
+/// What every connection of ours gets: replies leave at once, and a peer that
+/// vanished is noticed.
+fn prepare(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    sockopt::set_socket_keepalive(socket, true)
+}
+
+/// Connects to `address`, from `local` if given: each channel of a client
+/// leaves by the interface it was chosen for.
+///
+/// # Errors
+/// What the system says of the attempt.
+pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<Stream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(local) = local {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    let stream = socket.connect(address).await?;
+    prepare(stream.as_fd())?;
+    Ok(Stream::Tcp(stream))
+}
+
+/// What the kernel knows about how a connection fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_deviation: Duration,
+    /// When an unacknowledged segment would be sent again.
+    pub rto: Duration,
+    /// Bytes given to the kernel that the peer has not acknowledged, sent or
+    /// not.
+    pub unacknowledged_bytes: usize,
+    /// Times the segment that is waited for has been sent again.
+    pub retransmits: u8,
+    /// Segments sent again since the connection was made.
+    pub total_retransmits: u32,
+    /// Since something was last received from the peer.
+    pub since_received: Duration,
+    /// Since the peer last acknowledged anything.
+    pub since_acknowledged: Duration,
+}
+
+/// The part of the kernel's `struct tcp_info` that has always been there.
+#[repr(C)]
+#[derive(Default)]
+struct TcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    window_scales: u8,
+    flags: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+}
+
+const _: () = assert!(size_of::<TcpInfo>() == 104);
+
+impl Stream {
+    /// How the connection fares. In memory nothing is ever on its way, but
+    /// what the peer has not read counts as unacknowledged.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn facts(&self) -> io::Result<Facts> {
+        let unacknowledged_bytes = self.unacknowledged_bytes()?;
+        let info = match self.socket() {
+            Some(socket) => tcp_info(socket)?,
+            None => TcpInfo { rto: 200_000, ..TcpInfo::default() },
+        };
+        let micros = |value: u32| Duration::from_micros(value.into());
+        let millis = |value: u32| Duration::from_millis(value.into());
+        Ok(Facts {
+            rtt: micros(info.rtt),
+            rtt_deviation: micros(info.rttvar),
+            rto: micros(info.rto),
+            unacknowledged_bytes,
+            retransmits: info.retransmits,
+            total_retransmits: info.total_retrans,
+            since_received: millis(info.last_data_recv),
+            since_acknowledged: millis(info.last_ack_recv),
+        })
+    }
+
+    /// Bytes given to the kernel that the peer has not acknowledged.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn unacknowledged_bytes(&self) -> io::Result<usize> {
+        let socket = match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Memory(stream) => return Ok(stream.unread_by_peer()),
+        };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: TIOCOUTQ writes one int, which lives until the call returns.
+        let outcome = unsafe {
+            libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, std::ptr::from_mut(&mut bytes))
+        };
+        if outcome != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(usize::try_from(bytes).unwrap_or(0))
+    }
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut info = TcpInfo::default();
+    let mut len = size_of::<TcpInfo>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the structure's
+    // size; any bits are good values of its integers.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            std::ptr::from_mut(&mut info).cast(),
+            &mut len,
+        )
+    };
+    if outcome == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The IPv4 address within an IPv4-mapped IPv6 one, else the address itself.
+#[must_use]
+pub fn unmapped(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(six) => six.to_ipv4_mapped().map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
+    }
+}
+
+/// Whether a peer can have been given this address to connect to: not the
+/// unspecified one, not multicast.
+#[must_use]
+pub fn is_reachable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(four) => {
+            four != Ipv4Addr::UNSPECIFIED && four != Ipv4Addr::BROADCAST && !four.is_multicast()
+        }
+        IpAddr::V6(six) => six != Ipv6Addr::UNSPECIFIED && !six.is_multicast(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
