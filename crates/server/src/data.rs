@@ -1,7 +1,11 @@
 //! Moving file data: inline while the page cache serves it, on another road
 //! when the medium has to be waited for.
 
+use std::io;
+use std::sync::Arc;
+
 use frevo_net::buffer::Buf;
+use frevo_net::file_io;
 use frevo_store::Fault;
 use frevo_wire::Status;
 
@@ -16,18 +20,39 @@ pub const MAX_OFFSET: u64 = i64::MAX as u64;
 pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Status> {
     let length = length as usize;
     let mut buf = Buf::with_headroom(PAYLOAD_HEADROOM, length);
+    if let Some(io) = file.io() {
+        return io.read(offset, buf, length).await.map_err(|error| status(&error));
+    }
     let room = buf.append_zeroed(length);
     let count = file.node.read_at(offset, room).map_err(Fault::status)?;
     buf.truncate(count);
     Ok(buf)
 }
 
-/// Writes all of `data`.
+/// Writes all of `data`. Only a write that has to wait copies it, because the
+/// kernel may then outlive the request.
 pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Status> {
-    file.node.write_at(offset, data).map_err(Fault::status)
+    let Some(io) = file.io() else {
+        return file.node.write_at(offset, data).map_err(Fault::status);
+    };
+    if let Some(outcome) = io.try_write(offset, data) {
+        return outcome.map_err(|error| status(&error));
+    }
+    io.write(offset, Buf::copy_of(data)).await.map_err(|error| status(&error))
 }
 
-/// Puts what was written on stable storage.
+/// Puts what was written on stable storage, away from the core: a disk takes
+/// its time.
 pub async fn sync(file: &FileOpen) -> Result<(), Status> {
-    file.node.sync().map_err(Fault::status)
+    let node = Arc::clone(&file.node);
+    match file_io::run_blocking(move || node.sync()).await {
+        Ok(outcome) => outcome.map_err(Fault::status),
+        Err(error) => Err(status(&error)),
+    }
+}
+
+fn status(error: &io::Error) -> Status {
+    // Only a system call's error has a number; others are our own runtime's.
+    rustix::io::Errno::from_io_error(error)
+        .map_or(Status::UNEXPECTED_IO_ERROR, |errno| frevo_posix::fault_of(errno).status())
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use frevo_net::file_io;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::{Departure, FileCell, FileTable, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
@@ -48,6 +49,8 @@ pub struct FileOpen {
     pub node: Arc<dyn Node>,
     /// Its descriptor, when data may be moved through it directly.
     pub fd: Option<Arc<OwnedFd>>,
+    /// The same with what is known of its medium; from the first use on.
+    pub io: OnceLock<Option<file_io::File>>,
     /// The file system.
     pub vfs: Arc<dyn Vfs>,
     /// State shared with the other Opens of the file.
@@ -138,6 +141,12 @@ impl Open {
 }
 
 impl FileOpen {
+    /// The road for data, when there is a descriptor.
+    pub fn io(&self) -> Option<&file_io::File> {
+        let made = || file_io::File::new(Arc::clone(self.fd.as_ref()?) as _).ok();
+        self.io.get_or_init(made).as_ref()
+    }
+
     /// Whether all of `option` is in force.
     pub fn has_mode(&self, option: CreateOptions) -> bool {
         let mode = self.mode.load(Ordering::Relaxed);

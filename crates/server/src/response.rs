@@ -1,9 +1,7 @@
 //! One response being made: MS-SMB2 3.3.4.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
 use frevo_net::buffer::Buf;
+use frevo_net::file_io::FileFd;
 use frevo_wire::codec::Writer;
 use frevo_wire::file_id::FileId;
 use frevo_wire::header::HEADER_LEN;
@@ -13,7 +11,6 @@ use frevo_wire::header::HEADER_LEN;
 pub const PAYLOAD_HEADROOM: usize = 4 + 52 + HEADER_LEN + 16;
 
 /// Data that follows the body.
-#[derive(Debug)]
 pub enum Payload {
     /// Read into a buffer that has [`PAYLOAD_HEADROOM`] bytes of headroom.
     Buf(Buf),
@@ -21,7 +18,7 @@ pub enum Payload {
     /// `Request::response_is_bare`.
     File {
         /// The file.
-        file: Arc<OwnedFd>,
+        file: FileFd,
         /// First byte.
         offset: u64,
         /// Bytes; the file has them now.
@@ -45,7 +42,7 @@ impl Payload {
 }
 
 /// A response: 64 bytes kept free for the header, then the body.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Response {
     bytes: Vec<u8>,
     payload: Option<Payload>,

@@ -4,8 +4,8 @@ mod access;
 mod contexts;
 mod validate;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use frevo_store::file::Admission;
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
@@ -221,6 +221,7 @@ impl Create<'_> {
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*opened.node),
             node: opened.node,
+            io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
             cell,
             is_directory: stat.kind == Kind::Directory,

@@ -66,15 +66,16 @@ fn direct(
     file: &FileOpen,
     request: &read::Request<'_>,
 ) -> Result<Option<Payload>, Status> {
-    let Some(fd) = &file.fd else { return Ok(None) };
     if request.length < DIRECT_MIN || !rq.response_is_bare() {
         return Ok(None);
     }
+    let Some(io) = file.io() else { return Ok(None) };
     let end = file.stat()?.end_of_file;
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);
-    if length < DIRECT_MIN {
+    if length < DIRECT_MIN || !io.is_cached(request.offset, length as usize) {
+        // sendfile would wait for the disk, and the core with it.
         return Ok(None);
     }
-    Ok(Some(Payload::File { file: Arc::clone(fd), offset: request.offset, length }))
+    Ok(Some(Payload::File { file: Arc::clone(io.fd()), offset: request.offset, length }))
 }
