@@ -2,6 +2,7 @@
 
 use crate::codec::{Parsed, Reader, Writer};
 use crate::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
+use crate::file_id::FileId;
 
 /// A field of known size.
 pub(crate) trait Field: Sized {
@@ -65,6 +66,16 @@ impl<const N: usize> Field for [u8; N] {
     }
     fn write(&self, w: &mut Writer<'_>) {
         w.bytes(self);
+    }
+}
+
+impl Field for FileId {
+    const SIZE: usize = 16;
+    fn read(r: &mut Reader<'_>, _: &'static str) -> Parsed<Self> {
+        Self::read(r)
+    }
+    fn write(&self, w: &mut Writer<'_>) {
+        self.encode(w);
     }
 }
 

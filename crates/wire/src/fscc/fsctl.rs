@@ -1,12 +1,12 @@
 //! What IOCTL carries of the FSCTLs of a file system, MS-FSCC 2.3. Those that
-//! MS-SMB2 itself defines are with the command.
+//! MS-SMB2 itself defines, and FSCTL_PIPE_WAIT, are with the command.
 
 use super::fixed::{fixed_struct, newtype_field};
-use super::name::{WireName, utf16_len_u32};
 use super::query::CompressionFormat;
 use crate::bit_set;
 use crate::codec::{Malformed, Parsed, Reader, Writer};
 use crate::dtyp::Guid;
+use crate::file_id::FileId;
 
 bit_set! {
     /// Flags of DUPLICATE_EXTENTS_DATA_EX, MS-FSCC 2.3.9.2.
@@ -58,8 +58,8 @@ fixed_struct! {
 
     /// SMB2_DUPLICATE_EXTENTS_DATA, MS-FSCC 2.3.7.2.
     DuplicateExtents {
-        /// SourceFileID: an SMB2_FILEID.
-        source_file_id: [u8; 16];
+        /// SourceFileID
+        source_file_id: FileId;
         /// SourceFileOffset, in bytes.
         source_file_offset: i64;
         /// TargetFileOffset, in bytes.
@@ -72,8 +72,8 @@ fixed_struct! {
     DuplicateExtentsEx {
         /// StructureSize, [`DUPLICATE_EXTENTS_EX_SIZE`].
         structure_size: u64;
-        /// SourceFileID: an SMB2_FILEID.
-        source_file_id: [u8; 16];
+        /// SourceFileID
+        source_file_id: FileId;
         /// SourceFileOffset, in bytes.
         source_file_offset: i64;
         /// TargetFileOffset, in bytes.
@@ -280,38 +280,5 @@ impl<'a> TrimRequest<'a> {
         for range in ranges {
             range.encode(w);
         }
-    }
-}
-
-/// The request of FSCTL_PIPE_WAIT, MS-FSCC 2.3.49.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PipeWaitRequest<N> {
-    /// Timeout in units of 100 ms, if there is one.
-    pub timeout: Option<i64>,
-    /// Name of the pipe, without `\pipe\`.
-    pub name: N,
-}
-
-impl<'a> PipeWaitRequest<WireName<'a>> {
-    /// Parses the request.
-    pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
-        let what = "PIPE_WAIT";
-        let mut r = Reader::new(bytes);
-        let timeout = r.i64(what)?;
-        let name_len = usize::try_from(r.u32(what)?).map_err(|_| Malformed::new(what))?;
-        let specified = r.u8(what)? != 0;
-        r.skip(1, what)?;
-        Ok(Self {
-            timeout: specified.then_some(timeout),
-            name: WireName::new(r.take(name_len, what)?)?,
-        })
-    }
-}
-
-impl PipeWaitRequest<&str> {
-    /// Appends the request.
-    pub fn encode(&self, w: &mut Writer<'_>) {
-        w.i64(self.timeout.unwrap_or(0)).u32(utf16_len_u32(self.name));
-        w.u8(u8::from(self.timeout.is_some())).u8(0).utf16(self.name);
     }
 }

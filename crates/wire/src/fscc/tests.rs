@@ -2,6 +2,7 @@
 
 mod directory;
 mod ea;
+mod golden;
 mod structures;
 mod wildcard;
 

@@ -39,7 +39,47 @@ enum Kind {
     All,
     /// One name.
     Literal(String),
-    Expression(Vec<u16>),
+    Expression {
+        units: Vec<u16>,
+        shortcut: Option<Shortcut>,
+    },
+}
+
+/// The two expressions that people type: of names in ASCII they are a
+/// comparison. MS-FSA 2.1.4.4 has the first as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Shortcut {
+    /// A star and then this.
+    EndsWith(String),
+    /// This and then a star.
+    StartsWith(String),
+}
+
+impl Shortcut {
+    fn of(expression: &str) -> Option<Self> {
+        let plain = |text: &&str| text.is_ascii() && !has_wildcard(text);
+        let tail =
+            expression.strip_prefix('*').filter(plain).map(|text| Self::EndsWith(text.to_owned()));
+        let head = || {
+            expression.strip_suffix('*').filter(plain).map(|text| Self::StartsWith(text.to_owned()))
+        };
+        tail.or_else(head)
+    }
+
+    fn matches(&self, name: &str, ignore_case: bool) -> bool {
+        let name = name.as_bytes();
+        let (part, text) = match self {
+            Self::EndsWith(text) => {
+                let start = name.len().checked_sub(text.len());
+                (start.and_then(|start| name.get(start..)), text)
+            }
+            Self::StartsWith(text) => (name.get(..text.len()), text),
+        };
+        let text = text.as_bytes();
+        part.is_some_and(
+            |part| if ignore_case { part.eq_ignore_ascii_case(text) } else { part == text },
+        )
+    }
 }
 
 impl Pattern {
@@ -53,7 +93,7 @@ impl Pattern {
                 let mut units: Vec<u16> = expression.encode_utf16().map(fold).collect();
                 // A run of stars is one star.
                 units.dedup_by(|a, b| *a == STAR && *b == STAR);
-                Kind::Expression(units)
+                Kind::Expression { units, shortcut: Shortcut::of(expression) }
             }
         };
         Self { ignore_case, kind }
@@ -69,7 +109,7 @@ impl Pattern {
     pub fn literal(&self) -> Option<&str> {
         match &self.kind {
             Kind::Literal(name) => Some(name),
-            Kind::All | Kind::Expression(_) => None,
+            Kind::All | Kind::Expression { .. } => None,
         }
     }
 
@@ -79,14 +119,17 @@ impl Pattern {
             Kind::All => !name.is_empty(),
             Kind::Literal(literal) if self.ignore_case => eq_ignore_case(literal, name),
             Kind::Literal(literal) => literal == name,
-            Kind::Expression(_) if name.is_empty() => false,
-            Kind::Expression(units) if units.len() < INLINE_STATES => {
-                let (mut now, mut next) = ([0; INLINE_WORDS], [0; INLINE_WORDS]);
-                self.run(units, name, &mut now, &mut next)
+            Kind::Expression { .. } if name.is_empty() => false,
+            Kind::Expression { shortcut: Some(shortcut), .. } if name.is_ascii() => {
+                shortcut.matches(name, self.ignore_case)
             }
-            Kind::Expression(units) => {
+            Kind::Expression { units, .. } => {
                 let words = (units.len() / 64).saturating_add(1);
-                self.run(units, name, &mut vec![0; words], &mut vec![0; words])
+                let (mut now, mut next) = ([0; INLINE_WORDS], [0; INLINE_WORDS]);
+                match (now.get_mut(..words), next.get_mut(..words)) {
+                    (Some(now), Some(next)) => self.run(units, name, now, next),
+                    _ => self.run(units, name, &mut vec![0; words], &mut vec![0; words]),
+                }
             }
         }
     }
@@ -111,8 +154,8 @@ impl Pattern {
     }
 }
 
-/// Expressions shorter than this are matched without allocation.
-const INLINE_STATES: usize = 320;
+/// Words of states for expressions that are matched without allocation: those
+/// of fewer than 320 code units.
 const INLINE_WORDS: usize = 5;
 
 /// A code unit of the name, with what the DOS wildcards want to know of it.

@@ -299,14 +299,6 @@ fn trims() {
     assert!(parse_set_sparse(&[]) && parse_set_sparse(&[1]) && !parse_set_sparse(&[0]));
 }
 
-#[test]
-fn pipe_wait() {
-    let wait = PipeWaitRequest { timeout: Some(50), name: "srvsvc" };
-    let out = bytes(|w| wait.encode(w));
-    let read = PipeWaitRequest::parse(&out).unwrap();
-    assert!(read.name.is("srvsvc") && read.timeout == Some(50));
-}
-
 /// MS-FSCC 2.4 and 2.5: what is local only is neither asked nor set.
 #[test]
 fn local_classes_are_refused() {
@@ -337,7 +329,6 @@ proptest! {
         let _ = FsVolumeInformation::parse(&bytes);
         let _ = FsAttributeInformation::parse(&bytes);
         let _ = TrimRequest::parse(&bytes);
-        let _ = PipeWaitRequest::parse(&bytes);
         prop_assert!(StreamEntries::new(&bytes).count() <= 300);
         prop_assert!(QuotaEntries::new(&bytes).count() <= 300);
         prop_assert!(QuotaSids::new(&bytes).count() <= 300);
