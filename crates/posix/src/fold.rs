@@ -1,28 +1,57 @@
-//! Comparing names as Windows does: each UTF-16 unit by its upper case.
+//! Names as they are compared: by the upper case of each character.
+//!
+//! Names that are not UTF-8 compare byte for byte.
 
-/// The upper case of one character, or itself where that is not one character
-/// of the same plane.
-pub(crate) fn upcase(c: char) -> char {
-    if c.is_ascii() {
-        return c.to_ascii_uppercase();
+use frevo_wire::fscc::{eq_ignore_case, upcase};
+
+use crate::limits::COMPONENT_BYTES;
+
+/// Whether two components fold alike.
+pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
+    if a.is_ascii() && b.is_ascii() {
+        return a.eq_ignore_ascii_case(b);
     }
-    let mut upper = c.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(one), None) if u32::from(c) < 0x1_0000 => one,
-        _ => c,
+    match (core::str::from_utf8(a), core::str::from_utf8(b)) {
+        (Ok(a), Ok(b)) => eq_ignore_case(a, b),
+        _ => a == b,
     }
 }
 
-/// Whether two names fold alike.
-pub(crate) fn alike(a: &str, b: &str) -> bool {
-    let mut a = a.chars().map(upcase);
-    let mut b = b.chars().map(upcase);
-    loop {
-        match (a.next(), b.next()) {
-            (None, None) => return true,
-            (x, y) if x == y => {}
-            _ => return false,
+/// A component folded, without allocation.
+pub(crate) struct Folded {
+    // An upper case may take half as many bytes again.
+    bytes: [u8; COMPONENT_BYTES * 2],
+    len: usize,
+}
+
+impl Folded {
+    pub(crate) fn of(component: &[u8]) -> Self {
+        let mut folded = Self { bytes: [0; COMPONENT_BYTES * 2], len: 0 };
+        if component.is_ascii() {
+            for &byte in component {
+                folded.push(&[byte.to_ascii_uppercase()]);
+            }
+        } else if let Ok(text) = core::str::from_utf8(component) {
+            for c in text.chars() {
+                folded.push(upcase(c).encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        } else {
+            folded.push(component);
         }
+        folded
+    }
+
+    /// What does not fit is left out: more names than due may then look alike,
+    /// and [`alike`] tells them apart.
+    fn push(&mut self, more: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + more.len()) {
+            room.copy_from_slice(more);
+            self.len += more.len();
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
@@ -32,14 +61,25 @@ mod tests {
 
     #[test]
     fn pairs_fold_one_to_one() {
-        for (a, b) in [("abc", "ABC"), ("é", "É"), ("ж", "Ж"), ("σ", "Σ"), ("ς", "Σ"), ("ÿ", "Ÿ")]
-        {
-            assert!(alike(a, b), "{a} {b}");
+        for (a, b) in [("abc", "ABC"), ("é", "É"), ("ж", "Ж"), ("ÿ", "Ÿ"), ("aé", "AÉ")] {
+            assert!(alike(a.as_bytes(), b.as_bytes()), "{a} {b}");
+            assert_eq!(Folded::of(a.as_bytes()).as_bytes(), Folded::of(b.as_bytes()).as_bytes());
         }
-        for (a, b) in
-            [("a", "b"), ("ß", "SS"), ("ß", "ẞ"), ("a", "aa"), ("𐐨", "𐐀"), ("e\u{301}", "é")]
-        {
-            assert!(!alike(a, b), "{a} {b}");
+        for (a, b) in [("a", "b"), ("ß", "SS"), ("a", "aa"), ("e\u{301}", "é"), ("a", "é")] {
+            assert!(!alike(a.as_bytes(), b.as_bytes()), "{a} {b}");
+            assert_ne!(Folded::of(a.as_bytes()).as_bytes(), Folded::of(b.as_bytes()).as_bytes());
+        }
+        assert!(!alike(b"a\xff", b"A\xff"));
+        assert!(alike(b"a\xff", b"a\xff"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn alike_is_what_folds_the_same(a in "\\PC{0,8}", b in "\\PC{0,8}") {
+            for (a, b) in [(&a, &b), (&a, &a.to_uppercase()), (&b, &b.to_lowercase())] {
+                let same = Folded::of(a.as_bytes()).as_bytes() == Folded::of(b.as_bytes()).as_bytes();
+                assert_eq!(alike(a.as_bytes(), b.as_bytes()), same, "{a:?} {b:?}");
+            }
         }
     }
 }

@@ -13,6 +13,7 @@
 //! Data descriptors carry `O_NONBLOCK`, so that opening never waits for a lease
 //! of a local process; it has no effect on reads and writes of regular files.
 
+mod cache;
 mod directory;
 pub mod dosattrib;
 mod errno;

@@ -21,3 +21,26 @@ pub const LIST_BUFFER_BYTES: usize = 64 * 1_024;
 
 /// How often an operation starts over because the name space changed under it.
 pub const RETRIES: usize = 8;
+
+/// Names held by the cache of one share, in all its directories; at some 80
+/// bytes each.
+pub const CACHED_NAMES: usize = 1 << 19;
+
+/// Directories held by the cache of one share; each takes one inotify watch.
+pub const CACHED_DIRECTORIES: usize = 4_096;
+
+/// Changes noted while a directory is being read for the cache.
+pub const CACHED_CHANGES: usize = 65_536;
+
+/// Names of one directory of which it is not known whether they are there.
+pub const DOUBTFUL_NAMES: usize = 256;
+
+/// Bytes of change notes read from the kernel at a time.
+pub const CHANGES_BUFFER_BYTES: usize = 16 * 1_024;
+
+/// A directory that changed less than this before it was read may have changed
+/// once more within the same tick of its clock: what was read then is not kept.
+pub const TICK_MS: u64 = 20;
+
+/// Locks under which names are looked up and then made.
+pub const NAMING_LOCKS: usize = 64;

@@ -11,9 +11,11 @@ use frevo_store::vfs::{
 };
 use frevo_store::{Fault, FileKey, Name, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
+use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
+use crate::cache::NameCache;
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
@@ -31,6 +33,7 @@ pub(crate) struct Share {
     pub(crate) root: Arc<OwnedFd>,
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
+    pub(crate) names: NameCache,
     /// The kernel has getxattrat(2).
     entry_xattrs: bool,
 }
@@ -100,7 +103,8 @@ impl PosixVfs {
         let volume = volume::probe(root.as_fd(), &options)?;
         let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
-        let share = Share { root: Arc::new(root), options, volume, entry_xattrs };
+        let names = NameCache::new();
+        let share = Share { root: Arc::new(root), options, volume, names, entry_xattrs };
         Ok(Self { share: Arc::new(share) })
     }
 
@@ -164,21 +168,34 @@ impl PosixVfs {
         if kept { handle.dos_attrib() } else { None }
     }
 
-    /// Opens or creates at a place whose parent is known.
+    /// Opens or creates what no single call could open.
     fn open_at(&self, path: &DiskPath, how: &OpenHow) -> VfsResult<Opened> {
         let exact = self.share.exact(how);
-        for _ in 0..RETRIES {
-            let place = self.share.place(path, exact)?;
-            let attempt = match &place.stored {
+        let place = self.share.place(path, exact)?;
+        for attempt in 0..RETRIES {
+            let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
+            let creates = how.existence != Existence::MustExist;
+            let _naming = (creates && !exact)
+                .then(|| self.share.names.naming(stat::key_of(&parent), &place.wanted));
+            let stored = if attempt > 0 || exact {
+                match self.share.existing(&place, exact) {
+                    Ok((stored, _)) => Some(stored),
+                    Err(Fault::NotFound) => None,
+                    Err(fault) => return Err(fault),
+                }
+            } else {
+                self.share.folded(&place.parent, &parent, &place.wanted)?
+            };
+            let attempt = match &stored {
                 Some(_) if how.existence == Existence::MustNotExist => Err(Fault::Exists),
                 Some(stored) => self.open_stored(&place, stored, how),
-                None if how.existence == Existence::MustExist => return Err(Fault::NotFound),
-                None => self.create(&place, how),
+                None if creates => self.create(&place, how),
+                None => Err(Fault::NotFound),
             };
             match attempt {
                 // Gone or come since it was looked up: look again.
-                Err(Fault::NotFound | Fault::Stale) if place.stored.is_some() => {}
-                Err(Fault::Exists) if place.stored.is_none() => {}
+                Err(Fault::NotFound | Fault::Stale) if stored.is_some() => {}
+                Err(Fault::Exists) if stored.is_none() => {}
                 other => return other,
             }
         }
@@ -213,25 +230,24 @@ impl PosixVfs {
             sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
         };
         let handle = Handle::new(fd, false);
-        let kept = how.attributes & STORED_ATTRIBUTES;
-        if self.share.keeps_attributes() {
-            let directory = how.kind == KindWanted::Directory;
-            let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
-            let value = DosAttrib { attributes: (kept | bits).0, created: Some(born) };
-            // The file stands whether or not its attributes could be kept.
-            let _ = handle.set_dos_attrib(&value);
-        }
+        // The file stands whether or not its attributes could be kept.
+        let dos = self.new_dos_attrib(how, born).filter(|dos| handle.set_dos_attrib(dos).is_ok());
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
-        let extra = Extra {
-            dos: self.dos_attrib(&handle, &stx),
-            hidden_name: self.share.hides(entry),
-            ea_size: 0,
-        };
+        let extra = Extra { dos, hidden_name: self.share.hides(entry), ea_size: 0 };
         let stat = stat::stat_of(&stx, &extra);
         let parent = Some(place.parent.clone());
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, extra.hidden_name, parent);
         let name = place.name_of(entry);
         Ok(Opened { node: Arc::new(node), stat, created: true, name })
+    }
+
+    /// What is stored for a new file.
+    fn new_dos_attrib(&self, how: &OpenHow, born: FileTime) -> Option<DosAttrib> {
+        let directory = how.kind == KindWanted::Directory;
+        let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
+        let attributes = (how.attributes & STORED_ATTRIBUTES) | bits;
+        let kept = self.share.keeps_attributes();
+        kept.then_some(DosAttrib { attributes: attributes.0, created: Some(born) })
     }
 
     fn make_directory(&self, place: &Place, how: &OpenHow) -> VfsResult<OwnedFd> {
@@ -243,23 +259,40 @@ impl PosixVfs {
         sys::open_beneath(parent, entry, flags, Mode::empty(), false).map_err(walk_fault)
     }
 
-    /// The place of `name`, which must exist and be `key`.
+    /// The place of `name`, which must exist and be `key`; how it is stored.
     fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
         let exact = self.share.options.case == Case::Sensitive;
-        let mut place = self.share.place(&self.path_of(name, exact)?, exact)?;
-        let stored = place.stored.take().ok_or(Fault::NotFound)?;
-        let stx = sys::stat_at(place.parent.fd(), &stored).map_err(fault_of)?;
+        let place = self.share.place(&self.path_of(name, exact)?, exact)?;
+        let (stored, stx) = self.share.existing(&place, exact)?;
         if stat::key_of(&stx) != key {
             return Err(Fault::Stale);
         }
         Ok((place, stored, stx))
     }
 
-    /// Where a new name goes, what it replaces, and how it will be spelled.
-    fn target(&self, to: &Name) -> VfsResult<Place> {
+    /// Where a new name goes, and what is there already. The guard keeps other
+    /// threads from making the name meanwhile.
+    fn target(&self, to: &Name) -> VfsResult<Target<'_>> {
         let exact = self.share.options.case == Case::Sensitive;
-        self.share.place(&self.path_of(to, exact)?, exact)
+        let place = self.share.place(&self.path_of(to, exact)?, exact)?;
+        let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
+        let naming =
+            (!exact).then(|| self.share.names.naming(stat::key_of(&parent), &place.wanted));
+        let existing = match self.share.existing(&place, exact) {
+            Ok(existing) => Some(existing),
+            Err(Fault::NotFound) => None,
+            Err(fault) => return Err(fault),
+        };
+        Ok(Target { place, existing, _naming: naming })
     }
+}
+
+/// Where a rename or link goes.
+struct Target<'a> {
+    place: Place,
+    /// What is there: its name as stored, and its state.
+    existing: Option<(Vec<u8>, Statx)>,
+    _naming: Option<MutexGuard<'a, ()>>,
 }
 
 /// The kernel answers for "." what it would answer for every walk.
@@ -371,14 +404,14 @@ impl Vfs for PosixVfs {
         let (source, stored, stx) = self.place_of(from, key)?;
         let target = self.target(to)?;
         let source_dir = source.parent.fd();
-        let target_dir = target.parent.fd();
-        let to = (target_dir, target.wanted.as_slice());
-        let Some(existing) = target.stored.as_deref() else {
+        let target_dir = target.place.parent.fd();
+        let to = (target_dir, target.place.wanted.as_slice());
+        let Some((existing, there)) = &target.existing else {
             rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
-            return Ok(target.name_of(to.1));
+            return Ok(target.place.name_of(to.1));
         };
-        let there = sys::stat_at(target_dir, existing).map_err(fault_of)?;
-        if stat::key_of(&there) == key {
+        let existing = existing.as_slice();
+        if stat::key_of(there) == key {
             // MS-FSA 2.1.5.15.12: another link, or another case, of the same file.
             if existing != stored || !same_directory(source_dir, target_dir)? {
                 // rename(2) of one link onto another keeps both.
@@ -386,12 +419,12 @@ impl Vfs for PosixVfs {
                     .map_err(fault_of)?;
             }
         } else {
-            check_replace(&there, replace)?;
+            check_replace(there, replace)?;
             if stat::kind_of(&stx) == Kind::Directory {
                 // rename(2) puts no directory in the place of a file.
                 rustix::fs::unlinkat(target_dir, existing, AtFlags::empty()).map_err(fault_of)?;
                 rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
-                return Ok(target.name_of(to.1));
+                return Ok(target.place.name_of(to.1));
             }
             rename_entry((source_dir, &stored), (target_dir, existing), RenameFlags::empty())?;
         }
@@ -399,9 +432,9 @@ impl Vfs for PosixVfs {
         if existing == to.1
             || rename_entry((target_dir, existing), to, RenameFlags::NOREPLACE).is_ok()
         {
-            return Ok(target.name_of(to.1));
+            return Ok(target.place.name_of(to.1));
         }
-        Ok(target.name_of(existing))
+        Ok(target.place.name_of(existing))
     }
 
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
@@ -412,18 +445,17 @@ impl Vfs for PosixVfs {
             return Err(Fault::IsADirectory);
         }
         let target = self.target(to)?;
-        let dir = target.parent.fd();
-        let Some(existing) = &target.stored else {
-            return node.link_to(dir, &target.wanted).map_err(fault_of);
+        let dir = target.place.parent.fd();
+        let Some((existing, there)) = &target.existing else {
+            return node.link_to(dir, &target.place.wanted).map_err(fault_of);
         };
-        let there = sys::stat_at(dir, existing).map_err(fault_of)?;
         if !replace {
             return Err(Fault::Exists);
         }
-        if stat::key_of(&there) == node.key() {
+        if stat::key_of(there) == node.key() {
             return Ok(());
         }
-        if stat::kind_of(&there) == Kind::Directory {
+        if stat::kind_of(there) == Kind::Directory {
             return Err(Fault::AccessDenied);
         }
         replace_by_link(node, dir, existing)

@@ -4,12 +4,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::{Fault, Name, vfs::VfsResult};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::errno::walk_fault;
-use crate::fold;
-use crate::limits::{LIST_BUFFER_BYTES, PATH_BYTES};
+use crate::errno::{fault_of, walk_fault};
+use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{self, DiskPath};
 use crate::sys;
 use crate::vfs::Share;
@@ -37,11 +36,9 @@ pub(crate) struct Place {
     /// The containing directory.
     pub(crate) parent: Dir,
     /// Its path below the root as stored.
-    pub(crate) parent_path: Vec<u8>,
+    parent_path: Vec<u8>,
     /// The last component as it was asked for.
     pub(crate) wanted: Vec<u8>,
-    /// The last component as it is stored, if it exists.
-    pub(crate) stored: Option<Vec<u8>>,
 }
 
 impl Place {
@@ -89,8 +86,7 @@ impl Share {
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path) = self.directory(parent_path, exact)?;
-        let stored = self.entry(&parent, wanted, exact)?;
-        Ok(Place { parent, parent_path, wanted: wanted.to_vec(), stored })
+        Ok(Place { parent, parent_path, wanted: wanted.to_vec() })
     }
 
     /// Opens the directory at `path`, and tells its path as stored.
@@ -138,7 +134,8 @@ impl Share {
             Err(Errno::NOENT) => return Err(Fault::PathNotFound),
             other => return other.map_err(walk_fault),
         }
-        let entry = self.folded(dir, component)?.ok_or(Fault::PathNotFound)?;
+        let stx = sys::stat_fd(dir.fd()).map_err(fault_of)?;
+        let entry = self.folded(dir, &stx, component)?.ok_or(Fault::PathNotFound)?;
         open(&entry).map_err(|errno| match errno {
             Errno::NOENT => Fault::PathNotFound,
             other => walk_fault(other),
@@ -150,50 +147,47 @@ impl Share {
         sys::open_beneath(dir, path, DIRECTORY, Mode::empty(), follow)
     }
 
-    /// How an entry is stored: exactly as wanted if that exists, else the first
-    /// in byte order that folds alike.
-    pub(crate) fn entry(
+    /// The entry at a place, and its state: exactly as wanted if that exists,
+    /// else the first in byte order that folds alike.
+    pub(crate) fn existing(&self, place: &Place, exact: bool) -> VfsResult<(Vec<u8>, Statx)> {
+        for _ in 0..RETRIES {
+            match sys::stat_at(place.parent.fd(), &place.wanted) {
+                Ok(stx) => return Ok((place.wanted.clone(), stx)),
+                Err(Errno::NOENT) if exact => return Err(Fault::NotFound),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(walk_fault(errno)),
+            }
+            let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
+            let entry = self.folded(&place.parent, &parent, &place.wanted)?;
+            let entry = entry.ok_or(Fault::NotFound)?;
+            match sys::stat_at(place.parent.fd(), &entry) {
+                Ok(stx) => return Ok((entry, stx)),
+                // Gone since it was looked up.
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(walk_fault(errno)),
+            }
+        }
+        Err(Fault::Busy)
+    }
+
+    /// The entry that is `wanted`, or folds alike; `stx` is the directory's state.
+    pub(crate) fn folded(
         &self,
         dir: &Dir,
+        stx: &Statx,
         wanted: &[u8],
-        exact: bool,
     ) -> VfsResult<Option<Vec<u8>>> {
-        match sys::stat_at(dir.fd(), wanted) {
-            Ok(_) => return Ok(Some(wanted.to_vec())),
-            Err(Errno::NOENT) if exact => return Ok(None),
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(walk_fault(errno)),
-        }
-        self.folded(dir, wanted)
-    }
-
-    /// The first entry in byte order that folds as `wanted` does.
-    pub(crate) fn folded(&self, dir: &Dir, wanted: &[u8]) -> VfsResult<Option<Vec<u8>>> {
-        let Ok(wanted_text) = core::str::from_utf8(wanted) else { return Ok(None) };
-        let mut best: Option<Vec<u8>> = None;
-        let listed = self.each_entry(dir, |entry| {
-            let alike = core::str::from_utf8(entry).is_ok_and(|e| fold::alike(e, wanted_text));
-            if alike && best.as_deref().is_none_or(|best| entry < best) {
-                best = Some(entry.to_vec());
-            }
-        });
-        match listed {
-            Ok(()) => Ok(best),
+        match self.names.find(dir, stx, wanted) {
+            Ok(found) => Ok(found),
             // Whoever may not list a directory finds exact names only.
-            Err(Errno::ACCESS) => Ok(None),
+            Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {
+                Ok(_) => Ok(Some(wanted.to_vec())),
+                Err(Errno::NOENT) => Ok(None),
+                Err(errno) => Err(walk_fault(errno)),
+            },
+            // Removed while it was held open.
+            Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(walk_fault(errno)),
         }
-    }
-
-    fn each_entry(&self, dir: &Dir, mut visit: impl FnMut(&[u8])) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
-        let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
-        let mut entries = rustix::fs::RawDir::new(fd, &mut buffer);
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            visit(entry.file_name().to_bytes());
-        }
-        Ok(())
     }
 }

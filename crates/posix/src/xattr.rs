@@ -192,7 +192,7 @@ impl Handle {
             .visible()
             .map_err(fault_of)?
             .into_iter()
-            .find(|stored| stored.to_str().is_ok_and(|stored| fold::alike(stored, &wanted)));
+            .find(|stored| fold::alike(stored.as_bytes(), wanted.as_bytes()));
         if value.is_empty() {
             let Some(stored) = existing else { return Ok(()) };
             return match self.remove(&stored) {

@@ -1,0 +1,456 @@
+//! Which names a directory holds, so that a name in another case is found, and
+//! a new one known to be new, without reading the directory each time.
+//!
+//! A directory that was read is watched with inotify. The kernel queues a note
+//! of every change before the call that made it returns; every lookup first
+//! takes the notes that are there. So an answer is as good as reading the
+//! directory anew, whoever changes it: this process, its other threads, other
+//! processes. One change costs one update, not one reading of the directory.
+//!
+//! Where inotify does not see all changes (network file systems) or has no
+//! watches left, a reading is kept only as long as the directory's times stay
+//! the same, and not at all when it was changed within the clock's tick.
+
+mod inotify;
+mod table;
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frevo_store::FileKey;
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustix::fs::{Mode, OFlags, RawDir, Statx};
+use rustix::io::Errno;
+
+use crate::fold::Folded;
+use crate::limits::{
+    CACHED_CHANGES, CACHED_DIRECTORIES, CACHED_NAMES, DOUBTFUL_NAMES, LIST_BUFFER_BYTES,
+    NAMING_LOCKS, TICK_MS,
+};
+use crate::walk::Dir;
+use crate::{stat, sys};
+use inotify::{Change, Note, Watches};
+use table::{Lookup, Table};
+
+/// The cache of one share.
+#[derive(Debug)]
+pub(crate) struct NameCache {
+    watches: Option<Watches>,
+    state: RwLock<State>,
+    /// Held while a directory is read, so that those who need the same reading
+    /// wait for it instead of repeating it.
+    reading: [Mutex<()>; 8],
+    /// Held from looking a name up to making it.
+    naming: [Mutex<()>; NAMING_LOCKS],
+    /// Counts readings; a directory's last use is the count at that time.
+    age: AtomicU64,
+    limits: Limits,
+}
+
+/// [`CACHED_NAMES`] and [`CACHED_DIRECTORIES`], smaller in tests.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    names: usize,
+    directories: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    directories: HashMap<FileKey, Directory>,
+    /// Which directory a watch is about.
+    watched: HashMap<i32, FileKey>,
+    /// Names in all tables.
+    names: usize,
+}
+
+#[derive(Debug)]
+struct Directory {
+    trust: Trust,
+    content: Content,
+    /// The name that the last note was about, if it was moved in.
+    moved_in: Option<Box<[u8]>>,
+    used: AtomicU64,
+}
+
+/// What says that a reading still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Changes are noted under this watch.
+    Watch(i32),
+    /// The directory's times are these.
+    Times(Times),
+}
+
+/// Last modification and last change, in seconds and nanoseconds.
+type Times = [(i64, u32); 2];
+
+#[derive(Debug)]
+enum Content {
+    /// Being read; what changed meanwhile, in order. `None`: too much.
+    Reading(Option<Vec<Update>>),
+    Names(Table),
+}
+
+/// The answer to a lookup: the name as stored, if there is one that fits.
+type Found = Option<Vec<u8>>;
+
+/// What is known without asking the file system.
+enum Known {
+    Found(Found),
+    /// Whether this name is there has to be seen.
+    Doubtful(Vec<u8>),
+    Unknown,
+}
+
+/// File systems all of whose changes go through this kernel, by f_type.
+const LOCAL: [u64; 12] = [
+    0xEF53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683E, // btrfs
+    0x0102_1994, // tmpfs
+    0xF2F5_2010, // f2fs
+    0xCA45_1A4E, // bcachefs
+    0x2FC1_2FC1, // zfs
+    0x794C_7630, // overlay
+    0x8584_58F6, // ramfs
+    0x4D44,      // vfat
+    0x2011_BAB0, // exfat
+    0x7366_746E, // ntfs3
+];
+
+impl NameCache {
+    pub(crate) fn new() -> Self {
+        Self {
+            watches: Watches::new().ok(),
+            state: RwLock::default(),
+            reading: Default::default(),
+            naming: [const { Mutex::new(()) }; NAMING_LOCKS],
+            age: AtomicU64::new(0),
+            limits: Limits { names: CACHED_NAMES, directories: CACHED_DIRECTORIES },
+        }
+    }
+
+    /// Keeps others of this process from making, in the same directory, a name
+    /// that folds as `wanted` does.
+    pub(crate) fn naming(&self, dir: FileKey, wanted: &[u8]) -> MutexGuard<'_, ()> {
+        let hash = table::hash_of((dir, Folded::of(wanted).as_bytes()));
+        self.naming[hash as usize % NAMING_LOCKS].lock()
+    }
+
+    /// The entry of `dir` named `wanted`, else the first in byte order that
+    /// folds alike. `stx` is the directory's state, read by the caller just now.
+    pub(crate) fn find(&self, dir: &Dir, stx: &Statx, wanted: &[u8]) -> Result<Found, Errno> {
+        let key = stat::key_of(stx);
+        if let Some(found) = self.known(dir, stx, wanted) {
+            return Ok(found);
+        }
+        let _reading = self.reading[key.inode as usize % self.reading.len()].lock();
+        // Perhaps somebody read it while this thread waited.
+        if let Some(found) = self.known(dir, stx, wanted) {
+            return Ok(found);
+        }
+        self.read(dir, key, wanted)
+    }
+
+    /// The answer, if the directory is known.
+    fn known(&self, dir: &Dir, stx: &Statx, wanted: &[u8]) -> Option<Found> {
+        let age = self.age.load(Ordering::Relaxed);
+        let state = self.state.read();
+        if !self.pending() {
+            match state.find(stx, wanted, age) {
+                Known::Found(found) => return Some(found),
+                Known::Unknown => return None,
+                Known::Doubtful(_) => {}
+            }
+        }
+        drop(state);
+        let mut state = self.state.write();
+        loop {
+            self.take_notes(&mut state);
+            let doubtful = match state.find(stx, wanted, age) {
+                Known::Found(found) => return Some(found),
+                Known::Unknown => return None,
+                Known::Doubtful(name) => name,
+            };
+            // What changes from here on will be noted.
+            match sys::stat_at(dir.fd(), &doubtful) {
+                Ok(_) => state.change(stat::key_of(stx), Change::Came(doubtful.into())),
+                Err(Errno::NOENT) => {
+                    state.change(stat::key_of(stx), Change::Went(doubtful.into()));
+                }
+                // Whoever opens it will be told the same.
+                Err(_) => return Some(Some(doubtful)),
+            }
+        }
+    }
+
+    fn pending(&self) -> bool {
+        self.watches.as_ref().is_some_and(Watches::pending)
+    }
+
+    fn take_notes(&self, state: &mut State) {
+        if let Some(watches) = &self.watches {
+            watches.take(|note| state.note(note));
+            self.make_room(state, 0, None);
+        }
+    }
+
+    /// Reads a directory, keeps what was read if it can be trusted, and answers
+    /// from it.
+    fn read(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<Found, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
+        let before = sys::stat_fd(fd.as_fd())?;
+        let trust = self.begin(dir, key, &before);
+        let read = read_names(fd.as_fd());
+        let mut state = self.state.write();
+        self.take_notes(&mut state);
+        let mut table = match read {
+            Ok(table) => table,
+            Err(errno) => {
+                self.forget(&mut state, key);
+                return Err(errno);
+            }
+        };
+        let kept = match trust {
+            Trust::Watch(watch) => state.finish(key, watch, &mut table),
+            Trust::Times(times) => {
+                let after = sys::stat_fd(fd.as_fd())?;
+                is_settled(times) && times_of(&after) == times
+            }
+        };
+        let found = loop {
+            let doubtful = match table.find(wanted) {
+                Lookup::Present(name) => break Some(name.to_vec()),
+                Lookup::Absent => break None,
+                Lookup::Doubtful(name) => name.to_vec(),
+            };
+            match sys::stat_at(dir.fd(), &doubtful) {
+                Err(Errno::NOENT) => table.remove(&doubtful),
+                _ => table.insert(&doubtful),
+            }
+        };
+        if kept && table.len() <= self.limits.names {
+            self.keep(&mut state, key, trust, table);
+        } else {
+            self.forget(&mut state, key);
+        }
+        Ok(found)
+    }
+
+    /// Begins to note changes, if that can be done.
+    fn begin(&self, dir: &Dir, key: FileKey, stx: &Statx) -> Trust {
+        let local =
+            rustix::fs::fstatfs(dir.fd()).is_ok_and(|fs| LOCAL.contains(&(fs.f_type as u64)));
+        let mut state = self.state.write();
+        self.forget(&mut state, key);
+        if let Some(watches) = self.watches.as_ref().filter(|_| local)
+            && let Ok(watch) = watches.add(dir)
+        {
+            let trust = Trust::Watch(watch);
+            let content = Content::Reading(Some(Vec::new()));
+            let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
+            // One object under two keys, as some stacked file systems have it.
+            if let Some(other) = state.watched.insert(watch, key) {
+                state.drop_directory(other);
+                state.watched.insert(watch, key);
+            }
+            state.directories.insert(key, Directory { trust, content, moved_in: None, used });
+            return trust;
+        }
+        Trust::Times(times_of(stx))
+    }
+
+    fn keep(&self, state: &mut State, key: FileKey, trust: Trust, table: Table) {
+        let age = self.age.fetch_add(1, Ordering::Relaxed);
+        self.make_room(state, table.len(), Some(key));
+        state.names += table.len();
+        let moved_in = state.directories.get_mut(&key).and_then(|known| known.moved_in.take());
+        let content = Content::Names(table);
+        let used = AtomicU64::new(age);
+        state.directories.insert(key, Directory { trust, content, moved_in, used });
+    }
+
+    /// Forgets what was not used for longest until `more` names have room.
+    fn make_room(&self, state: &mut State, more: usize, kept: Option<FileKey>) {
+        while state.names.saturating_add(more) > self.limits.names
+            || state.directories.len() > self.limits.directories
+        {
+            let Some(oldest) = state.oldest(kept) else { break };
+            self.forget(state, oldest);
+        }
+    }
+
+    fn forget(&self, state: &mut State, key: FileKey) {
+        if let Some(watch) = state.drop_directory(key)
+            && let Some(watches) = &self.watches
+        {
+            watches.remove(watch);
+        }
+    }
+}
+
+impl State {
+    fn find(&self, stx: &Statx, wanted: &[u8], age: u64) -> Known {
+        let Some(directory) = self.directories.get(&stat::key_of(stx)) else {
+            return Known::Unknown;
+        };
+        let Content::Names(table) = &directory.content else { return Known::Unknown };
+        if let Trust::Times(times) = directory.trust
+            && times != times_of(stx)
+        {
+            return Known::Unknown;
+        }
+        directory.used.store(age, Ordering::Relaxed);
+        match table.find(wanted) {
+            Lookup::Absent => Known::Found(None),
+            Lookup::Present(name) => Known::Found(Some(name.to_vec())),
+            Lookup::Doubtful(name) => Known::Doubtful(name.to_vec()),
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        match note {
+            Note::Lost => {
+                for directory in self.directories.values_mut() {
+                    // One that is being read is read for nothing; the others
+                    // keep their watch until they are read again.
+                    directory.content = Content::Reading(None);
+                }
+                self.names = 0;
+            }
+            Note::Ended(watch) => {
+                if let Some(&key) = self.watched.get(&watch) {
+                    self.drop_directory(key);
+                }
+            }
+            Note::Change(watch, change) => {
+                if let Some(&key) = self.watched.get(&watch) {
+                    self.change(key, change);
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, key: FileKey, change: Change) {
+        let Some(directory) = self.directories.get_mut(&key) else { return };
+        let moved_in = directory.moved_in.take();
+        let update = match change {
+            // RENAME_EXCHANGE is noted as a move there and a move back, and both
+            // names remain. A name that moves out right after it moved in may
+            // be one of those.
+            Change::MovedOut(name) if moved_in.as_ref() == Some(&name) => Update::Doubt(name),
+            Change::MovedOut(name) | Change::Went(name) => Update::Remove(name),
+            Change::MovedIn(name) => {
+                directory.moved_in = Some(name.clone());
+                Update::Insert(name)
+            }
+            Change::Came(name) => Update::Insert(name),
+        };
+        match &mut directory.content {
+            Content::Names(table) => {
+                let before = table.len();
+                update.apply(table);
+                self.names = self.names - before + table.len();
+                if table.doubtful() > DOUBTFUL_NAMES {
+                    // Reading anew costs less than doubting so many.
+                    self.names -= table.len();
+                    directory.content = Content::Reading(None);
+                }
+            }
+            Content::Reading(Some(updates)) if updates.len() < CACHED_CHANGES => {
+                updates.push(update);
+            }
+            Content::Reading(updates) => *updates = None,
+        }
+    }
+
+    /// Adds to a reading what changed while it was made. False when that is not
+    /// known.
+    fn finish(&mut self, key: FileKey, watch: i32, table: &mut Table) -> bool {
+        let Some(directory) = self.directories.get_mut(&key) else { return false };
+        if directory.trust != Trust::Watch(watch) {
+            return false;
+        }
+        let Content::Reading(updates) = &mut directory.content else { return false };
+        let Some(updates) = updates.take() else { return false };
+        updates.iter().for_each(|update| update.apply(table));
+        true
+    }
+
+    /// Forgets a directory; the watch that it had is to be ended.
+    fn drop_directory(&mut self, key: FileKey) -> Option<i32> {
+        let directory = self.directories.remove(&key)?;
+        if let Content::Names(table) = &directory.content {
+            self.names -= table.len();
+        }
+        match directory.trust {
+            Trust::Watch(watch) => {
+                self.watched.remove(&watch);
+                Some(watch)
+            }
+            Trust::Times(_) => None,
+        }
+    }
+
+    /// The directory that was not used for longest, but for the one being kept
+    /// and those being read.
+    fn oldest(&self, kept: Option<FileKey>) -> Option<FileKey> {
+        let settled = self.directories.iter().filter(|(key, directory)| {
+            Some(**key) != kept && !matches!(directory.content, Content::Reading(Some(_)))
+        });
+        let oldest = settled.min_by_key(|(_, directory)| directory.used.load(Ordering::Relaxed));
+        oldest.map(|(key, _)| *key)
+    }
+}
+
+/// What a note means for the names of a directory.
+#[derive(Debug)]
+enum Update {
+    Insert(Box<[u8]>),
+    Remove(Box<[u8]>),
+    Doubt(Box<[u8]>),
+}
+
+impl Update {
+    fn apply(&self, table: &mut Table) {
+        match self {
+            Self::Insert(name) => table.insert(name),
+            Self::Remove(name) => table.remove(name),
+            Self::Doubt(name) => table.doubt(name),
+        }
+    }
+}
+
+fn times_of(stx: &Statx) -> Times {
+    [&stx.stx_mtime, &stx.stx_ctime].map(|t| (t.tv_sec, t.tv_nsec))
+}
+
+/// Whether a change made now would surely get another time than these.
+fn is_settled(times: Times) -> bool {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let now_ms = now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000);
+    times.iter().all(|&(seconds, nanoseconds)| {
+        let then_ms =
+            seconds.saturating_mul(1_000).saturating_add(i64::from(nanoseconds) / 1_000_000);
+        now_ms.saturating_sub(then_ms) >= TICK_MS.cast_signed()
+    })
+}
+
+fn read_names(fd: BorrowedFd<'_>) -> Result<Table, Errno> {
+    let mut table = Table::with_capacity(0);
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
+    let mut entries = RawDir::new(fd, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            table.insert(name);
+        }
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests;

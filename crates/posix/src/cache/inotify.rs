@@ -1,0 +1,163 @@
+//! Notes of changes in directories.
+
+use std::os::fd::OwnedFd;
+
+use parking_lot::Mutex;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
+
+use crate::limits::CHANGES_BUFFER_BYTES;
+use crate::sys::ProcPath;
+use crate::walk::Dir;
+
+/// One note.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// An entry was made, or moved here.
+    Came(Box<[u8]>),
+    MovedIn(Box<[u8]>),
+    /// An entry was removed, or moved away.
+    Went(Box<[u8]>),
+    MovedOut(Box<[u8]>),
+}
+
+/// What one read of notes brings.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// A change in the directory of a watch.
+    Change(i32, Change),
+    /// The watch is no more: the directory or its file system is gone.
+    Ended(i32),
+    /// Notes were lost.
+    Lost,
+}
+
+/// Bytes of struct inotify_event before the name.
+const HEADER: usize = 16;
+/// No note is longer.
+const LONGEST: usize = HEADER + 256;
+
+#[derive(Debug)]
+pub(super) struct Watches {
+    fd: OwnedFd,
+    buffer: Mutex<Box<[u8]>>,
+}
+
+impl Watches {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Self { fd, buffer: Mutex::new(vec![0; CHANGES_BUFFER_BYTES].into()) })
+    }
+
+    /// Begins to watch a directory, which must be readable.
+    pub(super) fn add(&self, dir: &Dir) -> Result<i32, Errno> {
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(&self.fd, ProcPath::of(dir.fd()).as_c_str(), flags)
+    }
+
+    pub(super) fn remove(&self, watch: i32) {
+        // It fails only when the watch has ended by itself.
+        let _ = inotify::remove_watch(&self.fd, watch);
+    }
+
+    /// Whether there are notes to take.
+    pub(super) fn pending(&self) -> bool {
+        !matches!(ioctl_fionread(&self.fd), Ok(0))
+    }
+
+    /// Takes all notes that are there.
+    pub(super) fn take(&self, mut each: impl FnMut(Note)) {
+        let mut buffer = self.buffer.lock();
+        loop {
+            let len = match retry_on_intr(|| rustix::io::read(&self.fd, &mut buffer[..])) {
+                Ok(len) => len,
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    each(Note::Lost);
+                    return;
+                }
+            };
+            parse(&buffer[..len], &mut each);
+            if len + LONGEST <= buffer.len() {
+                return;
+            }
+        }
+    }
+}
+
+fn parse(mut notes: &[u8], each: &mut impl FnMut(Note)) {
+    while let Some((header, rest)) = notes.split_first_chunk::<HEADER>() {
+        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| header[at + i]));
+        let (watch, mask, name_len) = (word(0).cast_signed(), word(4), word(12) as usize);
+        let Some((name, rest)) = rest.split_at_checked(name_len) else {
+            each(Note::Lost);
+            return;
+        };
+        notes = rest;
+        if let Some(note) = note_of(watch, mask, name) {
+            each(note);
+        }
+    }
+}
+
+fn note_of(watch: i32, mask: u32, name: &[u8]) -> Option<Note> {
+    let name = name.split(|&b| b == 0).next().unwrap_or_default();
+    if mask & libc::IN_Q_OVERFLOW != 0 {
+        Some(Note::Lost)
+    } else if mask & (libc::IN_IGNORED | libc::IN_DELETE_SELF | libc::IN_UNMOUNT) != 0 {
+        Some(Note::Ended(watch))
+    } else if mask & libc::IN_CREATE != 0 {
+        Some(Note::Change(watch, Change::Came(name.into())))
+    } else if mask & libc::IN_MOVED_TO != 0 {
+        Some(Note::Change(watch, Change::MovedIn(name.into())))
+    } else if mask & libc::IN_DELETE != 0 {
+        Some(Note::Change(watch, Change::Went(name.into())))
+    } else if mask & libc::IN_MOVED_FROM != 0 {
+        Some(Note::Change(watch, Change::MovedOut(name.into())))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(watch: i32, mask: u32, name: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for word in [watch.cast_unsigned(), mask, 0, name.len() as u32] {
+            out.extend_from_slice(&word.to_ne_bytes());
+        }
+        out.extend_from_slice(name);
+        out
+    }
+
+    fn notes(bytes: &[u8]) -> Vec<Note> {
+        let mut found = Vec::new();
+        parse(bytes, &mut |note| found.push(note));
+        found
+    }
+
+    #[test]
+    fn notes_are_told_apart() {
+        let mut bytes = record(1, libc::IN_CREATE | libc::IN_ISDIR, b"ab\0\0");
+        bytes.extend(record(1, libc::IN_MOVED_FROM, b"c\0\0\0"));
+        bytes.extend(record(2, libc::IN_IGNORED, b""));
+        bytes.extend(record(-1, libc::IN_Q_OVERFLOW, b""));
+        bytes.extend(record(1, libc::IN_OPEN, b"x\0"));
+        let expected = [
+            Note::Change(1, Change::Came((*b"ab").into())),
+            Note::Change(1, Change::MovedOut((*b"c").into())),
+            Note::Ended(2),
+            Note::Lost,
+        ];
+        assert_eq!(notes(&bytes), expected);
+        bytes.truncate(18);
+        assert_eq!(notes(&bytes), [Note::Lost]);
+    }
+}

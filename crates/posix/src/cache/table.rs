@@ -1,0 +1,144 @@
+//! The names of one directory, found by how they fold.
+
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::fold::{self, Folded};
+
+/// Keyed anew in each process, so that nobody can choose names that collide.
+fn hasher() -> &'static DefaultHashBuilder {
+    static HASHER: OnceLock<DefaultHashBuilder> = OnceLock::new();
+    HASHER.get_or_init(DefaultHashBuilder::default)
+}
+
+pub(super) fn hash_of(value: impl std::hash::Hash) -> u64 {
+    hasher().hash_one(value)
+}
+
+fn hash_name(name: &[u8]) -> u64 {
+    hash_of(Folded::of(name).as_bytes())
+}
+
+/// Names as stored; those that fold alike lie together.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    names: HashTable<Box<[u8]>>,
+    /// Those that may or may not be there; nearly always none.
+    doubtful: Vec<Box<[u8]>>,
+}
+
+/// What a table knows of a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lookup<'a> {
+    /// No name folds so.
+    Absent,
+    /// This is how it is stored.
+    Present(&'a [u8]),
+    /// Somebody has to look whether this one is there.
+    Doubtful(&'a [u8]),
+}
+
+impl Table {
+    pub(super) fn with_capacity(names: usize) -> Self {
+        Self { names: HashTable::with_capacity(names), doubtful: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Notes that a name is there.
+    pub(super) fn insert(&mut self, name: &[u8]) {
+        self.settle(name);
+        let hash = hash_name(name);
+        if self.names.find(hash, |stored| **stored == *name).is_none() {
+            self.names.insert_unique(hash, name.into(), |stored| hash_name(stored));
+        }
+    }
+
+    /// Notes that a name is not there.
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        self.settle(name);
+        if let Ok(entry) = self.names.find_entry(hash_name(name), |stored| **stored == *name) {
+            entry.remove();
+        }
+    }
+
+    /// Notes that a name may be there.
+    pub(super) fn doubt(&mut self, name: &[u8]) {
+        self.insert(name);
+        self.doubtful.push(name.into());
+    }
+
+    /// Whether nothing better than doubt is known of a name.
+    pub(super) fn doubts(&self, name: &[u8]) -> bool {
+        self.doubtful.iter().any(|doubtful| **doubtful == *name)
+    }
+
+    pub(super) fn doubtful(&self) -> usize {
+        self.doubtful.len()
+    }
+
+    fn settle(&mut self, name: &[u8]) {
+        if !self.doubtful.is_empty() {
+            self.doubtful.retain(|doubtful| **doubtful != *name);
+        }
+    }
+
+    /// The name exactly, else the first in byte order that folds alike.
+    pub(super) fn find(&self, wanted: &[u8]) -> Lookup<'_> {
+        let mut best: Option<&[u8]> = None;
+        for stored in self.names.iter_hash(hash_name(wanted)) {
+            if !fold::alike(stored, wanted) {
+                continue;
+            }
+            if self.doubts(stored) {
+                return Lookup::Doubtful(stored);
+            }
+            let exact = |name: &[u8]| *name == *wanted;
+            if exact(stored) || best.is_none_or(|best| !exact(best) && **stored < *best) {
+                best = Some(stored);
+            }
+        }
+        best.map_or(Lookup::Absent, Lookup::Present)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_names_win_then_byte_order() {
+        let mut table = Table::with_capacity(0);
+        for name in [&b"abc"[..], b"ABC", b"aBC", b"other", b"caf\xe9", b"abc"] {
+            table.insert(name);
+        }
+        assert_eq!(table.len(), 5);
+        for exact in [&b"abc"[..], b"ABC", b"aBC"] {
+            assert_eq!(table.find(exact), Lookup::Present(exact));
+        }
+        assert_eq!(table.find(b"Abc"), Lookup::Present(b"ABC"));
+        assert_eq!(table.find(b"CAF\xe9"), Lookup::Absent);
+        table.remove(b"ABC");
+        table.remove(b"ABC");
+        assert_eq!(table.find(b"Abc"), Lookup::Present(b"aBC"));
+        assert_eq!(table.find(b"none"), Lookup::Absent);
+        assert_eq!(table.len(), 4);
+    }
+
+    #[test]
+    fn doubt_lasts_until_it_is_settled() {
+        let mut table = Table::with_capacity(0);
+        table.doubt(b"One");
+        assert_eq!(table.find(b"ONE"), Lookup::Doubtful(b"One"));
+        table.insert(b"One");
+        assert_eq!(table.find(b"ONE"), Lookup::Present(b"One"));
+        table.doubt(b"One");
+        table.remove(b"One");
+        assert_eq!(table.find(b"ONE"), Lookup::Absent);
+        assert_eq!((table.len(), table.doubtful()), (0, 0));
+    }
+}

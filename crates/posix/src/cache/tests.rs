@@ -1,0 +1,281 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::CWD;
+use tempfile::TempDir;
+
+use super::*;
+
+struct Fixture {
+    host: TempDir,
+    dir: Dir,
+    cache: NameCache,
+}
+
+fn open(path: &std::path::Path) -> Dir {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Dir::Sub(Arc::new(rustix::fs::openat(CWD, path, flags, Mode::empty()).unwrap()))
+}
+
+fn fixture() -> Fixture {
+    let host = tempfile::tempdir().unwrap();
+    let dir = open(host.path());
+    Fixture { dir, host, cache: NameCache::new() }
+}
+
+impl Fixture {
+    fn touch(&self, name: &str) {
+        std::fs::write(self.host.path().join(name), "").unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        std::fs::rename(self.host.path().join(from), self.host.path().join(to)).unwrap();
+    }
+
+    fn find(&self, wanted: &str) -> Option<String> {
+        find_in(&self.cache, &self.dir, wanted)
+    }
+
+    fn readings(&self) -> u64 {
+        self.cache.age.load(Ordering::Relaxed)
+    }
+}
+
+fn find_in(cache: &NameCache, dir: &Dir, wanted: &str) -> Option<String> {
+    let stx = sys::stat_fd(dir.fd()).unwrap();
+    let found = cache.find(dir, &stx, wanted.as_bytes()).unwrap();
+    found.map(|name| String::from_utf8(name).unwrap())
+}
+
+#[test]
+fn one_reading_serves_until_the_directory_is_gone() {
+    let f = fixture();
+    f.touch("One");
+    assert_eq!(f.find("ONE").as_deref(), Some("One"));
+    assert_eq!(f.find("two"), None);
+    for i in 0..500 {
+        f.touch(&format!("File{i}"));
+        assert_eq!(f.find(&format!("fILE{i}")), Some(format!("File{i}")));
+        assert_eq!(f.find(&format!("fILE{}", i + 1)), None);
+    }
+    f.rename("One", "Two");
+    assert_eq!(f.find("one"), None);
+    assert_eq!(f.find("two").as_deref(), Some("Two"));
+    std::fs::remove_file(f.host.path().join("Two")).unwrap();
+    assert_eq!(f.find("two"), None);
+    assert_eq!(f.readings(), 1);
+}
+
+#[test]
+fn changes_within_one_tick_are_seen() {
+    let f = fixture();
+    f.touch("a");
+    for i in 0..3_000 {
+        let (from, to) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        f.rename(from, to);
+        assert_eq!(f.find(&from.to_uppercase()), None, "round {i}");
+        assert_eq!(f.find(&to.to_uppercase()).as_deref(), Some(to), "round {i}");
+    }
+    assert_eq!(f.readings(), 1);
+}
+
+#[test]
+fn times_serve_where_watches_do_not() {
+    let mut f = fixture();
+    f.cache.watches = None;
+    f.touch("a");
+    assert_eq!(f.find("A").as_deref(), Some("a"));
+    assert_eq!(f.readings(), 0, "changed too recently to be kept");
+    std::thread::sleep(std::time::Duration::from_millis(3 * TICK_MS));
+    for _ in 0..5 {
+        assert_eq!(f.find("A").as_deref(), Some("a"));
+    }
+    assert_eq!(f.readings(), 1);
+    for i in 0..300 {
+        let (from, to) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        f.rename(from, to);
+        assert_eq!(f.find(&from.to_uppercase()), None, "round {i}");
+        assert_eq!(f.find(&to.to_uppercase()).as_deref(), Some(to), "round {i}");
+    }
+}
+
+#[test]
+fn lost_notes_mean_a_new_reading() {
+    let f = fixture();
+    f.touch("Keep");
+    assert_eq!(f.find("KEEP").as_deref(), Some("Keep"));
+    let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    // Renames make two notes each, and none like the one before it.
+    f.touch("m0");
+    for i in 0..limit / 2 + 10 {
+        f.rename(&format!("m{i}"), &format!("m{}", i + 1));
+    }
+    let last = limit / 2 + 10;
+    assert_eq!(f.find(&format!("M{last}")), Some(format!("m{last}")));
+    assert_eq!(f.find("M0"), None);
+    assert_eq!(f.find("KEEP").as_deref(), Some("Keep"));
+    assert_eq!(f.readings(), 2);
+    f.touch("After");
+    assert_eq!(f.find("AFTER").as_deref(), Some("After"));
+    assert_eq!(f.readings(), 2);
+}
+
+#[test]
+fn a_new_directory_in_the_place_of_another_is_read() {
+    let f = fixture();
+    for round in 0..50 {
+        let path = f.host.path().join("sub");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join(format!("File{round}")), "").unwrap();
+        let dir = open(&path);
+        let found = find_in(&f.cache, &dir, &format!("FILE{round}"));
+        assert_eq!(found, Some(format!("File{round}")));
+        if round > 0 {
+            assert_eq!(find_in(&f.cache, &dir, &format!("FILE{}", round - 1)), None);
+        }
+        drop(dir);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+    let state = f.cache.state.read();
+    assert!(state.directories.len() <= 2, "the dead are forgotten");
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut f = fixture();
+    f.cache.limits = Limits { names: 100, directories: 5 };
+    let mut dirs = Vec::new();
+    for i in 0..12 {
+        let path = f.host.path().join(format!("d{i}"));
+        std::fs::create_dir(&path).unwrap();
+        for j in 0..i * 10 {
+            std::fs::write(path.join(format!("F{j}")), "").unwrap();
+        }
+        dirs.push(open(&path));
+    }
+    for round in 0..3 {
+        for (i, dir) in dirs.iter().enumerate() {
+            assert_eq!(find_in(&f.cache, dir, "f0").is_some(), i > 0, "round {round}");
+            assert_eq!(find_in(&f.cache, dir, "none"), None);
+            let state = f.cache.state.read();
+            assert!(state.names <= 100, "{} names", state.names);
+            assert!(state.directories.len() <= 6, "{} directories", state.directories.len());
+            let mut names = 0;
+            for directory in state.directories.values() {
+                if let Content::Names(table) = &directory.content {
+                    names += table.len();
+                }
+            }
+            assert_eq!(names, state.names, "the count agrees");
+        }
+    }
+    // Notes that add names to what is kept are bounded as well.
+    let grows = &dirs[1];
+    find_in(&f.cache, grows, "f0");
+    for i in 0..200 {
+        std::fs::write(f.host.path().join(format!("d1/G{i}")), "").unwrap();
+        assert_eq!(find_in(&f.cache, grows, &format!("g{i}")), Some(format!("G{i}")));
+        assert!(f.cache.state.read().names <= 100);
+    }
+}
+
+/// One thread renames, three look up; at no time are both names, or neither,
+/// found by someone who looks twice with nothing changed in between.
+#[test]
+fn threads_agree_on_what_there_is() {
+    let f = fixture();
+    f.touch("even");
+    let stop = AtomicBool::new(false);
+    let version = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let before = version.load(Ordering::SeqCst);
+                    let (even, odd) = (f.find("EVEN"), f.find("ODD"));
+                    if before.is_multiple_of(2) && version.load(Ordering::SeqCst) == before {
+                        let rounds = before / 2;
+                        assert_eq!(even.is_some(), rounds.is_multiple_of(2), "after {rounds}");
+                        assert_eq!(odd.is_some(), !rounds.is_multiple_of(2), "after {rounds}");
+                    }
+                }
+            });
+        }
+        for i in 0..8_000 {
+            let (from, to) = if i % 2 == 0 { ("even", "odd") } else { ("odd", "even") };
+            // Odd while a rename is under way.
+            version.fetch_add(1, Ordering::SeqCst);
+            f.rename(from, to);
+            version.fetch_add(1, Ordering::SeqCst);
+            if i % 64 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(f.find("Even").as_deref(), Some("even"));
+}
+
+#[test]
+fn a_directory_that_changes_while_it_is_read() {
+    let f = fixture();
+    for i in 0..3_000 {
+        f.touch(&format!("Name{i}"));
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut i = 0;
+            while !stop.load(Ordering::Relaxed) {
+                f.rename(&format!("Name{i}"), &format!("Moved{i}"));
+                f.rename(&format!("Moved{i}"), &format!("Name{i}"));
+                i = (i + 7) % 3_000;
+            }
+        });
+        for _ in 0..30 {
+            let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
+            f.cache.forget(&mut f.cache.state.write(), key);
+            f.find("name0");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    // What is kept is what is there.
+    for i in 0..3_000 {
+        assert_eq!(f.find(&format!("NAME{i}")), Some(format!("Name{i}")));
+        assert_eq!(f.find(&format!("MOVED{i}")), None);
+    }
+}
+
+/// A move there and back looks like an exchange; neither may be taken for the
+/// other.
+#[test]
+fn exchanges_and_moves_back_are_told_apart() {
+    let f = fixture();
+    f.touch("Aa");
+    f.touch("Bb");
+    assert_eq!(f.find("AA").as_deref(), Some("Aa"));
+    let other = tempfile::tempdir_in(f.host.path().parent().unwrap()).unwrap();
+    std::fs::write(other.path().join("far"), "").unwrap();
+    for round in 0..300 {
+        let exchange = |from: &std::path::Path, to: &std::path::Path| {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            rustix::fs::renameat_with(CWD, from, CWD, to, flags).unwrap();
+        };
+        exchange(&f.host.path().join("Aa"), &f.host.path().join("Bb"));
+        exchange(&f.host.path().join("Aa"), &other.path().join("far"));
+        assert_eq!(f.find("AA").as_deref(), Some("Aa"), "round {round}");
+        assert_eq!(f.find("BB").as_deref(), Some("Bb"), "round {round}");
+        f.rename("Aa", "Cc");
+        f.rename("Cc", "Aa");
+        if round > 100 {
+            assert_eq!(f.find("CC"), None, "round {round}");
+        }
+        f.rename("Aa", &format!("New{round}"));
+        f.rename(&format!("New{round}"), "Aa");
+    }
+    assert!(f.readings() <= 3, "{} readings", f.readings());
+    for round in 0..300 {
+        assert_eq!(f.find(&format!("NEW{round}")), None);
+    }
+}
