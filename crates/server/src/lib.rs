@@ -24,6 +24,7 @@ pub mod server;
 pub mod session;
 pub mod settings;
 pub mod share;
+pub mod slots;
 pub mod throttle;
 pub mod tree_connect;
 

@@ -38,6 +38,12 @@ pub const TREES_PER_SESSION: usize = 1_024;
 /// Opens in one session.
 pub const OPENS_PER_SESSION: usize = 65_536;
 
+/// Pipes that one session may have open. Each may hold a whole answer.
+pub const PIPES_PER_SESSION: usize = 64;
+
+/// CHANGE_NOTIFY requests of one session that may wait.
+pub const NOTIFIES_PER_SESSION: usize = 1_024;
+
 /// Requests of one connection that wait for something.
 pub const WAITING_PER_CONNECTION: usize = 1_024;
 

@@ -13,6 +13,7 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::command::query_directory::Enumeration;
 use crate::ipc::Pipe;
@@ -33,6 +34,7 @@ pub struct Open {
     /// What is open.
     pub target: OpenTarget,
     closed: AtomicBool,
+    closing: Notify,
 }
 
 /// What an Open stands for.
@@ -89,6 +91,7 @@ impl Open {
             channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
             target,
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }
     }
 
@@ -125,12 +128,23 @@ impl Open {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.closing.notify_waiters();
         let OpenTarget::File(file) = &self.target else { return };
         if let Departure::Remove(name) = files.leave(&file.cell, self.id()) {
             if let Err(fault) = file.vfs.remove(&name, file.cell.key()) {
                 tracing::debug!(%name, %fault, "delete on close left the file");
             }
             files.retire(&file.cell);
+        }
+    }
+
+    /// Waits until it is closed: for requests that wait by nature.
+    pub async fn closed(&self) {
+        let mut closing = std::pin::pin!(self.closing.notified());
+        // Listens before it looks, so that a close in between is not missed.
+        closing.as_mut().enable();
+        if !self.is_closed() {
+            closing.await;
         }
     }
 

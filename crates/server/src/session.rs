@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::client::ClientTable;
 use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
 use crate::open::Open;
+use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
 
 /// Session.State, with the end that the specification expresses by removal.
@@ -87,6 +88,10 @@ pub struct Session {
     opens: RwLock<HashMap<u64, Arc<Open>>>,
     open_count: AtomicUsize,
     channels: Mutex<Vec<(u64, ConnectionHandle)>>,
+    /// Its open pipes.
+    pub pipes: Slots,
+    /// Its waiting CHANGE_NOTIFY requests.
+    pub notifies: Slots,
 }
 
 impl Session {
@@ -110,6 +115,8 @@ impl Session {
             opens: RwLock::default(),
             open_count: AtomicUsize::new(0),
             channels: Mutex::default(),
+            pipes: Slots::default(),
+            notifies: Slots::default(),
         }
     }
 

@@ -45,6 +45,8 @@ pub enum Waits {
     /// Its I/O may be slow: an interim response tells the client when it is.
     /// Once begun it is carried out.
     Slow,
+    /// The same, but nothing is lost by giving it up, and CANCEL does.
+    SlowCancellable,
     /// It waits for others by nature and CANCEL ends it.
     Cancellable,
 }

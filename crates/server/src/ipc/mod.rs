@@ -1,36 +1,240 @@
-//! The pipes of IPC$.
+//! The pipes of IPC$: a fixed list, each an RPC endpoint inside this process.
+//!
+//! Nothing is looked up by what a client calls a pipe: the name is compared
+//! with the list, and whatever is not in it does not exist.
+
+mod info;
+mod services;
+
+pub use info::{peek, pipe_info, set_pipe_info};
+
+use std::pin::pin;
+use std::sync::Arc;
 
 use frevo_wire::Status;
-use frevo_wire::command::create;
+use frevo_wire::command::{create, read};
+use frevo_wire::create_context::CreateContexts;
+use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
+use frevo_wire::rpc::{self, Endpoint, PipeError};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use crate::refusal::Outcome;
+use crate::limits::PIPES_PER_SESSION;
+use crate::open::{Open, OpenTarget};
+use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
+use crate::slots::Slot;
+use services::Caller;
 
-/// An open pipe.
+/// Bytes that FileStandardInformation and CREATE say a pipe has allocated.
+const ALLOCATION: u64 = 4096;
+
+/// Bytes of a READ response before its data.
+const READ_HEAD: usize = 16;
+
+/// The client's end of an open pipe.
 #[derive(Debug)]
-pub struct Pipe {}
-
-/// Opens a pipe.
-pub fn create(_rq: &Request<'_>, _request: &create::Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::OBJECT_NAME_NOT_FOUND.into())
+pub struct Pipe {
+    kind: rpc::Pipe,
+    endpoint: Endpoint,
+    /// FILE_PIPE_MESSAGE_MODE: a READ that takes part of a message says so.
+    by_message: bool,
+    /// FILE_PIPE_COMPLETE_OPERATION: a READ of an empty pipe does not wait.
+    completes: bool,
+    /// Told when there may be something to read.
+    filled: Arc<Notify>,
+    _slot: Slot,
 }
 
-/// Reads from a pipe.
-pub async fn read(
-    _rq: &Request<'_>,
-    _open: &crate::open::Open,
-    _length: u32,
-    _out: &mut Response,
+impl Pipe {
+    fn new(kind: rpc::Pipe, association: u32, slot: Slot) -> Self {
+        Self {
+            kind,
+            endpoint: Endpoint::new(kind, association),
+            by_message: true,
+            completes: false,
+            filled: Arc::default(),
+            _slot: slot,
+        }
+    }
+
+    /// Its name, without a path.
+    pub const fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// Takes what can be read now: the bytes, and whether the message goes on.
+    fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
+        let got = self.endpoint.read(max_len)?;
+        Some((got.data, got.remaining > 0 && self.by_message))
+    }
+}
+
+/// The status of a READ or of the reading half of a transaction.
+const fn read_status(goes_on: bool) -> Status {
+    if goes_on { Status::BUFFER_OVERFLOW } else { Status::SUCCESS }
+}
+
+/// The pipe that a CREATE names. Clients send `srvsvc`; older ones put what
+/// SMB1 had before it. These few spellings are compared, nothing is parsed.
+fn find(name: &str) -> Option<rpc::Pipe> {
+    const PREFIX: &str = r"PIPE\";
+    let name = name.strip_prefix('\\').unwrap_or(name);
+    let bare = match name.split_at_checked(PREFIX.len()) {
+        Some((prefix, bare)) if prefix.eq_ignore_ascii_case(PREFIX) => bare,
+        _ => name,
+    };
+    rpc::Pipe::from_name(bare)
+}
+
+/// Opens a pipe: MS-SMB2 3.3.5.9. FileAttributes, CreateDisposition and create
+/// contexts say nothing about something that is always there and has no name
+/// in a file system.
+pub fn create(
+    rq: &Request<'_>,
+    request: &create::Request<'_>,
+    out: &mut Response,
 ) -> Outcome {
-    Err(Status::INVALID_PIPE_STATE.into())
+    if request.impersonation_level == create::ImpersonationLevel::DELEGATE {
+        return Err(Status::BAD_IMPERSONATION_LEVEL.into());
+    }
+    if request.create_options.contains(create::CreateOptions::DIRECTORY_FILE) {
+        return Err(Status::NOT_A_DIRECTORY.into());
+    }
+    let name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+    let kind = find(&name).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    let tree = rq.tree()?;
+    let session = rq.session()?;
+    let granted = granted(request.desired_access, tree.maximal_access)?;
+    let slot = session.pipes.take(PIPES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
+    let file_id = rq.server().new_file_id();
+    // Any number but zero does: a client only hands it back.
+    let association = (file_id.volatile as u32).max(1);
+    let target = OpenTarget::Pipe(Mutex::new(Pipe::new(kind, association, slot)));
+    let sequence = rq.header.channel_sequence();
+    let open = Arc::new(Open::new(file_id, Arc::clone(tree), granted, sequence, target));
+    session.add_open(&open, &rq.server().files)?;
+    out.set_file_id(file_id);
+    create::Response {
+        oplock_level: create::OplockLevel::NONE,
+        flags: create::CreateFlags::EMPTY,
+        create_action: create::CreateAction::OPENED,
+        creation_time: FileTime::ZERO,
+        last_access_time: FileTime::ZERO,
+        last_write_time: FileTime::ZERO,
+        change_time: FileTime::ZERO,
+        allocation_size: ALLOCATION,
+        end_of_file: 0,
+        file_attributes: FileAttributes::NORMAL,
+        file_id,
+        contexts: CreateContexts::default(),
+    }
+    .encode(&mut out.writer());
+    Ok(Status::SUCCESS)
 }
 
-/// Writes to a pipe.
-pub fn write(
-    _rq: &Request<'_>,
-    _open: &crate::open::Open,
-    _data: &[u8],
-) -> Result<u32, crate::refusal::Refusal> {
-    Err(Status::INVALID_PIPE_STATE.into())
+/// What a client may do with the pipe it opens: what it asked for, as far as
+/// the share grants it.
+fn granted(desired: AccessMask, maximal: AccessMask) -> Result<AccessMask, Status> {
+    let meanings = [
+        (AccessMask::GENERIC_ALL, AccessMask::FILE_ALL),
+        (AccessMask::GENERIC_READ, AccessMask::FILE_GENERIC_READ),
+        (AccessMask::GENERIC_WRITE, AccessMask::FILE_GENERIC_WRITE),
+        (AccessMask::GENERIC_EXECUTE, AccessMask::FILE_GENERIC_EXECUTE),
+        (AccessMask::MAXIMUM_ALLOWED, maximal),
+    ];
+    let granted = meanings.into_iter().fold(desired, |granted, (bit, meaning)| {
+        if granted.contains(bit) { granted.without(bit) | meaning } else { granted }
+    });
+    if granted.without(maximal).is_empty() { Ok(granted) } else { Err(Status::ACCESS_DENIED) }
+}
+
+fn pipe(open: &Open) -> Result<&Mutex<Pipe>, Status> {
+    match &open.target {
+        OpenTarget::Pipe(pipe) => Ok(pipe),
+        OpenTarget::File(_) => Err(Status::INVALID_DEVICE_REQUEST),
+    }
+}
+
+/// READ: one message, or the part of it that was asked for with
+/// BUFFER_OVERFLOW; the rest stays.
+///
+/// MS-SMB2 3.3.5.12: a pipe is in blocking mode unless its client set it
+/// otherwise, so that a READ that comes before the WRITE it is to be answered
+/// for waits, until CANCEL or the end of the pipe. With other requests behind
+/// it in its frame, or in non-blocking mode, it is told PIPE_EMPTY.
+pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response) -> Outcome {
+    open.require(AccessMask::READ_DATA)?;
+    let pipe = pipe(open)?;
+    let room = rq.room.saturating_sub(READ_HEAD);
+    let max_len = usize::try_from(length).unwrap_or(usize::MAX).min(room);
+    let filled = Arc::clone(&pipe.lock().filled);
+    loop {
+        // Listens before it looks, so that a WRITE in between is not missed.
+        let mut filled = pin!(filled.notified());
+        filled.as_mut().enable();
+        {
+            let mut pipe = pipe.lock();
+            if let Some((data, goes_on)) = pipe.take(max_len) {
+                read::Response::new(&data).encode(&mut out.writer());
+                return Ok(read_status(goes_on));
+            }
+            if pipe.endpoint.is_closed() {
+                return Err(Status::PIPE_DISCONNECTED.into());
+            }
+            if pipe.completes || !rq.alone {
+                return Err(Status::PIPE_EMPTY.into());
+            }
+        }
+        tokio::select! {
+            () = open.closed() => return Err(Status::PIPE_BROKEN.into()),
+            () = filled => {}
+        }
+    }
+}
+
+/// WRITE: what the server answers is there to be read when this returns.
+pub fn write(rq: &Request<'_>, open: &Open, data: &[u8]) -> Result<u32, Refusal> {
+    open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
+    let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
+    let user = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let caller = Caller { server: rq.server(), user: &user.user };
+    let mut pipe = pipe(open)?.lock();
+    let written = pipe.endpoint.write(data, &caller);
+    pipe.filled.notify_waiters();
+    match written {
+        Ok(()) => Ok(count),
+        Err(PipeError::Disconnected) => Err(Status::PIPE_DISCONNECTED.into()),
+        Err(PipeError::Unread) => Err(Status::PIPE_BUSY.into()),
+    }
+}
+
+/// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to
+/// `max_output` bytes of the answer.
+///
+/// It never waits: what a whole request causes is there once it is written,
+/// and a part of one causes nothing, which is PIPE_EMPTY.
+pub fn transceive(
+    rq: &Request<'_>,
+    open: &Open,
+    input: &[u8],
+    max_output: u32,
+) -> Result<(Vec<u8>, Status), Refusal> {
+    open.require(AccessMask::READ_DATA)?;
+    write(rq, open, input)?;
+    let mut pipe = pipe(open)?.lock();
+    let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);
+    let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.endpoint.is_closed() {
+        Status::PIPE_DISCONNECTED
+    } else {
+        Status::PIPE_EMPTY
+    })?;
+    Ok((data, read_status(goes_on)))
+}
+
+/// FSCTL_PIPE_WAIT, MS-SMB2 3.3.5.15.10: a pipe that exists always has a free
+/// end, so that there is nothing to wait for.
+pub fn wait(name: &str) -> Result<(), Status> {
+    find(name).map(|_| ()).ok_or(Status::OBJECT_NAME_NOT_FOUND)
 }

@@ -178,9 +178,15 @@ impl Endpoint {
         self.output.len()
     }
 
+    /// What waits to be read of the first message; it stays.
+    pub fn peek(&self) -> &[u8] {
+        let first = self.output.front().and_then(|message| message.get(self.read_of_first..));
+        first.unwrap_or(&[])
+    }
+
     /// Bytes of the first message that are waiting to be read.
     pub fn first_message_len(&self) -> usize {
-        self.output.front().map_or(0, |message| message.len().saturating_sub(self.read_of_first))
+        self.peek().len()
     }
 
     /// Whether the pipe is closed for writing; what waits may still be read.

@@ -1,0 +1,161 @@
+//! What is told of an open pipe: MS-FSCC 2.4.37 to 2.4.39 and 2.3.46.
+
+use frevo_wire::Status;
+use frevo_wire::codec::Writer;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::fsctl::PipePeekHeader;
+use frevo_wire::fscc::query::{
+    FilePipeInformation, FilePipeLocalInformation, FilePipeRemoteInformation,
+    FileStandardInformation,
+};
+use frevo_wire::rpc::limits::{MAX_FRAG, MAX_UNREAD};
+
+use super::{ALLOCATION, Pipe, pipe};
+use crate::open::Open;
+
+/// FILE_PIPE_MESSAGE_TYPE
+const MESSAGE_TYPE: u32 = 1;
+/// FILE_PIPE_FULL_DUPLEX
+const FULL_DUPLEX: u32 = 2;
+/// FILE_PIPE_CONNECTED_STATE
+const CONNECTED: u32 = 3;
+/// FILE_PIPE_CLOSING_STATE
+const CLOSING: u32 = 4;
+/// FILE_PIPE_CLIENT_END
+const CLIENT_END: u32 = 0;
+
+impl Pipe {
+    const fn state(&self) -> u32 {
+        if self.endpoint.is_closed() { CLOSING } else { CONNECTED }
+    }
+
+    fn unread(&self) -> u32 {
+        u32::try_from(self.endpoint.unread()).unwrap_or(u32::MAX)
+    }
+
+    const fn mode(&self) -> FilePipeInformation {
+        FilePipeInformation {
+            read_mode: self.by_message as u32,
+            completion_mode: self.completes as u32,
+        }
+    }
+
+    fn local(&self) -> FilePipeLocalInformation {
+        let quota = u32::from(MAX_FRAG);
+        let is_full = self.endpoint.is_closed() || self.endpoint.unread() >= MAX_UNREAD;
+        FilePipeLocalInformation {
+            named_pipe_type: MESSAGE_TYPE,
+            named_pipe_configuration: FULL_DUPLEX,
+            maximum_instances: u32::MAX,
+            current_instances: 1,
+            inbound_quota: quota,
+            read_data_available: self.unread(),
+            outbound_quota: quota,
+            write_quota_available: if is_full { 0 } else { quota },
+            named_pipe_state: self.state(),
+            named_pipe_end: CLIENT_END,
+        }
+    }
+
+    fn peek(&self) -> PipePeekHeader {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        PipePeekHeader {
+            named_pipe_state: self.state(),
+            read_data_available: self.unread(),
+            number_of_messages: count(self.endpoint.unread_messages()),
+            message_length: count(self.endpoint.first_message_len()),
+        }
+    }
+}
+
+/// Appends the information that QUERY_INFO asks of a pipe.
+///
+/// # Errors
+/// INVALID_DEVICE_REQUEST when `open` is no pipe, ACCESS_DENIED without
+/// FILE_READ_ATTRIBUTES where the class needs it, NOT_SUPPORTED for classes
+/// that pipes do not have.
+pub fn pipe_info(
+    open: &Open,
+    class: FileInfoClass,
+    w: &mut Writer<'_>,
+) -> Result<(), Status> {
+    let pipe = pipe(open)?.lock();
+    match class {
+        FileInfoClass::PIPE
+        | FileInfoClass::PIPE_LOCAL
+        | FileInfoClass::PIPE_REMOTE => open.require(AccessMask::READ_ATTRIBUTES)?,
+        _ => {}
+    }
+    match class {
+        FileInfoClass::PIPE => pipe.mode().encode(w),
+        FileInfoClass::PIPE_LOCAL => pipe.local().encode(w),
+        FileInfoClass::PIPE_REMOTE => {
+            FilePipeRemoteInformation { collect_data_time: 0, maximum_collection_count: 0 }.encode(w);
+        }
+        FileInfoClass::STANDARD => {
+            // Windows: a pipe goes with its last end, and says so.
+            FileStandardInformation {
+                allocation_size: ALLOCATION,
+                end_of_file: 0,
+                number_of_links: 1,
+                delete_pending: true,
+                directory: false,
+            }
+            .encode(w);
+        }
+        _ => return Err(Status::NOT_SUPPORTED),
+    }
+    Ok(())
+}
+
+/// Takes FilePipeInformation of SET_INFO.
+///
+/// # Errors
+/// As [`pipe_info`]; INFO_LENGTH_MISMATCH for a short buffer,
+/// INVALID_PARAMETER for modes that do not exist.
+pub fn set_pipe_info(
+    open: &Open,
+    class: FileInfoClass,
+    bytes: &[u8],
+) -> Result<(), Status> {
+    let mut pipe = pipe(open)?.lock();
+    if class != FileInfoClass::PIPE {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    open.require(AccessMask::WRITE_ATTRIBUTES)?;
+    let mode = FilePipeInformation::parse(bytes).map_err(|_| Status::INFO_LENGTH_MISMATCH)?;
+    if mode.read_mode > 1 || mode.completion_mode > 1 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    pipe.by_message = mode.read_mode == 1;
+    pipe.completes = mode.completion_mode == 1;
+    Ok(())
+}
+
+/// FSCTL_PIPE_PEEK, MS-SMB2 3.3.5.15.4: the state of the pipe and up to
+/// `max_output` bytes of its first message, which stays. Room for nothing is
+/// allowed and gets nothing.
+///
+/// # Errors
+/// INVALID_DEVICE_REQUEST when `open` is no pipe, INVALID_PARAMETER when the
+/// fixed part does not fit, PIPE_DISCONNECTED when all is read and the pipe
+/// closed.
+pub fn peek(open: &Open, max_output: u32) -> Result<(Vec<u8>, Status), Status> {
+    open.require(AccessMask::READ_DATA)?;
+    let pipe = pipe(open)?.lock();
+    if pipe.endpoint.is_closed() && pipe.endpoint.unread() == 0 {
+        return Err(Status::PIPE_DISCONNECTED);
+    }
+    let max_output = usize::try_from(max_output).unwrap_or(usize::MAX);
+    if max_output == 0 {
+        return Ok((Vec::new(), Status::SUCCESS));
+    }
+    let room = max_output.checked_sub(PipePeekHeader::SIZE).ok_or(Status::INVALID_PARAMETER)?;
+    let waiting = pipe.endpoint.peek();
+    let (shown, rest) = waiting.split_at(waiting.len().min(room));
+    let mut output = Vec::with_capacity(PipePeekHeader::SIZE + shown.len());
+    pipe.peek().encode(&mut Writer::new(&mut output));
+    output.extend_from_slice(shown);
+    Ok((output, super::read_status(!rest.is_empty())))
+}

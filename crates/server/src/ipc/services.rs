@@ -1,0 +1,95 @@
+//! What the RPC services tell: the server as one caller may see it.
+
+use std::fmt;
+
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::rpc::Services;
+use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
+
+use crate::server::Server;
+use crate::share::{Share, Target};
+
+/// What file servers call themselves when nothing depends on it: Windows 7.
+const VERSION: (u32, u32) = (6, 1);
+
+/// The workgroup of a server that is in no domain.
+const WORKGROUP: &str = "WORKGROUP";
+
+/// Minutes after which an idle session ends, as told to people.
+const IDLE_MINUTES: u32 = 15;
+
+/// 100 ns in a millisecond.
+const TICKS_PER_MS: u64 = 10_000;
+
+/// The server, as told to the user of one session.
+pub(super) struct Caller<'a> {
+    pub(super) server: &'a Server,
+    pub(super) user: &'a str,
+}
+
+impl Caller<'_> {
+    /// IPC$ is told though it is hidden: clients expect to see it. Shares that
+    /// the user may not connect to do not exist for him.
+    fn may_see(&self, share: &Share) -> bool {
+        let listed = !share.hidden || matches!(share.target, Target::Pipes);
+        listed && share.admits(self.user)
+    }
+}
+
+impl fmt::Debug for Caller<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+fn share_info(share: &Share) -> ShareInfo {
+    ShareInfo {
+        name: share.name.clone(),
+        kind: match share.target {
+            Target::Disk(_) => ShareType::DISKTREE,
+            Target::Pipes => ShareType::IPC | ShareType::SPECIAL,
+        },
+        remark: share.comment.clone(),
+        ..ShareInfo::default()
+    }
+}
+
+impl Services for Caller<'_> {
+    fn shares(&self) -> Vec<ShareInfo> {
+        let all = self.server.shares().sorted();
+        all.iter().filter(|share| self.may_see(share)).map(|share| share_info(share)).collect()
+    }
+
+    fn server(&self) -> ServerInfo {
+        let settings = self.server.settings();
+        ServerInfo {
+            name: settings.server_name.clone(),
+            domain: String::from(WORKGROUP),
+            comment: settings.comment.clone(),
+            version_major: VERSION.0,
+            version_minor: VERSION.1,
+            kind: ServerType::WORKSTATION
+                | ServerType::SERVER
+                | ServerType::NT
+                | ServerType::SERVER_NT,
+            max_users: u32::MAX,
+            idle_disconnect_minutes: IDLE_MINUTES,
+            logged_on_users: 0,
+        }
+    }
+
+    /// The levels of administrators are told to everybody, because what they
+    /// add (paths, counts, descriptors) is told to nobody: those fields are
+    /// empty. Common tools ask for no other level.
+    fn is_administrator(&self) -> bool {
+        true
+    }
+
+    fn now(&self) -> FileTime {
+        self.server.ambient.now()
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        self.now().0.saturating_sub(self.server.started.0) / TICKS_PER_MS
+    }
+}
