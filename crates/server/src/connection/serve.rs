@@ -305,21 +305,22 @@ impl Connection {
         cancel: &tokio::sync::Notify,
         mut handler: Pin<&mut impl Future<Output = Outcome>>,
     ) -> (Outcome, Option<u64>) {
-        if row.waits == Waits::Slow {
+        let cancellable = row.waits != Waits::Slow;
+        if row.waits != Waits::Cancellable {
             tokio::select! {
                 biased;
                 outcome = handler.as_mut() => return (outcome, None),
+                () = cancel.notified(), if cancellable => {
+                    return (Err(Status::CANCELLED.into()), None);
+                }
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
         super::assemble::send_interim(self, rq, async_id);
-        let outcome = match row.waits {
-            Waits::Cancellable => tokio::select! {
-                biased;
-                outcome = handler => outcome,
-                () = cancel.notified() => Err(Status::CANCELLED.into()),
-            },
-            _ => handler.await,
+        let outcome = tokio::select! {
+            biased;
+            outcome = handler => outcome,
+            () = cancel.notified(), if cancellable => Err(Status::CANCELLED.into()),
         };
         (outcome, Some(async_id))
     }
