@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 
+from .. import trees
 from ..model import Failure, group, selects
 
 # Suites, and the seconds that smbd takes for them doubled and rounded up.
@@ -51,7 +52,9 @@ def torture(ctx, what, seconds):
     scratch.mkdir(exist_ok=True)
     user2 = server.user2
     options = ["torture:progress=no", f"torture:localdir={server.path2}", f"torture:user2name={user2}",
-               f"torture:user2password={server.password}"]
+               f"torture:user2password={server.password}",
+               # for the two that are made to be driven by a script
+               "torture:filename=driven.bin", "torture:offset=0", "torture:beyond_final_zero=4096"]
     command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/torture", "-p", str(server.port),
                f"-U{server.user}%{server.password}", "--format=subunit", "--target=samba3",
                f"--extra-user={user2}%{server.password}", *[f"--option={o}" for o in options], what]
@@ -109,6 +112,9 @@ def rows(ctx, suite, tests, found):
 
 def run_suite(ctx, suite, seconds):
     tests = listing(ctx, suite)
+    if suite == "smb2.zero-data-ioctl":
+        driven = trees.fill(ctx.server.path2 / "driven.bin", 16384, 30)
+        os.chown(driven, ctx.server.user_id, ctx.server.user_id)
     wanted = [t for t in tests if selects(ctx.patterns, f"{ctx.group.name}/{short_name(suite, t)}")]
     if not wanted:
         return
