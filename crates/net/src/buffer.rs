@@ -116,6 +116,9 @@ fn class_for(bytes: usize) -> Option<usize> {
 /// The free blocks of one thread.
 struct Pool {
     free: [Vec<Block>; CLASSES.len()],
+    /// The fewest free blocks there were since the last look: that many were
+    /// not needed.
+    unused: [usize; CLASSES.len()],
     stats: PoolStats,
     retained_max: usize,
 }
@@ -138,6 +141,7 @@ impl Pool {
     const fn new() -> Self {
         Self {
             free: [const { Vec::new() }; CLASSES.len()],
+            unused: [0; CLASSES.len()],
             stats: PoolStats { retained_bytes: 0, reused: 0, made: 0, released: 0 },
             retained_max: POOL_RETAINED_BYTES_MAX,
         }
@@ -146,6 +150,7 @@ impl Pool {
     fn take(&mut self, class: usize) -> Block {
         let capacity = CLASSES[class];
         if let Some(block) = self.free[class].pop() {
+            self.unused[class] = self.unused[class].min(self.free[class].len());
             self.stats.retained_bytes -= capacity;
             self.stats.reused += 1;
             return block;
@@ -185,7 +190,26 @@ pub fn pool_stats() -> PoolStats {
 pub fn trim_pool() {
     let freed = POOL.with_borrow_mut(|pool| {
         pool.stats.retained_bytes = 0;
+        pool.unused = [0; CLASSES.len()];
         std::mem::replace(&mut pool.free, [const { Vec::new() }; CLASSES.len()])
+    });
+    drop(freed);
+}
+
+/// Gives back to the system the free blocks of this thread that were not used
+/// since the last call: a burst's memory does not outlive it for long.
+pub fn release_unused() {
+    let freed: Vec<Block> = POOL.with_borrow_mut(|pool| {
+        let mut freed = Vec::new();
+        for (class, unused) in pool.unused.iter_mut().enumerate() {
+            // The first ones were freed longest ago.
+            let count = std::mem::take(unused);
+            pool.stats.retained_bytes -= count * CLASSES[class];
+            freed.extend(pool.free[class].drain(..count));
+            *unused = pool.free[class].len();
+        }
+        pool.stats.released += freed.len() as u64;
+        freed
     });
     drop(freed);
 }

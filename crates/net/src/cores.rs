@@ -15,7 +15,8 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
-use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX};
+use crate::buffer;
+use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX, POOL_TRIM_INTERVAL};
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 /// Made on the sending thread, turned into a future on the core.
@@ -255,9 +256,11 @@ fn start_one(
 /// Takes jobs until asked to stop, then waits for the tasks within the grace.
 async fn work(mut queue: mpsc::UnboundedReceiver<Job>, mut stopping: watch::Receiver<Stop>) {
     let mut tasks = tokio::task::JoinSet::new();
+    let mut trim = tokio::time::interval(POOL_TRIM_INTERVAL);
     loop {
         tokio::select! {
             biased;
+            _ = trim.tick() => buffer::release_unused(),
             job = queue.recv() => match job {
                 Some(job) => { tasks.spawn_local(job()); }
                 None => break,

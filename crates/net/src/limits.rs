@@ -6,6 +6,9 @@ use std::time::Duration;
 /// beyond it goes back to the system at once.
 pub const POOL_RETAINED_BYTES_MAX: usize = 32 << 20;
 
+/// How often a core gives back the free buffers that nobody used meanwhile.
+pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The largest block a pool keeps; larger ones are made and unmade each time.
 pub const POOLED_BLOCK_BYTES_MAX: usize = (8 << 20) + 4096;
 
@@ -41,10 +44,13 @@ pub const SEND_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 pub const SEND_IOV_MAX: usize = 64;
 
 /// File tails of at least this many bytes leave by `sendfile`; smaller ones
-/// are read and copied.
-pub const SENDFILE_BYTES_MIN: usize = 64 << 10;
+/// are read and copied. Measured on loopback, processor time of the sender:
+/// 2.8 against 4.8 us at 32 KiB, no difference one by one at 16 KiB.
+pub const SENDFILE_BYTES_MIN: usize = 32 << 10;
 
-/// File tails of at least this many bytes leave by `splice` through a pipe.
+/// File tails of at least this many bytes leave by `splice` through a pipe:
+/// 5 to 20 percent less processor time than `sendfile` from here on, and
+/// none below.
 pub const SPLICE_BYTES_MIN: usize = 512 << 10;
 
 /// The size asked for of a splice pipe.
@@ -72,9 +78,13 @@ pub const BLOCKING_CALLS_PER_MOUNT_MAX: usize = 32;
 /// Bytes written on the core thread in one call, where that is the road.
 pub const INLINE_WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// A write on the core thread that took this long shows that the disk cannot
+/// A write on the core thread that slept this long shows that the disk cannot
 /// follow: its mount's writes leave the core for a while.
 pub const INLINE_WRITE_STALL: Duration = Duration::from_millis(10);
+
+/// Writes on the core thread that are watched for sleep after one that took
+/// [`INLINE_WRITE_STALL`] for whatever reason.
+pub const INLINE_WRITES_WATCHED: u32 = 64;
 
 /// How long they stay away the first time; doubled each time it happens again
 /// at once, up to [`INLINE_WRITE_AWAY_MAX`].

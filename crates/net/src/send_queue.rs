@@ -180,6 +180,10 @@ pub struct SendLimits {
     pub frames: usize,
     /// How long the peer may take nothing.
     pub stall: Duration,
+    /// File tails shorter than this are copied.
+    pub sendfile_from: usize,
+    /// File tails of this length and more are spliced.
+    pub splice_from: usize,
 }
 
 impl Default for SendLimits {
@@ -188,6 +192,8 @@ impl Default for SendLimits {
             bytes: SEND_QUEUE_BYTES_MAX,
             frames: SEND_QUEUE_FRAMES_MAX,
             stall: SEND_STALL_TIMEOUT,
+            sendfile_from: SENDFILE_BYTES_MIN,
+            splice_from: SPLICE_BYTES_MIN,
         }
     }
 }
@@ -301,7 +307,7 @@ impl SendQueue {
     pub fn try_flush(&self, stream: &Stream) -> io::Result<bool> {
         let mut inner = self.inner.borrow_mut();
         let before = inner.sent_bytes;
-        let outcome = inner.send(stream);
+        let outcome = inner.send(stream, &self.limits);
         if outcome.is_err() {
             inner.closed = true;
             inner.clear();
@@ -392,13 +398,17 @@ impl Inner {
     }
 
     /// Sends until nothing is left (true) or the transport is full (false).
-    fn send(&mut self, stream: &Stream) -> io::Result<bool> {
+    fn send(&mut self, stream: &Stream, limits: &SendLimits) -> io::Result<bool> {
+        let copied_below = match stream.socket() {
+            Some(_) => limits.sendfile_from,
+            None => usize::MAX,
+        };
         while !self.waiting.is_empty() {
             let sent = match self.waiting.front() {
-                Some(Waiting::File { len, .. }) if !copies(stream, *len) || self.pipe.is_some() => {
-                    self.send_file(stream)
+                Some(Waiting::File { len, .. }) if *len >= copied_below || self.pipe.is_some() => {
+                    self.send_file(stream, limits.splice_from)
                 }
-                _ => self.send_memory(stream),
+                _ => self.send_memory(stream, copied_below),
             };
             match sent {
                 Ok(()) => {}
@@ -415,12 +425,12 @@ impl Inner {
     }
 
     /// One vectored write of what lies in memory at the front.
-    fn send_memory(&mut self, stream: &Stream) -> io::Result<()> {
+    fn send_memory(&mut self, stream: &Stream, copied_below: usize) -> io::Result<()> {
         let mut index = 0;
         let mut copied = 0;
         while index < self.waiting.len().min(SEND_IOV_MAX) && copied < COPY_BYTES {
             if let Waiting::File { len, .. } = &self.waiting[index] {
-                if !copies(stream, *len) {
+                if *len >= copied_below {
                     break;
                 }
                 copied += self.copy_file(index)?;
@@ -473,11 +483,11 @@ impl Inner {
     }
 
     /// Moves bytes of the file tail at the front to the socket.
-    fn send_file(&mut self, stream: &Stream) -> io::Result<()> {
+    fn send_file(&mut self, stream: &Stream, splice_from: usize) -> io::Result<()> {
         let Some(Waiting::File { file, offset, len }) = self.waiting.front_mut() else {
             return Ok(());
         };
-        if self.pipe.is_some() || *len >= SPLICE_BYTES_MIN {
+        if self.pipe.is_some() || *len >= splice_from {
             return self.splice_file(stream);
         }
         let mut at = *offset;
@@ -584,11 +594,6 @@ impl Inner {
             }
         }
     }
-}
-
-/// Whether a file tail of that length is read and copied.
-fn copies(stream: &Stream, len: usize) -> bool {
-    len < SENDFILE_BYTES_MIN || stream.socket().is_none()
 }
 
 /// Whether the error says that this file cannot be sent without copying.

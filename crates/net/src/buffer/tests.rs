@@ -155,3 +155,22 @@ fn debug_does_not_print_contents() {
     let text = format!("{:?}", Buf::copy_of(b"password"));
     assert!(!text.contains("112") && !text.contains("password"), "{text}");
 }
+
+#[test]
+fn what_a_burst_left_is_given_back_and_what_is_used_is_kept() {
+    trim_pool();
+    drop((0..8).map(|_| Buf::with_capacity(1 << 20)).collect::<Vec<_>>());
+    let block = (1 << 20) + 4096;
+    release_unused();
+    assert_eq!(pool_stats().retained_bytes, 8 * block, "nothing is known of their use yet");
+    drop((Buf::with_capacity(1 << 20), Buf::with_capacity(1 << 20)));
+    release_unused();
+    assert_eq!(pool_stats().retained_bytes, 2 * block);
+    for _ in 0..3 {
+        drop(Buf::with_capacity(1 << 20));
+        release_unused();
+        assert_eq!(pool_stats().retained_bytes, block);
+    }
+    release_unused();
+    assert_eq!(pool_stats().retained_bytes, 0);
+}

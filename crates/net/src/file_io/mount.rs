@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::limits::{
     BLOCKING_CALLS_PER_MOUNT_MAX, INLINE_WRITE_AWAY_MAX, INLINE_WRITE_AWAY_MIN, INLINE_WRITE_STALL,
-    MOUNTS_MAX, RING_OPS_PER_MOUNT_MAX,
+    INLINE_WRITES_WATCHED, MOUNTS_MAX, RING_OPS_PER_MOUNT_MAX,
 };
 
 /// Whether something works here.
@@ -80,6 +80,8 @@ pub struct Mount {
     away: Mutex<Option<(Instant, Duration)>>,
     /// Whether `away` is worth a look.
     ever_away: AtomicBool,
+    /// Writes on the core still to be watched closely.
+    suspicion: AtomicU32,
     pub(super) ring_ops: Arc<Semaphore>,
     pub(super) blocking_calls: Arc<Semaphore>,
     counters: Counters,
@@ -161,6 +163,7 @@ impl Mount {
             cachestat: Lesson::new(),
             away: Mutex::new(None),
             ever_away: AtomicBool::new(false),
+            suspicion: AtomicU32::new(0),
             ring_ops: Arc::new(Semaphore::new(RING_OPS_PER_MOUNT_MAX)),
             blocking_calls: Arc::new(Semaphore::new(BLOCKING_CALLS_PER_MOUNT_MAX)),
             counters: Counters::default(),
@@ -237,13 +240,33 @@ impl Mount {
         }
     }
 
+    /// Whether the next write on the core should be watched: not only how
+    /// long it takes, but whether it slept.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.suspicion.load(Ordering::Relaxed) > 0
+    }
+
     /// Learns from a write on the core that began at `began` and ended at
-    /// `now`: one that took long sends the next ones away for a while.
-    pub(super) fn wrote_inline(&self, began: Instant, now: Instant) {
+    /// `now`. A first one that takes long only raises suspicion: this thread
+    /// may have had to give way to others. One that was watched, took long and
+    /// slept sends the next ones away for a while.
+    pub(super) fn wrote_inline(&self, began: Instant, now: Instant, slept: Option<bool>) {
+        let suspicion = self.suspicion.load(Ordering::Relaxed);
         if now.saturating_duration_since(began) < INLINE_WRITE_STALL {
+            if suspicion > 0 {
+                // A count lost between cores is no loss.
+                self.suspicion.store(suspicion - 1, Ordering::Relaxed);
+            }
             return;
         }
-        self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+        self.suspicion.store(INLINE_WRITES_WATCHED, Ordering::Relaxed);
+        if slept == Some(true) {
+            self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+            self.send_away(began, now);
+        }
+    }
+
+    fn send_away(&self, began: Instant, now: Instant) {
         let mut away = self.away.lock();
         let period = match *away {
             // Stalled at once again after the last absence: longer this time.
@@ -315,13 +338,14 @@ mod tests {
         let mount = Mount::new(1, 0xef53);
         let start = Instant::now();
         assert!(mount.may_write_inline(start));
-        mount.wrote_inline(start, start + INLINE_WRITE_STALL - Duration::from_nanos(1));
+        let slept = Some(true);
+        mount.wrote_inline(start, start + INLINE_WRITE_STALL - Duration::from_nanos(1), slept);
         assert!(mount.may_write_inline(start + INLINE_WRITE_STALL));
 
         let mut now = start;
         for expected in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
             let ended = now + INLINE_WRITE_STALL;
-            mount.wrote_inline(now, ended);
+            mount.wrote_inline(now, ended, slept);
             let back = ended + Duration::from_secs(expected);
             assert!(!mount.may_write_inline(back - Duration::from_nanos(1)), "{expected}");
             assert!(mount.may_write_inline(back), "{expected}");
@@ -330,9 +354,27 @@ mod tests {
         assert_eq!(mount.report().write_stalls, 9);
         // A long peace is forgiven.
         let later = now + Duration::from_secs(1000);
-        mount.wrote_inline(later, later + INLINE_WRITE_STALL);
+        mount.wrote_inline(later, later + INLINE_WRITE_STALL, slept);
         let back = later + INLINE_WRITE_STALL + INLINE_WRITE_AWAY_MIN;
         assert!(mount.may_write_inline(back));
+    }
+
+    #[test]
+    fn a_thread_that_gave_way_is_no_slow_disk() {
+        let mount = Mount::new(1, 0xef53);
+        let start = Instant::now();
+        let late = start + INLINE_WRITE_STALL;
+        assert!(!mount.is_suspect());
+        mount.wrote_inline(start, late, None);
+        assert!(mount.is_suspect() && mount.may_write_inline(late));
+        mount.wrote_inline(start, late, Some(false));
+        assert!(mount.is_suspect() && mount.may_write_inline(late));
+        for _ in 0..INLINE_WRITES_WATCHED {
+            assert!(mount.is_suspect());
+            mount.wrote_inline(start, start, Some(true));
+        }
+        assert!(!mount.is_suspect() && mount.may_write_inline(late));
+        assert_eq!(mount.report().write_stalls, 0);
     }
 
     #[test]

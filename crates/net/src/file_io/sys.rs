@@ -91,3 +91,12 @@ pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Res
     };
     if outcome == 0 { Ok(found.cached) } else { Err(io::Error::last_os_error()) }
 }
+
+/// How often this thread has gone to sleep by itself, rather than give way.
+pub(super) fn voluntary_switches() -> libc::c_long {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes one structure, which lives until it returns.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    // SAFETY: zeroed bytes are a good value of it, and so is what was written.
+    unsafe { usage.assume_init() }.ru_nvcsw
+}

@@ -88,6 +88,7 @@ async fn every_road_writes_the_same() {
             file.write(0, data.clone()).await.unwrap();
             file.write(2_499_990, Buf::copy_of(&[7; 20])).await.unwrap();
             file.write(5, bytes::Bytes::from_static(b"")).await.unwrap();
+            file.write_slice(100, &data[100..1_500_000]).await.unwrap();
             file.sync(true).await.unwrap();
             file.sync(false).await.unwrap();
             let mut expected = data;

@@ -263,3 +263,19 @@ async fn pipelined_small_frames_cost_one_call() {
     }
     assert_eq!(at_hand, 99);
 }
+
+#[tokio::test]
+async fn an_idle_connection_holds_no_memory() {
+    assert!(size_of::<FrameReader>() <= 256, "{}", size_of::<FrameReader>());
+    let (client, server) = memory(100_000);
+    let mut reader = FrameReader::new(100_000);
+    crate::buffer::trim_pool();
+    write_all(&client, &framed(&vec![body(300, 1); 50])).await;
+    for _ in 0..50 {
+        drop(reader.next(&server).await.unwrap().unwrap());
+    }
+    // All the blocks there ever were are free again.
+    let stats = pool_stats();
+    assert_eq!(stats.retained_bytes, 50 * 768);
+    assert_eq!(reader.ready.capacity(), 0);
+}
