@@ -1,6 +1,7 @@
 //! What the server takes from the world besides bytes: the time of day and
 //! random bytes. A simulator brings its own.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -34,10 +35,58 @@ impl Ambient for Host {
         FileTime::from_unix(seconds, since.subsec_nanos())
     }
 
-    /// # Panics
-    /// When the kernel has no randomness to give: going on would mean guessable keys.
-    #[allow(clippy::expect_used)]
     fn random(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the kernel's random source works");
+        POOL.with_borrow_mut(|pool| pool.take(bytes));
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_LEN], left: 0 }) };
+}
+
+const POOL_LEN: usize = 512;
+
+/// Random bytes fetched in one system call for many small wants: a CREATE needs
+/// eight. Each is handed out once and forgotten.
+struct Pool {
+    bytes: [u8; POOL_LEN],
+    left: usize,
+}
+
+impl Pool {
+    fn take(&mut self, into: &mut [u8]) {
+        if into.len() > POOL_LEN {
+            fill(into);
+            return;
+        }
+        if into.len() > self.left {
+            fill(&mut self.bytes);
+            self.left = POOL_LEN;
+        }
+        let from = &mut self.bytes[self.left - into.len()..self.left];
+        into.copy_from_slice(from);
+        from.fill(0);
+        self.left -= into.len();
+    }
+}
+
+/// # Panics
+/// When the kernel has no randomness to give: going on would mean guessable keys.
+#[allow(clippy::expect_used)]
+fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the kernel's random source works");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bytes_are_handed_out_once() {
+        let seen: std::collections::HashSet<u64> = (0..1_000).map(|_| Host.random_u64()).collect();
+        assert_eq!(seen.len(), 1_000);
+        let mut large = [0; POOL_LEN + 1];
+        Host.random(&mut large);
+        assert!(large.iter().any(|b| *b != 0));
     }
 }

@@ -95,9 +95,8 @@ pub const fn row(command: Command) -> Option<Row> {
         Command::CLOSE => Row { file_id: Needed(72), when_expired: true, ..SLOW },
         Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
         // Of an empty pipe it may wait for ever.
-        Command::READ => {
-            Row { file_id: Needed(80), waits: Waits::SlowCancellable, ..TREE }
-        }Command::WRITE => Row { file_id: Needed(80), modifies: true, ..SLOW },
+        Command::READ => Row { file_id: Needed(80), waits: Waits::SlowCancellable, ..TREE },
+        Command::WRITE => Row { file_id: Needed(80), modifies: true, ..SLOW },
         Command::LOCK => {
             Row { file_id: Needed(72), waits: Waits::Cancellable, when_expired: true, ..TREE }
         }

@@ -70,7 +70,9 @@ fn direct(
         return Ok(None);
     }
     let Some(io) = file.io() else { return Ok(None) };
-    let end = file.stat()?.end_of_file;
+    // The size alone: attributes are not asked for here.
+    let end = rustix::fs::fstat(io.fd()).map_err(|errno| frevo_posix::fault_of(errno).status())?;
+    let end = u64::try_from(end.st_size).unwrap_or(0);
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);
     if length < DIRECT_MIN || !io.is_cached(request.offset, length as usize) {

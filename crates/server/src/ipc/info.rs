@@ -75,23 +75,20 @@ impl Pipe {
 /// INVALID_DEVICE_REQUEST when `open` is no pipe, ACCESS_DENIED without
 /// FILE_READ_ATTRIBUTES where the class needs it, NOT_SUPPORTED for classes
 /// that pipes do not have.
-pub fn pipe_info(
-    open: &Open,
-    class: FileInfoClass,
-    w: &mut Writer<'_>,
-) -> Result<(), Status> {
+pub fn pipe_info(open: &Open, class: FileInfoClass, w: &mut Writer<'_>) -> Result<(), Status> {
     let pipe = pipe(open)?.lock();
     match class {
-        FileInfoClass::PIPE
-        | FileInfoClass::PIPE_LOCAL
-        | FileInfoClass::PIPE_REMOTE => open.require(AccessMask::READ_ATTRIBUTES)?,
+        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
+            open.require(AccessMask::READ_ATTRIBUTES)?
+        }
         _ => {}
     }
     match class {
         FileInfoClass::PIPE => pipe.mode().encode(w),
         FileInfoClass::PIPE_LOCAL => pipe.local().encode(w),
         FileInfoClass::PIPE_REMOTE => {
-            FilePipeRemoteInformation { collect_data_time: 0, maximum_collection_count: 0 }.encode(w);
+            FilePipeRemoteInformation { collect_data_time: 0, maximum_collection_count: 0 }
+                .encode(w);
         }
         FileInfoClass::STANDARD => {
             // Windows: a pipe goes with its last end, and says so.
@@ -114,11 +111,7 @@ pub fn pipe_info(
 /// # Errors
 /// As [`pipe_info`]; INFO_LENGTH_MISMATCH for a short buffer,
 /// INVALID_PARAMETER for modes that do not exist.
-pub fn set_pipe_info(
-    open: &Open,
-    class: FileInfoClass,
-    bytes: &[u8],
-) -> Result<(), Status> {
+pub fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<(), Status> {
     let mut pipe = pipe(open)?.lock();
     if class != FileInfoClass::PIPE {
         return Err(Status::NOT_SUPPORTED);

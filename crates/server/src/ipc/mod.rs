@@ -91,11 +91,7 @@ fn find(name: &str) -> Option<rpc::Pipe> {
 /// Opens a pipe: MS-SMB2 3.3.5.9. FileAttributes, CreateDisposition and create
 /// contexts say nothing about something that is always there and has no name
 /// in a file system.
-pub fn create(
-    rq: &Request<'_>,
-    request: &create::Request<'_>,
-    out: &mut Response,
-) -> Outcome {
+pub fn create(rq: &Request<'_>, request: &create::Request<'_>, out: &mut Response) -> Outcome {
     if request.impersonation_level == create::ImpersonationLevel::DELEGATE {
         return Err(Status::BAD_IMPERSONATION_LEVEL.into());
     }
