@@ -100,19 +100,29 @@ impl PosixDirectory {
         true
     }
 
-    fn disk_name(&self) -> &[u8] {
-        &self.buffer[self.name.clone()]
+    /// The present name with its NUL, as the record holds it.
+    fn entry(&self) -> Option<&CStr> {
+        let with_nul = self.buffer.get(self.name.start..=self.name.end)?;
+        CStr::from_bytes_with_nul(with_nul).ok()
     }
 
-    fn dos_attrib(&self) -> Option<DosAttrib> {
-        if !self.share.keeps_attributes() || self.file_type == libc::DT_LNK {
-            return None;
+    /// What the attributes of an entry add to its state.
+    fn extra(&self, entry: &CStr) -> Extra {
+        let mut extra =
+            Extra { hidden_name: self.share.hides(entry.to_bytes()), ..Extra::default() };
+        if matches!(self.file_type, libc::DT_LNK | libc::DT_FIFO | libc::DT_SOCK) {
+            return extra;
         }
-        let with_nul = self.buffer.get(self.name.start..self.name.end + 1)?;
-        let entry = CStr::from_bytes_with_nul(with_nul).ok()?;
-        let mut value = [0; DOSATTRIB_BYTES];
-        let len = self.share.entry_xattr(self.fd.as_fd(), entry, DOSATTRIB, &mut value).ok()?;
-        DosAttrib::decode(value.get(..len)?)
+        let fd = self.fd.as_fd();
+        if self.share.keeps_attributes() {
+            let mut value = [0; DOSATTRIB_BYTES];
+            let len = self.share.entry_xattr(fd, entry, DOSATTRIB, &mut value).unwrap_or(0);
+            extra.dos = value.get(..len).and_then(DosAttrib::decode);
+        }
+        if self.share.options.list_ea_sizes && self.share.volume.xattrs {
+            extra.ea_size = self.share.entry_ea_size(fd, entry);
+        }
+        extra
     }
 }
 
@@ -134,17 +144,12 @@ impl Directory for PosixDirectory {
         if self.name.is_empty() {
             return Ok(None);
         }
-        let stx = match sys::stat_at(self.fd.as_fd(), self.disk_name()) {
-            Ok(stx) => stx,
-            Err(Errno::NOENT | Errno::STALE) => return Ok(None),
-            Err(errno) => return Err(fault_of(errno)),
-        };
-        let extra = Extra {
-            dos: self.dos_attrib(),
-            hidden_name: self.share.hides(self.disk_name()),
-            ea_size: 0,
-        };
-        Ok(Some(stat::stat_of(&stx, &extra)))
+        let Some(entry) = self.entry() else { return Ok(None) };
+        match sys::stat_entry(self.fd.as_fd(), entry) {
+            Ok(stx) => Ok(Some(stat::stat_of(&stx, &self.extra(entry)))),
+            Err(Errno::NOENT | Errno::STALE) => Ok(None),
+            Err(errno) => Err(fault_of(errno)),
+        }
     }
 
     fn rewind(&mut self) -> VfsResult<()> {

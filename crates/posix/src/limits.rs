@@ -6,8 +6,9 @@ pub const COMPONENT_BYTES: usize = 255;
 /// Bytes of a path that one system call takes, without its NUL (PATH_MAX - 1).
 pub const PATH_BYTES: usize = 4_095;
 
-/// Bytes of a DOSATTRIB value that are looked at; Samba's are below 100.
-pub const DOSATTRIB_BYTES: usize = 1_024;
+/// Bytes of a DOSATTRIB value that are looked at; Samba's are below 100 unless
+/// they hold a name, as only those of version 2 do.
+pub const DOSATTRIB_BYTES: usize = 384;
 
 /// Bytes of the list of extended attribute names of one file (XATTR_LIST_MAX).
 pub const XATTR_LIST_BYTES: usize = 65_536;

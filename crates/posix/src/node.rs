@@ -4,7 +4,7 @@ use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
-use frevo_store::vfs::{BasicChange, Directory, HostAccess, Kind, Node, VfsResult};
+use frevo_store::vfs::{BasicChange, Directory, HostAccess, Kind, Node, OpenHow, VfsResult};
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub(crate) struct PosixNode {
     handle: Handle,
     key: FileKey,
     kind: Kind,
+    /// Opened to read or write data.
+    moves_data: bool,
     /// HIDDEN because of the name that it was opened by.
     hidden_name: bool,
     /// The directory in which this node was created, until that is durable.
@@ -39,17 +41,23 @@ impl PosixNode {
         share: Arc<Share>,
         handle: Handle,
         stx: &Statx,
+        how: &OpenHow,
         hidden_name: bool,
-        created_in: Option<Dir>,
     ) -> Self {
         Self {
             share,
-            handle,
             key: stat::key_of(stx),
             kind: stat::kind_of(stx),
+            moves_data: (how.read || how.write) && !handle.is_path_only(),
+            handle,
             hidden_name,
-            created_in: Mutex::new(created_in),
+            created_in: Mutex::new(None),
         }
+    }
+
+    /// The directory that must be made durable together with this node.
+    pub(crate) fn was_created_in(&self, dir: Dir) {
+        *self.created_in.lock() = Some(dir);
     }
 
     pub(crate) const fn kind(&self) -> Kind {
@@ -67,7 +75,7 @@ impl PosixNode {
     fn data(&self) -> VfsResult<BorrowedFd<'_>> {
         match self.kind {
             Kind::Directory => Err(Fault::IsADirectory),
-            _ if self.handle.is_path_only() => Err(Fault::AccessDenied),
+            _ if !self.moves_data => Err(Fault::AccessDenied),
             _ => Ok(self.handle.fd()),
         }
     }

@@ -24,6 +24,10 @@ pub struct PosixOptions {
     pub case: Case,
     /// Keep DOS attributes and creation times in `user.DOSATTRIB`.
     pub dos_attributes: bool,
+    /// Count extended attributes while listing directories, which costs a system
+    /// call or two for each entry. Without, listings say 0 for all; what is
+    /// asked of an open file is always counted.
+    pub list_ea_sizes: bool,
     /// Show names that begin with a period as HIDDEN, as smbd does by default.
     pub hide_dot_files: bool,
     /// Resolve symbolic links that stay inside the share. Links never lead out
@@ -41,6 +45,7 @@ impl Default for PosixOptions {
             directory_mask: 0o755,
             case: Case::Insensitive,
             dos_attributes: true,
+            list_ea_sizes: false,
             hide_dot_files: true,
             follow_symlinks_inside: false,
             file_system_name: String::from("NTFS"),

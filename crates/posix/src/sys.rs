@@ -45,6 +45,11 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx, Errno> 
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)
 }
 
+/// As [`stat_at`], without copying the name.
+pub(crate) fn stat_entry(dir: BorrowedFd<'_>, name: &CStr) -> Result<Statx, Errno> {
+    rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)
+}
+
 /// `/proc/self/fd/N`, through which calls reach files opened with O_PATH.
 pub(crate) struct ProcPath {
     text: [u8; 32],
@@ -82,8 +87,10 @@ pub(crate) fn read_directory(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<us
     })
 }
 
-/// `getxattrat(2)`, Linux 6.13: number 464 on every architecture.
+/// `getxattrat(2)` and `listxattrat(2)`, Linux 6.13: the same numbers on every
+/// architecture.
 const SYS_GETXATTRAT: libc::c_long = 464;
+const SYS_LISTXATTRAT: libc::c_long = 465;
 
 /// struct xattr_args of linux/xattr.h.
 #[repr(C)]
@@ -117,6 +124,28 @@ pub(crate) fn getxattr_at(
             name.as_ptr(),
             &raw const args,
             size_of::<XattrArgs>(),
+        )
+    };
+    usize::try_from(got).map_err(|_| last_errno())
+}
+
+/// Names of the extended attributes of an entry, links not followed. ENOSYS
+/// before Linux 6.13.
+pub(crate) fn listxattr_at(
+    dir: BorrowedFd<'_>,
+    entry: &CStr,
+    list: &mut [u8],
+) -> Result<usize, Errno> {
+    // SAFETY: the name is NUL-terminated, and the pointer and the length describe
+    // `list`, which the kernel fills with at most that many bytes; nothing is kept.
+    let got = unsafe {
+        libc::syscall(
+            SYS_LISTXATTRAT,
+            dir.as_raw_fd(),
+            entry.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+            list.as_mut_ptr(),
+            list.len(),
         )
     };
     usize::try_from(got).map_err(|_| last_errno())

@@ -25,7 +25,7 @@ use crate::options::{Case, PosixOptions, STORED_ATTRIBUTES};
 use crate::stat::{self, Extra};
 use crate::walk::Place;
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{sys, volume};
+use crate::{sys, volume, xattr};
 
 /// What all nodes of one share have in common.
 #[derive(Debug)]
@@ -60,10 +60,26 @@ impl Share {
         if self.entry_xattrs {
             return sys::getxattr_at(dir, entry, name, value);
         }
-        let mut path = sys::ProcPath::of(dir).as_c_str().to_bytes().to_vec();
-        path.push(b'/');
-        path.extend_from_slice(entry.to_bytes());
-        rustix::fs::lgetxattr(path.as_slice(), name, value)
+        rustix::fs::lgetxattr(entry_path(dir, entry).as_slice(), name, value)
+    }
+
+    /// As [`Stat::ea_size`], of an entry that is not opened.
+    pub(crate) fn entry_ea_size(&self, dir: BorrowedFd<'_>, entry: &CStr) -> u32 {
+        let list = |list: &mut [u8]| {
+            if self.entry_xattrs {
+                sys::listxattr_at(dir, entry, list)
+            } else {
+                rustix::fs::llistxattr(entry_path(dir, entry).as_slice(), list)
+            }
+        };
+        let len = |name: &CStr| {
+            if self.entry_xattrs {
+                sys::getxattr_at(dir, entry, name, &mut [])
+            } else {
+                rustix::fs::lgetxattr_query(entry_path(dir, entry).as_slice(), name)
+            }
+        };
+        xattr::ea_size(list, len)
     }
 
     pub(crate) fn writable(&self) -> VfsResult<()> {
@@ -126,40 +142,49 @@ impl PosixVfs {
     ) -> VfsResult<(Handle, Statx)> {
         let share = &*self.share;
         let follow = share.options.follow_symlinks_inside && !how.open_link;
-        let mut flags = OFlags::PATH;
-        if how.read || how.write {
-            // Opening a FIFO or a device would have effects of its own, so the
-            // kind has to be known before. Whoever can swap a device in between
-            // is root; what was opened is looked at again below.
-            if let Some(kind) = kind_before(dir, path, follow)?
-                && check_kind(kind, how).is_ok()
+        let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        // Opening a FIFO or a device would have effects of its own, so the kind
+        // has to be known before. Whoever can swap a device in between is root;
+        // what was opened is looked at again below.
+        let kind = kind_before(dir, path, follow)?.filter(|&kind| check_kind(kind, how).is_ok());
+        let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
+        let open = |flags| sys::open_beneath(dir, path, flags | link, Mode::empty(), follow);
+        let fd = match open(flags) {
+            // To look at attributes one need not be allowed to read.
+            Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
+                if kind.is_some_and(|kind| !needs_data(kind, how)) =>
             {
-                flags = data_flags(kind, how);
+                flags = OFlags::PATH;
+                open(flags)
             }
-        }
-        if !follow {
-            flags |= OFlags::NOFOLLOW;
-        }
-        let fd = sys::open_beneath(dir, path, flags, Mode::empty(), follow).map_err(walk_fault)?;
+            opened => opened,
+        };
+        let fd = fd.map_err(walk_fault)?;
         let handle = Handle::new(fd, flags.contains(OFlags::PATH));
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let kind = stat::kind_of(&stx);
         check_kind(kind, how)?;
-        if flags.contains(OFlags::PATH) && needs_data(kind, how) {
+        if handle.is_path_only() && needs_data(kind, how) {
             // It was something else a moment ago.
             return Err(Fault::Stale);
         }
         Ok((handle, stx))
     }
 
-    fn opened(&self, handle: Handle, stx: &Statx, name: Name, entry: &[u8]) -> Opened {
+    fn opened(
+        &self,
+        (handle, stx): (Handle, Statx),
+        how: &OpenHow,
+        name: Name,
+        entry: &[u8],
+    ) -> Opened {
         let extra = Extra {
-            dos: self.dos_attrib(&handle, stx),
+            dos: self.dos_attrib(&handle, &stx),
             hidden_name: self.share.hides(entry),
             ea_size: 0,
         };
-        let stat = stat::stat_of(stx, &extra);
-        let node = PosixNode::new(Arc::clone(&self.share), handle, stx, extra.hidden_name, None);
+        let stat = stat::stat_of(&stx, &extra);
+        let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
         Opened { node: Arc::new(node), stat, created: false, name }
     }
 
@@ -203,12 +228,12 @@ impl PosixVfs {
     }
 
     fn open_stored(&self, place: &Place, stored: &[u8], how: &OpenHow) -> VfsResult<Opened> {
-        let (handle, stx) = if self.share.options.follow_symlinks_inside {
+        let found = if self.share.options.follow_symlinks_inside {
             self.open_existing(self.share.root.as_fd(), &place.path_of(stored), how)?
         } else {
             self.open_existing(place.parent.fd(), stored, how)?
         };
-        Ok(self.opened(handle, &stx, place.name_of(stored), stored))
+        Ok(self.opened(found, how, place.name_of(stored), stored))
     }
 
     fn create(&self, place: &Place, how: &OpenHow) -> VfsResult<Opened> {
@@ -235,8 +260,8 @@ impl PosixVfs {
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let extra = Extra { dos, hidden_name: self.share.hides(entry), ea_size: 0 };
         let stat = stat::stat_of(&stx, &extra);
-        let parent = Some(place.parent.clone());
-        let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, extra.hidden_name, parent);
+        let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
+        node.was_created_in(place.parent.clone());
         let name = place.name_of(entry);
         Ok(Opened { node: Arc::new(node), stat, created: true, name })
     }
@@ -295,6 +320,14 @@ struct Target<'a> {
     _naming: Option<MutexGuard<'a, ()>>,
 }
 
+/// An entry of an open directory as one path.
+fn entry_path(dir: BorrowedFd<'_>, entry: &CStr) -> Vec<u8> {
+    let mut path = sys::ProcPath::of(dir).as_c_str().to_bytes().to_vec();
+    path.push(b'/');
+    path.extend_from_slice(entry.to_bytes());
+    path
+}
+
 /// The kernel answers for "." what it would answer for every walk.
 fn probe_openat2(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
@@ -335,12 +368,14 @@ fn access_flags(how: &OpenHow) -> OFlags {
     }
 }
 
-/// How to open an object of this kind for data; special ones never are.
+/// How to open an object of this kind. Special ones and links are never opened
+/// for more than their path; the others are even to look at attributes, since
+/// extended attributes cost twice as much through `/proc`.
 fn data_flags(kind: Kind, how: &OpenHow) -> OFlags {
     match kind {
-        _ if !needs_data(kind, how) => OFlags::PATH,
+        Kind::File => access_flags(how) | OFlags::NONBLOCK | OFlags::NOCTTY,
         Kind::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
-        _ => access_flags(how) | OFlags::NONBLOCK | OFlags::NOCTTY,
+        _ => OFlags::PATH,
     }
 }
 
@@ -368,14 +403,14 @@ impl Vfs for PosixVfs {
             if how.existence == Existence::MustNotExist {
                 return Err(Fault::Exists);
             }
-            let (handle, stx) = self.open_existing(self.share.root.as_fd(), b".", how)?;
-            return Ok(self.opened(handle, &stx, Name::root(), b""));
+            let found = self.open_existing(self.share.root.as_fd(), b".", how)?;
+            return Ok(self.opened(found, how, Name::root(), b""));
         }
         if how.existence != Existence::MustNotExist && path.as_bytes().len() <= PATH_BYTES {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
-                Ok((handle, stx)) => {
+                Ok(found) => {
                     let name = Name::from_stored(name.path().to_owned());
-                    return Ok(self.opened(handle, &stx, name, path.split().1));
+                    return Ok(self.opened(found, how, name, path.split().1));
                 }
                 Err(Fault::NotFound | Fault::Stale) => {}
                 Err(fault) => return Err(fault),

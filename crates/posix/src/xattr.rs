@@ -131,32 +131,12 @@ impl Handle {
 
     /// Names that clients may see, with the prefix, as stored.
     fn visible(&self) -> Result<Vec<CString>, Errno> {
-        // Few files have any: the first look needs no large buffer.
-        let mut small = [0; 512];
-        match self.list(&mut small) {
-            Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default())),
-            Err(Errno::RANGE) => {
-                let mut large = vec![0; XATTR_LIST_BYTES];
-                let len = self.list(&mut large)?;
-                Ok(split_names(large.get(..len).unwrap_or_default()))
-            }
-            Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
-            Err(errno) => Err(errno),
-        }
+        visible(|list| self.list(list))
     }
 
-    /// Bytes of the visible attributes as FileEaInformation counts them: four,
-    /// and for each a header of four, the name with its NUL and the value.
+    /// As [`ea_size`].
     pub(crate) fn ea_size(&self) -> u32 {
-        let Ok(names) = self.visible() else { return 0 };
-        let mut total = 0usize;
-        for name in names {
-            if let Ok(len) = self.value_len(&name) {
-                let shown = name.as_bytes().len().saturating_sub(PREFIX.len());
-                total = total.saturating_add(shown).saturating_add(len).saturating_add(5);
-            }
-        }
-        if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
+        ea_size(|list| self.list(list), |name| self.value_len(name))
     }
 
     pub(crate) fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
@@ -206,6 +186,40 @@ impl Handle {
         };
         self.set(&stored, value).map_err(fault_of)
     }
+}
+
+/// Names that clients may see, with the prefix, as `list` gives them.
+fn visible(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
+    // Few files have any: the first look needs no large buffer.
+    let mut small = [0; 512];
+    match list(&mut small) {
+        Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default())),
+        Err(Errno::RANGE) => {
+            let mut large = vec![0; XATTR_LIST_BYTES];
+            let len = list(&mut large)?;
+            Ok(split_names(large.get(..len).unwrap_or_default()))
+        }
+        Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Bytes of the visible attributes as FileEaInformation counts them: four, and
+/// for each a header of four, the name with its NUL and the value
+/// (MS-FSA 2.1.5.12.10).
+pub(crate) fn ea_size(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    value_len: impl Fn(&CStr) -> Result<usize, Errno>,
+) -> u32 {
+    let Ok(names) = visible(list) else { return 0 };
+    let mut total = 0usize;
+    for name in names {
+        if let Ok(len) = value_len(&name) {
+            let shown = name.as_bytes().len().saturating_sub(PREFIX.len());
+            total = total.saturating_add(shown).saturating_add(len).saturating_add(5);
+        }
+    }
+    if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
 }
 
 /// Names out of the list that the kernel gives, those that clients may see.

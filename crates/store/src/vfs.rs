@@ -383,7 +383,7 @@ pub trait Directory: Send + fmt::Debug {
     fn next_name(&mut self) -> VfsResult<Option<&str>>;
 
     /// State of the entry that [`Self::next_name`] gave last; `None` when it
-    /// has gone since.
+    /// has gone since. `ea_size` may be left 0 where counting is too dear.
     fn entry_stat(&mut self) -> VfsResult<Option<Stat>>;
 
     /// Starts over, seeing entries made since.
