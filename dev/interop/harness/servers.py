@@ -34,7 +34,6 @@ class Server:
     """A running server; `kind` is frevo or smbd."""
 
     user, user2, password = "smbuser", "smbuser2", "Passw0rd"
-    user_id = 50001  # as with-samba makes it
     share, share2 = "share", "share2"
     address, port = ADDRESS, PORT
 
