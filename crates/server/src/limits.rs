@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Largest READ or WRITE payload, bytes (MaxReadSize, MaxWriteSize).
 pub const MAX_IO: u32 = 8 * 1024 * 1024;
 
+/// The smallest that MaxReadSize, MaxWriteSize and MaxTransactSize may be
+/// configured to, bytes: MS-SMB2 2.2.4 asks for this much.
+pub const MAX_IO_MIN: u64 = 64 * 1024;
+
 /// The same for dialect 2.0.2, which has no multi-credit requests.
 pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
 
@@ -16,6 +20,15 @@ pub const UNAUTHENTICATED_PER_ADDRESS: usize = 64;
 
 /// Connections that have not authenticated yet, in all.
 pub const UNAUTHENTICATED: usize = 4_096;
+
+/// Connections in all, unless configured otherwise.
+pub const CONNECTIONS: usize = 65_536;
+
+/// Refused connections are logged once in this time, with their number.
+pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long accepting pauses when the system is out of descriptors or memory.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection must have negotiated within this time.
 pub const NEGOTIATE_DEADLINE: Duration = Duration::from_secs(10);
@@ -65,5 +78,12 @@ pub const LOGON_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Failed logons remembered; the oldest is forgotten first.
 pub const LOGON_FAILURES_REMEMBERED: usize = 65_536;
 
-/// How long a server that was told to stop waits for requests under way.
+/// How long a server that was told to stop waits for requests under way, unless
+/// configured otherwise.
 pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// The longest that it may be configured to wait, seconds.
+pub const DRAIN_SECONDS_MAX: u64 = 3_600;
+
+/// The largest configuration file, bytes.
+pub const CONFIG_FILE_BYTES: usize = 4 << 20;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use frevo_net::buffer::Buf;
+use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::send_queue::{SendLimits, SendQueue};
 use frevo_net::transport::Stream;
@@ -97,6 +98,7 @@ async fn serve(
 ) -> Result<(), End> {
     let start = Instant::now();
     let mut deadline = pin!(sleep_until(start + NEGOTIATE_DEADLINE));
+    let mut stopping = pin!(cores::stopping());
     loop {
         if let Some(why) = connection.doom.get() {
             return Err(End::Doomed(why));
@@ -107,6 +109,8 @@ async fn serve(
         tokio::select! {
             biased;
             () = connection.doomed.notified() => {}
+            // What was begun is carried out, and answered, after this loop.
+            () = &mut stopping => return Ok(()),
             Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
             Some(notice) = notices.recv() => match notice {
                 Notice::SessionClosed(id) => connection.remove_channel(id),

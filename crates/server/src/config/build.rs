@@ -1,0 +1,212 @@
+//! From what is written to what the server works with.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use frevo_posix::{Case, PosixOptions, PosixVfs};
+use frevo_store::Vfs;
+use frevo_wire::dtyp::Guid;
+
+use super::nearest::nearest;
+use super::schema::{Config, ShareSection};
+use super::values::{EncryptionChoice, SigningChoice};
+use crate::limits;
+use crate::settings::{Encryption, Settings, Signing};
+use crate::share::{Share, Target};
+
+impl From<EncryptionChoice> for Encryption {
+    fn from(choice: EncryptionChoice) -> Self {
+        match choice {
+            EncryptionChoice::Required => Self::Required,
+            EncryptionChoice::Offered => Self::Offered,
+            EncryptionChoice::Off => Self::Off,
+        }
+    }
+}
+
+impl From<SigningChoice> for Signing {
+    fn from(choice: SigningChoice) -> Self {
+        match choice {
+            SigningChoice::Required => Self::Required,
+            SigningChoice::Offered => Self::Offered,
+        }
+    }
+}
+
+impl Config {
+    /// The settings of the protocol; `name` is the server's where the file has
+    /// none.
+    pub fn settings(&self, name: &str, guid: Guid) -> Settings {
+        let section = &self.server;
+        let mut settings = Settings {
+            server_guid: guid,
+            server_name: section.name.as_ref().map_or(name, |name| name.as_str()).to_owned(),
+            ..Settings::default()
+        };
+        if let Some(comment) = &section.comment {
+            settings.comment.clone_from(comment);
+        }
+        if let Some(dialect) = section.max_dialect {
+            settings.max_dialect = dialect.into();
+            settings.min_dialect = settings.min_dialect.min(settings.max_dialect);
+        }
+        if let Some(dialect) = section.min_dialect {
+            settings.min_dialect = dialect.into();
+        }
+        if let Some(choice) = section.encryption {
+            settings.encryption = choice.into();
+        }
+        if let Some(choice) = section.signing {
+            settings.signing = choice.into();
+        }
+        if let Some(ciphers) = &section.ciphers {
+            settings.ciphers = ciphers.iter().map(|&name| name.into()).collect();
+        }
+        if let Some(algorithms) = &section.signing_algorithms {
+            settings.signing_algorithms = algorithms.iter().map(|&name| name.into()).collect();
+        }
+        let bytes = |size: &Option<toml::Spanned<super::Size>>, most: u32| {
+            size.as_ref().map_or(most, |size| u32::try_from(size.get_ref().0).unwrap_or(most))
+        };
+        settings.max_io = bytes(&self.limits.max_io, limits::MAX_IO);
+        settings.max_transact = bytes(&self.limits.max_transact, limits::MAX_TRANSACT);
+        settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
+        if let Some(names) = &section.target_names {
+            settings.target_names.clone_from(names);
+        }
+        settings
+    }
+}
+
+impl ShareSection {
+    /// The options of the file system beneath.
+    fn posix_options(&self) -> PosixOptions {
+        let mut options = PosixOptions { read_only: self.read_only, ..PosixOptions::default() };
+        if self.case_sensitive {
+            options.case = Case::Sensitive;
+        }
+        if let Some(mode) = self.file_mode {
+            options.create_mask = mode.0;
+        }
+        if let Some(mode) = self.directory_mode {
+            options.directory_mask = mode.0;
+        }
+        options.dos_attributes = self.dos_attributes.unwrap_or(options.dos_attributes);
+        options.hide_dot_files = self.hide_dot_files.unwrap_or(options.hide_dot_files);
+        options.follow_symlinks_inside = self.follow_symlinks;
+        options
+    }
+
+    /// Whether both show one folder in one way, so that an open one serves for
+    /// either.
+    pub fn is_same_folder(&self, other: &Self) -> bool {
+        let options = |share: &Self| format!("{:?}", share.posix_options());
+        self.path.get_ref() == other.path.get_ref() && options(self) == options(other)
+    }
+
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// When it is not there, no folder, or may not be used.
+    pub fn open_folder(&self) -> Result<Arc<dyn Vfs>, FolderFault> {
+        let path = self.path.get_ref();
+        let fault = |why| FolderFault { path: path.clone(), why };
+        let metadata = std::fs::metadata(path).map_err(|error| fault(Why::of(path, error)))?;
+        if !metadata.is_dir() {
+            return Err(fault(Why::NotAFolder));
+        }
+        drop(std::fs::read_dir(path).map_err(|error| fault(Why::of(path, error)))?);
+        let vfs = PosixVfs::open_root(path, self.posix_options())
+            .map_err(|error| fault(Why::of(path, error)))?;
+        Ok(Arc::new(vfs))
+    }
+}
+
+/// A share made of its section and its opened folder.
+pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
+    Share {
+        name: section.name.get_ref().as_str().to_owned(),
+        comment: section.comment.clone(),
+        target: Target::Disk(vfs),
+        read_only: section.read_only,
+        encrypt: section.encrypt,
+        hidden: section.hidden,
+        users: section.users.iter().map(|user| user.as_str().to_lowercase()).collect(),
+    }
+}
+
+/// A folder that cannot be shared.
+#[derive(Debug)]
+pub struct FolderFault {
+    /// The folder.
+    pub path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Missing { near: Option<PathBuf> },
+    NotAFolder,
+    Forbidden,
+    Other(io::Error),
+}
+
+impl Why {
+    fn of(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing { near: near(path) },
+            io::ErrorKind::NotADirectory => Self::NotAFolder,
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            _ => Self::Other(error),
+        }
+    }
+}
+
+impl FolderFault {
+    /// Whether it is just not there.
+    pub const fn is_missing(&self) -> bool {
+        matches!(self.why, Why::Missing { .. })
+    }
+}
+
+impl fmt::Display for FolderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::Missing { near: Some(near) } => {
+                write!(f, "there is no folder {path}; did you mean {}?", near.display())
+            }
+            Why::Missing { near: None } => write!(f, "there is no folder {path}"),
+            Why::NotAFolder => write!(
+                f,
+                "{path} is not a folder: only folders can be shared; share the one it is in"
+            ),
+            Why::Forbidden => write!(
+                f,
+                "{path} cannot be read by the user that this runs as; \
+                 it needs read and search permission on the folder and search on those above it"
+            ),
+            Why::Other(error) => write!(f, "{path} cannot be shared: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for FolderFault {}
+
+/// A folder that exists and is called nearly so.
+fn near(path: &Path) -> Option<PathBuf> {
+    /// Entries looked at; a guess is not worth more.
+    const ENTRIES_MAX: usize = 10_000;
+    let parent = path.parent()?;
+    let typed = path.file_name()?.to_str()?;
+    let folders: Vec<String> = std::fs::read_dir(parent)
+        .ok()?
+        .take(ENTRIES_MAX)
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    nearest(typed, folders.iter().map(String::as_str)).map(|name| parent.join(name))
+}

@@ -1,0 +1,26 @@
+//! The configuration file, `frevo.toml`.
+//!
+//! Reading it is strict: a key that is not known is an error that names the
+//! nearest one, so that a typing slip never leaves a server more open than its
+//! owner thinks. Text in, values out: opening what the file names is for the
+//! caller. `docs/configuration.md` lists every key.
+
+mod build;
+mod fault;
+mod names;
+mod nearest;
+mod schema;
+mod values;
+
+pub use build::{FolderFault, open_share};
+pub use fault::Fault;
+pub use names::{AccountName, ServerName, ShareName};
+pub use nearest::nearest;
+pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
+pub use values::{
+    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, SigningAlgorithmName,
+    SigningChoice, Size,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! The sections and keys of the file.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+
+use super::fault::Fault;
+use super::names::{AccountName, ServerName, ShareName};
+use super::values::{
+    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, SigningAlgorithmName,
+    SigningChoice, Size,
+};
+use crate::limits;
+
+/// A whole file. What it leaves out is `None` or empty, so that flags can stand
+/// in for it before the defaults do.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[server]`
+    pub server: ServerSection,
+    /// `[limits]`
+    pub limits: LimitsSection,
+    /// Each `[[share]]`
+    #[serde(rename = "share")]
+    pub shares: Vec<ShareSection>,
+    /// Each `[[user]]`
+    #[serde(rename = "user")]
+    pub users: Vec<UserSection>,
+}
+
+/// `[server]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSection {
+    /// Name that clients see.
+    pub name: Option<ServerName>,
+    /// Text that clients see beside it.
+    pub comment: Option<String>,
+    /// Where to listen.
+    pub listen: Vec<Listen>,
+    /// Lowest dialect.
+    pub min_dialect: Option<DialectName>,
+    /// Highest dialect.
+    pub max_dialect: Option<DialectName>,
+    /// Sealing.
+    pub encryption: Option<EncryptionChoice>,
+    /// Signing.
+    pub signing: Option<SigningChoice>,
+    /// Ciphers, best first.
+    pub ciphers: Option<Vec<CipherName>>,
+    /// Signing algorithms of 3.1.1, best first.
+    pub signing_algorithms: Option<Vec<SigningAlgorithmName>>,
+    /// No share is written to, whatever it says itself.
+    pub read_only: Option<bool>,
+    /// Where what outlives the process is kept.
+    pub state_dir: Option<PathBuf>,
+    /// The account file; `users` in the state directory when left out.
+    pub users_file: Option<PathBuf>,
+    /// How log lines are written.
+    pub log: Option<LogFormat>,
+    /// Which log lines are written.
+    pub log_level: Option<String>,
+    /// Threads that serve; 0 is one for each processor.
+    pub cores: Option<usize>,
+    /// Each of them stays on a processor of its own.
+    pub pin_cores: Option<bool>,
+    /// Every client must prove that nobody changed its logon.
+    pub require_mic: Option<bool>,
+    /// Names that clients may have meant this server by.
+    pub target_names: Option<Vec<String>>,
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsSection {
+    /// Largest READ and WRITE.
+    pub max_io: Option<Spanned<Size>>,
+    /// Largest reply to other requests.
+    pub max_transact: Option<Spanned<Size>>,
+    /// Connections at one time.
+    pub connections: Option<usize>,
+    /// How long a server that was told to stop waits for requests under way.
+    pub drain_seconds: Option<u64>,
+    /// Memory that each core keeps for reuse.
+    pub pool_per_core: Option<Size>,
+}
+
+/// `[[share]]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareSection {
+    /// Its name.
+    pub name: Spanned<ShareName>,
+    /// The folder.
+    pub path: Spanned<PathBuf>,
+    /// Text that clients see beside the name.
+    #[serde(default)]
+    pub comment: String,
+    /// Nobody writes.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Whoever does not encrypt is refused here.
+    #[serde(default)]
+    pub encrypt: bool,
+    /// Left out of listings.
+    #[serde(default)]
+    pub hidden: bool,
+    /// Who may connect; empty: every user.
+    #[serde(default)]
+    pub users: Vec<AccountName>,
+    /// Names differ in case alone.
+    #[serde(default)]
+    pub case_sensitive: bool,
+    /// Permission bits that a new file may have.
+    #[serde(default)]
+    pub file_mode: Option<Mode>,
+    /// Permission bits that a new folder may have.
+    #[serde(default)]
+    pub directory_mode: Option<Mode>,
+    /// Keep DOS attributes in an extended attribute.
+    #[serde(default)]
+    pub dos_attributes: Option<bool>,
+    /// Names that begin with a period are shown as hidden.
+    #[serde(default)]
+    pub hide_dot_files: Option<bool>,
+    /// Symbolic links that stay inside the share are followed.
+    #[serde(default)]
+    pub follow_symlinks: bool,
+}
+
+/// `[[user]]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserSection {
+    /// Its name.
+    pub name: Spanned<AccountName>,
+    /// A file that holds its password.
+    pub password_file: PathBuf,
+}
+
+impl Config {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, as far as that can be told: a file
+    /// that is no TOML, or has an unknown key, is not looked at any further.
+    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        if text.len() > limits::CONFIG_FILE_BYTES {
+            let what = format!("the file is longer than {} bytes", limits::CONFIG_FILE_BYTES);
+            return Err(vec![Fault { line: None, what, hint: None }]);
+        }
+        let config: Self =
+            toml::from_str(text).map_err(|error| vec![Fault::from_toml(text, &error)])?;
+        let faults = config.faults(text);
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
+    }
+
+    /// What each key alone cannot tell.
+    fn faults(&self, text: &str) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (index, share) in self.shares.iter().enumerate() {
+            let name = share.name.get_ref();
+            if self.shares[..index].iter().any(|other| other.name.get_ref().is_same(name)) {
+                faults.push(
+                    Fault::at(text, &share.name.span(), format!("a second share is called {name}"))
+                        .hint("clients compare names without case; rename one of them"),
+                );
+            }
+            if !share.path.get_ref().is_absolute() {
+                let path = share.path.get_ref().display();
+                faults.push(
+                    Fault::at(text, &share.path.span(), format!("the path {path} is not absolute"))
+                        .hint("write it from / on"),
+                );
+            }
+        }
+        for (index, user) in self.users.iter().enumerate() {
+            let name = user.name.get_ref();
+            let same = |other: &UserSection| {
+                other.name.get_ref().as_str().to_lowercase() == name.as_str().to_lowercase()
+            };
+            if self.users[..index].iter().any(same) {
+                let what = format!("a second user is called {name}");
+                faults.push(Fault::at(text, &user.name.span(), what));
+            }
+        }
+        faults.extend(self.contradictions());
+        faults.extend(self.limits.faults(text));
+        faults
+    }
+
+    /// What `[server]` says that cannot be at the same time.
+    pub fn contradictions(&self) -> Vec<Fault> {
+        self.server.faults()
+    }
+}
+
+impl ShareSection {
+    /// A share of a folder, with nothing special about it.
+    pub fn new(name: ShareName, path: PathBuf) -> Self {
+        Self {
+            name: Spanned::new(0..0, name),
+            path: Spanned::new(0..0, path),
+            comment: String::new(),
+            read_only: false,
+            encrypt: false,
+            hidden: false,
+            users: Vec::new(),
+            case_sensitive: false,
+            file_mode: None,
+            directory_mode: None,
+            dos_attributes: None,
+            hide_dot_files: None,
+            follow_symlinks: false,
+        }
+    }
+}
+
+impl ServerSection {
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut fault = |what: &str, hint: &str| {
+            let (what, hint) = (what.to_owned(), Some(hint.to_owned()));
+            faults.push(Fault { line: None, what, hint });
+        };
+        if self.lowest_dialect() as u8 > self.highest_dialect() as u8 {
+            fault("min_dialect is above max_dialect", "no client could connect");
+        }
+        if self.ciphers.as_ref().is_some_and(Vec::is_empty) {
+            fault("ciphers is empty", "to go without encryption write encryption = \"off\"");
+        }
+        if self.signing_algorithms.as_ref().is_some_and(Vec::is_empty) {
+            fault("signing_algorithms is empty", "leave the key out to have all");
+        }
+        if self.encryption.unwrap_or(EncryptionChoice::Required) == EncryptionChoice::Required
+            && (self.highest_dialect() as u8) < DialectName::Smb30 as u8
+        {
+            fault(
+                "encryption is required, and max_dialect cannot encrypt",
+                "it takes 3.0 or above, or encryption = \"offered\"",
+            );
+        }
+        faults
+    }
+
+    fn lowest_dialect(&self) -> DialectName {
+        self.min_dialect.unwrap_or(DialectName::Smb202)
+    }
+
+    fn highest_dialect(&self) -> DialectName {
+        self.max_dialect.unwrap_or(DialectName::Smb311)
+    }
+}
+
+impl LimitsSection {
+    fn faults(&self, text: &str) -> Vec<Fault> {
+        let bounds = [
+            ("max_io", &self.max_io, u64::from(limits::MAX_IO)),
+            ("max_transact", &self.max_transact, u64::from(limits::MAX_TRANSACT)),
+        ];
+        let mut faults = Vec::new();
+        for (key, value, most) in bounds {
+            let Some(value) = value else { continue };
+            if !(limits::MAX_IO_MIN..=most).contains(&value.get_ref().0) {
+                let what = format!("{key} is not from {} to {most} bytes", limits::MAX_IO_MIN);
+                faults.push(Fault::at(text, &value.span(), what));
+            }
+        }
+        let mut fault = |what: &str| {
+            faults.push(Fault { line: None, what: what.to_owned(), hint: None });
+        };
+        if self.connections == Some(0) {
+            fault("connections is 0: nobody could connect");
+        }
+        if self.drain_seconds.is_some_and(|seconds| seconds > limits::DRAIN_SECONDS_MAX) {
+            fault("drain_seconds is more than an hour");
+        }
+        faults
+    }
+}
+
+/// Every section with its keys, as the file has them.
+pub fn keys() -> Vec<(&'static str, Vec<String>)> {
+    vec![
+        ("the file", keys_of::<Config>()),
+        ("[server]", keys_of::<ServerSection>()),
+        ("[limits]", keys_of::<LimitsSection>()),
+        ("[[share]]", keys_of::<ShareSection>()),
+        ("[[user]]", keys_of::<UserSection>()),
+    ]
+}
+
+/// The keys that serde knows of: it lists them when it meets another.
+fn keys_of<T: DeserializeOwned>() -> Vec<String> {
+    match toml::from_str::<T>("\"\" = 0") {
+        Ok(_) => Vec::new(),
+        Err(error) => error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect(),
+    }
+}

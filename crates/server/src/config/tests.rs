@@ -1,0 +1,145 @@
+use super::*;
+
+fn faults(text: &str) -> Vec<String> {
+    Config::parse(text).unwrap_err().iter().map(ToString::to_string).collect()
+}
+
+fn fault(text: &str) -> String {
+    let faults = faults(text);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    faults.into_iter().next().unwrap()
+}
+
+const SHARE: &str = "[[share]]\nname = \"photos\"\npath = \"/srv/photos\"\n";
+
+#[test]
+fn an_empty_file_is_a_server_without_shares() {
+    let config = Config::parse("").unwrap();
+    assert!(config.shares.is_empty() && config.server == ServerSection::default());
+}
+
+#[test]
+fn every_key_can_be_set() {
+    let text = r#"
+        [server]
+        name = "box"
+        comment = "the box"
+        listen = ["192.0.2.1", "[::1]:4450"]
+        min_dialect = "2.1"
+        max_dialect = "3.1.1"
+        encryption = "offered"
+        signing = "offered"
+        ciphers = ["aes-256-gcm"]
+        signing_algorithms = ["aes-gmac", "aes-cmac"]
+        read_only = true
+        state_dir = "/var/lib/frevo"
+        users_file = "/etc/frevo/users"
+        log = "json"
+        log_level = "debug"
+        cores = 2
+        pin_cores = true
+        require_mic = true
+        target_names = ["box.example.com"]
+
+        [limits]
+        max_io = "1M"
+        max_transact = 65536
+        connections = 1000
+        drain_seconds = 30
+        pool_per_core = "64M"
+
+        [[share]]
+        name = "photos"
+        path = "/srv/photos"
+        comment = "pictures"
+        read_only = true
+        encrypt = true
+        hidden = true
+        users = ["ann"]
+        case_sensitive = true
+        file_mode = "0644"
+        directory_mode = 0o755
+        dos_attributes = false
+        hide_dot_files = false
+        follow_symlinks = true
+
+        [[user]]
+        name = "ann"
+        password_file = "/etc/frevo/ann.password"
+    "#;
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.server.name.unwrap().as_str(), "BOX");
+    assert_eq!(config.server.listen.len(), 2);
+    assert_eq!(config.limits.max_io.unwrap().get_ref().0, 1 << 20);
+    assert_eq!(config.shares[0].file_mode, Some(Mode(0o644)));
+    assert_eq!(config.shares[0].directory_mode, Some(Mode(0o755)));
+    // The text above has them all.
+    for (section, keys) in keys() {
+        assert!(!keys.is_empty(), "{section}");
+        for key in keys {
+            assert!(
+                text.contains(&format!("{key} =")) || text.contains(&format!("[{key}]")),
+                "{key}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
+    assert_eq!(
+        fault("[server]\nname = \"A\"\nsingning = \"required\"\n"),
+        "line 3: unknown key `singning` in [server]; did you mean `signing`?"
+    );
+    assert_eq!(
+        fault(&format!("{SHARE}readonly = true\n")),
+        "line 4: unknown key `readonly` in [[share]]; did you mean `read_only`?"
+    );
+    assert_eq!(
+        fault("[server]\nhide_dot_files = true\n"),
+        "line 2: unknown key `hide_dot_files` in [server]; `hide_dot_files` is a key of [[share]]"
+    );
+    assert!(fault("[sever]\n").contains("did you mean `server`?"));
+    assert!(fault("[server]\nprinting = 1\n").contains("the keys here are name, comment"));
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line() {
+    let cases = [
+        (
+            "[server]\nencryption = \"requierd\"\n",
+            "line 2: \"requierd\" is not known here; did you mean \"required\"?",
+        ),
+        ("[server]\nmin_dialect = \"SMB3\"\n", "line 2: \"SMB3\" is not known here"),
+        ("[server]\n\nlisten = [\"nowhere\"]\n", "line 3: \"nowhere\" is not an address"),
+        ("[server]\ncores = \"two\"\n", "line 2: invalid type"),
+        ("[server]\nname = \"a name with blanks\"\n", "line 2: the server name"),
+        ("[[share]]\nname = \"a/b\"\npath = \"/x\"\n", "line 2: the share name \"a/b\" has '/'"),
+        ("[[share]]\npath = \"/x\"\n", "line 1: missing field `name`"),
+        ("[[share]]\nname = \"a\"\npath = \"x\"\n", "line 3: the path x is not absolute"),
+        ("[limits]\nmax_io = \"1T\"\n", "line 2: \"1T\" is not a size"),
+        ("[limits]\nmax_io = \"1G\"\n", "line 2: max_io is not from 65536 to 8388608 bytes"),
+        ("[limits]\nmax_io = 65535\n", "line 2: max_io is not from"),
+        ("[limits]\nconnections = 0\n", "connections is 0"),
+        ("[server]\nlisten = [\n", "line "),
+        ("[server\n", "line 1: "),
+    ];
+    for (text, start) in cases {
+        let fault = fault(text);
+        assert!(fault.starts_with(start), "{fault:?} for {text:?}");
+    }
+    let file_mode = fault(&format!("{SHARE}file_mode = 6440\n"));
+    assert!(file_mode.contains("mind the 0o"), "{file_mode}");
+}
+
+#[test]
+fn what_contradicts_itself_is_found_all_at_once() {
+    let text = format!("{SHARE}{}", SHARE.replace("photos\"\npath", "PHOTOS\"\npath"));
+    assert!(fault(&text).starts_with("line 5: a second share is called PHOTOS"));
+    let user = "[[user]]\nname = \"ann\"\npassword_file = \"/p\"\n";
+    assert!(
+        fault(&format!("{user}{}", user.replace("ann", "Ann"))).contains("line 5: a second user")
+    );
+    let text = "[server]\nmin_dialect = \"3.1.1\"\nmax_dialect = \"2.1\"\nciphers = []\nencryption = \"required\"\n";
+    assert_eq!(faults(text).len(), 3);
+}

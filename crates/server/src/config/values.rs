@@ -1,0 +1,366 @@
+//! Values that keys and flags can have.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::Dialect;
+use serde::{Deserialize, Deserializer, de};
+
+/// A value that is one of a few words.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident: $what:literal {
+        $($(#[$variant_meta:meta])* $variant:ident = $word:literal),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)*
+        }
+
+        impl $name {
+            /// All words, as they are written.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+
+            /// The word.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err(format!("{} is one of {}", $what, Self::WORDS.join(", "))),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(|_| de::Error::unknown_variant(&text, Self::WORDS))
+            }
+        }
+    };
+}
+
+words! {
+    /// A dialect.
+    DialectName: "a dialect" {
+        /// Vista
+        Smb202 = "2.0.2",
+        /// Windows 7
+        Smb21 = "2.1",
+        /// Windows 8
+        Smb30 = "3.0",
+        /// Windows 8.1
+        Smb302 = "3.0.2",
+        /// Windows 10 and up
+        Smb311 = "3.1.1",
+    }
+}
+
+impl From<DialectName> for Dialect {
+    fn from(name: DialectName) -> Self {
+        match name {
+            DialectName::Smb202 => Self::SMB_2_0_2,
+            DialectName::Smb21 => Self::SMB_2_1,
+            DialectName::Smb30 => Self::SMB_3_0,
+            DialectName::Smb302 => Self::SMB_3_0_2,
+            DialectName::Smb311 => Self::SMB_3_1_1,
+        }
+    }
+}
+
+words! {
+    /// Whether messages are sealed.
+    EncryptionChoice: "encryption" {
+        /// Whoever does not encrypt is refused.
+        Required = "required",
+        /// Who asks for it gets it.
+        Offered = "offered",
+        /// Not to be had.
+        Off = "off",
+    }
+}
+
+words! {
+    /// Whether messages are signed.
+    SigningChoice: "signing" {
+        /// Always.
+        Required = "required",
+        /// When the client asks for it.
+        Offered = "offered",
+    }
+}
+
+words! {
+    /// A cipher.
+    CipherName: "a cipher" {
+        /// AES-128-GCM
+        Aes128Gcm = "aes-128-gcm",
+        /// AES-256-GCM
+        Aes256Gcm = "aes-256-gcm",
+        /// AES-128-CCM
+        Aes128Ccm = "aes-128-ccm",
+        /// AES-256-CCM
+        Aes256Ccm = "aes-256-ccm",
+    }
+}
+
+impl From<CipherName> for Cipher {
+    fn from(name: CipherName) -> Self {
+        match name {
+            CipherName::Aes128Gcm => Self::Aes128Gcm,
+            CipherName::Aes256Gcm => Self::Aes256Gcm,
+            CipherName::Aes128Ccm => Self::Aes128Ccm,
+            CipherName::Aes256Ccm => Self::Aes256Ccm,
+        }
+    }
+}
+
+words! {
+    /// A signing algorithm.
+    SigningAlgorithmName: "a signing algorithm" {
+        /// AES-GMAC
+        AesGmac = "aes-gmac",
+        /// AES-CMAC
+        AesCmac = "aes-cmac",
+        /// HMAC-SHA256
+        HmacSha256 = "hmac-sha256",
+    }
+}
+
+impl From<SigningAlgorithmName> for SigningAlgorithm {
+    fn from(name: SigningAlgorithmName) -> Self {
+        match name {
+            SigningAlgorithmName::AesGmac => Self::AesGmac,
+            SigningAlgorithmName::AesCmac => Self::AesCmac,
+            SigningAlgorithmName::HmacSha256 => Self::HmacSha256,
+        }
+    }
+}
+
+words! {
+    /// How log lines are written.
+    LogFormat: "a log format" {
+        /// Lines for people, on standard error.
+        Text = "text",
+        /// A JSON object a line, on standard error.
+        Json = "json",
+        /// To systemd's journal, with fields.
+        Journald = "journald",
+    }
+}
+
+/// An address to listen on: `192.0.2.1`, `192.0.2.1:4450`, `[::1]:445`, `:4450`
+/// (every address) or `*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; none means every one.
+    pub address: Option<IpAddr>,
+    /// The port; none means the usual one.
+    pub port: Option<u16>,
+}
+
+impl Listen {
+    /// Every address, the usual port.
+    pub const EVERYWHERE: Self = Self { address: None, port: None };
+
+    /// Whether this means every address.
+    pub fn is_everywhere(&self) -> bool {
+        self.address.is_none_or(|address| address.is_unspecified())
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not an address to listen on, such as 192.0.2.1, 192.0.2.1:4450, \
+                 [2001:db8::1]:4450 or :4450"
+            )
+        };
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self { address: Some(address), port: None });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => {
+                (host, Some(port.parse::<u16>().map_err(|_| wrong())?))
+            }
+            _ => (text, None),
+        };
+        let address = match host {
+            "" if port.is_none() => return Err(wrong()),
+            "" | "*" => None,
+            bracketed if bracketed.starts_with('[') => {
+                let inner = bracketed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+                let inner = inner.and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+                Some(IpAddr::V6(inner.ok_or_else(wrong)?))
+            }
+            // Without brackets the last group of an IPv6 address would be taken
+            // for a port.
+            host => match host.parse::<IpAddr>().map_err(|_| wrong())? {
+                IpAddr::V4(address) => Some(IpAddr::V4(address)),
+                IpAddr::V6(_) => return Err(wrong()),
+            },
+        };
+        Ok(Self { address, port })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.address, self.port) {
+            (None, None) => f.write_str("*"),
+            (None, Some(port)) => write!(f, ":{port}"),
+            (Some(address), None) => write!(f, "{address}"),
+            (Some(address), Some(port)) => {
+                write!(f, "{}", std::net::SocketAddr::new(address, port))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A number of bytes: `8388608`, `"8M"`, `"8MiB"`, `"64K"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(end);
+        let factor = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => Some(1),
+            "k" | "kib" => Some(1 << 10),
+            "m" | "mib" => Some(1 << 20),
+            "g" | "gib" => Some(1 << 30),
+            _ => None,
+        };
+        let bytes = factor.zip(digits.parse().ok()).and_then(|(f, n): (u64, u64)| n.checked_mul(f));
+        bytes.map(Self).ok_or_else(|| format!("{text:?} is not a size such as 65536, 64K or 8M"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Number::deserialize(deserializer)? {
+            Number::Number(bytes) => Ok(Self(bytes)),
+            Number::Text(text) => text.parse().map_err(de::Error::custom),
+        }
+    }
+}
+
+/// Permission bits: `0o644` or `"0644"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.strip_prefix("0o").unwrap_or(text);
+        let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o7777);
+        mode.map(Self).ok_or_else(|| format!("{text:?} is not permission bits such as 0644"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Number::deserialize(deserializer)? {
+            Number::Number(bits) if bits <= 0o7777 => Ok(Self(bits as u32)),
+            Number::Number(bits) => Err(de::Error::custom(format!(
+                "{bits:#o} is not permission bits such as 0o644 (mind the 0o)"
+            ))),
+            Number::Text(text) => text.parse().map_err(de::Error::custom),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number, or a text such as \"8M\" or \"0644\"")]
+enum Number {
+    Number(u64),
+    Text(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_to_listen_on() {
+        let listen = |address: &str, port| Listen {
+            address: (!address.is_empty()).then(|| address.parse().unwrap()),
+            port,
+        };
+        for (text, want) in [
+            ("192.0.2.1", listen("192.0.2.1", None)),
+            ("192.0.2.1:4450", listen("192.0.2.1", Some(4450))),
+            ("::1", listen("::1", None)),
+            ("2001:db8::445", listen("2001:db8::445", None)),
+            ("[::1]", listen("::1", None)),
+            ("[::1]:4450", listen("::1", Some(4450))),
+            (":4450", listen("", Some(4450))),
+            ("*:4450", listen("", Some(4450))),
+            ("*", Listen::EVERYWHERE),
+        ] {
+            assert_eq!(text.parse(), Ok(want), "{text}");
+            assert_eq!(want.to_string().parse(), Ok(want), "{text}");
+        }
+        for bad in
+            ["", ":", ":x", "host", "1.2.3", "1.2.3.4:", "1.2.3.4:65536", "[::1", "[1.2.3.4]"]
+        {
+            assert!(bad.parse::<Listen>().is_err(), "{bad}");
+        }
+        assert!(listen("::", None).is_everywhere() && listen("0.0.0.0", None).is_everywhere());
+        assert!(!listen("::1", None).is_everywhere());
+    }
+
+    #[test]
+    fn sizes_and_modes() {
+        for (text, bytes) in [("0", 0), ("64K", 65_536), ("8 MiB", 8 << 20), ("1g", 1 << 30)] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for bad in ["", "M", "8X", "-1", "99999999999999999999", "99999999999999G"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad}");
+        }
+        for (text, bits) in [("0644", 0o644), ("755", 0o755), ("0o7777", 0o7777)] {
+            assert_eq!(text.parse(), Ok(Mode(bits)), "{text}");
+        }
+        for bad in ["", "9", "rw", "010000"] {
+            assert!(bad.parse::<Mode>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_come_back() {
+        for word in DialectName::WORDS {
+            assert_eq!(word.parse::<DialectName>().unwrap().as_str(), *word);
+        }
+        assert!("3.2".parse::<DialectName>().unwrap_err().contains("3.1.1"));
+    }
+}

@@ -1,0 +1,308 @@
+//! From the listeners to the cores, and the orderly end.
+//!
+//! A new connection goes to the core with the fewest. There its first frame is
+//! read: a NEGOTIATE names the client, and the connection moves to the core
+//! that has the fewest of that client's, so that the channels of one client
+//! use many cores and not one.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_net::buffer::Buf;
+use frevo_net::cores::{self, CoreHandle, Cores};
+use frevo_net::frame_reader::{FrameReader, ReceiveError};
+use frevo_net::socket::Listener;
+use frevo_net::transport::{Detached, Stream};
+use frevo_proto::frame::Stage;
+use frevo_wire::command::negotiate;
+use frevo_wire::dtyp::Guid;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::admission::Ticket;
+use crate::connection::{self, Accepted};
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS, DRAIN, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL};
+use crate::server::Server;
+
+/// Bounds of a running server that are not part of the protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeLimits {
+    /// Connections at one time.
+    pub connections: usize,
+    /// How long requests under way may take once the server was told to stop.
+    pub drain: Duration,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self { connections: CONNECTIONS, drain: DRAIN }
+    }
+}
+
+/// Serves until `stop` completes. Then nothing more is accepted, requests under
+/// way are carried out within `limits.drain`, every session ends, and with it
+/// every Open, so that what was to be deleted on close is. Runs on the caller's
+/// runtime, which must not be a core's.
+pub async fn serve(
+    server: Arc<Server>,
+    listeners: Vec<Listener>,
+    cores: Cores,
+    limits: ServeLimits,
+    stop: impl Future<Output = ()>,
+) {
+    let door = Arc::new(Door {
+        server: Arc::clone(&server),
+        cores: cores.handles().to_vec(),
+        loads: Arc::new(Loads::new(cores.handles().len())),
+        connections_max: limits.connections,
+        refusals: Refusals::default(),
+    });
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(Arc::clone(&door), listener));
+    }
+    stop.await;
+    accepting.shutdown().await;
+    drop(door);
+    // Joins threads, so not here.
+    let stopped = tokio::task::spawn_blocking(move || cores.stop(limits.drain)).await;
+    if stopped.is_err() {
+        tracing::error!(target: "frevo::connection", "the cores did not stop in order");
+    }
+    // Connections take their sessions with them; these had none left.
+    for session in server.sessions() {
+        server.close_session(&session);
+    }
+}
+
+/// What the accepting tasks share.
+struct Door {
+    server: Arc<Server>,
+    cores: Vec<CoreHandle>,
+    loads: Arc<Loads>,
+    connections_max: usize,
+    refusals: Refusals,
+}
+
+async fn accept(door: Arc<Door>, listener: Listener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => door.admit(stream, peer),
+            Err(error) => {
+                door.refusals.note(|count| {
+                    tracing::error!(target: "frevo::connection", %error, count,
+                        "cannot accept connections; raise LimitNOFILE or lower limits.connections");
+                });
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Door {
+    /// Lets a connection in or closes it at once; nothing of it is kept then.
+    fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr) {
+        let Some(ticket) = self.server.admission.enter(peer.ip()) else {
+            self.refusals.note(|count| {
+                tracing::warn!(target: "frevo::connection", %peer, count,
+                    "refused: too many connections that have not logged on; wait for them or find \
+                     out who makes them");
+            });
+            return;
+        };
+        let Some(place) = self.loads.enter(self.connections_max) else {
+            self.refusals.note(|count| {
+                tracing::warn!(target: "frevo::connection", %peer, count,
+                    "refused: as many connections as limits.connections allows");
+            });
+            return;
+        };
+        let Some(core) = self.cores.get(place.core) else { return };
+        let door = Arc::clone(self);
+        core.spawn(move || async move { door.greet(stream, peer, ticket, place).await });
+    }
+
+    /// Reads the first frame and hands the connection to the core for it.
+    async fn greet(&self, stream: Detached, peer: SocketAddr, ticket: Ticket, mut place: Place) {
+        let stream = match stream.attach() {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                return;
+            }
+        };
+        let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
+        let mut reader = FrameReader::new(limit);
+        let Some(first) = first_frame(&stream, &mut reader, peer).await else { return };
+        let from = place.core;
+        place.choose(client_guid(&first));
+        let accepted = Accepted { stream, reader, first: Some(first), ticket };
+        if place.core == from {
+            serve_one(Arc::clone(&self.server), accepted, peer, place).await;
+        } else {
+            self.hand_over(accepted, peer, place);
+        }
+    }
+
+    fn hand_over(&self, accepted: Accepted, peer: SocketAddr, place: Place) {
+        let Accepted { stream, reader, first, ticket } = accepted;
+        let Some(core) = self.cores.get(place.core) else { return };
+        let detached = match stream.detach() {
+            Ok(detached) => detached,
+            Err(error) => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                return;
+            }
+        };
+        let server = Arc::clone(&self.server);
+        core.spawn(move || async move {
+            match detached.attach() {
+                Ok(stream) => {
+                    let accepted = Accepted { stream, reader, first, ticket };
+                    serve_one(server, accepted, peer, place).await;
+                }
+                Err(error) => {
+                    tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                }
+            }
+        });
+    }
+}
+
+async fn serve_one(server: Arc<Server>, accepted: Accepted, peer: SocketAddr, place: Place) {
+    if let Err(error) = connection::run(server, accepted).await {
+        tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+    }
+    drop(place);
+}
+
+async fn first_frame(stream: &Stream, reader: &mut FrameReader, peer: SocketAddr) -> Option<Buf> {
+    let frame = tokio::select! {
+        frame = timeout(NEGOTIATE_DEADLINE, reader.next(stream)) => frame,
+        () = cores::stopping() => return None,
+    };
+    match frame {
+        Ok(Ok(frame)) => frame,
+        Ok(Err(ReceiveError::Io(error))) => {
+            tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+            None
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(target: "frevo::connection", %peer, %error, "disconnected");
+            None
+        }
+        Err(_elapsed) => {
+            let why = "did not negotiate in time";
+            tracing::warn!(target: "frevo::connection", %peer, why, "disconnected");
+            None
+        }
+    }
+}
+
+/// Who the client says it is: none before 2.1, and in an SMB1 NEGOTIATE.
+fn client_guid(frame: &[u8]) -> Option<Guid> {
+    let request = negotiate::Request::parse(frame).ok()?;
+    (request.client_guid != Guid::default()).then_some(request.client_guid)
+}
+
+/// How many connections each core has, in all and of each client.
+#[derive(Debug)]
+struct Loads(Mutex<Vec<Load>>);
+
+#[derive(Debug, Default)]
+struct Load {
+    connections: usize,
+    of_client: HashMap<Guid, usize>,
+}
+
+/// One connection's place on a core; it is given back when dropped.
+struct Place {
+    loads: Arc<Loads>,
+    core: usize,
+    client: Option<Guid>,
+}
+
+impl Loads {
+    fn new(cores: usize) -> Self {
+        Self(Mutex::new((0..cores).map(|_| Load::default()).collect()))
+    }
+
+    /// A place on the core with the fewest connections; none when there are
+    /// `most` already.
+    fn enter(self: &Arc<Self>, most: usize) -> Option<Place> {
+        let mut loads = self.0.lock();
+        if loads.iter().map(|load| load.connections).sum::<usize>() >= most {
+            return None;
+        }
+        let (core, load) = loads.iter_mut().enumerate().min_by_key(|(_, load)| load.connections)?;
+        load.connections += 1;
+        Some(Place { loads: Arc::clone(self), core, client: None })
+    }
+}
+
+impl Place {
+    /// Moves to the core with the fewest connections of `client`, of those to
+    /// the one with the fewest in all, of those to the one it is on.
+    fn choose(&mut self, client: Option<Guid>) {
+        let mut loads = self.loads.0.lock();
+        let Some(load) = loads.get_mut(self.core) else { return };
+        load.connections -= 1;
+        let of_client = |load: &Load| {
+            client.and_then(|client| load.of_client.get(&client).copied()).unwrap_or(0)
+        };
+        let here = self.core;
+        let best = loads
+            .iter_mut()
+            .enumerate()
+            .min_by_key(|(core, load)| (of_client(load), load.connections, *core != here));
+        let Some((core, load)) = best else { return };
+        load.connections += 1;
+        if let Some(client) = client {
+            *load.of_client.entry(client).or_default() += 1;
+        }
+        self.core = core;
+        self.client = client;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut loads = self.loads.0.lock();
+        let Some(load) = loads.get_mut(self.core) else { return };
+        load.connections = load.connections.saturating_sub(1);
+        let Some(client) = self.client else { return };
+        if let Some(count) = load.of_client.get_mut(&client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                load.of_client.remove(&client);
+            }
+        }
+    }
+}
+
+/// A flood of refusals is one line a second, with their number.
+#[derive(Debug, Default)]
+struct Refusals(Mutex<(usize, Option<Instant>)>);
+
+impl Refusals {
+    fn note(&self, log: impl FnOnce(usize)) {
+        let mut state = self.0.lock();
+        let (count, last) = &mut *state;
+        *count += 1;
+        let now = Instant::now();
+        if last.is_some_and(|last| now.duration_since(last) < REFUSAL_LOG_INTERVAL) {
+            return;
+        }
+        *last = Some(now);
+        let count = std::mem::take(count);
+        drop(state);
+        log(count);
+    }
+}
+
+#[cfg(test)]
+mod tests;
