@@ -1,2 +1,97 @@
-//! `frevo`.
-fn main() {}
+//! `frevo`: share folders over SMB 3.1.1 with one command.
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod arguments;
+mod check;
+mod exit;
+mod import;
+mod logging;
+mod passwords;
+mod secret_file;
+mod serve;
+mod state;
+mod user;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::arguments::{Arguments, Command};
+use crate::exit::{Done, Failure};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.command {
+        Command::Serve(serve) => serve::run(serve),
+        Command::Check(check) => check::run(check),
+        Command::User(user) => user::run(user),
+        Command::Import(import) => import::run(import),
+        Command::Completions { shell } => completions(*shell),
+        Command::Man => man(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nowhere to say that standard error is gone.
+            let _ = writeln!(std::io::stderr(), "frevo: {failure}");
+            ExitCode::from(&failure)
+        }
+    }
+}
+
+/// Writes to standard output. Whoever closed it has read enough.
+fn print(text: &[u8]) -> Done {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed("cannot write to standard output")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error.
+fn tell(line: impl std::fmt::Display) {
+    // Nowhere to say that standard error is gone.
+    let _ = writeln!(std::io::stderr(), "frevo: {line}");
+}
+
+fn completions(shell: clap_complete::Shell) -> Done {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "frevo", &mut text);
+    print(&text)
+}
+
+/// One page: the program, then each of its commands.
+fn man() -> Done {
+    let failure = Failure::failed("cannot make the manual page");
+    let render = || -> std::io::Result<Vec<u8>> {
+        let mut page = Vec::new();
+        let mut command = Arguments::command();
+        command.build();
+        clap_mangen::Man::new(command.clone()).render(&mut page)?;
+        sections(&command, &mut page)?;
+        Ok(page)
+    };
+    print(&render().map_err(failure)?)
+}
+
+fn sections(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let name = sub.get_bin_name().unwrap_or_else(|| sub.get_name()).to_uppercase();
+        writeln!(page, ".SH \"{name}\"")?;
+        let man = clap_mangen::Man::new(sub.clone());
+        // As parts of the section above, not as sections of their own.
+        let mut part = Vec::new();
+        man.render_synopsis_section(&mut part)?;
+        man.render_description_section(&mut part)?;
+        man.render_options_section(&mut part)?;
+        man.render_extra_section(&mut part)?;
+        let part = String::from_utf8_lossy(&part).replace(".SH ", ".SS ");
+        page.write_all(part.as_bytes())?;
+        sections(sub, page)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! `frevo check`: a configuration looked over without starting anything.
+
+use std::path::Path;
+
+use frevo_server::config::{Config, DialectName, EncryptionChoice, SigningChoice};
+
+use crate::arguments::Check;
+use crate::exit::{Done, Exit, Failure};
+use crate::{accounts, passwords, print, state, tell};
+
+pub(crate) fn run(check: &Check) -> Done {
+    let path = &check.config;
+    let config = read(path)?;
+    let mut faults = Vec::new();
+    for share in &config.shares {
+        if let Err(fault) = share.open_folder() {
+            faults.push(format!("share {}: {fault}", share.name.get_ref()));
+        }
+    }
+    for user in &config.users {
+        if let Err(failure) = passwords::from_file(&user.password_file) {
+            faults.push(format!("user {}: {failure}", user.name.get_ref()));
+        }
+    }
+    let mut known: Vec<String> =
+        config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase()).collect();
+    let mut users_read = true;
+    match accounts::read(&state::users_file_of(&config)) {
+        Ok(file) => known.extend(file.entries().map(|entry| entry.name.to_lowercase())),
+        Err(failure) => {
+            faults.push(failure.to_string());
+            users_read = false;
+        }
+    }
+    if !faults.is_empty() {
+        let lines: Vec<String> =
+            faults.iter().map(|fault| format!("{}: {fault}", path.display())).collect();
+        return Err(Failure::new(Exit::Config, lines.join("\nfrevo: ")));
+    }
+    if users_read {
+        for warning in unknown_users(&config, &known) {
+            tell(format_args!("warning: {warning}"));
+        }
+    }
+    for warning in warnings(&config) {
+        tell(format_args!("warning: {warning}"));
+    }
+    let (shares, users) = (config.shares.len(), known.len());
+    print(format!("{}: ok ({shares} shares, {users} users)\n", path.display()).as_bytes())
+}
+
+/// Reads a configuration file, with every fault told.
+pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let exit = if missing { Exit::NotFound } else { Exit::Config };
+        Failure::new(exit, format!("cannot read the configuration {shown}: {error}"))
+    })?;
+    Config::parse(&text).map_err(|faults| {
+        let lines: Vec<String> = faults
+            .iter()
+            .map(|fault| match fault.line {
+                Some(line) => {
+                    let rest = fault.to_string();
+                    let rest = rest.split_once(": ").map_or(&*rest, |(_, rest)| rest);
+                    format!("{shown}:{line}: {rest}")
+                }
+                None => format!("{shown}: {fault}"),
+            })
+            .collect();
+        Failure::new(Exit::Config, lines.join("\nfrevo: "))
+    })
+}
+
+/// Names that shares admit and nobody has.
+pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for share in &config.shares {
+        for user in &share.users {
+            if !known.contains(&user.as_str().to_lowercase()) {
+                let near = frevo_server::config::nearest(user.as_str(), known.iter().map(|k| &**k));
+                let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                let name = share.name.get_ref();
+                warnings.push(format!("share {name} admits {user}, who has no account{hint}"));
+            }
+        }
+    }
+    warnings
+}
+
+/// What works, and is weaker than it has to be.
+pub(crate) fn warnings(config: &Config) -> Vec<&'static str> {
+    let server = &config.server;
+    let mut warnings = Vec::new();
+    if matches!(server.min_dialect, Some(DialectName::Smb202 | DialectName::Smb21)) {
+        warnings.push(
+            "min_dialect below 3.0 lets clients in whose negotiation can be tampered with \
+             and who cannot encrypt",
+        );
+    }
+    if server.encryption == Some(EncryptionChoice::Off) {
+        warnings.push("encryption = \"off\": whoever sees the network sees the files");
+    }
+    if server.signing == Some(SigningChoice::Offered) {
+        warnings.push("signing = \"offered\": unsigned traffic can be changed on its way");
+    }
+    warnings
+}

@@ -1,0 +1,59 @@
+//! How a run can end, and what is said then.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The exit codes, documented in `--help` and in docs/user-guide.md. 2, a
+/// command line that makes no sense, is clap's too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Something did not work.
+    Failed = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// The configuration is wrong.
+    Config = 3,
+    /// A secret is missing, wrong or lies open.
+    Auth = 4,
+    /// What was named does not exist.
+    NotFound = 6,
+}
+
+/// Ends every `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
+(a secret is missing, wrong or open to others), 5 cannot connect, 6 not found";
+
+/// Why a run failed: the code and one sentence that helps.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// For [`Result::map_err`]: what was tried, and what came of it.
+    pub(crate) fn failed<E: fmt::Display>(tried: impl fmt::Display) -> impl FnOnce(E) -> Self {
+        move |error| Self::new(Exit::Failed, format!("{tried}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<&Failure> for ExitCode {
+    fn from(failure: &Failure) -> Self {
+        Self::from(failure.exit as u8)
+    }
+}
+
+/// What every command ends with.
+pub(crate) type Done = Result<(), Failure>;

@@ -1,0 +1,364 @@
+//! A section of smb.conf to `[[share]]`.
+
+use frevo_server::config::{AccountName, Mode, ShareName};
+
+use super::global::{encryption, line, quoted};
+use super::report::Report;
+use super::smb_conf::{Section, list, truth};
+
+/// Parameters of shares that have an equal; in `[global]` they are the default
+/// for all shares.
+const WITH_EQUAL: &[&str] = &[
+    "available",
+    "browsable",
+    "browseable",
+    "case sensitive",
+    "casesignames",
+    "comment",
+    "create mask",
+    "create mode",
+    "directory mask",
+    "directory mode",
+    "directory",
+    "follow symlinks",
+    "hide dot files",
+    "only user",
+    "path",
+    "printable",
+    "print ok",
+    "public",
+    "guest ok",
+    "guest only",
+    "only guest",
+    "read only",
+    "server smb encrypt",
+    "smb encrypt",
+    "store dos attributes",
+    "user",
+    "username",
+    "users",
+    "valid users",
+    "writable",
+    "write ok",
+    "writeable",
+];
+
+/// Parameters by which Samba lets fewer in, or lets them do less. A share that
+/// has one must not come out more open.
+const NARROWING: &[(&str, &str)] = &[
+    ("allow hosts", "clients cannot be told apart by address; use a firewall or listen"),
+    ("deny hosts", "clients cannot be told apart by address; use a firewall or listen"),
+    ("hosts allow", "clients cannot be told apart by address; use a firewall or listen"),
+    ("hosts deny", "clients cannot be told apart by address; use a firewall or listen"),
+    ("hide files", "files cannot be hidden by name"),
+    ("hide unreadable", "what cannot be read is listed"),
+    ("hide unwriteable files", "what cannot be written is listed"),
+    ("invalid users", "users cannot be shut out by name; list those who may in users"),
+    ("max connections", "connections to a share are not counted"),
+    ("preexec close", "no program is run"),
+    ("read list", "a share is read-only for all of its users or for none; make two shares"),
+    ("root preexec close", "no program is run"),
+    ("veto files", "files cannot be left out by name"),
+    ("force user", "files are used as the user that Frevo runs as"),
+];
+
+/// Parameters without an equal that lets anybody in further, and why.
+const WITHOUT_EQUAL: &[(&str, &str)] = &[
+    ("access based share enum", "shares are listed to every user"),
+    ("acl allow execute always", "who may read may execute"),
+    ("admin users", "nobody is more than the others"),
+    ("blocking locks", "locks wait when clients ask for it"),
+    ("delete veto files", "files cannot be left out by name"),
+    ("dos filemode", "permissions are the file system's"),
+    ("dos filetimes", "who may write may set times"),
+    ("ea support", "extended attributes are always there"),
+    ("force create mode", "see file_mode"),
+    ("force directory mode", "see directory_mode"),
+    ("force group", "set the folder's setgid bit: chmod g+s"),
+    ("group", "set the folder's setgid bit: chmod g+s"),
+    ("guest account", "there are no guests"),
+    ("hide special files", "only files and folders are shown"),
+    ("inherit acls", "set default ACLs with setfacl -d"),
+    ("inherit owner", "permissions are the file system's"),
+    ("inherit permissions", "set default ACLs with setfacl -d"),
+    ("kernel oplocks", "leases are between clients"),
+    ("kernel share modes", "share modes are between clients"),
+    ("level2 oplocks", "leases are always there"),
+    ("locking", "locks are always there"),
+    ("map archive", "DOS attributes are kept apart from permissions"),
+    ("map hidden", "DOS attributes are kept apart from permissions"),
+    ("map readonly", "DOS attributes are kept apart from permissions"),
+    ("map system", "DOS attributes are kept apart from permissions"),
+    ("nt acl support", "permissions are the file system's"),
+    ("oplocks", "leases are always there"),
+    ("posix locking", "locks are between clients"),
+    ("postexec", "no program is run"),
+    ("preexec", "no program is run"),
+    ("preserve case", "names are kept as they are written"),
+    ("root postexec", "no program is run"),
+    ("root preexec", "no program is run"),
+    ("short preserve case", "names are kept as they are written"),
+    ("default case", "names are kept as they are written"),
+    ("strict allocate", "space is taken when it is written"),
+    ("strict locking", "locks are always obeyed"),
+    ("strict sync", "what clients want on the disk gets there"),
+    ("sync always", "what clients want on the disk gets there"),
+    ("veto oplock files", "leases are for all files"),
+    ("volume", "the volume is called as the share"),
+    ("wide links", "links never lead out of a share"),
+    ("write list", "a share is read-only for all of its users or for none"),
+];
+
+/// Samba's modules, and what stands for them.
+const MODULES: &[(&str, &str)] = &[
+    ("acl_xattr", "Windows ACLs are not kept yet"),
+    ("aio_pthread", "the fastest way that the system has is taken"),
+    ("btrfs", "reflinks need no module"),
+    ("catia", "names are not translated"),
+    ("fruit", "there is nothing of Apple's extensions yet"),
+    ("full_audit", "sessions and tree connects are logged"),
+    ("io_uring", "the fastest way that the system has is taken"),
+    ("recycle", "there is no recycle bin"),
+    ("shadow_copy2", "snapshots are not shown yet"),
+    ("streams_xattr", "named streams need no module"),
+];
+
+/// Whether a parameter of `[global]` is a default for shares.
+pub(super) fn is_share_parameter(name: &str) -> bool {
+    WITH_EQUAL.contains(&name)
+        || name == "vfs objects"
+        || NARROWING.iter().chain(WITHOUT_EQUAL).any(|(parameter, _)| *parameter == name)
+}
+
+/// The `[[share]]` of a section; a comment, if it must not be used as it is.
+pub(super) fn convert(section: &Section, global: &Section, report: &mut Report) -> String {
+    let share = Share { section, global };
+    match section.name.to_ascii_lowercase().as_str() {
+        "homes" => {
+            report.left_out(
+                "homes",
+                "home folders are not shared by themselves; add a [[share]] each",
+            );
+            return String::new();
+        }
+        "printers" | "print$" => {
+            report.left_out(&section.name, "Frevo does not print");
+            return String::new();
+        }
+        _ => {}
+    }
+    let reasons_against = share.reasons_against();
+    let mut toml = String::from("[[share]]\n");
+    share.write(report, &mut toml);
+    if reasons_against.is_empty() {
+        return format!("\n{toml}");
+    }
+    let mut commented = String::from("\n");
+    for reason in &reasons_against {
+        report.left_out(&section.name, reason);
+        commented.push_str(&format!("# Left out: {reason}\n"));
+    }
+    for written in toml.lines() {
+        commented.push_str(&format!("# {written}\n"));
+    }
+    commented
+}
+
+struct Share<'a> {
+    section: &'a Section,
+    global: &'a Section,
+}
+
+impl Share<'_> {
+    /// The value in the section or, failing that, in `[global]`.
+    fn value(&self, names: &[&str]) -> Option<&str> {
+        self.section.value(names).or_else(|| self.global.value(names))
+    }
+
+    fn truth(&self, names: &[&str]) -> Option<bool> {
+        self.value(names).and_then(truth)
+    }
+
+    /// Why the share cannot be used as it is written.
+    fn reasons_against(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if let Err(why) = self.section.name.parse::<ShareName>() {
+            reasons.push(why);
+        }
+        match self.value(&["path", "directory"]) {
+            None | Some("") => reasons.push(String::from("it has no path")),
+            Some(path) if path.contains('%') => {
+                reasons.push(format!("its path {path} has a % substitution"));
+            }
+            Some(path) if !path.starts_with('/') => {
+                reasons.push(format!("its path {path} is not absolute"));
+            }
+            Some(_) => {}
+        }
+        if self.truth(&["printable", "print ok"]) == Some(true) {
+            reasons.push(String::from("it is a printer"));
+        }
+        if self.truth(&["available"]) == Some(false) {
+            reasons.push(String::from("available = no"));
+        }
+        if self.section.value(&["copy", "include"]).is_some() {
+            reasons.push(String::from(
+                "it takes parameters from elsewhere; run `testparm -s` and import what it prints",
+            ));
+        }
+        for (name, why) in NARROWING {
+            let value = self.value(&[name]).filter(|value| !is_without_effect(name, value));
+            if let Some(value) = value {
+                reasons.push(format!("{name} = {value}: {why}"));
+            }
+        }
+        let (_, groups) = self.users();
+        for group in groups {
+            reasons.push(format!("valid users = {group}: there are no groups; list their users"));
+        }
+        reasons
+    }
+
+    /// Users that may connect, and what among them is no user.
+    fn users(&self) -> (Vec<AccountName>, Vec<String>) {
+        let (mut users, mut others) = (Vec::new(), Vec::new());
+        for word in self.value(&["valid users"]).map(list).unwrap_or_default() {
+            // A domain before the name; only ours is meant.
+            let name = word.rsplit(['\\', '/']).next().unwrap_or_default();
+            match name.parse::<AccountName>() {
+                Ok(user) if !word.starts_with(['@', '+', '&']) && !word.contains('%') => {
+                    users.push(user);
+                }
+                _ => others.push(word),
+            }
+        }
+        (users, others)
+    }
+
+    fn write(&self, report: &mut Report, toml: &mut String) {
+        let name = &self.section.name;
+        line(toml, "name", &quoted(name));
+        let path = self.value(&["path", "directory"]).unwrap_or_default();
+        line(toml, "path", &quoted(path));
+        match self.value(&["comment"]) {
+            Some(comment) if comment.contains('%') => {
+                report.dropped(name, "comment", "there are no % substitutions");
+            }
+            Some("") | None => {}
+            Some(comment) => line(toml, "comment", &quoted(comment)),
+        }
+        if self.is_read_only() {
+            line(toml, "read_only", "true");
+        }
+        if self.truth(&["browseable", "browsable"]) == Some(false) {
+            line(toml, "hidden", "true");
+        }
+        let encrypt = self.section.value(&["server smb encrypt", "smb encrypt"]);
+        match encrypt.map(|value| (value, encryption(value))) {
+            None | Some((_, Some("offered"))) => {}
+            Some((_, Some("required"))) => line(toml, "encrypt", "true"),
+            Some((value, _)) => report.dropped(
+                name,
+                &format!("smb encrypt = {value}"),
+                "encryption is switched off for the server or not at all",
+            ),
+        }
+        let (users, _) = self.users();
+        if !users.is_empty() {
+            let users: Vec<String> = users.iter().map(|user| quoted(user.as_str())).collect();
+            line(toml, "users", &format!("[{}]", users.join(", ")));
+        }
+        self.write_files(report, toml);
+        self.report_rest(report);
+    }
+
+    fn is_read_only(&self) -> bool {
+        // Among the section's own, the last one counts, whatever it is called.
+        let last = |section: &Section| {
+            section.parameters.iter().rev().find_map(|parameter| match &*parameter.name {
+                "read only" => truth(&parameter.value),
+                "writable" | "writeable" | "write ok" => truth(&parameter.value).map(|yes| !yes),
+                _ => None,
+            })
+        };
+        last(self.section).or_else(|| last(self.global)).unwrap_or(true)
+    }
+
+    /// How files are shown and made.
+    fn write_files(&self, report: &mut Report, toml: &mut String) {
+        let name = &self.section.name;
+        if self.truth(&["case sensitive", "casesignames"]) == Some(true) {
+            line(toml, "case_sensitive", "true");
+        }
+        let modes: [(&str, &[&str]); 2] = [
+            ("file_mode", &["create mask", "create mode"]),
+            ("directory_mode", &["directory mask", "directory mode"]),
+        ];
+        for (key, names) in modes {
+            let Some(value) = self.value(names) else { continue };
+            match value.parse::<Mode>() {
+                Ok(mode) => line(toml, key, &format!("\"{:04o}\"", mode.0)),
+                Err(why) => report.dropped(name, names[0], &why),
+            }
+        }
+        if self.truth(&["store dos attributes"]) == Some(false) {
+            line(toml, "dos_attributes", "false");
+        }
+        if self.truth(&["hide dot files"]) == Some(false) {
+            line(toml, "hide_dot_files", "false");
+        }
+        if self.truth(&["follow symlinks"]).unwrap_or(true) {
+            line(toml, "follow_symlinks", "true");
+        }
+    }
+
+    fn report_rest(&self, report: &mut Report) {
+        let name = &self.section.name;
+        if self.truth(&["guest ok", "public", "guest only", "only guest"]) == Some(true) {
+            report.dropped(name, "guest ok", "there are no guests: everybody logs on");
+        }
+        for parameter in &self.section.parameters {
+            let known = &*parameter.name;
+            let narrowing = NARROWING.iter().any(|(narrowing, _)| *narrowing == known);
+            if WITH_EQUAL.contains(&known) || narrowing || matches!(known, "copy" | "include") {
+                continue;
+            }
+            if known == "vfs objects" {
+                report_modules(name, &parameter.value, report);
+            } else if let Some((_, why)) = WITHOUT_EQUAL.iter().find(|(p, _)| *p == known) {
+                report.dropped(name, known, why);
+            } else if known.contains(':') {
+                report.dropped(name, known, "it is for one of Samba's modules");
+            } else {
+                report.dropped(name, known, "Frevo has nothing like it");
+            }
+        }
+        if let (None, Some(modules)) =
+            (self.section.value(&["vfs objects"]), self.global.value(&["vfs objects"]))
+        {
+            report_modules(name, modules, report);
+        }
+    }
+}
+
+/// A narrowing parameter with a value that narrows nothing.
+fn is_without_effect(name: &str, value: &str) -> bool {
+    match name {
+        "max connections" => value == "0",
+        "hide unreadable" | "hide unwriteable files" | "preexec close" | "root preexec close" => {
+            truth(value) == Some(false)
+        }
+        "hosts allow" | "allow hosts" => list(value)
+            .iter()
+            .any(|host| matches!(&*host.to_ascii_uppercase(), "ALL" | "0.0.0.0/0")),
+        _ => value.is_empty(),
+    }
+}
+
+fn report_modules(share: &str, value: &str, report: &mut Report) {
+    for module in list(value) {
+        let why = MODULES.iter().find(|(name, _)| *name == module);
+        let why = why.map_or("there are no modules", |(_, why)| why);
+        report.dropped(share, &format!("vfs objects = {module}"), why);
+    }
+}

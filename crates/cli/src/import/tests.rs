@@ -1,0 +1,158 @@
+use frevo_server::config::{Config, DialectName, EncryptionChoice, Mode, SigningChoice};
+
+use super::*;
+
+fn import(text: &str) -> (Config, String, String) {
+    let conf = SmbConf::parse(text).unwrap();
+    let (toml, report) = convert(&conf);
+    let config = Config::parse(&toml).unwrap_or_else(|faults| panic!("{faults:?} in:\n{toml}"));
+    (config, toml, report.lines().collect::<Vec<_>>().join("\n"))
+}
+
+const TYPICAL: &str = r#"
+# Sample
+[global]
+   workgroup = WORKGROUP
+   netbios name = nas
+   server string = the "big" box
+   interfaces = lo 192.0.2.1/24 "2001:db8::1;speed=1000"
+   bind interfaces only = yes
+   smb ports = 445 139
+   Server  Min  Protocol = SMB2_10
+   server signing = auto
+   smb encrypt = desired
+   create mask = 0664
+   log level = 1 \
+      auth:3
+   fruit:metadata = stream
+   no such thing = 1
+
+[Photos]
+   comment = Pictures
+   path = /srv/photos
+   writeable = yes
+   browseable = no
+   valid users = ann, "bob" DOM\carl
+   directory mask = 2775
+   vfs objects = catia fruit streams_xattr
+   guest ok = yes
+   follow symlinks = no
+; a comment
+[docs]
+   path = /srv/docs
+   smb encrypt = required
+   case sensitive = yes
+"#;
+
+#[test]
+fn a_typical_file_is_taken_over() {
+    let (config, _, report) = import(TYPICAL);
+    let server = &config.server;
+    assert_eq!(server.name.as_ref().unwrap().as_str(), "NAS");
+    assert_eq!(server.comment.as_deref(), Some("the \"big\" box"));
+    let listen: Vec<String> = server.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(listen, ["192.0.2.1:445", "[2001:db8::1]:445"]);
+    assert_eq!(server.min_dialect, Some(DialectName::Smb21));
+    assert_eq!(server.signing, Some(SigningChoice::Offered));
+    assert_eq!(server.encryption, Some(EncryptionChoice::Offered));
+
+    let photos = &config.shares[0];
+    assert_eq!(photos.name.get_ref().as_str(), "Photos");
+    assert!(!photos.read_only && photos.hidden && !photos.encrypt && !photos.follow_symlinks);
+    let users: Vec<&str> = photos.users.iter().map(|user| user.as_str()).collect();
+    assert_eq!(users, ["ann", "bob", "carl"]);
+    assert_eq!(photos.file_mode, Some(Mode(0o664)));
+    assert_eq!(photos.directory_mode, Some(Mode(0o2775)));
+
+    // Without a word about it a share of Samba's is read-only.
+    let docs = &config.shares[1];
+    assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.users.is_empty());
+
+    for dropped in [
+        "note [global]: interfaces names lo",
+        "dropped [global] workgroup:",
+        "dropped [global] log level:",
+        "dropped [global] smb ports 139: NetBIOS is absent",
+        "dropped [global] fruit:metadata: it is for one of Samba's modules",
+        "dropped [global] no such thing: Frevo has nothing like it",
+        "dropped [Photos] guest ok: there are no guests",
+        "dropped [Photos] vfs objects = fruit:",
+    ] {
+        assert!(report.contains(dropped), "{dropped} not in\n{report}");
+    }
+    assert!(!report.contains("create mask"), "{report}");
+}
+
+#[test]
+fn nothing_becomes_more_open() {
+    for narrowing in [
+        "valid users = @staff",
+        "valid users = ann +staff",
+        "valid users = %S",
+        "invalid users = bob",
+        "read list = bob",
+        "hosts allow = 192.0.2.",
+        "hosts deny = ALL",
+        "veto files = /*.key/",
+        "force user = nobody",
+        "copy = other",
+        "available = no",
+    ] {
+        let (config, toml, report) = import(&format!("[x]\npath = /x\n{narrowing}\n"));
+        assert!(config.shares.is_empty(), "{narrowing}");
+        assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
+        assert!(toml.contains("# Left out: ") && report.contains("left out [x]: "), "{report}");
+        // The same, for all shares at once.
+        if !narrowing.starts_with("copy") {
+            let (config, ..) = import(&format!("[global]\n{narrowing}\n[x]\npath = /x\n"));
+            assert!(config.shares.is_empty(), "{narrowing}");
+        }
+    }
+    for harmless in ["max connections = 0", "hosts allow = ALL", "hide unreadable = no"] {
+        let (config, ..) = import(&format!("[x]\npath = /x\n{harmless}\n"));
+        assert_eq!(config.shares.len(), 1, "{harmless}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_is_said() {
+    let (config, _, report) = import(
+        "[homes]\n[printers]\npath=/x\n[print$]\n[a]\n[b]\npath=/home/%U\n[c]\npath=x\n\
+         [bad/name]\npath=/x\n[spool]\npath=/x\nprintable = yes\n",
+    );
+    assert!(config.shares.is_empty());
+    for line in [
+        "[homes]: home folders",
+        "[printers]: Frevo does not print",
+        "[a]: it has no path",
+        "[b]: its path /home/%U",
+        "[c]: its path x",
+        "[bad/name]: the share name",
+        "[spool]: it is a printer",
+    ] {
+        assert!(report.contains(&format!("left out {line}")), "{line} not in\n{report}");
+    }
+}
+
+#[test]
+fn the_last_word_counts() {
+    let (config, ..) = import("[a]\npath=/a\nread only=no\n[b]\npath=/b\n[A]\nwriteable = no\n");
+    let names: Vec<(&str, bool)> =
+        config.shares.iter().map(|s| (s.name.get_ref().as_str(), s.read_only)).collect();
+    assert_eq!(names, [("b", true), ("a", true)]);
+}
+
+#[test]
+fn smb1_is_not_taken_over() {
+    let (config, _, report) = import("[global]\nmin protocol = NT1\nserver signing = disabled\n");
+    assert_eq!(config.server.min_dialect, None);
+    assert_eq!(config.server.signing, None);
+    assert!(report.contains("SMB1 is absent"));
+    assert!(report.contains("signing cannot be switched off"));
+}
+
+#[test]
+fn a_line_that_is_no_smb_conf_is_named() {
+    assert_eq!(SmbConf::parse("[a]\nb = 1\nnonsense\n").unwrap_err().0, 3);
+    assert_eq!(SmbConf::parse("[a\n").unwrap_err().0, 1);
+}

@@ -1,0 +1,134 @@
+//! Passwords: asked for, read, or made up.
+
+use std::io::{BufRead, IsTerminal};
+use std::path::Path;
+
+use frevo_auth::Zeroizing;
+
+use crate::arguments::PasswordFrom;
+use crate::exit::{Exit, Failure};
+use crate::secret_file;
+
+/// Longest password, bytes.
+const BYTES_MAX: usize = 1_024;
+
+/// Letters and digits that nobody takes for another: no 0 and o, no 1, i and l.
+const ALPHABET: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
+
+/// Letters of a generated password in each of its two groups: 31^10 is a little
+/// less than 2^50.
+const GROUP: usize = 5;
+
+/// A password from standard input or, twice, from the terminal.
+pub(crate) fn ask(from: &PasswordFrom, name: &str) -> Result<Zeroizing<String>, Failure> {
+    if from.password_stdin {
+        let mut line = Zeroizing::new(String::with_capacity(BYTES_MAX + 2));
+        let stdin = std::io::stdin().lock();
+        std::io::Read::take(stdin, BYTES_MAX as u64 + 2)
+            .read_line(&mut line)
+            .map_err(Failure::failed("cannot read the password from standard input"))?;
+        return usable(&line, "standard input");
+    }
+    if !std::io::stdin().is_terminal() {
+        let advice = "there is no terminal to ask for a password on; use --password-stdin";
+        return Err(Failure::new(Exit::Usage, advice));
+    }
+    let prompt = |text: String| {
+        rpassword::prompt_password(text)
+            .map(Zeroizing::new)
+            .map_err(Failure::failed("cannot ask for the password"))
+    };
+    let first = prompt(format!("New password for {name}: "))?;
+    let password = usable(&first, "the answer")?;
+    if *prompt(String::from("Again: "))? != *first {
+        return Err(Failure::new(Exit::Auth, "the two passwords differ; nothing was changed"));
+    }
+    Ok(password)
+}
+
+/// The password in a file that only its owner can read.
+pub(crate) fn from_file(path: &Path) -> Result<Zeroizing<String>, Failure> {
+    let shown = path.display();
+    let text = secret_file::read(path)?.ok_or_else(|| {
+        Failure::new(Exit::NotFound, format!("there is no password file {shown}"))
+    })?;
+    usable(&text, &shown.to_string())
+}
+
+/// The password in the environment, if there is one.
+pub(crate) fn from_environment() -> Result<Option<Zeroizing<String>>, Failure> {
+    match std::env::var("FREVO_PASSWORD") {
+        Ok(text) => usable(&Zeroizing::new(text), "FREVO_PASSWORD").map(Some),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::new(Exit::Auth, "FREVO_PASSWORD is not valid UTF-8"))
+        }
+    }
+}
+
+/// The first line, without its end.
+fn usable(text: &str, place: &str) -> Result<Zeroizing<String>, Failure> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let refuse = |why: &str| Failure::new(Exit::Auth, format!("the password in {place} {why}"));
+    if line.is_empty() {
+        return Err(refuse("is empty"));
+    }
+    if line.contains(['\n', '\r', '\0']) {
+        return Err(refuse("has more than one line"));
+    }
+    if line.len() > BYTES_MAX {
+        return Err(refuse("is longer than 1024 bytes"));
+    }
+    Ok(Zeroizing::new(line.to_owned()))
+}
+
+/// A password that is hard to guess and easy to type.
+pub(crate) fn generate() -> Result<Zeroizing<String>, Failure> {
+    let mut password = Zeroizing::new(String::with_capacity(2 * GROUP + 1));
+    while password.len() < 2 * GROUP + 1 {
+        if password.len() == GROUP {
+            password.push('-');
+        }
+        let mut byte = [0];
+        getrandom::fill(&mut byte).map_err(Failure::failed("the system has no random bytes"))?;
+        // 8 x 31 of the 256 values, so that every letter is as likely.
+        if byte[0] < 248 {
+            password.push(char::from(ALPHABET[usize::from(byte[0] % 31)]));
+        }
+    }
+    Ok(password)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_passwords_have_enough_to_guess() {
+        let bits = (2 * GROUP) as f64 * (ALPHABET.len() as f64).log2();
+        assert!(bits >= 40.0, "{bits}");
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..200 {
+            let password = generate().unwrap();
+            let (a, b) = password.split_once('-').unwrap();
+            assert!(a.len() == GROUP && b.len() == GROUP);
+            assert!(password.chars().all(|c| c == '-' || ALPHABET.contains(&(c as u8))));
+            assert!(!password.contains(['0', 'o', '1', 'l', 'i']));
+            assert!(seen.insert(password.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_password_is_one_line() {
+        assert_eq!(*usable("a b \n", "x").unwrap(), "a b ");
+        assert_eq!(*usable("secret\r\n", "x").unwrap(), "secret");
+        assert_eq!(*usable("secret", "x").unwrap(), "secret");
+        for bad in ["", "\n", "a\nb\n", "a\0"] {
+            assert_eq!(usable(bad, "x").unwrap_err().exit, Exit::Auth);
+        }
+        for (n, ok) in [(BYTES_MAX - 1, true), (BYTES_MAX, true), (BYTES_MAX + 1, false)] {
+            assert_eq!(usable(&"x".repeat(n), "x").is_ok(), ok);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Files that hold secrets: read only when nobody else can, written whole or
+//! not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use frevo_auth::Zeroizing;
+
+use crate::exit::{Exit, Failure};
+
+/// The largest that is read, bytes.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Group and others.
+const NOT_OWNER: u32 = 0o077;
+
+/// Reads a file that only its owner, who runs this or is root, may read or
+/// write. `None` when there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
+    let shown = path.display();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::new(Exit::Auth, format!("cannot read {shown}: {error}")));
+        }
+    };
+    let metadata = file.metadata().map_err(Failure::failed(format!("cannot read {shown}")))?;
+    let me = rustix::process::geteuid().as_raw();
+    if metadata.uid() != me && metadata.uid() != 0 {
+        return Err(Failure::new(
+            Exit::Auth,
+            format!(
+                "{shown} belongs to another user, who could change it; run: chown {me} {shown}"
+            ),
+        ));
+    }
+    // A pipe of a shell, `<(...)`, is nobody else's whatever its mode says.
+    if metadata.mode() & NOT_OWNER != 0 && metadata.is_file() {
+        return Err(Failure::new(
+            Exit::Auth,
+            format!("{shown} can be read or changed by other users; run: chmod 600 {shown}"),
+        ));
+    }
+    if metadata.len() > BYTES_MAX {
+        return Err(Failure::new(Exit::Failed, format!("{shown} is too large")));
+    }
+    // Room for all of it at once: growing would leave copies behind.
+    let room = usize::try_from(metadata.len()).unwrap_or(0).saturating_add(1);
+    let mut text = Zeroizing::new(String::with_capacity(room));
+    file.take(BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(Failure::failed(format!("cannot read {shown}")))?;
+    Ok(Some(text))
+}
+
+/// Puts `text` in the place of the file at `path`: whoever reads it meanwhile
+/// sees all of the old one or all of the new one.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    let attempt = || -> io::Result<()> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let new = beside(path);
+        // Left by a run that was killed.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(&new);
+            return Err(error);
+        }
+        File::open(folder)?.sync_all()
+    };
+    attempt().map_err(Failure::failed(format!("cannot write {}", path.display())))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// Held while an account file is read, changed and written back.
+#[derive(Debug)]
+pub(crate) struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
+
+/// Waits until nobody else changes the file at `path`.
+pub(crate) fn lock(path: &Path) -> Result<Lock, Failure> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let beside = path.with_file_name(name);
+    let failure = Failure::failed(format!("cannot lock {}", beside.display()));
+    let attempt = || -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&beside)?;
+        file.lock()?;
+        Ok(file)
+    };
+    attempt().map(Lock).map_err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_owner_may_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        assert!(read(&path).unwrap().is_none());
+        replace(&path, "one").unwrap();
+        assert_eq!(*read(&path).unwrap().unwrap(), "one");
+        for mode in [0o640, 0o604, 0o620, 0o602] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let failure = read(&path).unwrap_err();
+            assert_eq!(failure.exit, Exit::Auth, "{mode:o}");
+            assert!(failure.message.contains("chmod 600"), "{failure}");
+        }
+        replace(&path, "two").unwrap();
+        assert_eq!(*read(&path).unwrap().unwrap(), "two");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(!beside(&path).exists());
+    }
+}

@@ -1,0 +1,39 @@
+//! `frevo serve`.
+
+mod listen;
+mod logon;
+mod plan;
+mod run;
+mod screen;
+
+use crate::arguments;
+use crate::exit::{Done, Failure};
+use crate::logging::Logging;
+
+use self::plan::Plan;
+
+pub(crate) fn run(arguments: &arguments::Serve) -> Done {
+    let plan = Plan::new(arguments)?;
+    let server = &plan.config.server;
+    let format = server.log.unwrap_or(frevo_server::config::LogFormat::Text);
+    let logging = Logging::start(format, server.log_level.as_deref())?;
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed("cannot start"))?;
+    let done = runtime.block_on(run::run(arguments, plan, &logging));
+    // After a second Ctrl-C the cores may still be at work.
+    runtime.shutdown_background();
+    done
+}
+
+/// Every open file of every client is a descriptor; the soft limit is made for
+/// programs that use select(2).
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What there is has to do, then.
+    let _ = setrlimit(Resource::Nofile, limit);
+}

@@ -1,0 +1,127 @@
+//! What to serve: the file, and the flags that win over it.
+
+use std::path::{Path, PathBuf};
+
+use frevo_server::config::{Config, ShareName, ShareSection};
+
+use crate::arguments::Serve;
+use crate::check;
+use crate::exit::{Done, Exit, Failure};
+
+/// The configuration in force.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) config: Config,
+    /// Whether accounts and the server's identity are kept: there is a
+    /// configuration, or a state directory was named.
+    pub(super) has_state: bool,
+}
+
+impl Plan {
+    pub(super) fn new(arguments: &Serve) -> Result<Self, Failure> {
+        let nothing = arguments.folders.is_empty() && arguments.named.is_empty();
+        let mut config = match &arguments.config {
+            Some(path) => check::read(path)?,
+            None if nothing => {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    "nothing to share; name a folder (frevo serve DIR) or a configuration \
+                     (frevo serve --config FILE)",
+                ));
+            }
+            None => Config::default(),
+        };
+        override_server(&mut config, arguments);
+        if let Some(fault) = config.contradictions().first() {
+            return Err(Failure::new(Exit::Usage, fault.to_string()));
+        }
+        add_shares(&mut config, arguments)?;
+        for share in &mut config.shares {
+            share.read_only |= config.server.read_only.unwrap_or(false);
+        }
+        let has_state = arguments.config.is_some() || config.server.state_dir.is_some();
+        Ok(Self { config, has_state })
+    }
+}
+
+fn override_server(config: &mut Config, arguments: &Serve) {
+    let server = &mut config.server;
+    if !arguments.listen.is_empty() {
+        server.listen.clone_from(&arguments.listen);
+    }
+    if arguments.read_only {
+        server.read_only = Some(true);
+    }
+    server.encryption = arguments.encryption.or(server.encryption);
+    server.signing = arguments.signing.or(server.signing);
+    server.min_dialect = arguments.min_dialect.or(server.min_dialect);
+    server.log = arguments.log.or(server.log);
+    if arguments.state_dir.is_some() {
+        server.state_dir.clone_from(&arguments.state_dir);
+    }
+    if arguments.log_level.is_some() {
+        server.log_level.clone_from(&arguments.log_level);
+    }
+}
+
+fn add_shares(config: &mut Config, arguments: &Serve) -> Done {
+    for folder in &arguments.folders {
+        let path = existing(folder)?;
+        let name = name_of(&path)?;
+        add_share(config, ShareSection::new(name, path))?;
+    }
+    for (name, folder) in &arguments.named {
+        add_share(config, ShareSection::new(name.clone(), existing(folder)?))?;
+    }
+    Ok(())
+}
+
+fn add_share(config: &mut Config, share: ShareSection) -> Done {
+    let name = share.name.get_ref();
+    if let Some(other) = config.shares.iter().find(|other| other.name.get_ref().is_same(name)) {
+        let (one, two) = (other.path.get_ref().display(), share.path.get_ref().display());
+        return Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "{one} and {two} would both be called {name}; call one of them otherwise: \
+                 --name OTHER={two}"
+            ),
+        ));
+    }
+    config.shares.push(share);
+    Ok(())
+}
+
+/// The folder's path from the root on, when there is such a folder.
+fn existing(folder: &Path) -> Result<PathBuf, Failure> {
+    let absolute = std::path::absolute(folder)
+        .map_err(Failure::failed(format!("cannot share {}", folder.display())))?;
+    // A name is only needed to ask for the folder.
+    let probe = ShareSection::new(name_or_folder(&absolute), absolute.clone());
+    if let Err(fault) = probe.open_folder() {
+        let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };
+        return Err(Failure::new(exit, fault.to_string()));
+    }
+    Ok(absolute.canonicalize().unwrap_or(absolute))
+}
+
+fn name_or_folder(path: &Path) -> ShareName {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(ShareName::like);
+    name.unwrap_or_else(ShareName::fallback)
+}
+
+/// The share's name is the folder's.
+fn name_of(path: &Path) -> Result<ShareName, Failure> {
+    let usage = |why: String| {
+        let shown = path.display();
+        let like = name_or_folder(path);
+        Failure::new(Exit::Usage, format!("{why}; name the share: --name '{like}={shown}'"))
+    };
+    let Some(name) = path.file_name() else {
+        return Err(usage(format!("the folder {} has no name", path.display())));
+    };
+    let name = name.to_str().ok_or_else(|| {
+        usage(format!("the name of the folder {} is not valid UTF-8", path.display()))
+    })?;
+    name.parse().map_err(usage)
+}

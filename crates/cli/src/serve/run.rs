@@ -1,0 +1,342 @@
+//! A server from its first breath to its last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_net::cores::{Cores, CoresConfig};
+use frevo_server::ambient::Host;
+use frevo_server::config::{ServerName, ShareSection, open_share};
+use frevo_server::serve::{ServeLimits, serve};
+use frevo_server::server::SharedAccounts;
+use frevo_server::share::{Share, Shares};
+use frevo_server::{Server, Settings, limits};
+use frevo_store::Vfs;
+use frevo_wire::dtyp::Guid;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::arguments::Serve;
+use crate::exit::{Done, Exit, Failure};
+use crate::logging::{self, Logging};
+use crate::{check, print, state, tell};
+
+use super::listen::Doors;
+use super::logon::{Logon, Password};
+use super::plan::Plan;
+use super::screen::{Screen, User};
+
+/// A share that is open, with what it was made of.
+struct OpenShare {
+    section: ShareSection,
+    vfs: Arc<dyn Vfs>,
+}
+
+/// Everything that a reload makes anew.
+struct Loaded {
+    plan: Plan,
+    logon: Logon,
+    shares: Vec<OpenShare>,
+    settings: Settings,
+}
+
+impl Loaded {
+    fn new(
+        plan: Plan,
+        arguments: &Serve,
+        guid: Guid,
+        before: Option<(Logon, &[OpenShare])>,
+    ) -> Result<Self, Failure> {
+        let (logon, shares) = match before {
+            Some((logon, shares)) => (Some(logon), shares),
+            None => (None, &[][..]),
+        };
+        let shares = open_shares(&plan, shares)?;
+        let logon = Logon::new(&plan, arguments, logon)?;
+        let settings = plan.config.settings(host_name().as_str(), guid);
+        Ok(Self { plan, logon, shares, settings })
+    }
+
+    fn accounts(&self) -> SharedAccounts {
+        Arc::new(self.logon.accounts.clone())
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        let open = |share: &OpenShare| open_share(&share.section, Arc::clone(&share.vfs));
+        self.shares.iter().map(open).collect()
+    }
+}
+
+pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Done {
+    let guid = if plan.has_state {
+        state::server_guid(&state::dir_of(&plan.config))?
+    } else {
+        state::random_guid()?
+    };
+    let loaded = Loaded::new(plan, arguments, guid, None)?;
+    warn(&loaded);
+    let doors = Doors::open(&loaded.plan.config.server.listen)?;
+    let cores = start_cores(&loaded.plan)?;
+    let signals = Signals::new()?;
+    let server = Server::new(
+        loaded.settings.clone(),
+        Shares::new(loaded.shares()),
+        loaded.accounts(),
+        Arc::new(Host),
+    );
+    say_hello(arguments, &loaded, &doors, &cores).await?;
+    Running { arguments, logging, guid, server, loaded, signals }.serve(doors, cores).await
+}
+
+struct Running<'a> {
+    arguments: &'a Serve,
+    logging: &'a Logging,
+    guid: Guid,
+    server: Arc<Server>,
+    loaded: Loaded,
+    signals: Signals,
+}
+
+impl Running<'_> {
+    async fn serve(mut self, doors: Doors, cores: Cores) -> Done {
+        let configured = &self.loaded.plan.config.limits;
+        let serve_limits = ServeLimits {
+            connections: configured.connections.unwrap_or(limits::CONNECTIONS),
+            drain: configured.drain_seconds.map_or(limits::DRAIN, Duration::from_secs),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let mut stop = Some(stop);
+        let stopped = async {
+            // The sender is never dropped before it has sent.
+            let _ = stopped.await;
+        };
+        let server = Arc::clone(&self.server);
+        let serving = serve(server, doors.listeners, cores, serve_limits, stopped);
+        let mut serving = std::pin::pin!(serving);
+        print(b"ready\n")?;
+        notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
+        loop {
+            tokio::select! {
+                () = &mut serving => return Ok(()),
+                cause = self.signals.next() => match (cause, stop.take()) {
+                    (Cause::Stop, Some(stop)) => {
+                        notify(&[NotifyState::Stopping]);
+                        tracing::info!(target: "frevo::server", "stopping: finishing what was begun");
+                        // The receiver waits as long as this loop does.
+                        let _ = stop.send(());
+                    }
+                    (Cause::Stop, None) => {
+                        return Err(Failure::new(Exit::Failed, "stopped at once; requests were cut off"));
+                    }
+                    (Cause::Reload, Some(again)) => {
+                        stop = Some(again);
+                        self.reload();
+                    }
+                    (Cause::Reload, None) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes the configuration anew, or keeps the old one and says why.
+    fn reload(&mut self) {
+        // systemd wants to see when the reload began.
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(_) => notify(&[NotifyState::Reloading]),
+        }
+        match self.try_reload() {
+            Ok(()) => tracing::info!(target: "frevo::server", "configuration reloaded"),
+            Err(failure) => tracing::error!(target: "frevo::server",
+                "reload failed, the old configuration stays in force: {failure}"),
+        }
+        notify(&[NotifyState::Ready]);
+    }
+
+    fn try_reload(&mut self) -> Done {
+        let plan = Plan::new(self.arguments)?;
+        // Everything that can fail comes before anything changes.
+        let level = plan.config.server.log_level.clone();
+        logging::filter(level.as_deref())?;
+        let before = (self.loaded.logon.clone(), &*self.loaded.shares);
+        let new = Loaded::new(plan, self.arguments, self.guid, Some(before))?;
+        self.logging.set_level(level.as_deref())?;
+        self.server.reload(new.settings.clone(), Shares::new(new.shares()), new.accounts());
+        for key in needs_restart(&self.loaded.plan, &new.plan) {
+            tracing::warn!(target: "frevo::server", key, "changed; takes a restart to take effect");
+        }
+        warn(&new);
+        self.loaded = new;
+        Ok(())
+    }
+}
+
+/// Keys that are looked at once, of those that have changed.
+fn needs_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
+    let (a, b) = (&old.config, &new.config);
+    let keys = [
+        ("listen", a.server.listen != b.server.listen),
+        ("state_dir", a.server.state_dir != b.server.state_dir),
+        ("log", a.server.log != b.server.log),
+        ("cores", a.server.cores != b.server.cores),
+        ("pin_cores", a.server.pin_cores != b.server.pin_cores),
+        ("connections", a.limits.connections != b.limits.connections),
+        ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
+        ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
+    ];
+    keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+}
+
+/// Opens the folders of all shares; one that is as it was stays open, so that
+/// its files keep their share modes.
+fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Failure> {
+    let mut shares = Vec::new();
+    for section in &plan.config.shares {
+        let same = before.iter().find(|share| share.section.is_same_folder(section));
+        let vfs = match same {
+            Some(share) => Arc::clone(&share.vfs),
+            None => section.open_folder().map_err(|fault| {
+                let name = section.name.get_ref();
+                Failure::new(Exit::Config, format!("share {name}: {fault}"))
+            })?,
+        };
+        shares.push(OpenShare { section: section.clone(), vfs });
+    }
+    Ok(shares)
+}
+
+fn warn(loaded: &Loaded) {
+    for warning in check::warnings(&loaded.plan.config) {
+        tracing::warn!(target: "frevo::server", "{warning}");
+    }
+    let known: Vec<String> =
+        loaded.logon.accounts.entries().map(|entry| entry.name.to_lowercase()).collect();
+    for warning in check::unknown_users(&loaded.plan.config, &known) {
+        tracing::warn!(target: "frevo::server", "{warning}");
+    }
+    if loaded.logon.names().is_empty() {
+        tracing::warn!(target: "frevo::server", "nobody can log on: frevo user add NAME, then reload");
+    }
+    if loaded.shares.is_empty() {
+        tracing::warn!(target: "frevo::server", "there are no shares: add a [[share]], then reload");
+    }
+}
+
+fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
+    let server = &plan.config.server;
+    let config = CoresConfig {
+        count: server.cores.unwrap_or(0),
+        pin: server.pin_cores.unwrap_or(false),
+        name: String::from("frevo"),
+    };
+    let cores = Cores::start(&config).map_err(Failure::failed("cannot start the cores"))?;
+    if let Some(pool) = plan.config.limits.pool_per_core {
+        let bytes = usize::try_from(pool.0).unwrap_or(usize::MAX);
+        for core in cores.handles() {
+            core.spawn(move || async move { frevo_net::buffer::set_pool_retained_max(bytes) });
+        }
+    }
+    Ok(cores)
+}
+
+/// The start screen. A service, whose output nobody looks at, has its log.
+async fn say_hello(arguments: &Serve, loaded: &Loaded, doors: &Doors, cores: &Cores) -> Done {
+    let road = match cores.handles().first() {
+        Some(core) => core.run(|| async { frevo_net::file_io::road() }).await,
+        None => None,
+    };
+    let road = match road {
+        Some((frevo_net::file_io::IoRoad::Ring, _)) => String::from("io_uring"),
+        Some((frevo_net::file_io::IoRoad::Threads, why)) => format!("threads: {why}"),
+        None => String::from("threads"),
+    };
+    let shares = loaded.shares();
+    let listed: Vec<(&Share, String)> = shares
+        .iter()
+        .zip(&loaded.shares)
+        .map(|(share, open)| (share, open.section.path.get_ref().display().to_string()))
+        .collect();
+    for (share, folder) in &listed {
+        tracing::debug!(target: "frevo::server", share = %share.name, folder, "sharing");
+    }
+    for address in &doors.addresses {
+        tracing::debug!(target: "frevo::server", %address, road, "listening");
+    }
+    let is_service = arguments.config.is_some() && !rustix::termios::isatty(std::io::stdout());
+    if is_service {
+        if doors.is_second_choice {
+            tell(format_args!(
+                "port 445 is not permitted to this user; {}",
+                super::listen::HOW_TO_GET_IT
+            ));
+        }
+        return Ok(());
+    }
+    let names = loaded.logon.names();
+    let user = match &loaded.logon.run_user {
+        Some(user) => match &user.password {
+            Password::Generated(password) => User::Generated { name: &user.name, password },
+            Password::Given => User::Known(&user.name),
+        },
+        None => names.first().map_or(User::Nobody, |name| User::Known(name)),
+    };
+    let screen = Screen {
+        settings: &loaded.settings,
+        shares: &listed,
+        address: doors.best_address(),
+        road,
+        user,
+        is_second_choice: doors.is_second_choice,
+    };
+    print(screen.render().as_bytes())
+}
+
+fn host_name() -> ServerName {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    ServerName::of_host(name.trim())
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!(target: "frevo::server", %error, "cannot notify the service manager");
+    }
+}
+
+/// What a signal asks for.
+enum Cause {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    has_terminal: bool,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).map_err(Failure::failed("cannot wait for signals"));
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            hangup: on(SignalKind::hangup())?,
+            has_terminal: rustix::termios::isatty(std::io::stdin()),
+        })
+    }
+
+    async fn next(&mut self) -> Cause {
+        tokio::select! {
+            _ = self.terminate.recv() => Cause::Stop,
+            _ = self.interrupt.recv() => Cause::Stop,
+            // A terminal that was closed hangs up too, and leaves nobody who
+            // could stop this.
+            _ = self.hangup.recv() => {
+                let is_closed = self.has_terminal && !rustix::termios::isatty(std::io::stdin());
+                if is_closed { Cause::Stop } else { Cause::Reload }
+            }
+        }
+    }
+}

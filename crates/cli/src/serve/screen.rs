@@ -1,0 +1,263 @@
+//! What `frevo serve` says when it starts: how to connect.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use frevo_server::settings::{Encryption, Settings};
+use frevo_server::share::Share;
+
+use super::listen::{HOW_TO_GET_IT, SMB_PORT};
+
+/// What the screen shows.
+#[derive(Debug)]
+pub(super) struct Screen<'a> {
+    pub(super) settings: &'a Settings,
+    /// Each share with its folder.
+    pub(super) shares: &'a [(&'a Share, String)],
+    /// The address that clients are told.
+    pub(super) address: SocketAddr,
+    /// The road of file I/O.
+    pub(super) road: String,
+    pub(super) user: User<'a>,
+    /// Port 445 was not permitted.
+    pub(super) is_second_choice: bool,
+}
+
+/// Who can log on.
+#[derive(Debug)]
+pub(super) enum User<'a> {
+    /// With a password that was made up.
+    Generated { name: &'a str, password: &'a str },
+    /// With a password that the user knows.
+    Known(&'a str),
+    /// Nobody.
+    Nobody,
+}
+
+impl Screen<'_> {
+    pub(super) fn render(&self) -> String {
+        let mut out = String::new();
+        self.shares_lines(&mut out);
+        self.user_line(&mut out);
+        if let Some((share, _)) = self.shares.iter().find(|(share, _)| !share.hidden) {
+            self.how_to_connect(&share.name, &mut out);
+        }
+        if self.is_second_choice {
+            let port = self.address.port();
+            line(
+                &mut out,
+                &format!(
+                    "  Port {SMB_PORT} is not permitted to this user, so this is {port}; {HOW_TO_GET_IT}"
+                ),
+            );
+        }
+        line(&mut out, "  Ctrl-C stops after open writes are flushed");
+        out
+    }
+
+    fn shares_lines(&self, out: &mut String) {
+        let version = concat!("frevo ", env!("CARGO_PKG_VERSION"));
+        for (index, (share, folder)) in self.shares.iter().enumerate() {
+            let lead = if index == 0 { version } else { "" };
+            let unc = format!("\\\\{}\\{}", self.settings.server_name, share.name);
+            let mut facts =
+                vec![String::from(if share.read_only { "read-only" } else { "read-write" })];
+            if index == 0 {
+                facts.extend(self.facts());
+            }
+            let facts = facts.join(" \u{b7} ");
+            let width = version.len();
+            line(out, &format!("{lead:width$}  {unc} \u{2192} {folder}  ({facts})"));
+        }
+    }
+
+    fn facts(&self) -> [String; 3] {
+        let (low, high) = (self.settings.min_dialect, self.settings.max_dialect);
+        let dialects = if low == high {
+            format!("SMB {}", dialect(high))
+        } else {
+            format!("SMB {} to {}", dialect(low), dialect(high))
+        };
+        let encryption = match self.settings.encryption {
+            Encryption::Required => "encryption required",
+            Encryption::Offered => "encryption offered",
+            Encryption::Off => "no encryption",
+        };
+        [dialects, encryption.to_owned(), self.road.clone()]
+    }
+
+    fn user_line(&self, out: &mut String) {
+        match &self.user {
+            User::Generated { name, password } => line(
+                out,
+                &format!(
+                    "  user {name}   password {password}       \
+                     (--user, --password-file, --read-only to change)"
+                ),
+            ),
+            User::Known(name) => line(out, &format!("  user {name}")),
+            User::Nobody => {
+                line(out, "  nobody can log on yet: frevo user add NAME, then reload");
+            }
+        }
+    }
+
+    fn how_to_connect(&self, share: &str, out: &mut String) {
+        let user = match &self.user {
+            User::Generated { name, .. } | User::Known(name) => *name,
+            User::Nobody => "USER",
+        };
+        let (host, port) = (self.address.ip(), self.address.port());
+        let usual = port == SMB_PORT;
+
+        let unc = format!("\\\\{}\\{share}", unc_host(host));
+        let unc = if share.contains(' ') { format!("\"{unc}\"") } else { unc };
+        let tcp_port = if usual {
+            String::new()
+        } else {
+            format!(" /TCPPORT:{port}   (Windows 11 24H2 and up)")
+        };
+        line(out, &format!("  Windows    net use P: {unc} /user:{user}{tcp_port}"));
+
+        let authority = SocketAddr::new(host, port).to_string();
+        let authority = if usual { bracketed(host) } else { authority };
+        let url = format!("smb://{}@{authority}/{}", percent(user), percent(share));
+        line(out, &format!("  macOS      open {}", quoted(&url)));
+
+        let mut options = format!("user={user},vers={}", dialect(self.settings.max_dialect));
+        if self.settings.encryption == Encryption::Required {
+            options.push_str(",seal");
+        }
+        if !usual {
+            let _ = write!(options, ",port={port}");
+        }
+        let source = quoted(&format!("//{host}/{share}"));
+        line(
+            out,
+            &format!("  Linux      sudo mount -t cifs {source} /mnt -o {}", quoted(&options)),
+        );
+    }
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
+
+fn dialect(dialect: frevo_proto::Dialect) -> &'static str {
+    use frevo_proto::Dialect;
+    match dialect {
+        Dialect::SMB_2_0_2 => "2.0.2",
+        Dialect::SMB_2_1 => "2.1",
+        Dialect::SMB_3_0 => "3.0",
+        Dialect::SMB_3_0_2 => "3.0.2",
+        _ => "3.1.1",
+    }
+}
+
+/// A host as a UNC path has it: there is no room for colons there.
+fn unc_host(host: IpAddr) -> String {
+    match host {
+        IpAddr::V4(host) => host.to_string(),
+        IpAddr::V6(host) => format!("{}.ipv6-literal.net", host.to_string().replace(':', "-")),
+    }
+}
+
+fn bracketed(host: IpAddr) -> String {
+    match host {
+        IpAddr::V4(host) => host.to_string(),
+        IpAddr::V6(host) => format!("[{host}]"),
+    }
+}
+
+/// What a URL cannot hold, by its bytes.
+fn percent(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            byte if byte.is_ascii_alphanumeric() || b"-._~$".contains(&byte) => {
+                out.push(char::from(byte));
+            }
+            // Writing to a String does not fail.
+            byte => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-._~/:@,=[]%".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_server::share::Target;
+
+    use super::*;
+
+    fn share(name: &str) -> Share {
+        Share {
+            name: name.to_owned(),
+            comment: String::new(),
+            target: Target::Pipes,
+            read_only: false,
+            encrypt: false,
+            hidden: false,
+            users: Vec::new(),
+        }
+    }
+
+    fn screen(share: &Share, address: &str, edit: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = Settings { server_name: String::from("BOX"), ..Settings::default() };
+        edit(&mut settings);
+        let address: SocketAddr = address.parse().unwrap();
+        Screen {
+            settings: &settings,
+            shares: &[(share, String::from("/home/ann/photos"))],
+            address,
+            road: String::from("io_uring"),
+            user: User::Generated { name: "ann", password: "k7wq3-9mztb" },
+            is_second_choice: address.port() != SMB_PORT,
+        }
+        .render()
+    }
+
+    #[test]
+    fn the_usual_port_needs_no_words() {
+        let text = screen(&share("photos"), "192.0.2.10:445", |_| {});
+        let want = format!(
+            "frevo {}  \\\\BOX\\photos \u{2192} /home/ann/photos  \
+             (read-write \u{b7} SMB 3.0 to 3.1.1 \u{b7} encryption required \u{b7} io_uring)\n  \
+             user ann   password k7wq3-9mztb       (--user, --password-file, --read-only to change)\n  \
+             Windows    net use P: \\\\192.0.2.10\\photos /user:ann\n  \
+             macOS      open smb://ann@192.0.2.10/photos\n  \
+             Linux      sudo mount -t cifs //192.0.2.10/photos /mnt -o user=ann,vers=3.1.1,seal\n  \
+             Ctrl-C stops after open writes are flushed\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn another_port_is_told_to_each_client() {
+        let text = screen(&share("My Photos"), "[2001:db8::1]:4450", |settings| {
+            settings.encryption = Encryption::Offered;
+            settings.min_dialect = frevo_proto::Dialect::SMB_3_1_1;
+        });
+        for part in [
+            "net use P: \"\\\\2001-db8--1.ipv6-literal.net\\My Photos\" /user:ann /TCPPORT:4450",
+            "open smb://ann@[2001:db8::1]:4450/My%20Photos",
+            "'//2001:db8::1/My Photos' /mnt -o user=ann,vers=3.1.1,port=4450\n",
+            "Port 445 is not permitted to this user, so this is 4450; to get it run: sudo sysctl",
+            "(read-write \u{b7} SMB 3.1.1 \u{b7} encryption offered \u{b7} io_uring)",
+        ] {
+            assert!(text.contains(part), "{part} not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `frevo user`: the accounts of a server.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use frevo_auth::smbpasswd::Entry;
+use frevo_auth::{AccountFile, NtHash, Zeroizing};
+use frevo_server::config::AccountName;
+
+use crate::arguments::{User, UserCommand, UsersPlace};
+use crate::exit::{Done, Exit, Failure};
+use crate::{accounts, check, passwords, print, secret_file, state, tell};
+
+/// The largest file that is imported, bytes.
+const IMPORT_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) fn run(user: &User) -> Done {
+    let path = users_file(&user.place)?;
+    match &user.command {
+        UserCommand::Add { name, password } => {
+            if accounts::read(&path)?.find(name.as_str()).is_some() {
+                let advice = "to change its password: frevo user passwd";
+                let text = format!("there is a user {name} already; {advice} {name}");
+                return Err(Failure::new(Exit::Failed, text));
+            }
+            let password = passwords::ask(password, name.as_str())?;
+            let entry = accounts::entry(name.as_str(), &password);
+            change(&path, |file| file.add(entry).map_err(refused(name)))
+        }
+        UserCommand::Passwd { name, password } => {
+            existing(&accounts::read(&path)?, name, &path)?;
+            let password = passwords::ask(password, name.as_str())?;
+            let hash = NtHash::from_password(&password);
+            change(&path, |file| {
+                existing(file, name, &path)?;
+                file.set_hash(name.as_str(), hash, accounts::now());
+                Ok(())
+            })
+        }
+        UserCommand::List => list(&accounts::read(&path)?),
+        UserCommand::Rm { name } => change(&path, |file| {
+            existing(file, name, &path)?;
+            file.remove(name.as_str());
+            Ok(())
+        }),
+        UserCommand::Enable { name } => set_enabled(&path, name, true),
+        UserCommand::Disable { name } => set_enabled(&path, name, false),
+        UserCommand::Import { file, replace } => import(&path, file, *replace),
+    }
+}
+
+fn users_file(place: &UsersPlace) -> Result<PathBuf, Failure> {
+    if let Some(config) = &place.config {
+        return Ok(state::users_file_of(&check::read(config)?));
+    }
+    let dir = place.state_dir.clone().unwrap_or_else(state::default_dir);
+    Ok(state::users_file_in(&dir))
+}
+
+/// Reads the file, lets `edit` change it, and writes it back.
+fn change(path: &Path, edit: impl FnOnce(&mut AccountFile) -> Done) -> Done {
+    if let Some(dir) = path.parent() {
+        state::make_dir(dir)?;
+    }
+    let _lock = secret_file::lock(path)?;
+    let mut file = accounts::read(path)?;
+    edit(&mut file)?;
+    secret_file::replace(path, &file.to_text())
+}
+
+fn set_enabled(path: &Path, name: &AccountName, is_enabled: bool) -> Done {
+    change(path, |file| {
+        existing(file, name, path)?;
+        file.set_enabled(name.as_str(), is_enabled);
+        Ok(())
+    })
+}
+
+fn existing(file: &AccountFile, name: &AccountName, path: &Path) -> Done {
+    if file.find(name.as_str()).is_some() {
+        return Ok(());
+    }
+    let names = file.entries().map(|entry| &*entry.name);
+    let near = frevo_server::config::nearest(name.as_str(), names);
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let text = format!("there is no user {name} in {}{hint}", path.display());
+    Err(Failure::new(Exit::NotFound, text))
+}
+
+fn refused(name: &AccountName) -> impl FnOnce(&'static str) -> Failure {
+    move |why| Failure::new(Exit::Failed, format!("the user {name} cannot be added: {why}"))
+}
+
+fn list(file: &AccountFile) -> Done {
+    let mut text = String::new();
+    for entry in file.entries() {
+        let state = match entry {
+            entry if entry.nt_hash.is_none() => "no password",
+            entry if entry.is_enabled() => "enabled",
+            _ => "disabled",
+        };
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{}\t{state}", entry.name);
+    }
+    print(text.as_bytes())
+}
+
+fn import(path: &Path, from: &Path, replace: bool) -> Done {
+    let text = read_import(from)?;
+    let imported = AccountFile::parse(&text).map_err(|fault| {
+        let advice = "expected a smbpasswd file or the output of: pdbedit -L -w";
+        let shown = from.display();
+        Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
+    })?;
+    let (mut added, mut replaced) = (0, 0);
+    change(path, |file| {
+        for entry in imported.entries() {
+            match import_entry(file, entry, replace) {
+                Ok(Import::Added) => added += 1,
+                Ok(Import::Replaced) => replaced += 1,
+                Err(why) => tell(format_args!("left out {}: {why}", entry.name)),
+            }
+        }
+        Ok(())
+    })?;
+    tell(format_args!("{added} added, {replaced} replaced in {}", path.display()));
+    Ok(())
+}
+
+enum Import {
+    Added,
+    Replaced,
+}
+
+fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<Import, String> {
+    entry.name.parse::<AccountName>()?;
+    if entry.name.ends_with('$') || !entry.flags.contains('U') {
+        return Err(String::from("it is a machine or trust account"));
+    }
+    let Some(hash) = entry.nt_hash.clone() else {
+        return Err(String::from("it has no NT hash; give it a password with frevo user add"));
+    };
+    // Samba lets this one log on without any password.
+    if hash == NtHash::from_password("") {
+        return Err(String::from("its password is empty"));
+    }
+    if file.find(&entry.name).is_none() {
+        file.add(entry.clone())?;
+        return Ok(Import::Added);
+    }
+    if !replace {
+        return Err(String::from("it exists; --replace takes the imported password"));
+    }
+    file.set_hash(&entry.name, hash, entry.last_change.unwrap_or_else(accounts::now));
+    file.set_enabled(&entry.name, entry.is_enabled());
+    Ok(Import::Replaced)
+}
+
+fn read_import(from: &Path) -> Result<Zeroizing<String>, Failure> {
+    let shown = from.display();
+    let mut text = Zeroizing::new(String::new());
+    let read = if from == Path::new("-") {
+        std::io::stdin().lock().take(IMPORT_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        let file = std::fs::File::open(from);
+        file.and_then(|file| file.take(IMPORT_BYTES_MAX).read_to_string(&mut text))
+    };
+    match read {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            let exit = if missing { Exit::NotFound } else { Exit::Failed };
+            Err(Failure::new(exit, format!("cannot read {shown}: {error}")))
+        }
+    }
+}
