@@ -84,6 +84,11 @@ pub fn road() -> (IoRoad, String) {
     }
 }
 
+/// As [`road`] without its words, for every operation.
+fn takes_ring() -> bool {
+    CHOICE.get().ring && ring::is_available()
+}
+
 /// Runs a call that may block on a thread meant for that, and waits for it.
 /// The call runs to its end even if the wait is dropped.
 ///
@@ -259,7 +264,7 @@ impl File {
     }
 
     async fn read_off_core(&self, offset: u64, buf: Buf, len: usize) -> io::Result<Buf> {
-        if let IoRoad::Ring = road().0 {
+        if takes_ring() {
             let permit = permit(&self.mount.ring_ops).await?;
             let (buf, outcome) = ring::read(&self.fd, offset, buf, len, permit).await;
             return match outcome {
@@ -400,9 +405,9 @@ impl File {
     {
         let (mut data, mut done) = (data, done);
         while done < (*data).as_ref().len() {
-            let IoRoad::Ring = road().0 else {
+            if !takes_ring() {
                 return self.write_on_thread(offset, data, done).await;
-            };
+            }
             let permit = permit(&self.mount.blocking_calls).await?;
             let at = offset + done as u64;
             let (back, outcome) = ring::write(&self.fd, at, data, done, permit).await;
@@ -444,7 +449,7 @@ impl File {
     /// What the file system says. After a failure nothing may be concluded
     /// from a later success: the data may be gone.
     pub async fn sync(&self, data_only: bool) -> io::Result<()> {
-        if let IoRoad::Ring = road().0 {
+        if takes_ring() {
             let permit = permit(&self.mount.blocking_calls).await?;
             return ring::sync(&self.fd, data_only, permit).await;
         }

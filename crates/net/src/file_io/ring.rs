@@ -83,6 +83,19 @@ enum Progress {
     Abandoned,
 }
 
+/// Whether operations of this thread go to a ring.
+pub(super) fn is_available() -> bool {
+    let driven = RING.with_borrow(|state| match state {
+        State::Ready(ring) => Some(ring.driven),
+        State::Unavailable(_) => Some(false),
+        State::Untried => None,
+    });
+    match driven {
+        Some(true) => true,
+        _ => availability().is_ok(),
+    }
+}
+
 /// Whether this thread has a ring, and if not, why.
 pub(super) fn availability() -> Result<(), String> {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {

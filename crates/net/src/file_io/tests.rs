@@ -314,3 +314,52 @@ async fn mounts_report_what_was_learned() {
     assert_eq!((report.file_system.as_str(), report.medium), ("tmpfs", Medium::Memory));
     assert!(mounts().iter().any(|mount| mount.device == report.device));
 }
+
+/// Makes `io_uring_setup` fail on this thread alone, as container runtimes do.
+fn forbid_io_uring() {
+    let statement =
+        |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
+    let filter = [
+        // The system call's number; not equal skips the refusal.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: libc::SYS_io_uring_setup as u32,
+        },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: numbers only.
+    let private = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(private, 0);
+    // SAFETY: the kernel copies the program, which lives until then.
+    let filtered =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+    assert_eq!(filtered, 0);
+}
+
+#[test]
+fn where_the_kernel_forbids_rings_threads_take_their_place() {
+    let data = pattern(300_000);
+    let (file, raw) = disk_file(&data);
+    evict(&raw);
+    let there = std::thread::spawn(move || {
+        forbid_io_uring();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (taken, reason) = road();
+            assert_eq!(taken, IoRoad::Threads);
+            assert!(reason.contains("seccomp"), "{reason}");
+            let got = file.read(0, Buf::new(), 300_000).await.unwrap();
+            choose_roads(RoadChoice { inline: false, ring: true });
+            file.write(300_000, b"more".to_vec()).await.unwrap();
+            file.sync(true).await.unwrap();
+            got.to_vec()
+        })
+    });
+    assert!(there.join().unwrap() == data);
+    assert_eq!(raw.metadata().unwrap().len(), 300_004);
+}

@@ -2,6 +2,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::transport::tests::{memory, read_exactly, tcp};
 
@@ -214,4 +216,119 @@ async fn a_reset_peer_fails_the_queue() {
     queue.push(OutFrame::new(Buf::copy_of(b"x")));
     let error = queue.flush(&server).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+/// A connection whose sender's buffer is tiny, so that everything is partial.
+async fn narrow_tcp() -> (Stream, Stream) {
+    let (server, client) = tcp().await;
+    let socket = server.socket().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(socket, 4096).unwrap();
+    (server, client)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Buf(usize),
+    Bytes(usize),
+    /// Bytes promised, bytes the file has.
+    File(usize, usize),
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    let len = prop_oneof![0..200_usize, 0..5000_usize];
+    prop_oneof![
+        len.clone().prop_map(Piece::Buf),
+        len.clone().prop_map(Piece::Bytes),
+        (0..40_000_usize, 0..40_000_usize).prop_map(|(p, t)| Piece::File(p, t)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever frames are made of, whatever road they take, however narrow
+    /// the way and however often the flush is dropped: the same bytes.
+    #[test]
+    fn all_frames_arrive_as_promised(
+        frames in prop::collection::vec(prop::collection::vec(piece(), 0..4), 1..6),
+        roads in (0..3_usize, 0..3_usize),
+        over_tcp: bool,
+        capacity in 1..5000_usize,
+    ) {
+        let from = [0, 10_000, usize::MAX];
+        let limits = SendLimits {
+            sendfile_from: from[roads.0],
+            splice_from: from[roads.1],
+            ..SendLimits::default()
+        };
+        let queue = SendQueue::new(limits);
+        let mut expected = Vec::new();
+        for pieces in &frames {
+            let mut frame = OutFrame::default();
+            let mut body = Vec::new();
+            for piece in pieces {
+                match *piece {
+                    Piece::Buf(len) => {
+                        body.extend(pattern(len));
+                        frame.push(Buf::copy_of(&pattern(len)));
+                    }
+                    Piece::Bytes(len) => {
+                        body.extend(pattern(len));
+                        frame.push(bytes::Bytes::from(pattern(len)));
+                    }
+                    Piece::File(len, there) => {
+                        let mut bytes = pattern(there);
+                        let file = file_of(&bytes);
+                        bytes.resize(len, 0);
+                        body.extend(bytes);
+                        frame.push(Segment::File { file, offset: 0, len });
+                    }
+                }
+            }
+            queue.push(frame);
+            expected.extend(prefixed(&[&body]));
+        }
+        prop_assert_eq!(queue.queued_bytes(), expected.len());
+        let got = runtime().block_on(async {
+            let (server, client) =
+                if over_tcp { narrow_tcp().await } else { memory(capacity) };
+            let send = async {
+                while !queue.is_empty() {
+                    tokio::select! {
+                        biased;
+                        sent = queue.flush(&server) => sent.unwrap(),
+                        () = tokio::task::yield_now() => {}
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::join!(send, read_exactly(&client, expected.len())).1
+        });
+        prop_assert!(got == expected);
+        prop_assert_eq!(queue.queued_frames(), 0);
+        prop_assert_eq!(queue.sent_bytes(), expected.len() as u64);
+    }
+}
+
+#[tokio::test]
+async fn large_tails_squeeze_through_a_narrow_way() {
+    for (sendfile_from, splice_from) in [(0, usize::MAX), (0, 0)] {
+        let limits = SendLimits { sendfile_from, splice_from, ..SendLimits::default() };
+        let queue = SendQueue::new(limits);
+        let data = pattern(3_000_001);
+        let file = file_of(&data);
+        queue.push(OutFrame::with_tail(
+            Buf::copy_of(b"head"),
+            Segment::File { file, offset: 3, len: data.len() },
+        ));
+        let (server, client) = narrow_tcp().await;
+        let expected = prefixed(&[b"head", &data[3..], &[0; 3]]);
+        let (sent, got) = tokio::join!(queue.flush(&server), read_exactly(&client, expected.len()));
+        sent.unwrap();
+        assert!(got == expected);
+    }
 }
