@@ -242,7 +242,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     let len = prop_oneof![0..200_usize, 0..5000_usize];
     prop_oneof![
         len.clone().prop_map(Piece::Buf),
-        len.clone().prop_map(Piece::Bytes),
+        len.prop_map(Piece::Bytes),
         (0..40_000_usize, 0..40_000_usize).prop_map(|(p, t)| Piece::File(p, t)),
     ]
 }
