@@ -1,16 +1,150 @@
-//! QUERY_DIRECTORY.
+//! QUERY_DIRECTORY: MS-SMB2 3.3.5.18, with the object store's part of MS-FSA
+//! 2.1.5.6.3.
 
+mod enumeration;
+
+use frevo_store::name::{Name, Rules};
 use frevo_wire::Status;
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::directory::fixed_size;
+use frevo_wire::fscc::wildcard::has_wildcard;
+use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 
+use self::enumeration::Filled;
+pub use self::enumeration::{Enumeration, Scan};
+use super::query_info::Output;
+use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Entries looked at before other requests of the core get their turn.
+const SLICE: usize = 2048;
+
+/// Bytes reserved for entries at first; more is allocated as they come.
+const RESERVED: usize = 16 * 1024;
+
+/// Lists a directory.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = query_directory::Request::parse(rq.message)?;
+    let open = rq.open()?;
+    let file = directory(open)?;
+    let length = request.output_buffer_length;
+    if length > rq.connection.negotiated()?.terms.max_transact_size {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    rq.check_charge(length)?;
+    open.require(AccessMask::READ_DATA)?;
+    let mut output = Output::begin(out.bytes_mut(), length, rq.room);
+    Ok(list(file, &request, &mut output).await.map(|()| output.finish())?)
 }
 
-/// QUERY_DIRECTORY's place in a directory.
-#[derive(Debug)]
-pub struct Enumeration {}
+/// The directory that is listed. Windows: a pipe or a file is refused like
+/// this whatever the flags say.
+const fn directory(open: &Open) -> Result<&FileOpen, Status> {
+    match &open.target {
+        OpenTarget::File(file) if file.is_directory => Ok(file),
+        _ => Err(Status::INVALID_PARAMETER),
+    }
+}
+
+/// Fills `output` with entries.
+async fn list(
+    file: &FileOpen,
+    request: &query_directory::Request<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Status> {
+    let class = FileInfoClass(request.file_information_class);
+    let fixed = match class {
+        // The POSIX extensions are not negotiated.
+        FileInfoClass::POSIX => None,
+        _ => fixed_size(class),
+    };
+    let fixed = fixed.ok_or(Status::INVALID_INFO_CLASS)?;
+    output.require(fixed)?;
+    let is_first = start(file, request)?;
+    let single = request.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
+    let room = output.room;
+    output.bytes().reserve(room.min(RESERVED));
+    let mut writer =
+        DirectoryWriter::new(output.bytes(), class, room).ok_or(Status::INVALID_INFO_CLASS)?;
+    let filled = loop {
+        let filled = {
+            let mut place = file.enumeration.lock();
+            let scan =
+                place.as_mut().and_then(|e| e.scan.as_deref_mut()).ok_or(Status::NO_MORE_FILES)?;
+            scan.fill(file, &mut writer, single, SLICE)
+        };
+        match filled {
+            Ok(Filled::Slice) => tokio::task::yield_now().await,
+            Ok(filled) => break filled,
+            // What has been read is answered, the fault by the next request.
+            Err(_) if !writer.is_empty() => break Filled::Full,
+            Err(fault) => return Err(fault.status()),
+        }
+    };
+    match filled {
+        _ if !writer.is_empty() => Ok(()),
+        Filled::Full => {
+            cut_first(file, class, output);
+            Ok(())
+        }
+        _ if is_first => Err(Status::NO_SUCH_FILE),
+        _ => Err(Status::NO_MORE_FILES),
+    }
+}
+
+/// MS-FSA 2.1.5.6.3: the first entry is answered in part when its name does
+/// not fit (and stays the next one, for a client that comes with more room).
+fn cut_first(file: &FileOpen, class: FileInfoClass, output: &mut Output<'_>) {
+    let place = file.enumeration.lock();
+    let held = place.as_ref().and_then(|e| e.scan.as_deref()).and_then(Scan::held);
+    if let (Some(entry), Some(mut writer)) =
+        (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
+    {
+        // It fits without a limit; `Output` cuts it.
+        let _ = writer.push(&entry);
+    }
+}
+
+/// Begins the scan, or begins it again, as the flags say; whether an empty
+/// answer is the first. INDEX_SPECIFIED is ignored, as Windows does.
+fn start(file: &FileOpen, request: &query_directory::Request<'_>) -> Result<bool, Status> {
+    let reopen = request.flags.contains(QueryDirectoryFlags::REOPEN);
+    let restart = reopen || request.flags.contains(QueryDirectoryFlags::RESTART_SCANS);
+    let mut place = file.enumeration.lock();
+    let place = place.get_or_insert_default();
+    let text = || request.file_name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID);
+    match &mut place.scan {
+        Some(scan) if restart => {
+            let text = text()?;
+            // MS-FSA: without a pattern the one in use stays.
+            if text.is_empty() {
+                scan.restart();
+            } else {
+                **scan = Scan::new(pattern(&text)?);
+            }
+            Ok(reopen)
+        }
+        Some(_) => Ok(false),
+        none => {
+            let text = text()?;
+            let pattern = pattern(if text.is_empty() { "*" } else { &text })?;
+            *none = Some(Box::new(Scan::new(pattern)));
+            Ok(true)
+        }
+    }
+}
+
+/// A search pattern: one component, in which wildcards may stand, or a dot name.
+fn pattern(text: &str) -> Result<Pattern, Status> {
+    let separates = |c| matches!(c, '\\' | '/' | ':' | '|') || c < ' ';
+    if text.contains(separates) {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    if !matches!(text, "." | "..") && !has_wildcard(text) {
+        Name::parse(text, Rules::Windows).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    }
+    Ok(Pattern::new(text, true))
+}

@@ -1,12 +1,50 @@
-//! QUERY_INFO.
+//! QUERY_INFO: MS-SMB2 3.3.5.20, with the object store's part of MS-FSA
+//! 2.1.5.12 to 2.1.5.14.
 
+mod eas;
+mod file;
+mod fs;
+mod output;
+pub(super) mod security;
+
+use frevo_proto::Dialect;
 use frevo_wire::Status;
+use frevo_wire::command::query_info::{self, InfoType};
 
-use crate::refusal::Outcome;
+pub(super) use self::eas::fault_status;
+pub(super) use self::file::wide_id;
+pub(super) use self::output::Output;
+use crate::open::Open;
+use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Says what is known of a file, its volume or its protection.
+#[allow(clippy::unused_async)] // One form for all handlers.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = query_info::Request::parse(rq.message)?;
+    let length = request.output_buffer_length;
+    if length > rq.connection.negotiated()?.terms.max_transact_size {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    rq.check_charge(length.max(u32::try_from(request.input.len()).unwrap_or(u32::MAX)))?;
+    let mut output = Output::begin(out.bytes_mut(), length, rq.room);
+    answer(rq.open()?, rq.dialect(), &request, &mut output)?;
+    Ok(output.finish())
+}
+
+fn answer(
+    open: &Open,
+    dialect: Dialect,
+    request: &query_info::Request<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Refusal> {
+    match request.info_type {
+        InfoType::FILE => file::query(open, dialect, request, output),
+        InfoType::FILESYSTEM => Ok(fs::query(open, request.file_info_class, output)?),
+        InfoType::SECURITY => security::query(open, request.security_information(), output),
+        // MS-SMB2 3.3.5.20.4: there are no quotas.
+        InfoType::QUOTA => Err(Status::NOT_SUPPORTED.into()),
+        _ => Err(Status::INVALID_PARAMETER.into()),
+    }
 }

@@ -1,12 +1,75 @@
-//! SET_INFO.
+//! SET_INFO: MS-SMB2 3.3.5.21, with the object store's part of MS-FSA 2.1.5.15
+//! to 2.1.5.17.
 
+mod basic;
+mod disposition;
+mod file;
+mod rename;
+
+use frevo_store::FileTable;
 use frevo_wire::Status;
+use frevo_wire::command::set_info::{self, InfoType};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
+use super::query_info::security;
+use crate::open::Open;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Changes what is known of a file.
+#[allow(clippy::unused_async)] // Lease breaks will be waited for here.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = set_info::Request::parse(rq.message)?;
+    let length = u32::try_from(request.buffer.len()).unwrap_or(u32::MAX);
+    if length == 0 || length > rq.connection.negotiated()?.terms.max_transact_size {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    rq.check_charge(length)?;
+    apply(rq.open()?, &rq.server().files, &request)?;
+    set_info::Response.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}
+
+fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Result<(), Status> {
+    let class = request.file_info_class;
+    match request.info_type {
+        InfoType::FILE => file::set(open, files, FileInfoClass(class), request.buffer),
+        InfoType::FILESYSTEM => volume(open, FsInfoClass(class)),
+        InfoType::SECURITY => {
+            writable(open)?;
+            security::set(open, request.security_information(), request.buffer)
+        }
+        // MS-SMB2 3.3.5.21.4: there are no quotas.
+        InfoType::QUOTA => Err(Status::NOT_SUPPORTED),
+        _ => Err(Status::INVALID_PARAMETER),
+    }
+}
+
+/// Whatever rights a handle has, nothing is changed through a share that is
+/// not to be written.
+fn writable(open: &Open) -> Result<(), Status> {
+    if open.tree.share.read_only {
+        return Err(Status::ACCESS_DENIED);
+    }
+    match open.file() {
+        Ok(file) if file.vfs.volume().read_only => Err(Status::MEDIA_WRITE_PROTECTED),
+        _ => Ok(()),
+    }
+}
+
+/// MS-SMB2 3.3.5.21.2: nothing of a volume can be set over the network.
+fn volume(open: &Open, class: FsInfoClass) -> Result<(), Status> {
+    match class {
+        FsInfoClass::CONTROL | FsInfoClass::OBJECT_ID => {
+            open.require(AccessMask::WRITE_DATA)?;
+            writable(open)?;
+            Err(Status::NOT_SUPPORTED)
+        }
+        FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => {
+            Err(Status::NOT_SUPPORTED)
+        }
+        _ => Err(Status::INVALID_INFO_CLASS),
+    }
 }

@@ -1,0 +1,213 @@
+//! The place of an Open in a directory: MS-FSA 2.1.1.6 Open.QueryPattern and
+//! Open.QueryLastEntry.
+
+use frevo_store::Fault;
+use frevo_store::Stat;
+use frevo_store::vfs::{Directory, Existence, KindWanted, OpenHow, VfsResult};
+use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
+
+use super::super::query_info::wide_id;
+use crate::open::FileOpen;
+
+/// Where the enumerations of an Open stand.
+#[derive(Debug, Default)]
+pub struct Enumeration {
+    /// QUERY_DIRECTORY's place, from the first request on.
+    pub scan: Option<Box<Scan>>,
+    /// Open.CurrentEaIndex of MS-SMB2 3.3.1.10, counted from zero.
+    pub next_ea: usize,
+}
+
+/// A scan of a directory under way.
+#[derive(Debug)]
+pub struct Scan {
+    pattern: Pattern,
+    stage: Stage,
+    listing: Option<Box<dyn Directory>>,
+    /// Name of the entry at hand; its memory serves one after the other.
+    name: String,
+    /// State of the entry at hand, while it has not been answered.
+    held: Option<Stat>,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Dot,
+    DotDot,
+    Names,
+    End,
+}
+
+/// Why filling stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// The next entry does not fit, or is not wanted.
+    Full,
+    /// There are no more.
+    End,
+    /// Enough for one turn; there may be more.
+    Slice,
+}
+
+impl Scan {
+    /// A scan from the beginning.
+    pub const fn new(pattern: Pattern) -> Self {
+        Self { pattern, stage: Stage::Dot, listing: None, name: String::new(), held: None }
+    }
+
+    /// Begins again with the same pattern.
+    pub fn restart(&mut self) {
+        self.stage = Stage::Dot;
+        self.held = None;
+    }
+
+    /// The entry that was found and not answered yet.
+    pub(super) fn held(&self) -> Option<DirectoryEntry<&str>> {
+        self.held.as_ref().map(|stat| entry(&self.name, stat))
+    }
+
+    /// Writes entries, looking at no more than `slice` names.
+    pub(super) fn fill(
+        &mut self,
+        file: &FileOpen,
+        writer: &mut DirectoryWriter<'_>,
+        single: bool,
+        slice: usize,
+    ) -> VfsResult<Filled> {
+        for _ in 0..slice {
+            if single && !writer.is_empty() {
+                return Ok(Filled::Full);
+            }
+            if self.held.is_none() && !self.step(file)? {
+                return Ok(Filled::End);
+            }
+            let Some(stat) = &self.held else { continue };
+            match writer.push(&entry(&self.name, stat)) {
+                Pushed::Fits => self.held = None,
+                Pushed::Full => return Ok(Filled::Full),
+            }
+        }
+        Ok(Filled::Slice)
+    }
+
+    /// Looks at one name and holds it if it matches; false at the end.
+    fn step(&mut self, file: &FileOpen) -> VfsResult<bool> {
+        match self.stage {
+            Stage::Dot => {
+                self.stage = Stage::DotDot;
+                if self.pattern.matches(".") {
+                    self.name.replace_range(.., ".");
+                    self.held = Some(file.node.stat()?);
+                }
+            }
+            Stage::DotDot => {
+                self.stage = Stage::Names;
+                if self.pattern.matches("..") {
+                    self.name.replace_range(.., "..");
+                    self.held = Some(parent(file)?);
+                }
+                if self.pattern.literal().is_none() {
+                    self.list(file)?;
+                }
+            }
+            Stage::Names if self.listing.is_none() => self.look_up(file)?,
+            Stage::Names => self.next_name()?,
+            Stage::End => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Begins to read the directory, or begins again.
+    fn list(&mut self, file: &FileOpen) -> VfsResult<()> {
+        match &mut self.listing {
+            Some(listing) => listing.rewind(),
+            none => {
+                *none = Some(file.node.directory()?);
+                Ok(())
+            }
+        }
+    }
+
+    /// One name need not be searched for: clients ask for the state of a file
+    /// in this way.
+    fn look_up(&mut self, file: &FileOpen) -> VfsResult<()> {
+        self.stage = Stage::End;
+        let literal = self.pattern.literal().filter(|name| !matches!(*name, "." | ".."));
+        let Some(literal) = literal else { return Ok(()) };
+        let name = file.cell.lock().name().child(literal);
+        match file.vfs.open(&name, &LOOK) {
+            Ok(opened) => {
+                self.name.replace_range(.., opened.name.last());
+                self.held = Some(opened.stat);
+            }
+            // The host moved the directory away from under its name.
+            Err(Fault::PathNotFound | Fault::PathNotDirectory) => {
+                self.list(file)?;
+                self.stage = Stage::Names;
+            }
+            Err(Fault::NotFound | Fault::NameInvalid | Fault::NameTooLong) => {}
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+
+    fn next_name(&mut self) -> VfsResult<()> {
+        let Some(listing) = &mut self.listing else { return Ok(()) };
+        match listing.next_name()? {
+            Some(name) if self.pattern.matches(name) => {
+                self.name.clear();
+                self.name.push_str(name);
+                // None when it has gone since its name was read.
+                self.held = listing.entry_stat()?;
+            }
+            Some(_) => {}
+            None => self.stage = Stage::End,
+        }
+        Ok(())
+    }
+}
+
+/// Looks at what is there and opens no data.
+const LOOK: OpenHow = OpenHow {
+    existence: Existence::MustExist,
+    kind: KindWanted::Any,
+    read: false,
+    write: false,
+    open_link: true,
+    attributes: FileAttributes::EMPTY,
+    mode: None,
+    case_sensitive: false,
+};
+
+/// The containing directory; the share's root stands for its own, so that
+/// nothing above it shows.
+fn parent(file: &FileOpen) -> VfsResult<Stat> {
+    let name = file.cell.lock().name().clone();
+    if name.is_root() {
+        return file.node.stat();
+    }
+    file.vfs.stat(&name.parent()).or_else(|_| file.node.stat())
+}
+
+/// An entry of any class.
+fn entry<'a>(name: &'a str, stat: &Stat) -> DirectoryEntry<&'a str> {
+    DirectoryEntry {
+        name,
+        short_name: ShortName::NONE,
+        file_index: 0,
+        creation_time: stat.created,
+        last_access_time: stat.accessed,
+        last_write_time: stat.written,
+        change_time: stat.changed,
+        end_of_file: stat.end_of_file,
+        allocation_size: stat.allocation,
+        attributes: stat.attributes,
+        ea_size: stat.ea_size,
+        reparse_tag: stat.reparse_tag,
+        file_id: stat.key.inode,
+        file_id_128: wide_id(stat),
+        posix: None,
+    }
+}

@@ -1,0 +1,268 @@
+//! What is known of a file: MS-SMB2 3.3.5.20.1, MS-FSA 2.1.5.12.
+
+use std::sync::atomic::Ordering;
+
+use frevo_proto::Dialect;
+use frevo_store::Stat;
+use frevo_store::vfs::Kind;
+use frevo_wire::Status;
+use frevo_wire::command::query_info;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::query::{
+    CompressionFormat, FileAccessInformation, FileAlignmentInformation, FileAllInformation,
+    FileAttributeTagInformation, FileBasicInformation, FileCompressionInformation,
+    FileEaInformation, FileIdInformation, FileInternalInformation, FileMode, FileModeInformation,
+    FileNameInformation, FileNetworkOpenInformation, FilePositionInformation,
+    FileStandardInformation, StreamEntry, StreamWriter,
+};
+use frevo_wire::fscc::reparse::ReparseTag;
+use frevo_wire::fscc::{FileInfoClass, Pushed};
+
+use super::{Output, eas};
+use crate::open::{FileOpen, Open, OpenTarget};
+use crate::refusal::Refusal;
+
+/// What a class demands before it is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// Rights, all of which must have been granted.
+    pub(super) access: AccessMask,
+    /// Smallest output buffer; less is INFO_LENGTH_MISMATCH.
+    pub(super) min: usize,
+}
+
+const fn open_to_all(min: usize) -> Row {
+    Row { access: AccessMask::EMPTY, min }
+}
+
+const fn reads_attributes(min: usize) -> Row {
+    Row { access: AccessMask::READ_ATTRIBUTES, min }
+}
+
+/// The row of a class, or the status that refuses it.
+pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status> {
+    let is_smb3 = matches!(dialect, Dialect::SMB_3_0 | Dialect::SMB_3_0_2 | Dialect::SMB_3_1_1);
+    Ok(match class {
+        FileInfoClass::BASIC => reads_attributes(FileBasicInformation::SIZE),
+        FileInfoClass::STANDARD => open_to_all(FileStandardInformation::SIZE),
+        FileInfoClass::INTERNAL => open_to_all(FileInternalInformation::SIZE),
+        FileInfoClass::EA => open_to_all(FileEaInformation::SIZE),
+        FileInfoClass::ACCESS => open_to_all(FileAccessInformation::SIZE),
+        FileInfoClass::POSITION => open_to_all(FilePositionInformation::SIZE),
+        FileInfoClass::FULL_EA => Row { access: AccessMask::READ_EA, min: 1 },
+        FileInfoClass::MODE => open_to_all(FileModeInformation::SIZE),
+        FileInfoClass::ALIGNMENT => open_to_all(FileAlignmentInformation::SIZE),
+        // MS-FSA counts structures with one character of their name, padded.
+        FileInfoClass::ALL => reads_attributes(104),
+        FileInfoClass::ALTERNATE_NAME => open_to_all(8),
+        FileInfoClass::STREAM => open_to_all(32),
+        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
+            reads_attributes(8)
+        }
+        FileInfoClass::COMPRESSION => open_to_all(FileCompressionInformation::SIZE),
+        FileInfoClass::NETWORK_OPEN => reads_attributes(FileNetworkOpenInformation::SIZE),
+        FileInfoClass::ATTRIBUTE_TAG => reads_attributes(FileAttributeTagInformation::SIZE),
+        FileInfoClass::NORMALIZED_NAME if dialect == Dialect::SMB_3_1_1 => open_to_all(8),
+        FileInfoClass::ID if is_smb3 => open_to_all(FileIdInformation::SIZE),
+        _ => return Err(refusal(class)),
+    })
+}
+
+/// What is answered for classes that are not queried over the wire.
+const fn refusal(class: FileInfoClass) -> Status {
+    match class.0 {
+        // Windows: directory classes and those that are only set are unknown
+        // here, although MS-SMB2 3.3.5.20.1 asks for NOT_SUPPORTED.
+        1..=3 | 10..=13 | 19 | 20 | 27 | 31 | 36..=40 | 50 => Status::INVALID_INFO_CLASS,
+        // Documented in MS-FSCC 2.4, but not for this use or this dialect.
+        9 | 26 | 29 | 32 | 33 | 44..=46 | 48 | 54 | 59 | 60 | 64 | 65 | 78..=81 => {
+            Status::NOT_SUPPORTED
+        }
+        _ => Status::INVALID_INFO_CLASS,
+    }
+}
+
+/// Answers a query of a file, a directory or a pipe.
+pub(super) fn query(
+    open: &Open,
+    dialect: Dialect,
+    request: &query_info::Request<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Refusal> {
+    let class = FileInfoClass(request.file_info_class);
+    let row = row(class, dialect)?;
+    output.require(row.min)?;
+    open.require(row.access)?;
+    let file = match &open.target {
+        OpenTarget::File(file) => file,
+        OpenTarget::Pipe(_) => return Err(Status::NOT_SUPPORTED.into()),
+    };
+    match class {
+        FileInfoClass::FULL_EA => return eas::query(file, request, output),
+        // MS-FSA 2.1.5.12.4: there are no 8.3 names.
+        FileInfoClass::ALTERNATE_NAME => return Err(Status::OBJECT_NAME_NOT_FOUND.into()),
+        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
+            return Err(Status::INVALID_PARAMETER.into());
+        }
+        FileInfoClass::STREAM => streams(&file.stat()?, output),
+        FileInfoClass::NORMALIZED_NAME => {
+            // No half of a code unit.
+            output.room &= !1;
+            let name = file.cell.lock().name().path().to_owned();
+            FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
+        }
+        _ => fixed(class, open, file, output)?,
+    }
+    Ok(())
+}
+
+/// The classes of fixed size, and the one that is all of them with a name.
+fn fixed(
+    class: FileInfoClass,
+    open: &Open,
+    file: &FileOpen,
+    output: &mut Output<'_>,
+) -> Result<(), Status> {
+    let mut w = output.writer();
+    match class {
+        FileInfoClass::ACCESS => access(open).encode(&mut w),
+        FileInfoClass::POSITION => position(file).encode(&mut w),
+        FileInfoClass::MODE => mode(file).encode(&mut w),
+        FileInfoClass::ALIGNMENT => ALIGNMENT.encode(&mut w),
+        _ => {
+            let stat = file.stat()?;
+            match class {
+                FileInfoClass::BASIC => basic(&stat).encode(&mut w),
+                FileInfoClass::STANDARD => standard(file, &stat).encode(&mut w),
+                FileInfoClass::INTERNAL => internal(&stat).encode(&mut w),
+                FileInfoClass::EA => FileEaInformation { ea_size: stat.ea_size }.encode(&mut w),
+                FileInfoClass::COMPRESSION => compression(&stat).encode(&mut w),
+                FileInfoClass::NETWORK_OPEN => network_open(&stat).encode(&mut w),
+                FileInfoClass::ATTRIBUTE_TAG => attribute_tag(&stat).encode(&mut w),
+                FileInfoClass::ID => id(file, &stat).encode(&mut w),
+                FileInfoClass::ALL => all(open, file, &stat, output),
+                _ => return Err(Status::INVALID_INFO_CLASS),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
+    // Windows: up to Server 2012 R2 the path is told, later no name at all. It
+    // is told here as smbd does, because clients that ask for it need it.
+    let name = format!("\\{}", file.cell.lock().name().path());
+    FileAllInformation {
+        basic: basic(stat),
+        standard: standard(file, stat),
+        internal: internal(stat),
+        ea: FileEaInformation { ea_size: stat.ea_size },
+        access: access(open),
+        position: position(file),
+        mode: mode(file),
+        alignment: ALIGNMENT,
+        name: name.as_str(),
+    }
+    .encode(&mut output.writer());
+}
+
+const fn basic(stat: &Stat) -> FileBasicInformation {
+    FileBasicInformation {
+        creation_time: stat.created,
+        last_access_time: stat.accessed,
+        last_write_time: stat.written,
+        change_time: stat.changed,
+        attributes: stat.attributes,
+    }
+}
+
+/// MS-FSA 2.1.5.12.27: the name that goes with the last close is no link any
+/// more. Subdirectories, which POSIX counts, are none either.
+fn standard(file: &FileOpen, stat: &Stat) -> FileStandardInformation {
+    let delete_pending = file.cell.lock().is_delete_pending();
+    let links = if stat.kind == Kind::Directory { stat.links.min(1) } else { stat.links };
+    let number_of_links = links.saturating_sub(u32::from(delete_pending));
+    FileStandardInformation {
+        allocation_size: stat.allocation,
+        end_of_file: stat.end_of_file,
+        number_of_links,
+        delete_pending: delete_pending || number_of_links == 0,
+        directory: stat.kind == Kind::Directory,
+    }
+}
+
+const fn internal(stat: &Stat) -> FileInternalInformation {
+    FileInternalInformation { index_number: stat.key.inode }
+}
+
+const fn access(open: &Open) -> FileAccessInformation {
+    FileAccessInformation { access: open.granted_access }
+}
+
+fn position(file: &FileOpen) -> FilePositionInformation {
+    let offset = file.position.load(Ordering::Relaxed);
+    FilePositionInformation { current_byte_offset: i64::try_from(offset).unwrap_or(i64::MAX) }
+}
+
+fn mode(file: &FileOpen) -> FileModeInformation {
+    let mode = file.mode.load(Ordering::Relaxed);
+    FileModeInformation { mode: FileMode(u32::try_from(mode).unwrap_or(0)) }
+}
+
+/// Any offset is as good as another.
+const ALIGNMENT: FileAlignmentInformation = FileAlignmentInformation { alignment_requirement: 0 };
+
+const fn compression(stat: &Stat) -> FileCompressionInformation {
+    FileCompressionInformation {
+        compressed_file_size: stat.allocation,
+        compression_format: CompressionFormat::NONE,
+        compression_unit_shift: 0,
+        chunk_shift: 0,
+        cluster_shift: 0,
+    }
+}
+
+const fn network_open(stat: &Stat) -> FileNetworkOpenInformation {
+    FileNetworkOpenInformation {
+        creation_time: stat.created,
+        last_access_time: stat.accessed,
+        last_write_time: stat.written,
+        change_time: stat.changed,
+        allocation_size: stat.allocation,
+        end_of_file: stat.end_of_file,
+        attributes: stat.attributes,
+    }
+}
+
+const fn attribute_tag(stat: &Stat) -> FileAttributeTagInformation {
+    FileAttributeTagInformation {
+        attributes: stat.attributes,
+        reparse_tag: ReparseTag(stat.reparse_tag),
+    }
+}
+
+fn id(file: &FileOpen, stat: &Stat) -> FileIdInformation {
+    FileIdInformation {
+        volume_serial_number: u64::from(file.vfs.volume().serial),
+        file_id: wide_id(stat),
+    }
+}
+
+/// The 128-bit identifier: the narrow one with zeros behind, as NTFS has it.
+pub(in crate::command) fn wide_id(stat: &Stat) -> [u8; 16] {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&stat.key.inode.to_le_bytes());
+    id
+}
+
+/// MS-FSA 2.1.5.12.29. Files have their unnamed stream, directories none.
+fn streams(stat: &Stat, output: &mut Output<'_>) {
+    if stat.kind == Kind::Directory {
+        return;
+    }
+    let entry =
+        StreamEntry { name: "::$DATA", size: stat.end_of_file, allocation_size: stat.allocation };
+    // What does not fit the client's buffer is cut off in the end.
+    let pushed = StreamWriter::new(output.bytes(), usize::MAX).push(&entry);
+    debug_assert_eq!(pushed, Pushed::Fits);
+}

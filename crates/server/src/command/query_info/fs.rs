@@ -1,0 +1,159 @@
+//! What is known of a volume: MS-SMB2 3.3.5.20.2, MS-FSA 2.1.5.13.
+
+use frevo_store::Fault;
+use frevo_store::vfs::{Space, Volume};
+use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::FsInfoClass;
+use frevo_wire::fscc::volume::{
+    DeviceCharacteristics, DeviceType, FsAttributeInformation, FsAttributes, FsDeviceInformation,
+    FsFullSizeInformation, FsObjectIdInformation, FsSectorSizeInformation, FsSizeInformation,
+    FsVolumeInformation, SectorSizeFlags,
+};
+
+use super::Output;
+use crate::open::{Open, OpenTarget};
+
+/// Bytes of a logical sector: what clients compute sizes in.
+const SECTOR: u32 = 512;
+/// SSINFO_OFFSET_UNKNOWN, MS-FSCC 2.5.7.
+const OFFSET_UNKNOWN: u32 = u32::MAX;
+
+/// Smallest output buffer of a class, or the status that refuses it.
+pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
+    Ok(match class {
+        FsInfoClass::VOLUME => 24,
+        FsInfoClass::SIZE => FsSizeInformation::SIZE,
+        FsInfoClass::DEVICE => FsDeviceInformation::SIZE,
+        // Windows: counts a character of the name and padding, unlike MS-FSA.
+        FsInfoClass::ATTRIBUTE => 16,
+        FsInfoClass::FULL_SIZE => FsFullSizeInformation::SIZE,
+        FsInfoClass::OBJECT_ID => FsObjectIdInformation::SIZE,
+        FsInfoClass::SECTOR_SIZE => FsSectorSizeInformation::SIZE,
+        // There are no quotas; the rest is for local use.
+        FsInfoClass::CONTROL
+        | FsInfoClass::LABEL
+        | FsInfoClass::DRIVER_PATH
+        | FsInfoClass::VOLUME_FLAGS => return Err(Status::NOT_SUPPORTED),
+        _ => return Err(Status::INVALID_INFO_CLASS),
+    })
+}
+
+/// Answers a query of the volume that `open` is on.
+pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(), Status> {
+    let class = FsInfoClass(class);
+    output.require(min_size(class)?)?;
+    let file = match &open.target {
+        OpenTarget::File(file) => file,
+        OpenTarget::Pipe(_) if class == FsInfoClass::DEVICE => {
+            let characteristics = DeviceCharacteristics::EMPTY;
+            FsDeviceInformation { device_type: DeviceType::NAMED_PIPE, characteristics }
+                .encode(&mut output.writer());
+            return Ok(());
+        }
+        OpenTarget::Pipe(_) => return Err(Status::INVALID_DEVICE_REQUEST),
+    };
+    let volume = file.vfs.volume();
+    let share = &open.tree.share;
+    let read_only = share.read_only || volume.read_only;
+    let w = &mut output.writer();
+    match class {
+        FsInfoClass::VOLUME => FsVolumeInformation {
+            creation_time: volume.created,
+            serial_number: volume.serial,
+            supports_objects: false,
+            label: share.name.as_str(),
+        }
+        .encode(w),
+        FsInfoClass::SIZE => size(&file.vfs.space().map_err(Fault::status)?).encode(w),
+        FsInfoClass::FULL_SIZE => full_size(&file.vfs.space().map_err(Fault::status)?).encode(w),
+        FsInfoClass::DEVICE => device(read_only).encode(w),
+        FsInfoClass::ATTRIBUTE => FsAttributeInformation {
+            attributes: attributes(volume, read_only),
+            maximum_component_name_length: volume.max_component.min(255),
+            file_system_name: volume.file_system.as_str(),
+        }
+        .encode(w),
+        FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
+        FsInfoClass::SECTOR_SIZE => SECTORS.encode(w),
+        _ => return Err(Status::INVALID_INFO_CLASS),
+    }
+    Ok(())
+}
+
+/// An allocation unit in sectors and bytes of a sector.
+const fn unit(space: &Space) -> (u32, u32) {
+    if space.unit >= SECTOR && space.unit.is_multiple_of(SECTOR) {
+        (space.unit / SECTOR, SECTOR)
+    } else {
+        (1, space.unit)
+    }
+}
+
+const fn size(space: &Space) -> FsSizeInformation {
+    let (sectors_per_allocation_unit, bytes_per_sector) = unit(space);
+    FsSizeInformation {
+        total_allocation_units: space.total,
+        available_allocation_units: space.available,
+        sectors_per_allocation_unit,
+        bytes_per_sector,
+    }
+}
+
+const fn full_size(space: &Space) -> FsFullSizeInformation {
+    let (sectors_per_allocation_unit, bytes_per_sector) = unit(space);
+    FsFullSizeInformation {
+        total_allocation_units: space.total,
+        caller_available_allocation_units: space.available,
+        actual_available_allocation_units: space.free,
+        sectors_per_allocation_unit,
+        bytes_per_sector,
+    }
+}
+
+fn device(read_only: bool) -> FsDeviceInformation {
+    let mut characteristics = DeviceCharacteristics::DEVICE_IS_MOUNTED;
+    if read_only {
+        characteristics |= DeviceCharacteristics::READ_ONLY_DEVICE;
+    }
+    FsDeviceInformation { device_type: DeviceType::DISK, characteristics }
+}
+
+/// What holds, and nothing more: security descriptors are made up from POSIX
+/// modes and cannot be kept, so PERSISTENT_ACLS is not among them; names that
+/// differ in case only cannot be told apart, so CASE_SENSITIVE_SEARCH is not.
+pub(super) fn attributes(volume: &Volume, read_only: bool) -> FsAttributes {
+    let mut attributes = FsAttributes::CASE_PRESERVED_NAMES
+        | FsAttributes::UNICODE_ON_DISK
+        | FsAttributes::SUPPORTS_HARD_LINKS;
+    for (holds, attribute) in [
+        (volume.sparse, FsAttributes::SUPPORTS_SPARSE_FILES),
+        (volume.xattrs, FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES),
+        (read_only, FsAttributes::READ_ONLY_VOLUME),
+    ] {
+        if holds {
+            attributes |= attribute;
+        }
+    }
+    attributes
+}
+
+/// A volume keeps its number and its birth, so they are its identifier.
+fn object_id(volume: &Volume) -> FsObjectIdInformation {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&volume.serial.to_le_bytes());
+    id[8..].copy_from_slice(&volume.created.0.to_le_bytes());
+    FsObjectIdInformation { object_id: Guid(id), extended_info: [0; 48] }
+}
+
+/// MS-FSA 2.1.5.13.10 for a device that cannot be asked: a share may lie on
+/// anything, several devices included.
+const SECTORS: FsSectorSizeInformation = FsSectorSizeInformation {
+    logical_bytes_per_sector: SECTOR,
+    physical_bytes_per_sector_for_atomicity: SECTOR,
+    physical_bytes_per_sector_for_performance: SECTOR,
+    effective_physical_bytes_per_sector_for_atomicity: SECTOR,
+    flags: SectorSizeFlags::EMPTY,
+    byte_offset_for_sector_alignment: OFFSET_UNKNOWN,
+    byte_offset_for_partition_alignment: 0,
+};

@@ -1,0 +1,67 @@
+//! FileBasicInformation: times and attributes, MS-FSA 2.1.5.15.2.
+
+use frevo_store::Fault;
+use frevo_store::vfs::BasicChange;
+use frevo_wire::Status;
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use frevo_wire::fscc::query::FileBasicInformation;
+
+use crate::open::FileOpen;
+
+/// Attributes that clients may change.
+const SETTABLE: FileAttributes = FileAttributes(
+    FileAttributes::READONLY.0
+        | FileAttributes::HIDDEN.0
+        | FileAttributes::SYSTEM.0
+        | FileAttributes::ARCHIVE.0
+        | FileAttributes::TEMPORARY.0
+        | FileAttributes::OFFLINE.0
+        | FileAttributes::NOT_CONTENT_INDEXED.0,
+);
+
+/// Applies times and attributes.
+pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Status> {
+    let directory = new.attributes.contains(FileAttributes::DIRECTORY);
+    let temporary = new.attributes.contains(FileAttributes::TEMPORARY);
+    if (directory && !file.is_directory) || (temporary && file.is_directory) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let change = BasicChange {
+        created: time(new.creation_time)?,
+        accessed: time(new.last_access_time)?,
+        written: time(new.last_write_time)?,
+        changed: time(new.change_time)?,
+        attributes: attributes(file, new.attributes)?,
+        mode: None,
+    };
+    if change == BasicChange::default() {
+        return Ok(());
+    }
+    file.node.set_basic(&change).map_err(Fault::status)
+}
+
+/// Zero leaves a time alone.
+///
+/// Deviation: -1 and -2 leave it alone as well. The host updates times by
+/// itself, and no handle can make it stop.
+fn time(time: FileTime) -> Result<Option<FileTime>, Status> {
+    match time.0.cast_signed() {
+        -2..=0 => Ok(None),
+        i64::MIN..-2 => Err(Status::INVALID_PARAMETER),
+        _ => Ok(Some(time)),
+    }
+}
+
+/// What the file's attributes become; zero leaves them alone.
+fn attributes(file: &FileOpen, new: FileAttributes) -> Result<Option<FileAttributes>, Status> {
+    if new.is_empty() {
+        return Ok(None);
+    }
+    let mut settable = SETTABLE;
+    if file.cell.lock().name().is_root() {
+        settable = settable.without(FileAttributes::HIDDEN | FileAttributes::SYSTEM);
+    }
+    let old = file.stat()?.attributes.without(FileAttributes::NORMAL);
+    let attributes = old.without(settable) | (new & settable);
+    Ok(Some(if attributes.is_empty() { FileAttributes::NORMAL } else { attributes }))
+}

@@ -1,0 +1,63 @@
+//! FileDispositionInformation and its extended form: MS-FSA 2.1.5.15.3 and .4.
+
+use frevo_store::Fault;
+use frevo_wire::Status;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::set::DispositionFlags;
+
+use crate::open::{FileOpen, Open};
+
+/// Marks the file to go with its last close, or takes the mark back.
+pub(super) fn set(open: &Open, file: &FileOpen, delete: bool) -> Result<(), Status> {
+    if delete {
+        check(file, false)?;
+    }
+    file.cell.lock().set_delete_pending(open.id(), delete);
+    Ok(())
+}
+
+/// The same with flags.
+pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> Result<(), Status> {
+    let known = DispositionFlags::DELETE
+        | DispositionFlags::POSIX_SEMANTICS
+        | DispositionFlags::FORCE_IMAGE_SECTION_CHECK
+        | DispositionFlags::ON_CLOSE
+        | DispositionFlags::IGNORE_READONLY_ATTRIBUTE;
+    if !flags.without(known).is_empty() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if !flags.contains(DispositionFlags::DELETE) {
+        return set(open, file, false);
+    }
+    // FILE_SUPPORTS_POSIX_UNLINK_RENAME is not among the volume's attributes: a
+    // name goes with the last close, and who wants otherwise must be told.
+    if flags.contains(DispositionFlags::POSIX_SEMANTICS) {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if flags.contains(DispositionFlags::ON_CLOSE) && !file.cell.lock().is_delete_pending() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let ignore_readonly = flags.contains(DispositionFlags::IGNORE_READONLY_ATTRIBUTE)
+        && open.granted_access.contains(AccessMask::WRITE_ATTRIBUTES);
+    check(file, ignore_readonly)?;
+    file.cell.lock().set_delete_pending(open.id(), true);
+    Ok(())
+}
+
+/// Whether the file may be removed.
+fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
+    if file.cell.lock().name().is_root() {
+        return Err(Status::ACCESS_DENIED);
+    }
+    let read_only = file.stat()?.attributes.contains(FileAttributes::READONLY);
+    if read_only && !ignore_readonly {
+        return Err(Status::CANNOT_DELETE);
+    }
+    if file.is_directory {
+        let mut listing = file.node.directory().map_err(Fault::status)?;
+        if listing.next_name().map_err(Fault::status)?.is_some() {
+            return Err(Status::DIRECTORY_NOT_EMPTY);
+        }
+    }
+    Ok(())
+}

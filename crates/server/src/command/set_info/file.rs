@@ -1,0 +1,221 @@
+//! The classes of MS-SMB2 3.3.5.21.1: what each demands, and the small ones.
+
+use std::sync::atomic::Ordering;
+
+use frevo_store::{Fault, FileTable};
+use frevo_wire::Status;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::ea::{Ea, EaEntries};
+use frevo_wire::fscc::query::{
+    FileBasicInformation, FileMode, FileModeInformation, FilePositionInformation,
+};
+use frevo_wire::fscc::set::{
+    FileAllocationInformation, FileDispositionInformation, FileDispositionInformationEx,
+    FileEndOfFileInformation, FileValidDataLengthInformation,
+};
+
+use super::super::query_info::fault_status;
+use super::{basic, disposition, rename, writable};
+use crate::open::{FileOpen, Open, OpenTarget};
+
+/// Bytes of extended attributes that a file may have, MS-FSA 2.1.5.15.6.
+const EA_BYTES: usize = 64 * 1024 - 5;
+/// What unbuffered positions are multiples of.
+const SECTOR: u64 = 512;
+
+/// What a class demands before it is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Rights, all of which must have been granted.
+    pub(super) access: AccessMask,
+    /// Smallest buffer; less is INFO_LENGTH_MISMATCH.
+    pub(super) min: usize,
+    /// Changes more than the handle.
+    pub(super) modifies: bool,
+}
+
+const fn changes(access: AccessMask, min: usize) -> Row {
+    Row { access, min, modifies: true }
+}
+
+const fn handle_only(min: usize) -> Row {
+    Row { access: AccessMask::EMPTY, min, modifies: false }
+}
+
+/// The row of a class, or the status that refuses it.
+pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
+    Ok(match class {
+        FileInfoClass::BASIC => changes(AccessMask::WRITE_ATTRIBUTES, FileBasicInformation::SIZE),
+        FileInfoClass::RENAME | FileInfoClass::RENAME_EX => changes(AccessMask::DELETE, 24),
+        // MS-FSA 2.1.5.15.7 asks for no right on the file that gets a name.
+        FileInfoClass::LINK => changes(AccessMask::EMPTY, 24),
+        FileInfoClass::DISPOSITION => changes(AccessMask::DELETE, FileDispositionInformation::SIZE),
+        FileInfoClass::DISPOSITION_EX => {
+            changes(AccessMask::DELETE, FileDispositionInformationEx::SIZE)
+        }
+        FileInfoClass::POSITION => handle_only(FilePositionInformation::SIZE),
+        FileInfoClass::FULL_EA => changes(AccessMask::WRITE_EA, 1),
+        FileInfoClass::MODE => handle_only(FileModeInformation::SIZE),
+        FileInfoClass::ALLOCATION => {
+            changes(AccessMask::WRITE_DATA, FileAllocationInformation::SIZE)
+        }
+        FileInfoClass::END_OF_FILE => {
+            changes(AccessMask::WRITE_DATA, FileEndOfFileInformation::SIZE)
+        }
+        FileInfoClass::PIPE => {
+            Row { access: AccessMask::WRITE_ATTRIBUTES, min: 8, modifies: false }
+        }
+        FileInfoClass::VALID_DATA_LENGTH => {
+            changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE)
+        }
+        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4),
+        // Documented as settable, but not over SMB2.
+        FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
+        _ => return Err(Status::INVALID_INFO_CLASS),
+    })
+}
+
+/// Applies a class to a file, a directory or a pipe.
+pub(super) fn set(
+    open: &Open,
+    files: &FileTable,
+    class: FileInfoClass,
+    bytes: &[u8],
+) -> Result<(), Status> {
+    let row = row(class)?;
+    if bytes.len() < row.min {
+        return Err(Status::INFO_LENGTH_MISMATCH);
+    }
+    open.require(row.access)?;
+    if row.modifies {
+        writable(open)?;
+    }
+    let file = match &open.target {
+        OpenTarget::File(file) => file,
+        OpenTarget::Pipe(_) => return Err(Status::NOT_SUPPORTED),
+    };
+    match class {
+        FileInfoClass::BASIC => basic::set(file, &parse(FileBasicInformation::parse(bytes))?),
+        FileInfoClass::RENAME => rename::rename(open, file, files, &rename::wanted(bytes)?),
+        FileInfoClass::RENAME_EX => rename::rename(open, file, files, &rename::wanted_ex(bytes)?),
+        FileInfoClass::LINK => rename::link(file, files, &rename::wanted(bytes)?),
+        FileInfoClass::DISPOSITION => {
+            let delete = parse(FileDispositionInformation::parse(bytes))?.delete_pending;
+            disposition::set(open, file, delete)
+        }
+        FileInfoClass::DISPOSITION_EX => disposition::set_ex(
+            open,
+            file,
+            parse(FileDispositionInformationEx::parse(bytes))?.flags,
+        ),
+        FileInfoClass::POSITION => position(file, &parse(FilePositionInformation::parse(bytes))?),
+        FileInfoClass::FULL_EA => extended_attributes(file, bytes),
+        FileInfoClass::MODE => mode(file, parse(FileModeInformation::parse(bytes))?.mode),
+        FileInfoClass::ALLOCATION => {
+            let size = parse(FileAllocationInformation::parse(bytes))?.allocation_size;
+            file.node.set_allocation(data_size(file, size)?).map_err(Fault::status)
+        }
+        FileInfoClass::END_OF_FILE => {
+            let size = parse(FileEndOfFileInformation::parse(bytes))?.end_of_file;
+            file.node.set_end_of_file(data_size(file, size)?).map_err(Fault::status)
+        }
+        // MS-FSA 2.1.5.15.14 and .15: privileges that no user of this server has.
+        FileInfoClass::VALID_DATA_LENGTH | FileInfoClass::SHORT_NAME => {
+            Err(Status::PRIVILEGE_NOT_HELD)
+        }
+        _ => Err(Status::INVALID_PARAMETER),
+    }
+}
+
+/// MS-FSCC: a structure that is too short.
+fn parse<T>(parsed: frevo_wire::codec::Parsed<T>) -> Result<T, Status> {
+    parsed.map_err(|_| Status::INFO_LENGTH_MISMATCH)
+}
+
+/// MS-FSA 2.1.5.15.1 and .5: directories have no size, and none is negative.
+fn data_size(file: &FileOpen, size: i64) -> Result<u64, Status> {
+    if file.is_directory {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    u64::try_from(size).map_err(|_| Status::INVALID_PARAMETER)
+}
+
+/// MS-FSA 2.1.5.15.10.
+fn position(file: &FileOpen, information: &FilePositionInformation) -> Result<(), Status> {
+    let offset = u64::try_from(information.current_byte_offset);
+    let offset = offset.map_err(|_| Status::INVALID_PARAMETER)?;
+    let unbuffered = u64::from(FileMode::NO_INTERMEDIATE_BUFFERING.0);
+    if file.mode.load(Ordering::Relaxed) & unbuffered != 0 && !offset.is_multiple_of(SECTOR) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    file.position.store(offset, Ordering::Relaxed);
+    Ok(())
+}
+
+/// MS-FSA 2.1.5.15.8.
+fn mode(file: &FileOpen, new: FileMode) -> Result<(), Status> {
+    let synchronous = FileMode::SYNCHRONOUS_IO_ALERT | FileMode::SYNCHRONOUS_IO_NONALERT;
+    let settable = FileMode::WRITE_THROUGH | FileMode::SEQUENTIAL_ONLY | synchronous;
+    let old = FileMode(u32::try_from(file.mode.load(Ordering::Relaxed)).unwrap_or(0));
+    if !new.without(settable).is_empty()
+        || new.intersects(synchronous) != old.intersects(synchronous)
+        || new.contains(synchronous)
+    {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let mut changed = FileMode::SEQUENTIAL_ONLY | synchronous;
+    if !old.contains(FileMode::NO_INTERMEDIATE_BUFFERING) {
+        changed |= FileMode::WRITE_THROUGH;
+    }
+    let mode = old.without(changed) | (new & changed);
+    file.mode.store(u64::from(mode.0), Ordering::Relaxed);
+    Ok(())
+}
+
+/// MS-FSA 2.1.5.15.6: all of a list or nothing of it.
+fn extended_attributes(file: &FileOpen, list: &[u8]) -> Result<(), Status> {
+    EaEntries::check(list).map_err(fault_status)?;
+    let stat = file.stat()?;
+    if stat.attributes.contains(FileAttributes::REPARSE_POINT) || !file.vfs.volume().xattrs {
+        return Err(Status::EAS_NOT_SUPPORTED);
+    }
+    let new: Vec<(&str, &[u8])> = EaEntries::new(list)
+        .map(|entry| named(entry.map_err(fault_status)?))
+        .collect::<Result<_, _>>()?;
+    let old = file.node.eas().map_err(Fault::status)?;
+    if bytes_after(&old, &new) > EA_BYTES {
+        return Err(Status::EA_TOO_LARGE);
+    }
+    for (at, (name, value)) in new.iter().enumerate() {
+        if let Err(fault) = file.node.set_ea(name, value) {
+            restore(file, &old, new.iter().take(at).map(|(name, _)| *name));
+            return Err(fault.status());
+        }
+    }
+    Ok(())
+}
+
+/// Names are bytes on the wire and text on the medium.
+fn named(ea: Ea<'_>) -> Result<(&str, &[u8]), Status> {
+    Ok((str::from_utf8(ea.name).map_err(|_| Status::INVALID_EA_NAME)?, ea.value))
+}
+
+/// Bytes of all attributes once `new` has been applied to `old`.
+fn bytes_after(old: &[(String, Vec<u8>)], new: &[(&str, &[u8])]) -> usize {
+    let size = |name: &str, value: &[u8]| name.len() + value.len() + 5;
+    let is_new = |name: &str| new.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+    let kept = old.iter().filter(|(name, _)| !is_new(name));
+    let added = new.iter().filter(|(_, value)| !value.is_empty());
+    kept.map(|(name, value)| size(name, value)).sum::<usize>()
+        + added.map(|(name, value)| size(name, value)).sum::<usize>()
+}
+
+/// Puts back what was there before. What cannot be put back stays as it is: the
+/// client is told of the first failure.
+fn restore<'a>(file: &FileOpen, old: &[(String, Vec<u8>)], names: impl Iterator<Item = &'a str>) {
+    for name in names {
+        let before = old.iter().find(|(stored, _)| stored.eq_ignore_ascii_case(name));
+        let _ = file.node.set_ea(name, before.map_or(&[], |(_, value)| value));
+    }
+}

@@ -1,0 +1,168 @@
+//! FileRenameInformation, its extended form, and FileLinkInformation: MS-FSA
+//! 2.1.5.15.12 and .7.
+
+use frevo_store::name::{Name, Rules};
+use frevo_store::share_mode::{Claim, Verdict};
+use frevo_store::vfs::Kind;
+use frevo_store::{Fault, FileTable, Sharing};
+use frevo_wire::Status;
+use frevo_wire::codec::Parsed;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::WireName;
+use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
+
+use crate::open::{FileOpen, Open};
+
+/// A name that a file is to get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    name: Name,
+    replace: bool,
+    /// A file in the way is replaced although somebody has it open; they keep
+    /// what they have.
+    replace_open: bool,
+    replace_readonly: bool,
+}
+
+/// Reads FileRenameInformation or FileLinkInformation.
+pub(super) fn wanted(bytes: &[u8]) -> Result<Wanted, Status> {
+    let information = valid(FileRenameInformation::parse(bytes))?;
+    Ok(Wanted {
+        name: name(information.root_directory, information.name)?,
+        replace: information.replace_if_exists,
+        replace_open: false,
+        replace_readonly: false,
+    })
+}
+
+/// Reads FileRenameInformationEx. The flags for storage reserves and pinning
+/// have nothing here that they could apply to.
+pub(super) fn wanted_ex(bytes: &[u8]) -> Result<Wanted, Status> {
+    let information = valid(FileRenameInformationEx::parse(bytes))?;
+    let flags = information.flags;
+    if !flags.without(RenameFlags(0x1FF)).is_empty() {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let replace = flags.contains(RenameFlags::REPLACE_IF_EXISTS);
+    Ok(Wanted {
+        name: name(information.root_directory, information.name)?,
+        replace,
+        replace_open: replace && flags.contains(RenameFlags::POSIX_SEMANTICS),
+        replace_readonly: replace && flags.contains(RenameFlags::IGNORE_READONLY_ATTRIBUTE),
+    })
+}
+
+/// MS-FSA 2.1.5.15.12: lengths that do not hold.
+fn valid<T>(parsed: Parsed<T>) -> Result<T, Status> {
+    parsed.map_err(|_| Status::INVALID_PARAMETER)
+}
+
+fn name(root_directory: u64, name: WireName<'_>) -> Result<Name, Status> {
+    if root_directory != 0 || name.is_empty() {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let text = name.decode().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let name = Name::parse(&text, Rules::Windows)?;
+    if name.stream().is_some() {
+        // There are no named streams.
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if name.is_root() {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    Ok(name)
+}
+
+/// Moves the file to another name.
+///
+/// Deviation: ARCHIVE is not set by it. On a file that the host made this
+/// would be the first attribute that has to be stored.
+pub(super) fn rename(
+    open: &Open,
+    file: &FileOpen,
+    files: &FileTable,
+    wanted: &Wanted,
+) -> Result<(), Status> {
+    let from = {
+        let state = file.cell.lock();
+        if state.name().is_root() || state.is_delete_pending() {
+            return Err(Status::ACCESS_DENIED);
+        }
+        if !state.others_share_delete(open.id()) {
+            return Err(Status::SHARING_VIOLATION);
+        }
+        state.name().clone()
+    };
+    check_parent(file, files, &wanted.name)?;
+    let key = file.cell.key();
+    if file.is_directory && files.open_below(key.device, &from) > 0 {
+        return Err(Status::ACCESS_DENIED);
+    }
+    if from == wanted.name {
+        return Ok(());
+    }
+    check_replaced(file, files, wanted)?;
+    let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
+    let name = renamed.map_err(Fault::status)?;
+    file.cell.lock().rename(name);
+    Ok(())
+}
+
+/// Gives the file another name beside the one it has.
+pub(super) fn link(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Result<(), Status> {
+    if file.is_directory {
+        return Err(Status::FILE_IS_A_DIRECTORY);
+    }
+    if file.cell.lock().is_delete_pending() {
+        return Err(Status::ACCESS_DENIED);
+    }
+    check_parent(file, files, &wanted.name)?;
+    check_replaced(file, files, wanted)?;
+    file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)
+}
+
+/// Adding a name opens its directory, which must be compatible with those who
+/// have that open.
+///
+/// Windows: up to Windows 11 and Server 2022 without sharing deletion, so that
+/// whoever may delete the directory keeps names from being added to it.
+fn check_parent(file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Status> {
+    // A directory that is not there is told of by the operation itself.
+    let Ok(parent) = file.vfs.stat(&to.parent()) else { return Ok(()) };
+    let Some(cell) = files.find(parent.key) else { return Ok(()) };
+    let add = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
+    let sharing = Sharing { read: true, write: true, delete: false };
+    let state = cell.lock();
+    if state.is_delete_pending() {
+        return Err(Status::DELETE_PENDING);
+    }
+    match state.contender(Claim { access: add, sharing }, None) {
+        Verdict::Compatible => Ok(()),
+        Verdict::Violation => Err(Status::SHARING_VIOLATION),
+    }
+}
+
+/// Whether what has the name now may be replaced. The file's own names may.
+fn check_replaced(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Result<(), Status> {
+    let there = match file.vfs.stat(&wanted.name) {
+        Ok(stat) if stat.key != file.cell.key() => stat,
+        Ok(_) | Err(Fault::NotFound) => return Ok(()),
+        Err(fault) => return Err(fault.status()),
+    };
+    if !wanted.replace {
+        return Err(Status::OBJECT_NAME_COLLISION);
+    }
+    let read_only = there.attributes.contains(FileAttributes::READONLY);
+    if there.kind == Kind::Directory || (read_only && !wanted.replace_readonly) {
+        return Err(Status::ACCESS_DENIED);
+    }
+    let Some(cell) = files.find(there.key) else { return Ok(()) };
+    let state = cell.lock();
+    if state.is_delete_pending() {
+        return Err(Status::DELETE_PENDING);
+    }
+    if state.open_count() > 0 && !wanted.replace_open {
+        return Err(Status::ACCESS_DENIED);
+    }
+    Ok(())
+}
