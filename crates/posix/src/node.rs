@@ -85,6 +85,11 @@ impl PosixNode {
         self.share.volume.xattrs && matches!(self.kind, Kind::File | Kind::Directory)
     }
 
+    /// As [`Stat::ea_size`].
+    pub(crate) fn ea_size(&self) -> u32 {
+        if self.has_xattrs() { self.handle.ea_size() } else { 0 }
+    }
+
     fn dos_attrib(&self) -> Option<DosAttrib> {
         let kept = self.share.keeps_attributes() && self.has_xattrs();
         if kept { self.handle.dos_attrib() } else { None }
@@ -168,7 +173,7 @@ impl Node for PosixNode {
         let extra = Extra {
             dos: self.dos_attrib(),
             hidden_name: self.hidden_name,
-            ea_size: if self.has_xattrs() { self.handle.ea_size() } else { 0 },
+            ea_size: self.ea_size(),
         };
         Ok(stat::stat_of(&stx, &extra))
     }

@@ -16,7 +16,8 @@ pub enum Case {
 pub struct PosixOptions {
     /// Nothing is created, changed or removed.
     pub read_only: bool,
-    /// Permission bits that a created file may have.
+    /// Permission bits that a created file may have. The process's umask takes
+    /// away more: a server sets it to 0.
     pub create_mask: u32,
     /// Permission bits that a created directory may have.
     pub directory_mask: u32,

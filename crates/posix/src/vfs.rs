@@ -23,7 +23,7 @@ use crate::names::DiskPath;
 use crate::node::PosixNode;
 use crate::options::{Case, PosixOptions, STORED_ATTRIBUTES};
 use crate::stat::{self, Extra};
-use crate::walk::Place;
+use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
 use crate::{sys, volume, xattr};
 
@@ -409,7 +409,12 @@ impl Vfs for PosixVfs {
         if how.existence != Existence::MustNotExist && path.as_bytes().len() <= PATH_BYTES {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
                 Ok(found) => {
-                    let name = Name::from_stored(name.path().to_owned());
+                    let name = if how.case_sensitive {
+                        // POSIX clients may spell reserved characters themselves.
+                        client_name(path.as_bytes())
+                    } else {
+                        Name::from_stored(name.path().to_owned())
+                    };
                     return Ok(self.opened(found, how, name, path.split().1));
                 }
                 Err(Fault::NotFound | Fault::Stale) => {}
@@ -507,7 +512,10 @@ impl Vfs for PosixVfs {
             mode: None,
             case_sensitive: false,
         };
-        self.open(name, &how)?.node.stat()
+        let opened = self.open(name, &how)?;
+        let node: &dyn Any = &*opened.node;
+        let node: Option<&PosixNode> = node.downcast_ref();
+        Ok(Stat { ea_size: node.map_or(0, PosixNode::ea_size), ..opened.stat })
     }
 
     fn space(&self) -> VfsResult<Space> {

@@ -64,7 +64,7 @@ fn join(parent: &[u8], entry: &[u8]) -> Vec<u8> {
 }
 
 /// The name that clients see for a path on the medium.
-fn client_name(path: &[u8]) -> Name {
+pub(crate) fn client_name(path: &[u8]) -> Name {
     let mut name = String::with_capacity(path.len());
     for component in path.split(|&b| b == b'/') {
         if !name.is_empty() {
