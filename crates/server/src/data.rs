@@ -51,7 +51,8 @@ pub async fn sync(file: &FileOpen) -> Result<(), Status> {
     }
 }
 
-fn status(error: &io::Error) -> Status {
+/// What a peer is told of an error of the host.
+pub fn status(error: &io::Error) -> Status {
     // Only a system call's error has a number; others are our own runtime's.
     rustix::io::Errno::from_io_error(error)
         .map_or(Status::UNEXPECTED_IO_ERROR, |errno| frevo_posix::fault_of(errno).status())

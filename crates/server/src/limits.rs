@@ -57,6 +57,15 @@ pub const PIPES_PER_SESSION: usize = 64;
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 
+/// Chunks of one server-side copy, MS-SMB2 3.3.3: what Windows allows.
+pub const COPY_CHUNKS: u32 = 256;
+
+/// Bytes of one chunk of a server-side copy.
+pub const COPY_CHUNK_BYTES: u32 = 1024 * 1024;
+
+/// Bytes of one server-side copy.
+pub const COPY_BYTES: u32 = 16 * 1024 * 1024;
+
 /// Requests of one connection that wait for something.
 pub const WAITING_PER_CONNECTION: usize = 1_024;
 

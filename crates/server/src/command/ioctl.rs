@@ -1,12 +1,179 @@
-//! IOCTL.
+//! IOCTL: MS-SMB2 3.3.5.15. What a control code demands stands in its row of
+//! the [`table`]; only when that holds does its handler run.
+
+mod copychunk;
+mod facts;
+mod network_interface;
+mod ranges;
+pub mod table;
+mod validate_negotiate;
+
+use std::sync::Arc;
 
 use frevo_wire::Status;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
+use frevo_wire::file_id::FileId;
 
-use crate::refusal::Outcome;
+use crate::ipc;
+use crate::open::{FileOpen, Open, OpenTarget};
+use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
+use table::{Act, On, Row};
 
-/// Not written yet.
-pub async fn handle(_rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    Err(Status::NOT_SUPPORTED.into())
+/// Bytes of the response before its output: header, fixed part.
+const OUTPUT_AT: usize = 112;
+/// Bytes of the fixed part, which is all that [`Request::room`] does not give
+/// to the output.
+const FIXED: usize = OUTPUT_AT - 64;
+/// Where the request says where its input begins.
+const INPUT_OFFSET_AT: usize = 88;
+
+/// What a handler answers: output, and SUCCESS or another status that has one.
+type Answer = Result<(Vec<u8>, Status), Refusal>;
+
+/// An answer without output.
+const NO_OUTPUT: Answer = Ok((Vec::new(), Status::SUCCESS));
+
+/// A request whose row holds, with a file in it if the row demands one.
+struct Call<'a> {
+    rq: &'a Request<'a>,
+    input: &'a [u8],
+    /// Bytes that the output may have.
+    max_output: u32,
+}
+
+impl Call<'_> {
+    fn open(&self) -> Result<&Arc<Open>, Status> {
+        self.rq.open()
+    }
+
+    fn file(&self) -> Result<&FileOpen, Status> {
+        self.open()?.file()
+    }
+
+    /// The file; INVALID_PARAMETER for a directory.
+    fn data_file(&self) -> Result<&FileOpen, Status> {
+        let file = self.file()?;
+        if file.is_directory { Err(Status::INVALID_PARAMETER) } else { Ok(file) }
+    }
+}
+
+/// Does what the control code says.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let request = ioctl::Request::parse(rq.message)?;
+    if request.flags != IoctlFlags::IS_FSCTL {
+        return Err(Status::NOT_SUPPORTED.into());
+    }
+    // MS-SMB2 3.3.5.15.8: a code that nobody knows goes nowhere.
+    let row = table::row(request.ctl_code).ok_or(Status::NOT_SUPPORTED)?;
+    check_open(rq, &request, row)?;
+    check_sizes(rq, &request)?;
+    check_rights(rq, row)?;
+    let room = u32::try_from(rq.room.saturating_sub(FIXED)).unwrap_or(u32::MAX);
+    let max_output = request.max_output_response.min(room);
+    let call = Call { rq, input: request.input, max_output };
+    let (output, status) = act(&call, row.act).await?;
+    if output.len() > max_output as usize {
+        // No handler does that; were one to, nothing of it may leave.
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    let file_id = rq.open.as_ref().map_or(FileId::ALL_ONES, |open| open.file_id);
+    let response =
+        ioctl::Response { ctl_code: request.ctl_code, file_id, input: &[], output: &output };
+    response.encode(&mut out.writer());
+    Ok(status)
+}
+
+/// Runs the handler.
+async fn act(call: &Call<'_>, act: Act) -> Answer {
+    match act {
+        Act::Refuse(status) => Err(status.into()),
+        Act::ValidateNegotiate => validate_negotiate::handle(call),
+        Act::NetworkInterfaces => network_interface::handle(call).await,
+        Act::PipeWait => pipe_wait(call),
+        Act::PipeTransceive => ipc::transceive(call.rq, call.open()?, call.input, call.max_output),
+        Act::PipePeek => Ok(ipc::peek(call.open()?, call.max_output)?),
+        Act::ResumeKey => copychunk::resume_key(call),
+        Act::CopyChunk => copychunk::handle(call).await,
+        Act::Snapshots => facts::snapshots(call),
+        Act::SetSparse => ranges::set_sparse(call).await,
+        Act::SetZeroData => ranges::set_zero_data(call).await,
+        Act::AllocatedRanges => ranges::query_allocated(call).await,
+        Act::ObjectId => facts::object_id(call),
+        Act::GetReparsePoint => facts::reparse_point(call),
+        Act::DeleteReparsePoint => facts::delete_reparse_point(call),
+        Act::GetCompression => facts::compression(call),
+        Act::SetCompression => facts::set_compression(call),
+        Act::Nothing => NO_OUTPUT,
+    }
+}
+
+/// MS-SMB2 3.3.5.15: some codes are about no Open and must not name one, all
+/// others must.
+fn check_open(rq: &Request<'_>, request: &ioctl::Request<'_>, row: &Row) -> Result<(), Status> {
+    match (row.on, &rq.open) {
+        (On::Nothing, None) if request.file_id == FileId::ALL_ONES => Ok(()),
+        (On::Nothing, _) => Err(Status::INVALID_PARAMETER),
+        (_, None) => Err(Status::FILE_CLOSED),
+        (On::Anything, Some(_)) => Ok(()),
+        (On::File, Some(open)) => open.file().map(|_| ()),
+        (On::Pipe, Some(open)) => match open.target {
+            OpenTarget::Pipe(_) => Ok(()),
+            // Windows: INVALID_DEVICE_REQUEST.
+            OpenTarget::File(_) => Err(Status::NOT_SUPPORTED),
+        },
+    }
+}
+
+/// MS-SMB2 3.3.5.15: sizes against what was negotiated and was paid for. That
+/// the input lies within the message is proved by its having been parsed.
+fn check_sizes(rq: &Request<'_>, request: &ioctl::Request<'_>) -> Result<(), Status> {
+    let max = rq.connection.negotiated()?.terms.max_transact_size;
+    let input = u32::try_from(request.input.len()).unwrap_or(u32::MAX);
+    if input > max || request.max_input_response > max || request.max_output_response > max {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let offset = rq.message.get(INPUT_OFFSET_AT..).and_then(|rest| rest.first_chunk());
+    if input != 0 && offset.is_none_or(|at| !u32::from_le_bytes(*at).is_multiple_of(8)) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let sent = input.saturating_add(request.output_count);
+    let asked = request.max_input_response.saturating_add(request.max_output_response);
+    rq.check_charge(sent.max(asked))
+}
+
+/// The Open's rights first, then whether the share may be changed at all.
+fn check_rights(rq: &Request<'_>, row: &Row) -> Result<(), Status> {
+    if let Some(open) = &rq.open {
+        open.require(row.all)?;
+        if !row.any.is_empty() {
+            open.require_any(row.any)?;
+        }
+    }
+    if row.changes && rq.tree()?.share.read_only {
+        return Err(Status::MEDIA_WRITE_PROTECTED);
+    }
+    Ok(())
+}
+
+/// FSCTL_PIPE_WAIT.
+fn pipe_wait(call: &Call<'_>) -> Answer {
+    // MS-SMB2 3.3.5.15.10: a malformed name is one that does not exist.
+    let request =
+        pipe_wait::Request::parse(call.input).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+    if call.rq.tree()?.share.vfs().is_some() {
+        return Err(Status::OBJECT_NAME_NOT_FOUND.into());
+    }
+    let name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+    ipc::wait(&name)?;
+    NO_OUTPUT
+}
+
+/// What `write` appends.
+fn output(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut Writer::new(&mut bytes));
+    bytes
 }

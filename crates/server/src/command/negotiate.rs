@@ -196,6 +196,7 @@ fn settle(
             max_write_size: max_io,
         },
         client_guid: request.client_guid,
+        client_dialects: request.dialects.clone(),
         client_capabilities: request.capabilities,
         client_security_mode: request.security_mode,
         server_capabilities: capabilities,

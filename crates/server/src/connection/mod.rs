@@ -41,12 +41,14 @@ pub enum Notice {
 }
 
 /// What NEGOTIATE settled.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Negotiated {
     /// Dialect, algorithms and sizes.
     pub terms: Terms,
     /// Connection.ClientGuid
     pub client_guid: Guid,
+    /// Connection.ClientDialects
+    pub client_dialects: Vec<Dialect>,
     /// Connection.ClientCapabilities
     pub client_capabilities: Capabilities,
     /// Connection.ClientSecurityMode

@@ -1,0 +1,332 @@
+//! Server-side copy, MS-SMB2 3.3.5.15.5 and 3.3.5.15.6: the data never travels.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+
+use frevo_store::byte_range::Range;
+use frevo_store::{Fault, Node};
+use frevo_wire::Status;
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::ioctl::copychunk::{
+    Chunk, CopyRequest, CopyResponse, ResumeKey, ResumeKeyResponse,
+};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+use rustix::io::Errno;
+
+use super::{Answer, Call, output};
+use crate::data::{self, MAX_OFFSET};
+use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::open::{FileOpen, Open, OpenTarget};
+
+/// Bytes of SRV_REQUEST_RESUME_KEY.
+const RESUME_KEY_LEN: u32 = 32;
+/// Bytes of SRV_COPYCHUNK_RESPONSE.
+const RESPONSE_LEN: u32 = 12;
+/// A TargetOffset that means the end of the target.
+const AT_THE_END: u64 = u64::MAX;
+
+/// FSCTL_SRV_REQUEST_RESUME_KEY: a name for an Open. It is the FileId, of
+/// which half is random; it is of use in the same session only.
+pub(super) fn resume_key(call: &Call<'_>) -> Answer {
+    if call.max_output < RESUME_KEY_LEN {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let response = ResumeKeyResponse { resume_key: key_of(call.open()?.file_id) };
+    Ok((output(|w| response.encode(w)), Status::SUCCESS))
+}
+
+fn key_of(id: FileId) -> ResumeKey {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&id.persistent.to_le_bytes());
+    key[8..16].copy_from_slice(&id.volatile.to_le_bytes());
+    key
+}
+
+/// The Open of this session that the key at the start of `input` names.
+fn source(call: &Call<'_>) -> Result<Arc<Open>, Status> {
+    let key: ResumeKey = *call.input.first_chunk().ok_or(Status::INVALID_PARAMETER)?;
+    let half = |at| key[at..].first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+    let id = FileId { persistent: half(0), volatile: half(8) };
+    let open = call.rq.session()?.open(id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+    if key_of(id) == key { Ok(open) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
+}
+
+/// What a copy has come to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Progress {
+    chunks: u32,
+    /// Of the chunk that failed.
+    chunk_bytes: u32,
+    bytes: u32,
+    failure: Option<Status>,
+}
+
+impl Progress {
+    const fn failed(failure: Status) -> Self {
+        Self { chunks: 0, chunk_bytes: 0, bytes: 0, failure: Some(failure) }
+    }
+
+    /// MS-SMB2 3.3.5.15.6.1: a failure says how far it came.
+    fn answer(self) -> Answer {
+        let response = CopyResponse {
+            chunks_written: self.chunks,
+            chunk_bytes_written: self.chunk_bytes,
+            total_bytes_written: self.bytes,
+        };
+        Ok((output(|w| response.encode(w)), self.failure.unwrap_or(Status::SUCCESS)))
+    }
+}
+
+/// MS-SMB2 3.3.5.15.6.2: a request that asks too much is told what is enough.
+fn limits() -> Answer {
+    let response = CopyResponse {
+        chunks_written: COPY_CHUNKS,
+        chunk_bytes_written: COPY_CHUNK_BYTES,
+        total_bytes_written: COPY_BYTES,
+    };
+    Ok((output(|w| response.encode(w)), Status::INVALID_PARAMETER))
+}
+
+fn is_within_limits(chunks: &[Chunk]) -> bool {
+    let fits = |chunk: &Chunk| {
+        let beyond = chunk.target_offset != AT_THE_END
+            && chunk.target_offset > MAX_OFFSET - u64::from(COPY_CHUNK_BYTES);
+        (1..=COPY_CHUNK_BYTES).contains(&chunk.length) && !beyond
+    };
+    let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+    chunks.len() <= COPY_CHUNKS as usize
+        && chunks.iter().all(fits)
+        && total <= u64::from(COPY_BYTES)
+}
+
+/// FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE.
+pub(super) async fn handle(call: &Call<'_>) -> Answer {
+    let from = source(call)?;
+    if call.max_output < RESPONSE_LEN {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let Ok(request) = CopyRequest::parse(call.input) else { return limits() };
+    let OpenTarget::File(source) = &from.target else { return limits() };
+    if !is_within_limits(&request.chunks) {
+        return limits();
+    }
+    // The target's rights are in the table. Samba: who may execute may copy,
+    // as he may read.
+    from.require_any(AccessMask::READ_DATA | AccessMask::EXECUTE)?;
+    let (to, target) = (call.open()?, call.file()?);
+    if source.is_directory || target.is_directory {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    if let Err(conflict) = check_locks(&from, source, to, target, &request.chunks) {
+        return Progress::failed(conflict).answer();
+    }
+    let job = Job {
+        chunks: request.chunks,
+        may_overwrite: to.granted_access.contains(AccessMask::WRITE_DATA),
+    };
+    let mut progress = copy(job, source, target).await?;
+    if progress.bytes != 0
+        && target.has_mode(CreateOptions::WRITE_THROUGH)
+        && let Err(status) = data::sync(target).await
+    {
+        progress.failure.get_or_insert(status);
+    }
+    progress.answer()
+}
+
+/// Both files are asked one after the other: they may be the same.
+fn check_locks(
+    from: &Open,
+    source: &FileOpen,
+    to: &Open,
+    target: &FileOpen,
+    chunks: &[Chunk],
+) -> Result<(), Status> {
+    let length = |chunk: &Chunk| u64::from(chunk.length);
+    {
+        let shared = source.cell.lock();
+        let may = |c: &Chunk| {
+            let range = Range { offset: c.source_offset, length: length(c) };
+            range.check().is_ok_and(|range| shared.ranges.may_read(from.id(), range))
+        };
+        // A range that no file has is for the copy to refuse.
+        let beyond = |c: &Chunk| c.source_offset > MAX_OFFSET;
+        if !chunks.iter().all(|c| beyond(c) || may(c)) {
+            return Err(Status::FILE_LOCK_CONFLICT);
+        }
+    }
+    let end = target.stat()?.end_of_file;
+    let shared = target.cell.lock();
+    let may = |c: &Chunk| {
+        let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
+        shared.ranges.may_write(to.id(), Range { offset, length: length(c) })
+    };
+    if chunks.iter().all(may) { Ok(()) } else { Err(Status::FILE_LOCK_CONFLICT) }
+}
+
+/// What is to be copied.
+struct Job {
+    chunks: Vec<Chunk>,
+    /// FILE_WRITE_DATA was granted, not just FILE_APPEND_DATA.
+    may_overwrite: bool,
+}
+
+/// Copies off the core where there are descriptors.
+async fn copy(job: Job, source: &FileOpen, target: &FileOpen) -> Result<Progress, Status> {
+    let (Some(from), Some(into)) = (&source.fd, target.io()) else {
+        return Ok(job.run(&Nodes { from: &*source.node, into: &*target.node }));
+    };
+    let from = Arc::clone(from);
+    into.run_blocking(move |into| Ok(job.run(&Descriptors { from: from.as_fd(), into })))
+        .await
+        .map_err(|error| data::status(&error))
+}
+
+/// Two files between which data is copied.
+trait Pair {
+    /// Ends of source and target.
+    fn ends(&self) -> Result<(u64, u64), Status>;
+    /// Copies a chunk whose target offset is a real one, and adds what it
+    /// copied to `done`.
+    fn copy(&self, chunk: &Chunk, done: &mut u32) -> Result<(), Status>;
+}
+
+impl Job {
+    fn run(&self, pair: &impl Pair) -> Progress {
+        let mut progress = Progress::default();
+        for chunk in &self.chunks {
+            let mut done = 0;
+            let outcome = self.step(pair, chunk, &mut done);
+            progress.bytes = progress.bytes.saturating_add(done);
+            if let Err(status) = outcome {
+                progress.chunk_bytes = done;
+                progress.failure = Some(status);
+                return progress;
+            }
+            progress.chunks += 1;
+        }
+        progress
+    }
+
+    fn step(&self, pair: &impl Pair, chunk: &Chunk, done: &mut u32) -> Result<(), Status> {
+        let (source_end, target_end) = pair.ends()?;
+        let last = chunk.source_offset.checked_add(u64::from(chunk.length));
+        if last.is_none_or(|last| last > source_end) {
+            // Windows: a range that is not all in the source.
+            return Err(Status::INVALID_VIEW_SIZE);
+        }
+        let at_the_end = chunk.target_offset == AT_THE_END;
+        let target_offset = if at_the_end { target_end } else { chunk.target_offset };
+        if !self.may_overwrite && target_offset < target_end {
+            return Err(Status::ACCESS_DENIED);
+        }
+        if target_offset > MAX_OFFSET - u64::from(chunk.length) {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        pair.copy(&Chunk { target_offset, ..*chunk }, done)
+    }
+}
+
+/// Files of the host: the kernel copies, or shares the blocks.
+struct Descriptors<'a> {
+    from: BorrowedFd<'a>,
+    into: BorrowedFd<'a>,
+}
+
+impl Pair for Descriptors<'_> {
+    fn ends(&self) -> Result<(u64, u64), Status> {
+        let end = |fd| rustix::fs::fstat(fd).map(|stat| u64::try_from(stat.st_size).unwrap_or(0));
+        Ok((end(self.from).map_err(status)?, end(self.into).map_err(status)?))
+    }
+
+    fn copy(&self, chunk: &Chunk, done: &mut u32) -> Result<(), Status> {
+        while *done < chunk.length {
+            let mut read_at = chunk.source_offset + u64::from(*done);
+            let mut write_at = chunk.target_offset + u64::from(*done);
+            let left = (chunk.length - *done) as usize;
+            let copied = rustix::fs::copy_file_range(
+                self.from,
+                Some(&mut read_at),
+                self.into,
+                Some(&mut write_at),
+                left,
+            );
+            match copied {
+                // The source became shorter, or the file system pretends so.
+                Ok(0) => return self.copy_through(chunk, done),
+                Ok(count) => *done += count as u32,
+                Err(Errno::INTR) => {}
+                // One file with overlapping ranges, two file systems, or one
+                // that cannot.
+                Err(Errno::INVAL | Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    return self.copy_through(chunk, done);
+                }
+                Err(errno) => return Err(status(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Descriptors<'_> {
+    /// Copies the rest of a chunk through memory, all of it at once: so
+    /// overlapping ranges come out as if there were two files.
+    fn copy_through(&self, chunk: &Chunk, done: &mut u32) -> Result<(), Status> {
+        let skip = u64::from(*done);
+        let mut buffer = vec![0; (chunk.length - *done) as usize];
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let at = chunk.source_offset + skip + filled as u64;
+            match rustix::io::pread(self.from, &mut buffer[filled..], at) {
+                Ok(0) => return Err(Status::INVALID_VIEW_SIZE),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(status(errno)),
+            }
+        }
+        let mut written = 0;
+        while written < buffer.len() {
+            let at = chunk.target_offset + skip + written as u64;
+            match rustix::io::pwrite(self.into, &buffer[written..], at) {
+                Ok(0) => return Err(Status::UNEXPECTED_IO_ERROR),
+                Ok(count) => {
+                    written += count;
+                    *done += count as u32;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(status(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn status(errno: Errno) -> Status {
+    data::status(&io::Error::from(errno))
+}
+
+/// Files without descriptors.
+struct Nodes<'a> {
+    from: &'a dyn Node,
+    into: &'a dyn Node,
+}
+
+impl Pair for Nodes<'_> {
+    fn ends(&self) -> Result<(u64, u64), Status> {
+        let end = |node: &dyn Node| node.stat().map(|stat| stat.end_of_file);
+        Ok((end(self.from).map_err(Fault::status)?, end(self.into).map_err(Fault::status)?))
+    }
+
+    fn copy(&self, chunk: &Chunk, done: &mut u32) -> Result<(), Status> {
+        let mut buffer = vec![0; chunk.length as usize];
+        let count = self.from.read_at(chunk.source_offset, &mut buffer).map_err(Fault::status)?;
+        if count < buffer.len() {
+            return Err(Status::INVALID_VIEW_SIZE);
+        }
+        self.into.write_at(chunk.target_offset, &buffer).map_err(Fault::status)?;
+        *done = chunk.length;
+        Ok(())
+    }
+}

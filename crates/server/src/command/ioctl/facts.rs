@@ -1,0 +1,124 @@
+//! Small questions about a file: snapshots, object id, reparse point,
+//! compression.
+
+use frevo_store::Fault;
+use frevo_store::vfs::Kind;
+use frevo_wire::Status;
+use frevo_wire::command::ioctl::snapshots::SnapshotArray;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fsctl::{CompressionState, ObjectIdBuffer};
+use frevo_wire::fscc::query::CompressionFormat;
+use frevo_wire::fscc::reparse::{NfsSpecial, ReparseTag, Symlink};
+
+use super::{Answer, Call, NO_OUTPUT, output};
+use crate::open::FileOpen;
+
+/// Bytes that FSCTL_SRV_ENUMERATE_SNAPSHOTS must have room for.
+const SNAPSHOTS_MIN: u32 = 16;
+/// Bytes of a reparse buffer before its data.
+const REPARSE_HEAD: usize = 8;
+
+/// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.3.5.15.1: there are none.
+pub(super) fn snapshots(call: &Call<'_>) -> Answer {
+    if call.max_output < SNAPSHOTS_MIN {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let none = SnapshotArray::new(Vec::new(), call.max_output);
+    Ok((output(|w| none.encode(w)), Status::SUCCESS))
+}
+
+/// FSCTL_CREATE_OR_GET_OBJECT_ID and FSCTL_GET_OBJECT_ID, MS-FSA 2.1.5.10.1:
+/// an id made of what names the file on its volume.
+pub(super) fn object_id(call: &Call<'_>) -> Answer {
+    if (call.max_output as usize) < ObjectIdBuffer::SIZE {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let file = call.file()?;
+    let serial = file.vfs.volume().serial;
+    let object_id = made_id(file.node.key().inode, serial);
+    let id = ObjectIdBuffer {
+        object_id,
+        birth_volume_id: made_id(0, serial),
+        birth_object_id: object_id,
+        domain_id: Guid::default(),
+    };
+    Ok((output(|w| id.encode(w)), Status::SUCCESS))
+}
+
+fn made_id(inode: u64, serial: u32) -> Guid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&inode.to_le_bytes());
+    bytes[8..12].copy_from_slice(&serial.to_le_bytes());
+    Guid(bytes)
+}
+
+/// FSCTL_GET_REPARSE_POINT, MS-FSA 2.1.5.10.14: links and special files.
+pub(super) fn reparse_point(call: &Call<'_>) -> Answer {
+    let file = call.file()?;
+    let stat = file.stat()?;
+    let room = call.max_output as usize;
+    let mut whole = match stat.kind {
+        Kind::File | Kind::Directory => return Err(Status::NOT_A_REPARSE_POINT.into()),
+        Kind::Symlink => symlink(file)?,
+        Kind::Fifo => special(NfsSpecial::Fifo)?,
+        Kind::Socket => special(NfsSpecial::Socket)?,
+        // Which device it is is of no use to anybody elsewhere.
+        Kind::CharDevice | Kind::BlockDevice => {
+            return Err(Status::IO_REPARSE_TAG_NOT_HANDLED.into());
+        }
+    };
+    if room < REPARSE_HEAD {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    let status = if whole.len() > room { Status::BUFFER_OVERFLOW } else { Status::SUCCESS };
+    whole.truncate(room);
+    Ok((whole, status))
+}
+
+fn symlink(file: &FileOpen) -> Result<Vec<u8>, Status> {
+    let target = file.node.link_target().map_err(Fault::status)?;
+    let relative = !target.starts_with('/');
+    let name = target.replace('/', "\\");
+    let link = Symlink { substitute_name: name.as_str(), print_name: name.as_str(), relative };
+    let mut fits = None;
+    let bytes = output(|w| fits = link.encode(w));
+    fits.map(|()| bytes).ok_or(Status::IO_REPARSE_DATA_INVALID)
+}
+
+fn special(special: NfsSpecial<&str>) -> Result<Vec<u8>, Status> {
+    let mut fits = None;
+    let bytes = output(|w| fits = special.encode(w));
+    fits.map(|()| bytes).ok_or(Status::IO_REPARSE_DATA_INVALID)
+}
+
+/// FSCTL_DELETE_REPARSE_POINT, MS-FSA 2.1.5.10.3. What the host has of them
+/// are links and special files, which do not turn into plain ones.
+pub(super) fn delete_reparse_point(call: &Call<'_>) -> Answer {
+    let tag = call.input.first_chunk().map(|tag| ReparseTag(u32::from_le_bytes(*tag)));
+    let tag = tag.ok_or(Status::IO_REPARSE_DATA_INVALID)?;
+    Err(match call.file()?.stat()?.reparse_tag {
+        0 => Status::NOT_A_REPARSE_POINT,
+        present if present != tag.0 => Status::IO_REPARSE_TAG_MISMATCH,
+        _ => Status::INVALID_DEVICE_REQUEST,
+    }
+    .into())
+}
+
+/// FSCTL_GET_COMPRESSION, MS-FSA 2.1.5.10.9: nothing is compressed.
+pub(super) fn compression(call: &Call<'_>) -> Answer {
+    if (call.max_output as usize) < CompressionState::SIZE {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let state = CompressionState { format: CompressionFormat::NONE };
+    Ok((output(|w| state.encode(w)), Status::SUCCESS))
+}
+
+/// FSCTL_SET_COMPRESSION, MS-FSA 2.1.5.10.30: nothing can be compressed, and
+/// whoever wants nothing compressed has it so.
+pub(super) fn set_compression(call: &Call<'_>) -> Answer {
+    match CompressionState::parse(call.input)?.format {
+        CompressionFormat::NONE => NO_OUTPUT,
+        // Windows: what ReFS says.
+        _ => Err(Status::NOT_SUPPORTED.into()),
+    }
+}

@@ -1,0 +1,94 @@
+//! FSCTL_QUERY_NETWORK_INTERFACE_INFO, MS-SMB2 3.3.5.15.11: where else the
+//! server can be reached.
+
+use std::net::IpAddr;
+
+use frevo_net::file_io::run_blocking;
+use frevo_net::socket::{self, Interface};
+use frevo_wire::Status;
+use frevo_wire::command::ioctl::network_interface::{
+    ENTRY_LEN, InterfaceCapabilities, NetworkInterface, encode_list,
+};
+use frevo_wire::command::negotiate::GlobalCapabilities;
+
+use super::{Answer, Call, output};
+use crate::data;
+
+/// Bits per second of an interface whose driver does not know.
+const SPEED_UNKNOWN: u64 = 1_000_000_000;
+
+/// Lists the addresses that a client may open further connections to.
+pub(super) async fn handle(call: &Call<'_>) -> Answer {
+    let connection = call.rq.connection;
+    let capabilities = connection.negotiated()?.server_capabilities;
+    if !connection.is_smb3() || !capabilities.contains(GlobalCapabilities::MULTI_CHANNEL) {
+        return Err(Status::NOT_SUPPORTED.into());
+    }
+    let found = run_blocking(socket::interfaces).await.and_then(|found| found);
+    let mut entries = entries(&found.map_err(|error| data::status(&error))?);
+    let fitting = call.max_output as usize / ENTRY_LEN;
+    if fitting == 0 && !entries.is_empty() {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    entries.truncate(fitting);
+    Ok((output(|w| encode_list(&entries, w)), Status::SUCCESS))
+}
+
+/// One entry for each address. The loopback is no way in for others and is
+/// told only when there is nothing else; nor is an address that means nothing
+/// without its link.
+fn entries(interfaces: &[Interface]) -> Vec<NetworkInterface> {
+    let running = || interfaces.iter().filter(|i| i.running && i.index != 0);
+    let outward: Vec<_> = running().filter(|i| !i.loopback).flat_map(addresses).collect();
+    if outward.is_empty() { running().flat_map(addresses).collect() } else { outward }
+}
+
+fn addresses(interface: &Interface) -> impl Iterator<Item = NetworkInterface> + '_ {
+    let mut capability = InterfaceCapabilities::EMPTY;
+    if interface.receive_queues > 1 {
+        capability |= InterfaceCapabilities::RSS_CAPABLE;
+    }
+    let link_speed = interface.speed.unwrap_or(SPEED_UNKNOWN);
+    interface.addresses.iter().filter(|address| is_routable(address)).map(move |address| {
+        NetworkInterface { if_index: interface.index, capability, link_speed, address: *address }
+    })
+}
+
+const fn is_routable(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !v4.is_link_local() && !v4.is_unspecified(),
+        IpAddr::V6(v6) => !v6.is_unicast_link_local() && !v6.is_unspecified(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(index: u32, loopback: bool, addresses: &[&str]) -> Interface {
+        Interface {
+            index,
+            name: format!("if{index}"),
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            running: true,
+            loopback,
+            speed: None,
+            receive_queues: index,
+            rdma: true,
+        }
+    }
+
+    #[test]
+    fn the_loopback_is_told_only_when_alone() {
+        let lo = interface(1, true, &["127.0.0.1", "::1"]);
+        let eth = interface(2, false, &["192.0.2.1", "fe80::1", "2001:db8::1"]);
+        let both = entries(&[lo.clone(), eth.clone()]);
+        let told: Vec<_> = both.iter().map(|e| e.address.to_string()).collect();
+        assert_eq!(told, ["192.0.2.1", "2001:db8::1"]);
+        assert!(both.iter().all(|e| e.if_index == 2 && e.link_speed == SPEED_UNKNOWN));
+        assert_eq!(both[0].capability, InterfaceCapabilities::RSS_CAPABLE, "and no RDMA");
+        assert_eq!(entries(std::slice::from_ref(&lo)).len(), 2);
+        let down = Interface { running: false, ..eth };
+        assert_eq!(entries(&[lo, down])[0].address.to_string(), "127.0.0.1");
+    }
+}

@@ -1,0 +1,245 @@
+//! One row for each control code: what it is about, what its Open must have
+//! been granted, whether it changes anything, and what happens then. A code
+//! without a row reaches nothing.
+
+use frevo_wire::Status;
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::dtyp::AccessMask;
+
+/// What a control code is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// No Open: FileId is all ones.
+    Nothing,
+    /// An Open of any kind.
+    Anything,
+    /// A file or a directory; INVALID_DEVICE_REQUEST on a pipe.
+    File,
+    /// A pipe.
+    Pipe,
+}
+
+/// What happens when the row holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// This status, always.
+    Refuse(Status),
+    /// Success without output.
+    Nothing,
+    /// MS-SMB2 3.3.5.15.12
+    ValidateNegotiate,
+    /// MS-SMB2 3.3.5.15.11
+    NetworkInterfaces,
+    /// MS-SMB2 3.3.5.15.10
+    PipeWait,
+    /// MS-SMB2 3.3.5.15.3
+    PipeTransceive,
+    /// MS-SMB2 3.3.5.15.4
+    PipePeek,
+    /// MS-SMB2 3.3.5.15.5
+    ResumeKey,
+    /// MS-SMB2 3.3.5.15.6
+    CopyChunk,
+    /// MS-SMB2 3.3.5.15.1
+    Snapshots,
+    /// MS-FSA 2.1.5.10.38
+    SetSparse,
+    /// MS-FSA 2.1.5.10.39
+    SetZeroData,
+    /// MS-FSA 2.1.5.10.22
+    AllocatedRanges,
+    /// MS-FSA 2.1.5.10.1 and 2.1.5.10.13
+    ObjectId,
+    /// MS-FSA 2.1.5.10.14
+    GetReparsePoint,
+    /// MS-FSA 2.1.5.10.3
+    DeleteReparsePoint,
+    /// MS-FSA 2.1.5.10.9
+    GetCompression,
+    /// MS-FSA 2.1.5.10.30
+    SetCompression,
+}
+
+/// What must hold before a handler runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The code.
+    pub code: CtlCode,
+    /// What it is about.
+    pub on: On,
+    /// Rights of which the Open needs every one, else ACCESS_DENIED.
+    pub all: AccessMask,
+    /// Rights of which the Open needs at least one, else ACCESS_DENIED; empty:
+    /// none.
+    pub any: AccessMask,
+    /// It changes the file: MEDIA_WRITE_PROTECTED on a read-only share.
+    pub changes: bool,
+    /// What happens.
+    pub act: Act,
+}
+
+/// The row of a code; none for codes that MS-SMB2 2.2.31 and MS-FSCC 2.3 do
+/// not have.
+pub fn row(code: CtlCode) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.code == code)
+}
+
+const NONE: AccessMask = AccessMask::EMPTY;
+const WRITE: AccessMask = AccessMask::WRITE_DATA;
+const APPEND: AccessMask = AccessMask::APPEND_DATA;
+const WRITE_ATTRIBUTES: AccessMask = AccessMask::WRITE_ATTRIBUTES;
+
+/// About no Open.
+const fn global(code: CtlCode, act: Act) -> Row {
+    Row { code, on: On::Nothing, all: NONE, any: NONE, changes: false, act }
+}
+
+/// About a pipe.
+const fn pipe(code: CtlCode, act: Act) -> Row {
+    Row { code, on: On::Pipe, all: NONE, any: NONE, changes: false, act }
+}
+
+/// Reads something of a file that its name's readers may know anyway.
+const fn shows(code: CtlCode, act: Act) -> Row {
+    Row { code, on: On::File, all: NONE, any: NONE, changes: false, act }
+}
+
+/// Reads data of a file.
+const fn reads(code: CtlCode, act: Act) -> Row {
+    Row { code, on: On::File, all: AccessMask::READ_DATA, any: NONE, changes: false, act }
+}
+
+/// Changes a file for those who have any of `any`.
+const fn changes(code: CtlCode, any: AccessMask, act: Act) -> Row {
+    Row { code, on: On::File, all: NONE, any, changes: true, act }
+}
+
+/// Known, and not here. MS-FSA 2.1.5.10.n: what an object store does not
+/// implement is INVALID_DEVICE_REQUEST.
+const fn absent(code: CtlCode) -> Row {
+    let act = Act::Refuse(Status::INVALID_DEVICE_REQUEST);
+    Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, act }
+}
+
+/// Known, and not for clients: MS-SMB2 3.3.5.15.8.
+const fn blocked(code: CtlCode) -> Row {
+    let act = Act::Refuse(Status::NOT_SUPPORTED);
+    Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, act }
+}
+
+/// Any of the rights that change a file's data or what is known of it.
+const CHANGES_FILE: AccessMask = AccessMask(WRITE.0 | WRITE_ATTRIBUTES.0);
+
+/// All codes.
+pub static TABLE: &[Row] = &[
+    // MS-SMB2 2.2.31.
+    // MS-SMB2 3.3.5.15.2: IsDfsCapable is FALSE.
+    global(CtlCode::DFS_GET_REFERRALS, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
+    global(CtlCode::DFS_GET_REFERRALS_EX, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
+    global(CtlCode::VALIDATE_NEGOTIATE_INFO, Act::ValidateNegotiate),
+    global(CtlCode::QUERY_NETWORK_INTERFACE_INFO, Act::NetworkInterfaces),
+    global(CtlCode::PIPE_WAIT, Act::PipeWait),
+    // Both check the rights that READ and WRITE check.
+    pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),
+    pipe(CtlCode::PIPE_PEEK, Act::PipePeek),
+    Row { all: AccessMask::READ_DATA, ..changes(CtlCode::SRV_COPYCHUNK, COPIES, Act::CopyChunk) },
+    changes(CtlCode::SRV_COPYCHUNK_WRITE, COPIES, Act::CopyChunk),
+    // What the key is good for is checked where it is used.
+    shows(CtlCode::SRV_REQUEST_RESUME_KEY, Act::ResumeKey),
+    shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),
+    // MS-SMB2 3.3.5.15.7: there is no branch cache here.
+    blocked(CtlCode::SRV_READ_HASH),
+    // MS-SMB2 3.3.5.15.9: durable Opens are what newer clients ask for.
+    blocked(CtlCode::LMR_REQUEST_RESILIENCY),
+    blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
+    // MS-FSCC 2.3. Object ids are made from what names the file, so that asking
+    // for one changes nothing.
+    shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId),
+    shows(CtlCode::GET_OBJECT_ID, Act::ObjectId),
+    absent(CtlCode::SET_OBJECT_ID),
+    absent(CtlCode::SET_OBJECT_ID_EXTENDED),
+    absent(CtlCode::DELETE_OBJECT_ID),
+    shows(CtlCode::GET_REPARSE_POINT, Act::GetReparsePoint),
+    changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
+    changes(CtlCode::DELETE_REPARSE_POINT, CHANGES_FILE, Act::DeleteReparsePoint),
+    changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE, WRITE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
+    changes(
+        CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX,
+        WRITE,
+        Act::Refuse(Status::INVALID_DEVICE_REQUEST),
+    ),
+    changes(CtlCode::FILE_LEVEL_TRIM, WRITE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
+    absent(CtlCode::FIND_FILES_BY_SID),
+    shows(CtlCode::GET_COMPRESSION, Act::GetCompression),
+    changes(CtlCode::SET_COMPRESSION, WRITE, Act::SetCompression),
+    absent(CtlCode::GET_INTEGRITY_INFORMATION),
+    absent(CtlCode::SET_INTEGRITY_INFORMATION),
+    absent(CtlCode::SET_INTEGRITY_INFORMATION_EX),
+    absent(CtlCode::GET_NTFS_VOLUME_DATA),
+    absent(CtlCode::GET_REFS_VOLUME_DATA),
+    absent(CtlCode::GET_RETRIEVAL_POINTERS),
+    absent(CtlCode::GET_RETRIEVAL_POINTER_COUNT),
+    absent(CtlCode::GET_RETRIEVAL_POINTERS_AND_REFCOUNT),
+    // MS-FSA 2.1.5.10.18: whatever the name.
+    shows(CtlCode::IS_PATHNAME_VALID, Act::Nothing),
+    absent(CtlCode::FILESYSTEM_GET_STATISTICS),
+    blocked(CtlCode::MARK_HANDLE),
+    absent(CtlCode::OFFLOAD_READ),
+    absent(CtlCode::OFFLOAD_WRITE),
+    reads(CtlCode::QUERY_ALLOCATED_RANGES, Act::AllocatedRanges),
+    // Windows: blocked.
+    blocked(CtlCode::QUERY_FILE_REGIONS),
+    absent(CtlCode::QUERY_FAT_BPB),
+    absent(CtlCode::QUERY_ON_DISK_VOLUME_INFO),
+    absent(CtlCode::QUERY_SPARING_INFO),
+    absent(CtlCode::READ_FILE_USN_DATA),
+    absent(CtlCode::WRITE_USN_CLOSE_RECORD),
+    absent(CtlCode::RECALL_FILE),
+    absent(CtlCode::REFS_STREAM_SNAPSHOT_MANAGEMENT),
+    absent(CtlCode::SET_DEFECT_MANAGEMENT),
+    absent(CtlCode::SET_ENCRYPTION),
+    // Samba: an Open that may only append may do this too.
+    changes(CtlCode::SET_SPARSE, AccessMask(CHANGES_FILE.0 | APPEND.0), Act::SetSparse),
+    changes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
+    absent(CtlCode::SET_ZERO_ON_DEALLOCATION),
+    absent(CtlCode::SIS_COPYFILE),
+];
+
+/// What the target of a copy needs one of.
+const COPIES: AccessMask = AccessMask(WRITE.0 | APPEND.0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beyond every code there is: device type, function, method.
+    const ALL_CODES: std::ops::Range<u32> = 0..0x0020_0000;
+
+    #[test]
+    fn every_known_code_has_exactly_one_row() {
+        let named: Vec<_> = ALL_CODES.map(CtlCode).filter(|code| code.name().is_some()).collect();
+        assert!(named.len() > 50, "the names are there");
+        for code in &named {
+            let rows = TABLE.iter().filter(|row| row.code == *code).count();
+            assert_eq!(rows, 1, "{code:?}");
+        }
+        assert_eq!(TABLE.len(), named.len());
+        assert!(row(CtlCode(0x0009_0000)).is_none());
+    }
+
+    #[test]
+    fn what_changes_a_file_needs_a_right_that_read_only_shares_do_not_give() {
+        let reader =
+            AccessMask(AccessMask::FILE_GENERIC_READ.0 | AccessMask::FILE_GENERIC_EXECUTE.0);
+        for row in TABLE.iter().filter(|row| row.changes) {
+            assert!(!row.any.is_empty(), "{:?}", row.code);
+            assert!(!row.any.intersects(reader), "{:?}", row.code);
+        }
+        // Method bits and device type say nothing; the access bits of a code
+        // (14 and 15) do: one that asks for write access changes something.
+        let writers = TABLE.iter().filter(|row| row.code.0 & 0x8000 != 0 && row.on == On::File);
+        for row in writers {
+            assert!(row.changes, "{:?}", row.code);
+        }
+    }
+}
