@@ -29,16 +29,13 @@ pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Stat
     Ok(buf)
 }
 
-/// Writes all of `data`. Only a write that has to wait copies it, because the
-/// kernel may then outlive the request.
+/// Writes all of `data`. Only what has to wait is copied, because the kernel may
+/// then outlive the request.
 pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Status> {
-    let Some(io) = file.io() else {
-        return file.node.write_at(offset, data).map_err(Fault::status);
-    };
-    if let Some(outcome) = io.try_write(offset, data) {
-        return outcome.map_err(|error| status(&error));
+    match file.io() {
+        Some(io) => io.write_slice(offset, data).await.map_err(|error| status(&error)),
+        None => file.node.write_at(offset, data).map_err(Fault::status),
     }
-    io.write(offset, Buf::copy_of(data)).await.map_err(|error| status(&error))
 }
 
 /// Puts what was written on stable storage, away from the core: a disk takes

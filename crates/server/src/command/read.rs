@@ -16,7 +16,7 @@ use crate::response::{Payload, Response};
 
 /// From this many bytes on, data that needs neither signature nor seal goes
 /// from the file to the socket without entering this process.
-const DIRECT_MIN: u32 = 64 * 1024;
+const DIRECT_MIN: u32 = 32 * 1024;
 
 /// Reads from a file or a pipe.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
