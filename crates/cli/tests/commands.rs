@@ -1,0 +1,256 @@
+//! `frevo check`, `user`, `import`, and what the program says when it is held
+//! wrong.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use harness::{Place, said, text};
+
+const HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
+
+fn smbpasswd(name: &str, flags: &str) -> String {
+    format!("{name}:1000:{}:{HASH}:[{flags:<11}]:LCT-65A1B2C3:\n", "X".repeat(32))
+}
+
+#[test]
+fn version_help_man_and_completions() {
+    let place = Place::new();
+    let version = place.run(&["--version"]);
+    assert_eq!(version.succeeds(), format!("frevo {}\n", env!("CARGO_PKG_VERSION")));
+    for arguments in [&["--help"][..], &["serve", "--help"], &["user", "--help"]] {
+        let help = place.run(arguments);
+        assert!(help.succeeds().contains("Exit codes: 0 ok, 1 failed, 2 usage"), "{help:?}");
+    }
+    let man = place.run(&["man"]);
+    for part in [".TH frevo 1", "FREVO SERVE", "\\-\\-password\\-file", "FREVO USER IMPORT"] {
+        assert!(man.succeeds().contains(part), "{part}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.run(&["completions", shell]).succeeds().contains("password-file"), "{shell}");
+    }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense() {
+    let place = Place::new();
+    place.run(&["srve"]).fails(2, &["srve", "serve"]);
+    place.run(&["serve"]).fails(2, &["nothing to share", "frevo serve DIR"]);
+    place.run(&["serve", ".", "--encryption", "always"]).fails(2, &["required", "offered", "off"]);
+    place.run(&["serve", ".", "--min-dialect", "1.0"]).fails(2, &["2.0.2", "3.1.1"]);
+    place.run(&["serve", ".", "--listen", "here"]).fails(2, &["\"here\" is not an address"]);
+    place.run(&["serve", "--name", "photos"]).fails(2, &["SHARE=DIR"]);
+    place.run(&["serve", "--name", "a/b=."]).fails(2, &["'/'", "share names cannot have"]);
+    place.run(&["serve", "--name", "ipc$=."]).fails(2, &["reserved"]);
+    let long = format!("{}=.", "x".repeat(81));
+    place.run(&["serve", "--name", &long]).fails(2, &["longer than 80"]);
+    // No way to put a password where others see it.
+    place.run(&["serve", ".", "--password", "x"]).fails(2, &["--password"]);
+    place.run(&["user", "add", "ann", "secret"]).fails(2, &["secret"]);
+}
+
+#[test]
+fn folders_that_cannot_be_shared() {
+    let place = Place::new();
+    place.folder("photos");
+    let file = place.file("photo.jpg", "x", 0o644);
+    place.run(&["serve", "phtos"]).fails(6, &["there is no folder", "did you mean", "/photos?"]);
+    place.run(&["serve", "nowhere/at/all"]).fails(6, &["there is no folder"]);
+    place.run(&["serve", text(&file)]).fails(1, &["photo.jpg is not a folder"]);
+    place.run(&["serve", "/"]).fails(2, &["has no name", "--name 'share=/'"]);
+    let odd = place.folder("a:b");
+    place.run(&["serve", text(&odd)]).fails(2, &["':'", "--name 'a_b="]);
+    let (one, two) = (place.folder("one/pics"), place.folder("two/Pics"));
+    place
+        .run(&["serve", text(&one), text(&two)])
+        .fails(2, &["would both be called Pics", "--name OTHER="]);
+
+    let closed = place.folder("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    if closed.metadata().unwrap().uid() == 0 {
+        let output = place.unprivileged(&["serve", text(&closed)]).output().unwrap();
+        said(output).fails(1, &["closed cannot be read by the user that this runs as"]);
+    }
+}
+
+#[test]
+fn passwords_that_lie_open_or_are_none() {
+    let place = Place::new();
+    place.folder("photos");
+    let serve = |file: &str| {
+        place.run(&["serve", "photos", "--listen", "127.0.0.1:0", "--password-file", file])
+    };
+    for mode in [0o644, 0o640, 0o602] {
+        place.file("password", "secret\n", mode);
+        serve("password")
+            .fails(4, &["can be read or changed by other users", "chmod 600 password"]);
+    }
+    place.file("password", "", 0o600);
+    serve("password").fails(4, &["the password in password is empty"]);
+    place.file("password", "one\ntwo\n", 0o600);
+    serve("password").fails(4, &["more than one line"]);
+    serve("none").fails(6, &["there is no password file none"]);
+}
+
+#[test]
+fn a_good_configuration_is_ok() {
+    let place = Place::new();
+    let photos = place.folder("photos");
+    place.file("ann.password", "secret\n", 0o600);
+    let state = place.folder("state");
+    place.file("state/users", &smbpasswd("bob", "U"), 0o600);
+    let config = format!(
+        "[server]\nstate_dir = {state:?}\n[[share]]\nname = \"photos\"\npath = {photos:?}\n\
+         users = [\"ann\", \"bob\"]\n[[user]]\nname = \"ann\"\npassword_file = {:?}\n",
+        place.path("ann.password")
+    );
+    let file = place.file("frevo.toml", &config, 0o644);
+    let check = place.run(&["check", "--config", text(&file)]);
+    assert!(check.succeeds().ends_with("frevo.toml: ok (1 shares, 2 users)\n"), "{check:?}");
+    assert_eq!(check.err, "");
+
+    let odd =
+        config.replace("\"bob\"", "\"bop\"").replace("[server]", "[server]\nsigning = \"offered\"");
+    let file = place.file("frevo.toml", &odd, 0o644);
+    let check = place.run(&["check", "-c", text(&file)]);
+    check.succeeds();
+    assert!(check.err.contains("share photos admits bop, who has no account; did you mean bob?"));
+    assert!(check.err.contains("unsigned traffic can be changed"), "{}", check.err);
+}
+
+#[test]
+fn a_bad_configuration_is_told_by_its_line() {
+    let place = Place::new();
+    let check = |text: &str| {
+        place.file("frevo.toml", text, 0o644);
+        place.run(&["check", "--config", "frevo.toml"])
+    };
+    check("[server]\nencyption = \"required\"\n").fails(
+        3,
+        &["frevo.toml:2: unknown key `encyption` in [server]; did you mean `encryption`?"],
+    );
+    check("[server]\nencryption = \"yes\"\n")
+        .fails(3, &["frevo.toml:2:", "required, offered, off"]);
+    check("[server\n").fails(3, &["frevo.toml:1:"]);
+    let share = "[[share]]\nname = \"a\"\npath = \"/nowhere/a\"\n";
+    check(share).fails(3, &["share a: there is no folder /nowhere/a"]);
+    let twice = format!("{share}{}", share.replace("\"a\"", "\"A\""));
+    check(&twice).fails(3, &["frevo.toml:5: a second share is called A"]);
+    check("[[user]]\nname = \"ann\"\npassword_file = \"/nowhere\"\n")
+        .fails(3, &["user ann: there is no"]);
+    place.run(&["check", "--config", "nowhere.toml"]).fails(6, &["cannot read", "nowhere.toml"]);
+    // What check finds, serve finds.
+    place.file("frevo.toml", "[server]\nlisen = []\n", 0o644);
+    place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["frevo.toml:2:", "`listen`"]);
+    place.file("frevo.toml", "[server]\nlog_level = \"loud\"\n", 0o644);
+    place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["log level \"loud\""]);
+}
+
+#[test]
+fn accounts_are_added_changed_listed_and_removed() {
+    let place = Place::new();
+    let user = |arguments: &[&str], input: &str| {
+        let arguments: Vec<&str> =
+            ["user", "--state-dir", "state"].iter().chain(arguments).copied().collect();
+        place.run_with_input(&arguments, input)
+    };
+    user(&["add", "ann", "--password-stdin"], "Password\n").succeeds();
+    let file = place.path("state/users");
+    assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(place.path("state").metadata().unwrap().mode() & 0o777, 0o700);
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(written.starts_with("ann:") && written.contains(HASH), "{written}");
+    assert!(!written.contains("Password"));
+
+    user(&["add", "Ann", "--password-stdin"], "x\n").fails(1, &["there is a user Ann already"]);
+    user(&["add", "bob", "--password-stdin"], "\n").fails(4, &["is empty"]);
+    user(&["add", "bob"], "secret\n").fails(2, &["--password-stdin"]);
+    user(&["add", "a:b", "--password-stdin"], "x\n").fails(2, &["user names cannot have"]);
+    user(&["add", "bob", "--password-stdin"], "secret\n").succeeds();
+    assert_eq!(user(&["list"], "").succeeds(), "ann\tenabled\nbob\tenabled\n");
+
+    user(&["passwd", "ANN", "--password-stdin"], "other\n").succeeds();
+    assert!(!fs::read_to_string(&file).unwrap().contains(HASH));
+    user(&["passwd", "anne", "--password-stdin"], "x\n")
+        .fails(6, &["no user anne", "did you mean ann?"]);
+    user(&["disable", "bob"], "").succeeds();
+    assert_eq!(user(&["list"], "").succeeds(), "ann\tenabled\nbob\tdisabled\n");
+    user(&["enable", "bob"], "").succeeds();
+    user(&["rm", "ann"], "").succeeds();
+    user(&["rm", "ann"], "").fails(6, &["there is no user ann"]);
+    assert_eq!(user(&["list"], "").succeeds(), "bob\tenabled\n");
+
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    user(&["list"], "")
+        .fails(4, &["state/users can be read or changed by other users", "chmod 600"]);
+    fs::write(&file, "nonsense\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    user(&["list"], "").fails(3, &["state/users:1:"]);
+}
+
+#[test]
+fn accounts_are_taken_over_from_samba() {
+    let place = Place::new();
+    let empty = "31D6CFE0D16AE931B73C59D7E0C089C0";
+    let samba = [
+        smbpasswd("ann", "U"),
+        smbpasswd("bob", "DU"),
+        smbpasswd("box$", "W"),
+        smbpasswd("nopw", "NU").replace(HASH, &"X".repeat(32)),
+        smbpasswd("open", "U").replace(HASH, empty),
+    ];
+    place.file("smbpasswd", &samba.concat(), 0o600);
+    let import = |arguments: &[&str], input: &str| {
+        let arguments: Vec<&str> =
+            ["user", "import", "--state-dir", "s"].iter().chain(arguments).copied().collect();
+        place.run_with_input(&arguments, input)
+    };
+    let first = import(&["smbpasswd"], "");
+    first.succeeds();
+    for line in [
+        "left out box$: it is a machine or trust account",
+        "left out nopw: it has no NT hash",
+        "left out open: its password is empty",
+        "2 added, 0 replaced",
+    ] {
+        assert!(first.err.contains(line), "{line} not in {}", first.err);
+    }
+    let list = place.run(&["user", "list", "--state-dir", "s"]);
+    assert_eq!(list.succeeds(), "ann\tenabled\nbob\tdisabled\n");
+
+    let again = import(&["-"], &smbpasswd("ann", "DU"));
+    assert!(again.err.contains("left out ann: it exists; --replace"), "{again:?}");
+    assert!(
+        import(&["-", "--replace"], &smbpasswd("ann", "DU")).err.contains("0 added, 1 replaced")
+    );
+    let list = place.run(&["user", "list", "--state-dir", "s"]);
+    assert_eq!(list.succeeds(), "ann\tdisabled\nbob\tdisabled\n");
+    import(&["-"], "not an account\n").fails(3, &["-:1:", "pdbedit -L -w"]);
+    import(&["nowhere"], "").fails(6, &["cannot read nowhere"]);
+}
+
+#[test]
+fn an_smb_conf_becomes_a_frevo_toml() {
+    let place = Place::new();
+    let photos = place.folder("photos");
+    let conf = format!(
+        "[global]\nworkgroup = HOME\n[photos]\npath = {}\nread only = no\n[staff]\npath = /srv\n\
+         valid users = @staff\n",
+        photos.display()
+    );
+    place.file("smb.conf", &conf, 0o644);
+    let import = place.run(&["import", "smb.conf", "-o", "frevo.toml"]);
+    assert_eq!(import.succeeds(), "");
+    assert!(import.err.contains("dropped [global] workgroup:"), "{}", import.err);
+    assert!(import.err.contains("left out [staff]: valid users = @staff"), "{}", import.err);
+    let check = place.run(&["check", "-c", "frevo.toml"]);
+    assert!(check.succeeds().contains("ok (1 shares, 0 users)"), "{check:?}");
+    let printed = place.run(&["import", "smb.conf"]);
+    assert_eq!(printed.succeeds(), fs::read_to_string(place.path("frevo.toml")).unwrap());
+
+    place.run(&["import", "smb.conf", "-o", "frevo.toml"]).fails(1, &["cannot write frevo.toml"]);
+    place.run(&["import", "nowhere.conf"]).fails(6, &["cannot read nowhere.conf"]);
+    place.file("bad.conf", "[global]\nnonsense\n", 0o644);
+    place.run(&["import", "bad.conf"]).fails(3, &["bad.conf:2:"]);
+}

@@ -1,0 +1,332 @@
+//! `frevo serve`, and clients.
+
+mod harness;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use harness::{PATIENCE, Place, Serving, said, text};
+use smb2::SmbClient;
+
+const ANY: &str = "127.0.0.1:0";
+
+/// A runtime for the client.
+fn client<T>(talk: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, talk).await.unwrap() })
+}
+
+async fn log_on(server: &Serving, user: &str, password: &str) -> smb2::Result<SmbClient> {
+    smb2::connect(&server.address, user, password).await
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    text.split(start).nth(1).unwrap().split(end).next().unwrap()
+}
+
+#[test]
+fn a_folder_is_shared_with_one_command() {
+    let place = Place::new();
+    let photos = place.folder("photos");
+    let server = place.serve(&["photos", "--listen", ANY]);
+    let screen = &server.screen;
+    assert!(screen.starts_with(concat!("frevo ", env!("CARGO_PKG_VERSION"), "  \\\\")), "{screen}");
+    assert!(screen.contains(&format!("\\photos \u{2192} {}", text(&photos))), "{screen}");
+    assert!(screen.contains("/user:ann /TCPPORT:") && screen.contains("user ann   password "));
+    let password = between(screen, "password ", " ").to_owned();
+    client(async {
+        let mut ann = log_on(&server, "ann", &password).await.unwrap();
+        let tree = ann.connect_share("photos").await.unwrap();
+        ann.write_file(&tree, "new.txt", b"hello").await.unwrap();
+        assert!(log_on(&server, "ann", "wrong").await.is_err());
+        assert!(log_on(&server, "bob", &password).await.is_err());
+    });
+    assert_eq!(fs::read(photos.join("new.txt")).unwrap(), b"hello");
+    // Nothing is kept of a run without a configuration.
+    assert!(!place.path(".local").exists());
+    let said = server.stop();
+    assert_eq!(said.code, 0, "{said:?}");
+    for line in ["logged on", "tree connected", "share=photos", "session ended"] {
+        assert!(said.err.contains(line), "{line} not in {}", said.err);
+    }
+    assert!(!said.err.contains(&password), "the log has the password");
+}
+
+#[test]
+fn passwords_come_from_a_file_or_the_environment() {
+    let place = Place::new();
+    place.folder("photos");
+    place.file("password", "from the file\n", 0o600);
+    let server =
+        place.serve(&["photos", "--listen", ANY, "--user", "bob", "--password-file", "password"]);
+    assert!(server.screen.contains("  user bob\n") && !server.screen.contains("password"));
+    client(async {
+        log_on(&server, "bob", "from the file").await.unwrap();
+    });
+    let mut command = place.command(&["serve", "photos", "--listen", ANY]);
+    let server = Serving::start({
+        command.env("FREVO_PASSWORD", "from the environment");
+        command
+    });
+    client(async {
+        log_on(&server, "ann", "from the environment").await.unwrap();
+    });
+}
+
+#[test]
+fn read_only_is_read_only() {
+    let place = Place::new();
+    let photos = place.folder("photos");
+    fs::write(photos.join("old.txt"), "old").unwrap();
+    place.file("password", "pw\n", 0o600);
+    let flags = ["--listen", ANY, "--password-file", "password", "--read-only"];
+    let server = place.serve(&[&["photos"], &flags[..]].concat());
+    assert!(server.screen.contains("(read-only \u{b7}"), "{}", server.screen);
+    client(async {
+        let mut ann = log_on(&server, "ann", "pw").await.unwrap();
+        let mut tree = ann.connect_share("photos").await.unwrap();
+        assert!(ann.write_file(&tree, "new.txt", b"hello").await.is_err());
+        assert_eq!(ann.read_file(&mut tree, "old.txt").await.unwrap(), b"old");
+    });
+    assert!(!photos.join("new.txt").exists());
+}
+
+#[test]
+fn ports_that_cannot_be_had() {
+    let place = Place::new();
+    place.folder("photos");
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    place
+        .run(&["serve", "photos", "--listen", &format!("127.0.0.1:{port}")])
+        .fails(1, &[&format!("port {port} of 127.0.0.1 is in use"), "--listen 127.0.0.1:4450"]);
+    place
+        .run(&["serve", "photos", "--listen", "192.0.2.1:4450"])
+        .fails(1, &["192.0.2.1 is not an address of this machine"]);
+
+    // Containers may let everybody have every port.
+    let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    if first.trim().parse::<u16>().unwrap() > 445 {
+        let photos = place.path("photos");
+        let output =
+            place.unprivileged(&["serve", text(&photos), "--listen", "127.0.0.9:445"]).output();
+        said(output.unwrap())
+            .fails(1, &["port 445 needs a privilege", "ip_unprivileged_port_start"]);
+        let server =
+            Serving::start(place.unprivileged(&["serve", text(&photos), "--listen", "127.0.0.9"]));
+        let screen = &server.screen;
+        assert!(
+            screen.contains("Port 445 is not permitted to this user, so this is 4450;"),
+            "{screen}"
+        );
+        assert_eq!(server.address, "127.0.0.9:4450");
+    }
+}
+
+/// A configuration of one user and these shares.
+fn config(place: &Place, shares: &[&str]) {
+    let mut text = format!(
+        "[server]\nlisten = [\"{ANY}\"]\nname = \"box\"\nstate_dir = {:?}\n",
+        place.folder("state")
+    );
+    for share in shares {
+        let path = place.folder(share);
+        text.push_str(&format!("[[share]]\nname = \"{share}\"\npath = {path:?}\n"));
+    }
+    place.file("frevo.toml", &text, 0o644);
+}
+
+fn add_user(place: &Place, name: &str, password: &str) {
+    let arguments = ["user", "add", name, "--password-stdin", "--config", "frevo.toml"];
+    place.run_with_input(&arguments, password).succeeds();
+}
+
+/// A server whose address is in its log, as a service's is.
+fn serve_config(place: &Place) -> Serving {
+    use std::io::{BufRead, BufReader};
+    let log = place.path("log");
+    let mut command = place.command(&["serve", "-c", "frevo.toml", "--log-level", "debug"]);
+    command.stderr(fs::File::create(&log).unwrap());
+    let mut server = Serving::start(command);
+    let lines = BufReader::new(fs::File::open(&log).unwrap()).lines();
+    let address = lines.map(Result::unwrap).find(|line| line.contains("listening"));
+    server.address = between(&address.unwrap(), "address=", " ").to_owned();
+    server
+}
+
+fn log(place: &Place) -> String {
+    fs::read_to_string(place.path("log")).unwrap()
+}
+
+/// Waits until the log has this.
+fn logged(place: &Place, words: &str) {
+    let began = std::time::Instant::now();
+    while !log(place).contains(words) {
+        assert!(began.elapsed() < PATIENCE, "{words:?} not in {}", log(place));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_reload_drops_nobody() {
+    let place = Place::new();
+    config(&place, &["photos", "music"]);
+    add_user(&place, "ann", "pw");
+    let server = serve_config(&place);
+    assert_eq!(server.screen, "", "a service has no start screen");
+    client(async {
+        let mut ann = log_on(&server, "ann", "pw").await.unwrap();
+        let photos = ann.connect_share("photos").await.unwrap();
+        ann.write_file(&photos, "before.txt", b"1").await.unwrap();
+        assert!(ann.connect_share("docs").await.is_err());
+
+        // Another share, one less, another user.
+        config(&place, &["music", "docs"]);
+        add_user(&place, "bob", "pw2");
+        server.signal("-HUP");
+        logged(&place, "configuration reloaded");
+        // What was open goes on.
+        ann.write_file(&photos, "after.txt", b"2").await.unwrap();
+        let docs = ann.connect_share("docs").await.unwrap();
+        ann.write_file(&docs, "new.txt", b"3").await.unwrap();
+        let mut bob = log_on(&server, "bob", "pw2").await.unwrap();
+        assert!(bob.connect_share("photos").await.is_err());
+        bob.connect_share("docs").await.unwrap();
+
+        // A mistake changes nothing.
+        place.file("frevo.toml", "[server]\nlisten = 7\n", 0o644);
+        server.signal("-HUP");
+        logged(&place, "reload failed, the old configuration stays in force: ");
+        assert!(log(&place).contains("frevo.toml:2:"), "{}", log(&place));
+        ann.write_file(&docs, "still.txt", b"4").await.unwrap();
+        log_on(&server, "bob", "pw2").await.unwrap().connect_share("docs").await.unwrap();
+
+        // What takes a restart is said.
+        config(&place, &["docs"]);
+        let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
+        place.file("frevo.toml", &text.replace("127.0.0.1:0", "127.0.0.2:0"), 0o644);
+        server.signal("-HUP");
+        logged(&place, "takes a restart");
+        assert!(log(&place).contains("key=\"listen\""), "{}", log(&place));
+    });
+    for name in ["photos/before.txt", "photos/after.txt", "docs/new.txt", "docs/still.txt"] {
+        assert!(place.path(name).exists(), "{name}");
+    }
+    assert_eq!(server.stop().code, 0);
+}
+
+#[test]
+fn the_identity_stays_over_restarts() {
+    let place = Place::new();
+    config(&place, &["photos"]);
+    add_user(&place, "ann", "pw");
+    let guid = || fs::read_to_string(place.path("state/server-guid")).unwrap();
+    assert_eq!(serve_config(&place).stop().code, 0);
+    let first = guid();
+    assert_eq!(serve_config(&place).stop().code, 0);
+    assert_eq!((first.trim().len(), guid()), (32, first.clone()));
+}
+
+#[test]
+fn each_signal_that_stops_stops_in_order() {
+    let place = Place::new();
+    place.folder("photos");
+    place.file("password", "pw\n", 0o600);
+    for signal in ["-TERM", "-INT"] {
+        let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
+        client(async {
+            let mut ann = log_on(&server, "ann", "pw").await.unwrap();
+            let tree = ann.connect_share("photos").await.unwrap();
+            ann.write_file(&tree, "a.txt", b"x").await.unwrap();
+            server.signal(signal);
+            // The session is still there when the server goes.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        });
+        let said = server.finish();
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.err.contains("stopping") && said.err.contains("session ended"), "{said:?}");
+    }
+}
+
+#[test]
+fn systemd_is_told() {
+    let place = Place::new();
+    config(&place, &["photos"]);
+    let path = place.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = || {
+        let mut buffer = [0; 4_096];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..len].to_vec()).unwrap()
+    };
+    let mut command = place.command(&["serve", "--config", "frevo.toml"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let server = Serving::start(command);
+    assert!(next().starts_with("READY=1\n"));
+    server.signal("-HUP");
+    let reloading = next();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert!(next().starts_with("READY=1\n"));
+    server.signal("-TERM");
+    assert!(next().starts_with("STOPPING=1\n"));
+    assert_eq!(server.finish().code, 0);
+}
+
+#[test]
+fn log_lines_can_be_json() {
+    let place = Place::new();
+    place.folder("photos");
+    place.file("password", "pw\n", 0o600);
+    let flags = ["--listen", ANY, "--password-file", "password", "--log", "json"];
+    let server = place.serve(&[&["photos"], &flags[..]].concat());
+    client(async {
+        let mut ann = log_on(&server, "ann", "pw").await.unwrap();
+        ann.connect_share("photos").await.unwrap();
+        assert!(log_on(&server, "ann", "wrong").await.is_err());
+    });
+    let said = server.stop();
+    let events: Vec<serde_json::Value> =
+        said.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |target: &str| {
+        let matches = |event: &&serde_json::Value| event["target"] == target;
+        events.iter().filter(matches).collect::<Vec<_>>()
+    };
+    assert!(of("frevo::session").iter().any(|event| event["user"] == "ann"), "{events:?}");
+    assert!(of("frevo::tree").iter().any(|event| event["share"] == "photos"), "{events:?}");
+    // A refusal says who, and why.
+    let refused = of("frevo::session").into_iter().find(|event| event["level"] == "WARN").unwrap();
+    assert!(refused["peer"].as_str().unwrap().parse::<SocketAddr>().is_ok(), "{refused}");
+}
+
+#[test]
+fn a_client_below_the_floor_is_refused_with_the_remedy() {
+    use std::io::{Read, Write};
+    let place = Place::new();
+    place.folder("photos");
+    place.file("password", "pw\n", 0o600);
+    let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
+    // A NEGOTIATE of 2.0.2 alone: MS-SMB2 2.2.1.2, 2.2.3.
+    let mut message = vec![0; 64];
+    message[..6].copy_from_slice(&[0xFE, b'S', b'M', b'B', 64, 0]);
+    message.extend([36, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    message.extend([0; 24]);
+    message.extend([0x02, 0x02]);
+    let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let len = u32::try_from(message.len()).unwrap();
+    stream.write_all(&[&len.to_be_bytes()[..], &message].concat()).unwrap();
+    let mut reply = [0; 4 + 64];
+    stream.read_exact(&mut reply).unwrap();
+    // STATUS_NOT_SUPPORTED
+    assert_eq!(reply[12..16], 0xC000_00BB_u32.to_le_bytes());
+    drop(stream);
+    let said = server.stop();
+    assert!(said.err.contains("refused: the client's best dialect is below the floor"), "{said:?}");
+    assert!(
+        said.err.contains("lower min_dialect") && said.err.contains("peer=127.0.0.1:"),
+        "{said:?}"
+    );
+}
