@@ -9,7 +9,7 @@ use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, Statx, Timespec, Timestamps};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::directory::PosixDirectory;
 use crate::dosattrib::DosAttrib;
@@ -58,6 +58,11 @@ impl PosixNode {
     /// The directory that must be made durable together with this node.
     pub(crate) fn was_created_in(&self, dir: Dir) {
         *self.created_in.lock() = Some(dir);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_entry_pending(&self) -> bool {
+        self.created_in.lock().is_some()
     }
 
     pub(crate) const fn kind(&self) -> Kind {
@@ -216,21 +221,23 @@ impl Node for PosixNode {
     fn sync(&self) -> VfsResult<()> {
         if self.handle.is_path_only() {
             let fd = sys::reopen(self.handle.fd(), OFlags::RDONLY).map_err(fault_of)?;
-            rustix::fs::fdatasync(&fd).map_err(fault_of)?;
+            retry_on_intr(|| rustix::fs::fdatasync(&fd)).map_err(fault_of)?;
         } else {
-            rustix::fs::fdatasync(self.handle.fd()).map_err(fault_of)?;
+            retry_on_intr(|| rustix::fs::fdatasync(self.handle.fd())).map_err(fault_of)?;
         }
         let mut created_in = self.created_in.lock();
         if let Some(parent) = created_in.as_ref() {
             let fd = sys::reopen(parent.fd(), OFlags::RDONLY | OFlags::DIRECTORY);
-            rustix::fs::fsync(fd.map_err(fault_of)?.as_fd()).map_err(fault_of)?;
+            let fd = fd.map_err(fault_of)?;
+            retry_on_intr(|| rustix::fs::fsync(&fd)).map_err(fault_of)?;
             *created_in = None;
         }
         Ok(())
     }
 
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
-        match rustix::fs::ftruncate(self.data()?, end) {
+        let fd = self.data()?;
+        match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
             // What the kernel says of a descriptor that was not opened to write.
             Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
@@ -244,10 +251,13 @@ impl Node for PosixNode {
         if bytes < end {
             return self.set_end_of_file(bytes);
         }
-        if bytes == 0 {
+        let more = bytes - end;
+        if more == 0 {
             return Ok(());
         }
-        match rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, 0, bytes) {
+        // Only behind the end: holes before it stay holes.
+        let flags = FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
             // A reservation is a wish; a file system without it stores all the same.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),

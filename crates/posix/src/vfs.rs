@@ -580,3 +580,6 @@ fn replace_by_link(node: &PosixNode, dir: BorrowedFd<'_>, existing: &[u8]) -> Vf
     }
     Err(Fault::Busy)
 }
+
+#[cfg(test)]
+mod tests;

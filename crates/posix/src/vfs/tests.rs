@@ -1,0 +1,104 @@
+use std::os::fd::AsRawFd as _;
+
+use super::*;
+
+fn how(existence: Existence) -> OpenHow {
+    OpenHow {
+        existence,
+        kind: KindWanted::Any,
+        read: true,
+        write: true,
+        open_link: false,
+        attributes: FileAttributes::ARCHIVE | FileAttributes::HIDDEN,
+        mode: None,
+        case_sensitive: false,
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::from_stored(text.into())
+}
+
+/// Listings of a share, with and without getxattrat(2).
+#[test]
+fn older_kernels_list_the_same() {
+    let host = tempfile::tempdir().unwrap();
+    let options = PosixOptions { list_ea_sizes: true, ..PosixOptions::default() };
+    let mut vfs = PosixVfs::open_root(host.path(), options).unwrap();
+    let made = vfs.open(&name("file"), &how(Existence::MustNotExist)).unwrap();
+    made.node.set_ea("Color", b"red").unwrap();
+    std::os::unix::fs::symlink("file", host.path().join("link")).unwrap();
+    std::fs::create_dir(host.path().join("dir")).unwrap();
+    drop(made);
+    let list = |vfs: &PosixVfs| {
+        let root = OpenHow { write: false, ..how(Existence::MustExist) };
+        let mut listing = vfs.open(&Name::root(), &root).unwrap().node.directory().unwrap();
+        let mut found = Vec::new();
+        while let Some(entry) = listing.next_name().unwrap() {
+            let entry = entry.to_owned();
+            found.push((entry, listing.entry_stat().unwrap().unwrap()));
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    };
+    let now = list(&vfs);
+    let file = now.iter().find(|(entry, _)| entry == "file").unwrap().1;
+    assert_eq!(file.attributes, FileAttributes::ARCHIVE | FileAttributes::HIDDEN);
+    assert_eq!(file.ea_size, 4 + 5 + 5 + 3);
+    Arc::get_mut(&mut vfs.share).unwrap().entry_xattrs = false;
+    assert_eq!(list(&vfs), now);
+}
+
+/// A created file keeps its directory at hand until the first sync, and gives
+/// it up then.
+#[test]
+fn the_first_sync_covers_the_directory() {
+    let host = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+    let directory = OpenHow { kind: KindWanted::Directory, ..how(Existence::MustNotExist) };
+    vfs.open(&name("dir"), &directory).unwrap();
+    let is_pending = |opened: &Opened| {
+        let node: &dyn Any = &*opened.node;
+        node.downcast_ref::<PosixNode>().unwrap().is_entry_pending()
+    };
+    let made = vfs.open(&name("DIR\\new"), &how(Existence::Either)).unwrap();
+    assert!(made.created && is_pending(&made));
+    made.node.write_at(0, b"x").unwrap();
+    made.node.sync().unwrap();
+    assert!(!is_pending(&made));
+    made.node.sync().unwrap();
+    let again = vfs.open(&name("dir\\new"), &how(Existence::Either)).unwrap();
+    assert!(!again.created && !is_pending(&again));
+}
+
+/// What is in between is closed again, however an open ends.
+#[test]
+fn no_descriptor_is_left_behind() {
+    let host = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(host.path().join("a/b")).unwrap();
+    std::fs::write(host.path().join("a/b/file"), "").unwrap();
+    std::os::unix::fs::symlink("/", host.path().join("a/out")).unwrap();
+    let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+    let round = |i: u32| {
+        for text in ["A\\B\\FILE", "a\\b\\none", "a\\out\\etc", "A\\OUT", "no\\x", "a\\b\\file\\x"]
+        {
+            let _ = vfs.open(&name(text), &how(Existence::MustExist));
+            let _ = vfs.open(&name(text), &how(Existence::MustNotExist));
+            let _ = vfs.stat(&name(text));
+        }
+        let new = name(&format!("A\\new{i}"));
+        let key = vfs.open(&new, &how(Existence::MustNotExist)).unwrap().node.key();
+        let other = name(&format!("a\\B\\moved{i}"));
+        vfs.rename(&new, key, &other, false).unwrap();
+        vfs.remove(&other, key).unwrap();
+    };
+    round(0);
+    // The lowest free number is what the next descriptor would get; other tests
+    // of this process open and close their own, so look for a trend only.
+    let next = || std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+    let before = next();
+    for i in 1..300 {
+        round(i);
+    }
+    assert!(next() < before + 100, "descriptors are lost");
+}
