@@ -1,7 +1,7 @@
 //! An open file, directory, link or special object.
 
 use std::any::Any;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use frevo_store::vfs::{BasicChange, Directory, HostAccess, Kind, Node, OpenHow, VfsResult};
