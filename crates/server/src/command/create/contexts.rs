@@ -9,7 +9,7 @@ use frevo_wire::create_context::{
     CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
 };
 use frevo_wire::dtyp::FileTime;
-use frevo_wire::fscc::ea::{EaEntries, is_valid_name};
+use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
 
 use super::{Create, access};
 use crate::open::Open;
@@ -64,7 +64,10 @@ fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
     let text = |name: &[u8]| String::from_utf8(name.to_vec()).map_err(|_| Status::INVALID_EA_NAME);
     EaEntries::new(list)
         .map(|entry| {
-            let entry = entry.map_err(|_| Status::EA_LIST_INCONSISTENT)?;
+            let entry = entry.map_err(|error| match error.fault {
+                EaFault::InvalidName => Status::INVALID_EA_NAME,
+                EaFault::Inconsistent => Status::EA_LIST_INCONSISTENT,
+            })?;
             if !is_valid_name(entry.name) {
                 return Err(Status::INVALID_EA_NAME);
             }

@@ -1,0 +1,235 @@
+//! The server under test, its share on disk, and an innocent session that must
+//! notice nothing.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_auth::{Account, Accounts, NtHash};
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::memory;
+use frevo_net::transport::Stream;
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_proto::Dialect;
+use frevo_server::ambient::Host;
+use frevo_server::connection::{self, Accepted};
+use frevo_server::settings::Encryption;
+use frevo_server::share::{Share, Shares, Target};
+use frevo_server::{Server, Settings};
+use frevo_store::Vfs;
+use frevo_wire::Status;
+use frevo_wire::command::lock::LockFlags;
+use frevo_wire::dtyp::{AccessMask, Guid};
+use frevo_wire::file_id::FileId;
+use tempfile::TempDir;
+use tokio::task::{JoinHandle, LocalSet};
+
+use super::files::{Mount, Want, lock_draft};
+use super::negotiate::Offer;
+use super::peer::Peer;
+
+/// Bytes that each direction of a connection holds.
+const PIPE: usize = 1 << 20;
+
+/// Who may log on; `carol` is disabled, `dora` has no hash.
+#[derive(Debug)]
+struct Users;
+
+impl Accounts for Users {
+    fn account(&self, user: &str, _domain: &str) -> Option<Account> {
+        let name = user.to_lowercase();
+        matches!(&*name, "ann" | "bob" | "carol").then(|| Account {
+            nt_hash: NtHash::from_password(&password(&name)),
+            is_enabled: name != "carol",
+            name,
+        })
+    }
+}
+
+pub fn password(user: &str) -> String {
+    format!("{}'s password", user.to_lowercase())
+}
+
+/// Every dialect, signing demanded, encryption offered: what lets the tests
+/// reach the most. What the defaults are stricter in has tests of its own.
+pub fn settings() -> Settings {
+    Settings {
+        min_dialect: Dialect::SMB_2_0_2,
+        encryption: Encryption::Offered,
+        server_guid: Guid([0xF0; 16]),
+        ..Settings::default()
+    }
+}
+
+pub struct World {
+    pub server: Arc<Server>,
+    pub dir: TempDir,
+    tasks: RefCell<Vec<JoinHandle<io::Result<()>>>>,
+    next_guid: Cell<u8>,
+}
+
+impl World {
+    /// Shares: `data`; `sealed`, which demands encryption; `readonly`; `bobs`,
+    /// for bob alone. All show the same directory.
+    pub fn new(settings: Settings) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let vfs: Arc<dyn Vfs> =
+            Arc::new(PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap());
+        let share = |name: &str| Share {
+            name: name.into(),
+            comment: String::new(),
+            target: Target::Disk(Arc::clone(&vfs)),
+            read_only: false,
+            encrypt: false,
+            hidden: false,
+            users: Vec::new(),
+        };
+        let shares = Shares::new([
+            share("data"),
+            Share { encrypt: true, ..share("sealed") },
+            Share { read_only: true, ..share("readonly") },
+            Share { users: vec!["bob".into()], ..share("bobs") },
+        ]);
+        let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));
+        Self { server, dir, tasks: RefCell::default(), next_guid: Cell::new(1) }
+    }
+
+    /// A new connection from this host, with a ClientGuid of its own.
+    pub fn connect(&self) -> Peer {
+        self.connect_from(Ipv4Addr::LOCALHOST.into()).expect("admitted")
+    }
+
+    /// A new connection, as the listener would take or refuse it.
+    pub fn connect_from(&self, address: IpAddr) -> Option<Peer> {
+        let ticket = self.server.admission.enter(address)?;
+        let client = SocketAddr::new(address, 50_000);
+        let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 445);
+        let (ours, theirs) = memory::pair(PIPE, [client, server]);
+        let accepted = Accepted {
+            stream: Stream::Memory(theirs),
+            reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
+            first: None,
+            ticket,
+        };
+        let task = tokio::task::spawn_local(connection::run(Arc::clone(&self.server), accepted));
+        self.tasks.borrow_mut().push(task);
+        let number = self.next_guid.get();
+        self.next_guid.set(number.wrapping_add(1));
+        Some(Peer::new(Stream::Memory(ours), Guid([number; 16])))
+    }
+
+    /// A connection that has negotiated 3.1.1 (or what `offer` leads to) and
+    /// logged on as `user`, and the share `data`.
+    pub async fn session(&self, user: &str, offer: &Offer) -> (Peer, Mount) {
+        let mut peer = self.connect();
+        peer.negotiate(offer).await;
+        let logon = peer.log_on(user).await;
+        let mount = peer.mount(&logon, "data").await;
+        (peer, mount)
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    pub fn file(&self, below: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(below), content).unwrap();
+    }
+
+    pub fn content(&self, below: &str) -> Vec<u8> {
+        std::fs::read(self.path(below)).unwrap()
+    }
+
+    /// Waits for the connections to end (their clients are gone) and fails when
+    /// one of them panicked, or left anything behind.
+    async fn wind_up(&self) {
+        for task in self.tasks.take() {
+            let end = tokio::time::timeout(Duration::from_secs(120), task).await;
+            match end.expect("a connection ends with its client") {
+                Ok(_) => {}
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
+        assert!(self.server.files.is_empty(), "files stay open");
+    }
+}
+
+/// What an innocent user has: a session, a file, a handle with a lock.
+struct Innocent {
+    peer: Peer,
+    mount: Mount,
+    file: FileId,
+}
+
+const INNOCENT_CONTENT: &[u8] = b"none of your business";
+
+impl Innocent {
+    async fn arrive(world: &World) -> Self {
+        let mut peer = world.connect();
+        peer.guid = Guid([0xEE; 16]);
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("bob").await;
+        let mount = peer.mount(&logon, "bobs").await;
+        let rights = AccessMask::READ_DATA | AccessMask::WRITE_DATA | AccessMask::READ_ATTRIBUTES;
+        let file = peer.open_file(&mount, &Want::file("innocent").access(rights)).await;
+        peer.write(&mount, file, 0, INNOCENT_CONTENT).await;
+        let lock = lock_draft(file, &[(0, 4, EXCLUSIVE)]);
+        peer.on(&mount, lock).await.ok();
+        Self { peer, mount, file }
+    }
+
+    /// Connection, session, tree, handle, lock and content are as they were.
+    async fn assert_unharmed(&mut self, world: &World) {
+        let Self { peer, mount, file } = self;
+        peer.expect_alive().await;
+        let content = peer.read(mount, *file, 0, 4096).await;
+        assert_eq!(content, INNOCENT_CONTENT, "the innocent file");
+        assert_eq!(world.content("innocent"), INNOCENT_CONTENT);
+        // The lock is still there: the same range again conflicts.
+        peer.on(mount, lock_draft(*file, &[(0, 4, EXCLUSIVE)]))
+            .await
+            .expect(Status::LOCK_NOT_GRANTED);
+        peer.open_file(mount, &Want::existing("innocent").access(AccessMask::READ_ATTRIBUTES))
+            .await;
+    }
+}
+
+pub const EXCLUSIVE: LockFlags =
+    LockFlags(LockFlags::EXCLUSIVE_LOCK.0 | LockFlags::FAIL_IMMEDIATELY.0);
+
+/// Runs a test in a world of its own. Afterwards an innocent session on another
+/// connection must be unharmed, no connection may have panicked, and nothing
+/// may be left behind.
+pub fn in_world(test: impl AsyncFnOnce(&World)) {
+    in_world_with(settings(), test);
+}
+
+pub fn in_world_with(settings: Settings, test: impl AsyncFnOnce(&World)) {
+    run(false, settings, test);
+}
+
+/// The same with a clock that moves only when everybody waits for it.
+pub fn in_frozen_world(settings: Settings, test: impl AsyncFnOnce(&World)) {
+    run(true, settings, test);
+}
+
+fn run(frozen: bool, settings: Settings, test: impl AsyncFnOnce(&World)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(frozen)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let world = World::new(settings);
+        let mut innocent = Innocent::arrive(&world).await;
+        test(&world).await;
+        innocent.assert_unharmed(&world).await;
+        drop(innocent);
+        world.wind_up().await;
+    });
+}

@@ -1,0 +1,261 @@
+//! P3 and P4: negotiate contexts and create contexts.
+
+use crate::client::draft::pack;
+use crate::client::*;
+use frevo_wire::create_context::{CreateContexts, name};
+use frevo_wire::negotiate_context::{HashAlgorithm, NegotiateContext, NegotiateContextType};
+
+const PREAUTH: NegotiateContextType = NegotiateContextType::PREAUTH_INTEGRITY_CAPABILITIES;
+
+fn raw(kind: u16, data: &[u8]) -> NegotiateContext<'_> {
+    NegotiateContext::Unknown { kind: NegotiateContextType(kind), data }
+}
+
+fn preauth() -> NegotiateContext<'static> {
+    NegotiateContext::PreauthIntegrity {
+        hash_algorithms: vec![HashAlgorithm::SHA_512],
+        salt: &[1; 32],
+    }
+}
+
+/// Refused with `status`, and nothing settled: a right request may follow.
+async fn refused(world: &World, make: impl FnOnce(&Peer) -> Draft, status: Status) {
+    let mut peer = world.connect();
+    let draft = make(&peer);
+    peer.ask(draft, Via::Plain).await.expect(status);
+    peer.negotiate(&Offer::default()).await;
+    peer.log_on("ann").await;
+}
+
+#[test]
+fn p3_lists_that_lie_are_invalid() {
+    in_world(async |world| {
+        let offer = Offer::default();
+        let lists: Vec<Vec<NegotiateContext<'_>>> = vec![
+            vec![],
+            vec![raw(2, &[1, 0, 2, 0])],
+            vec![preauth(), preauth()],
+            vec![preauth(), raw(2, &[1, 0, 2, 0]), raw(2, &[1, 0, 2, 0])],
+            vec![preauth(), raw(3, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]), raw(3, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0])],
+            vec![preauth(), raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]), raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0])],
+            vec![preauth(), raw(8, &[1, 0, 1, 0]), raw(8, &[1, 0, 1, 0])],
+            // HashAlgorithmCount beyond the data, and none at all.
+            vec![raw(PREAUTH.0, &[2, 0, 0, 0, 1, 0])],
+            vec![raw(PREAUTH.0, &[0xFF, 0xFF, 0, 0, 1, 0])],
+            vec![raw(PREAUTH.0, &[0, 0, 4, 0, 1, 2, 3, 4])],
+            // SaltLength beyond the data.
+            vec![raw(PREAUTH.0, &[1, 0, 0xFF, 0xFF, 1, 0, 7, 7])],
+            // No data where data belongs.
+            vec![raw(PREAUTH.0, &[])],
+            vec![preauth(), raw(2, &[])],
+            vec![preauth(), raw(2, &[0, 0])],
+            vec![preauth(), raw(2, &[3, 0, 1, 0, 2, 0])],
+            vec![preauth(), raw(2, &[0xFF, 0xFF, 1, 0])],
+            vec![preauth(), raw(8, &[0, 0])],
+            vec![preauth(), raw(8, &[2, 0, 1, 0])],
+            vec![preauth(), raw(3, &[9, 0, 0, 0, 0, 0, 0, 0, 1, 0])],
+            vec![preauth(), raw(5, &[b'a'])],
+            vec![preauth(), raw(6, &[1, 0])],
+        ];
+        for list in lists {
+            refused(world, |peer| offer.draft_with(peer.guid, list), Status::INVALID_PARAMETER)
+                .await;
+        }
+    });
+}
+
+#[test]
+fn p3_offsets_and_counts_that_lie_are_invalid() {
+    in_world(async |world| {
+        let offer = Offer::default();
+        let draft = |peer: &Peer| offer.draft(peer.guid);
+        // NegotiateContextOffset lies at 92, the count at 96; the dialects start at 100.
+        for offset in [0_u32, 64, 100, 108, 113, 0x1000, u32::MAX - 7, u32::MAX] {
+            refused(world, |p| draft(p).patch(92, &offset.to_le_bytes()), Status::INVALID_PARAMETER)
+                .await;
+        }
+        for count in [4_u16, 65, 65_535] {
+            refused(world, |p| draft(p).patch(96, &count.to_le_bytes()), Status::INVALID_PARAMETER)
+                .await;
+        }
+        // DataLength of the first context, which starts at 112.
+        for length in [0_u16, 5, 0x7FFF, 0xFFFF] {
+            refused(world, |p| draft(p).patch(114, &length.to_le_bytes()), Status::INVALID_PARAMETER)
+                .await;
+        }
+        // DialectCount, in the body and beyond it.
+        for count in [0_u16, 0x4000, 0xFFFF] {
+            refused(world, |p| draft(p).patch(66, &count.to_le_bytes()), Status::INVALID_PARAMETER)
+                .await;
+        }
+        // The message ends anywhere at all.
+        let whole = pack(&[offer.draft(world.connect().guid)], Via::Plain).len();
+        for length in (64..whole).step_by(3) {
+            let mut peer = world.connect();
+            let mut request = pack(&[offer.draft(peer.guid)], Via::Plain);
+            request.truncate(length);
+            peer.send_frame(&request).await;
+            peer.reply().await.expect(Status::INVALID_PARAMETER);
+        }
+    });
+}
+
+#[test]
+fn p3_unknown_contexts_are_ignored() {
+    in_world(async |world| {
+        let data = [0xAA; 100];
+        let mut list = vec![raw(0, &[]), raw(4, &data), raw(0xFFFF, &data), raw(0x100, &data)];
+        list.push(preauth());
+        list.resize_with(64, || raw(0x1234, &[7]));
+        let mut peer = world.connect();
+        let draft = Offer::default().draft_with(peer.guid, list.clone());
+        peer.ask(draft, Via::Plain).await.ok();
+        // One more than the limit.
+        list.push(raw(9, &[]));
+        let mut peer = world.connect();
+        let draft = Offer::default().draft_with(peer.guid, list);
+        peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
+    });
+}
+
+#[test]
+fn p3_no_common_hash_has_its_own_status() {
+    in_world(async |world| {
+        let list = vec![raw(PREAUTH.0, &[1, 0, 1, 0, 2, 0, 7])];
+        let make = |peer: &Peer| Offer::default().draft_with(peer.guid, list);
+        refused(world, make, Status::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP).await;
+    });
+}
+
+/// A list of create contexts with bytes overwritten.
+fn patched(contexts: &[(&[u8], &[u8])], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut list = CreateContexts::build(contexts).as_bytes().to_vec();
+    list[at..at + bytes.len()].copy_from_slice(bytes);
+    list
+}
+
+#[test]
+fn p4_lists_that_lie_are_invalid() {
+    in_world(async |world| {
+        let two: &[(&[u8], &[u8])] = &[(name::MXAC, &[]), (name::ALSI, &[0; 8])];
+        let one: &[(&[u8], &[u8])] = &[(name::ALSI, &[0; 8])];
+        let mut lists = Vec::new();
+        // Next: not aligned, into the header, past the end, far past it.
+        for next in [1_u32, 4, 8, 20, 28, 0x100, 0x8000_0000, u32::MAX - 7, u32::MAX] {
+            lists.push(patched(two, 0, &next.to_le_bytes()));
+        }
+        for offset in [0_u16, 8, 15, 0x50, 0xFFFF] {
+            lists.push(patched(one, 4, &offset.to_le_bytes()));
+        }
+        for length in [0_u16, 3, 0x40, 0xFFFF] {
+            lists.push(patched(one, 6, &length.to_le_bytes()));
+        }
+        for offset in [4_u16, 15, 0x28, 0xFFFF] {
+            lists.push(patched(one, 10, &offset.to_le_bytes()));
+        }
+        for length in [9_u32, 0x100, 0x7FFF_FFFF, u32::MAX] {
+            lists.push(patched(one, 12, &length.to_le_bytes()));
+        }
+        // Data of the wrong length for its name.
+        for (name, lengths) in [
+            (name::DHNC, &[0, 15, 17][..]),
+            (name::RQLS, &[0, 31, 33, 51, 53]),
+            (name::DH2Q, &[31, 33]),
+            (name::DH2C, &[35, 37]),
+            (name::ALSI, &[0, 7, 9]),
+            (name::TWRP, &[7, 9]),
+            (name::MXAC, &[1, 7, 9]),
+            (name::APP_INSTANCE_ID, &[0, 19, 21]),
+        ] {
+            for length in lengths {
+                lists.push(CreateContexts::build(&[(name, &vec![0; *length])]).as_bytes().to_vec());
+            }
+        }
+        // Twice the same.
+        lists.push(CreateContexts::build(&[one[0], one[0]]).as_bytes().to_vec());
+        lists.push(CreateContexts::build(&[(b"abcd", &[]), (b"abcd", &[])]).as_bytes().to_vec());
+        // One more than the limit, each with a name of its own.
+        let names: Vec<_> = (0..65_u32).map(|i| (0x6161_0000 + i).to_be_bytes()).collect();
+        let many: Vec<(&[u8], &[u8])> = names.iter().map(|n| (&n[..], &[][..])).collect();
+        lists.push(CreateContexts::build(&many).as_bytes().to_vec());
+        // Shorter than one context.
+        lists.extend((1..16).map(|length| vec![0; length]));
+
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for contexts in lists {
+            let want = Want { contexts: contexts.clone(), ..Want::file("p4") };
+            let reply = peer.create(&mount, &want).await;
+            assert_eq!(reply.status(), Status::INVALID_PARAMETER, "{contexts:02x?}");
+            assert!(!world.path("p4").exists(), "made for {contexts:02x?}");
+        }
+    });
+}
+
+#[test]
+fn p4_the_lists_place_is_checked() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let contexts = CreateContexts::build(&[(name::ALSI, &[0; 8])]).as_bytes().to_vec();
+        let draft = Want { contexts, ..Want::file("p4") }.draft();
+        let end = u32::try_from(64 + draft.body.len()).unwrap();
+        for offset in [0_u32, 63, 119, end - 8, end, u32::MAX] {
+            let draft = draft.clone().patch(112, &offset.to_le_bytes());
+            peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
+        }
+        for length in [1_u32, 33, u32::MAX] {
+            let draft = draft.clone().patch(116, &length.to_le_bytes());
+            peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
+        }
+        // The name's place.
+        for (at, value) in [(108, 0_u16), (108, 119), (108, 0xFFFF), (110, 3), (110, 0xFFFE)] {
+            let draft = draft.clone().patch(at, &value.to_le_bytes());
+            peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
+        }
+        assert!(!world.path("p4").exists());
+    });
+}
+
+#[test]
+fn p4_unknown_names_are_ignored() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let names: Vec<_> = (0..64_u32).map(|i| (0x6161_0000 + i).to_be_bytes()).collect();
+        let many: Vec<(&[u8], &[u8])> = names.iter().map(|n| (&n[..], &[0xAA; 33][..])).collect();
+        let contexts = CreateContexts::build(&many).as_bytes().to_vec();
+        let file = peer.open_file(&mount, &Want { contexts, ..Want::file("p4") }).await;
+        peer.close(&mount, file).await;
+        let long = [b'n'; 300];
+        let contexts = CreateContexts::build(&[(&long, &[])]).as_bytes().to_vec();
+        peer.open_file(&mount, &Want { contexts, ..Want::file("p4") }).await;
+    });
+}
+
+/// An extended attribute list that lies makes no file either.
+#[test]
+fn p4_ea_lists_that_lie_make_nothing() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        // NextEntryOffset, Flags, EaNameLength, EaValueLength, name, NUL, value.
+        let good = [0, 0, 0, 0, 0, 1, 2, 0, b'a', 0, b'v', b'w'];
+        let change = |at: usize, to: u8| {
+            let mut list = good.to_vec();
+            list[at] = to;
+            list
+        };
+        for (list, status) in [
+            (change(0, 1), Status::EA_LIST_INCONSISTENT),
+            (change(0, 12), Status::EA_LIST_INCONSISTENT),
+            (change(3, 0x80), Status::EA_LIST_INCONSISTENT),
+            (change(5, 200), Status::EA_LIST_INCONSISTENT),
+            (change(7, 0xFF), Status::EA_LIST_INCONSISTENT),
+            (change(9, b'x'), Status::EA_LIST_INCONSISTENT),
+            (good[..7].to_vec(), Status::EA_LIST_INCONSISTENT),
+            (change(8, b'*'), Status::INVALID_EA_NAME),
+        ] {
+            let contexts = CreateContexts::build(&[(name::EXTA, &list)]).as_bytes().to_vec();
+            let reply = peer.create(&mount, &Want { contexts, ..Want::file("p4") }).await;
+            assert_eq!(reply.status(), status, "{list:02x?}");
+            assert!(!world.path("p4").exists(), "made for {list:02x?}");
+        }
+    });
+}

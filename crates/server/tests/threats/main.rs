@@ -1,0 +1,14 @@
+//! The catalogue of faults that SMB servers have shipped, each with the answer
+//! that this server gives. A test's name begins with the fault's number in the
+//! catalogue. Every test ends with the same questions (`client::world`): is a
+//! stranger's session unharmed, did nothing panic, is nothing left behind?
+#![allow(clippy::print_stdout, reason = "tests")]
+
+#[path = "../client/mod.rs"]
+mod client;
+
+mod compounds;
+mod contexts;
+mod frames;
+mod offsets;
+mod seals;
