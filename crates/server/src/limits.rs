@@ -78,6 +78,10 @@ pub const INTERIM_AFTER: Duration = Duration::from_millis(100);
 /// Elements of one compound.
 pub const COMPOUND_ELEMENTS: usize = 128;
 
+/// Bytes that the replies to a compound may take beyond the largest payload
+/// negotiated: headers, fixed parts, create contexts.
+pub const REPLY_OVERHEAD: usize = 64 * 1024;
+
 /// Waiting time after a failed logon, doubled by each further one.
 pub const LOGON_DELAY: Duration = Duration::from_secs(2);
 

@@ -18,12 +18,19 @@ use crate::response::{Payload, Response};
 /// from the file to the socket without entering this process.
 const DIRECT_MIN: u32 = 32 * 1024;
 
+/// Bytes of the response's body before the data.
+const FIXED: usize = 16;
+
 /// Reads from a file or a pipe.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = read::Request::parse(rq.message)?;
     let negotiated = rq.connection.negotiated()?;
     if request.length > negotiated.terms.max_read_size || request.channel != Channel::NONE {
         // No RDMA here, so no channel but the connection itself.
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    if request.length as usize > rq.room.saturating_sub(FIXED) {
+        // Together with what comes before it in its compound it is too much.
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(request.length)?;

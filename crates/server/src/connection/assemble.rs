@@ -8,13 +8,16 @@ use frevo_net::buffer::Buf;
 use frevo_net::buffer::HEADROOM;
 use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
+use frevo_proto::limits::FRAME_MAX;
 use frevo_wire::codec::Writer;
 use frevo_wire::header::HEADER_LEN;
+use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
 use super::serve::Answer;
 use super::{Channel, Connection};
+use crate::limits::REPLY_OVERHEAD;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::Request;
 use crate::response::{Payload, Response};
@@ -68,10 +71,17 @@ impl Assembly {
     }
 
     /// Bytes that the next response's body may have: MS-SMB2 3.3.4.1.3 bounds
-    /// the whole.
+    /// the whole, here by the largest payload and what stands around it.
     pub(super) fn room(&self, connection: &Connection) -> usize {
         let max = connection.negotiated.get().map_or(65_536, |n| n.terms.max_payload() as usize);
-        max.saturating_add(256).saturating_sub(self.bytes.len() + HEADER_LEN)
+        let used = self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len);
+        max.saturating_add(REPLY_OVERHEAD).saturating_sub(used + HEADER_LEN)
+    }
+
+    /// Sends what is there; what comes next starts a frame of its own.
+    pub(super) fn flush(&mut self, connection: &Connection) {
+        let rest = Self::new(self.seal.clone());
+        std::mem::replace(self, rest).send(connection);
     }
 
     /// Adds the response to a message that took `charge` credits.
@@ -188,6 +198,11 @@ impl Assembly {
             }
         };
         connection.give_bytes(bytes);
+        let length = frame.len() + tail.as_ref().map_or(0, Payload::len);
+        if length > FRAME_MAX - TRANSFORM_HEADER_LEN {
+            connection.disconnect(Doom::Rule("the reply is longer than a frame"));
+            return;
+        }
         if let Some(channel) = seal {
             if let Err(why) = seal_frame(&mut frame, &channel) {
                 connection.disconnect(why);

@@ -103,34 +103,35 @@ impl Connection {
         let message = &mut opened.frame[element.range.clone()];
         let mut answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
         let mut file = FileOutcome::None;
-        match self.verify(message, &header, sealed) {
-            Err(refusal) => answer.outcome = Err(refusal),
-            Ok(()) => match self.find(message, &mut header, element.row, place, sealed, chain) {
-                Err(refusal) => {
-                    answer.channel = self.channel(header.session_id);
-                    answer.outcome = Err(refusal);
+        let found = self.inherit(&mut header, element.row, place, chain).and_then(|inherited| {
+            self.verify(message, &header, sealed)?;
+            self.find(message, &header, element.row, sealed, inherited)
+        });
+        match found {
+            Err(refusal) => {
+                answer.channel = self.channel(header.session_id);
+                answer.outcome = Err(refusal);
+            }
+            Ok(found) => {
+                file = found.file;
+                let rq = Request {
+                    connection: self,
+                    header,
+                    message,
+                    session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
+                    tree: found.tree,
+                    open: found.open,
+                    encrypted: sealed,
+                    alone: place.alone,
+                    room: assembly.room(self),
+                };
+                (answer.outcome, answer.async_id) =
+                    self.run(&rq, element.row, place, &mut out, assembly).await;
+                if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
+                    open.channel_sequence.lock().finish(counted);
                 }
-                Ok(found) => {
-                    file = found.file;
-                    let rq = Request {
-                        connection: self,
-                        header,
-                        message,
-                        session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
-                        tree: found.tree,
-                        open: found.open,
-                        encrypted: sealed,
-                        alone: place.alone,
-                        room: assembly.room(self),
-                    };
-                    (answer.outcome, answer.async_id) =
-                        self.run(&rq, element.row, place, &mut out).await;
-                    if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
-                        open.channel_sequence.lock().finish(counted);
-                    }
-                    answer.channel = found.channel;
-                }
-            },
+                answer.channel = found.channel;
+            }
         }
         if let Err(Refusal::Disconnect(why)) = &answer.outcome {
             return Err(*why);
@@ -192,21 +193,21 @@ impl Connection {
         if required { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
     }
 
-    /// Finds what the row demands: session, tree connect, Open.
-    fn find(
+    /// Puts the ids that a related message goes on with in the place of its own,
+    /// before anything looks at them: the signature too is that of the session
+    /// it runs in, whatever SessionId it bears. Returns the FileId.
+    fn inherit(
         &self,
-        message: &[u8],
         header: &mut Header,
         row: Row,
         place: Place,
-        sealed: bool,
         chain: &mut Chain<FileId>,
-    ) -> Result<Found, Refusal> {
-        let inherited = match place.verdict {
-            Verdict::Fail(status) => return Err(status.into()),
+    ) -> Result<Option<FileId>, Refusal> {
+        match place.verdict {
+            Verdict::Fail(status) => Err(status.into()),
             Verdict::Begin => {
                 chain.begin();
-                None
+                Ok(None)
             }
             Verdict::Continue => {
                 let file = matches!(row.file_id, FileIdAt::Needed(_));
@@ -216,9 +217,20 @@ impl Connection {
                 if let Some(tree_id) = inherited.tree_id {
                     header.route = Route::Sync { process_id: 0, tree_id };
                 }
-                inherited.file
+                Ok(inherited.file)
             }
-        };
+        }
+    }
+
+    /// Finds what the row demands: session, tree connect, Open.
+    fn find(
+        &self,
+        message: &[u8],
+        header: &Header,
+        row: Row,
+        sealed: bool,
+        inherited: Option<FileId>,
+    ) -> Result<Found, Refusal> {
         let mut found = Found::of(self.channel(header.session_id));
         if !row.session {
             return Ok(found);
@@ -274,6 +286,7 @@ impl Connection {
         row: Row,
         place: Place,
         out: &mut Response,
+        assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
         let mut handler = pin!(command::dispatch(rq, out));
         if row.waits == Waits::Never {
@@ -292,7 +305,7 @@ impl Connection {
         let Some((async_id, cancel)) = self.waiting.borrow_mut().enter(rq.header.message_id) else {
             return (Err(Status::INSUFFICIENT_RESOURCES.into()), None);
         };
-        let answered = self.wait(rq, row, async_id, &cancel, handler).await;
+        let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
         answered
     }
@@ -304,6 +317,7 @@ impl Connection {
         async_id: u64,
         cancel: &tokio::sync::Notify,
         mut handler: Pin<&mut impl Future<Output = Outcome>>,
+        assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
         let cancellable = row.waits != Waits::Slow;
         if row.waits != Waits::Cancellable {
@@ -316,6 +330,8 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
+        // What came before it in its compound does not wait with it.
+        assembly.flush(self);
         super::assemble::send_interim(self, rq, async_id);
         let outcome = tokio::select! {
             biased;

@@ -108,7 +108,11 @@ pub fn initiator(user: &str, password: &str) -> Initiator {
         secret: Secret::Password(Zeroizing::new(password.into())),
     };
     let target = Target { workstation: "TESTS".into(), ..Target::default() };
-    Initiator::new(credentials, target, Entropy { client_challenge: [7; 8], session_key: session_key() })
+    Initiator::new(
+        credentials,
+        target,
+        Entropy { client_challenge: [7; 8], session_key: session_key() },
+    )
 }
 
 fn session_key() -> frevo_auth::ntlm::crypt::Key {

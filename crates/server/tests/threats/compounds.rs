@@ -233,7 +233,7 @@ fn p7_session_setup_and_negotiate_only_alone() {
             vec![mount.put(Want::file("p7").draft()), related],
         ] {
             let at = drafts.iter().position(|d| d.header.command == Command::SESSION_SETUP);
-            let replies = peer.ask_all(drafts, Via::Sealed(&mount.logon)).await;
+            let replies = peer.ask_all(drafts, mount.via()).await;
             replies[at.unwrap()].expect(Status::INVALID_PARAMETER);
         }
         let sessions = world.server.sessions().len();
@@ -332,7 +332,8 @@ fn p9_a_compound_of_reads_stays_within_what_was_negotiated() {
         peer.expect_alive().await;
         let max = peer.terms().max_read_size;
         assert_eq!(max, 8 << 20);
-        for (count, length) in [(2, max), (3, max), (4, max - 100), (2, max / 2 + 1), (7, 2 << 20)] {
+        for (count, length) in [(2, max), (3, max), (4, max - 100), (2, max / 2 + 1), (7, 2 << 20)]
+        {
             let file = peer.open_file(&mount, &Want::existing("p9")).await;
             let drafts = vec![mount.put(read_draft(file, 0, length)); count];
             let ids = peer.send(drafts, mount.via()).await;

@@ -36,8 +36,16 @@ fn p3_lists_that_lie_are_invalid() {
             vec![raw(2, &[1, 0, 2, 0])],
             vec![preauth(), preauth()],
             vec![preauth(), raw(2, &[1, 0, 2, 0]), raw(2, &[1, 0, 2, 0])],
-            vec![preauth(), raw(3, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]), raw(3, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0])],
-            vec![preauth(), raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]), raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0])],
+            vec![
+                preauth(),
+                raw(3, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
+                raw(3, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
+            ],
+            vec![
+                preauth(),
+                raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
+                raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
+            ],
             vec![preauth(), raw(8, &[1, 0, 1, 0]), raw(8, &[1, 0, 1, 0])],
             // HashAlgorithmCount beyond the data, and none at all.
             vec![raw(PREAUTH.0, &[2, 0, 0, 0, 1, 0])],
@@ -54,7 +62,7 @@ fn p3_lists_that_lie_are_invalid() {
             vec![preauth(), raw(8, &[0, 0])],
             vec![preauth(), raw(8, &[2, 0, 1, 0])],
             vec![preauth(), raw(3, &[9, 0, 0, 0, 0, 0, 0, 0, 1, 0])],
-            vec![preauth(), raw(5, &[b'a'])],
+            vec![preauth(), raw(5, b"a")],
             vec![preauth(), raw(6, &[1, 0])],
         ];
         for list in lists {
@@ -71,8 +79,12 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
         let draft = |peer: &Peer| offer.draft(peer.guid);
         // NegotiateContextOffset lies at 92, the count at 96; the dialects start at 100.
         for offset in [0_u32, 64, 100, 108, 113, 0x1000, u32::MAX - 7, u32::MAX] {
-            refused(world, |p| draft(p).patch(92, &offset.to_le_bytes()), Status::INVALID_PARAMETER)
-                .await;
+            refused(
+                world,
+                |p| draft(p).patch(92, &offset.to_le_bytes()),
+                Status::INVALID_PARAMETER,
+            )
+            .await;
         }
         for count in [4_u16, 65, 65_535] {
             refused(world, |p| draft(p).patch(96, &count.to_le_bytes()), Status::INVALID_PARAMETER)
@@ -80,8 +92,12 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
         }
         // DataLength of the first context, which starts at 112.
         for length in [0_u16, 5, 0x7FFF, 0xFFFF] {
-            refused(world, |p| draft(p).patch(114, &length.to_le_bytes()), Status::INVALID_PARAMETER)
-                .await;
+            refused(
+                world,
+                |p| draft(p).patch(114, &length.to_le_bytes()),
+                Status::INVALID_PARAMETER,
+            )
+            .await;
         }
         // DialectCount, in the body and beyond it.
         for count in [0_u16, 0x4000, 0xFFFF] {

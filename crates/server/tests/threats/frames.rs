@@ -248,8 +248,7 @@ fn p2_signed_negotiate_is_refused() {
 fn smb1(dialects: &[&str]) -> Vec<u8> {
     let mut frame = b"\xFFSMB\x72".to_vec();
     frame.resize(32, 0);
-    let list: Vec<u8> =
-        dialects.iter().flat_map(|d| [&[2], d.as_bytes(), &[0]].concat()).collect();
+    let list: Vec<u8> = dialects.iter().flat_map(|d| [&[2], d.as_bytes(), &[0]].concat()).collect();
     frame.push(0);
     frame.extend_from_slice(&u16::try_from(list.len()).unwrap().to_le_bytes());
     frame.extend_from_slice(&list);
