@@ -2,6 +2,8 @@
 //! 2.1.5.6.3.
 
 mod enumeration;
+#[cfg(test)]
+mod tests;
 
 use frevo_store::name::{Name, Rules};
 use frevo_wire::Status;

@@ -6,6 +6,10 @@ mod file;
 mod fs;
 mod output;
 pub(super) mod security;
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;
 
 use frevo_proto::Dialect;
 use frevo_wire::Status;

@@ -5,6 +5,8 @@ mod basic;
 mod disposition;
 mod file;
 mod rename;
+#[cfg(test)]
+mod tests;
 
 use frevo_store::FileTable;
 use frevo_wire::Status;

@@ -19,6 +19,7 @@ use frevo_wire::fscc::reparse::ReparseTag;
 use frevo_wire::fscc::{FileInfoClass, Pushed};
 
 use super::{Output, eas};
+use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Refusal;
 
@@ -95,7 +96,7 @@ pub(super) fn query(
     open.require(row.access)?;
     let file = match &open.target {
         OpenTarget::File(file) => file,
-        OpenTarget::Pipe(_) => return Err(Status::NOT_SUPPORTED.into()),
+        OpenTarget::Pipe(_) => return pipe(open, class, output),
     };
     match class {
         FileInfoClass::FULL_EA => return eas::query(file, request, output),
@@ -112,6 +113,15 @@ pub(super) fn query(
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
         }
         _ => fixed(class, open, file, output)?,
+    }
+    Ok(())
+}
+
+/// Pipes know their own classes; what is known of every handle is told here.
+fn pipe(open: &Open, class: FileInfoClass, output: &mut Output<'_>) -> Result<(), Refusal> {
+    match class {
+        FileInfoClass::ACCESS => access(open).encode(&mut output.writer()),
+        _ => ipc::pipe_info(open, class, &mut output.writer())?,
     }
     Ok(())
 }

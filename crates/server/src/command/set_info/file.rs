@@ -17,6 +17,7 @@ use frevo_wire::fscc::set::{
 
 use super::super::query_info::fault_status;
 use super::{basic, disposition, rename, writable};
+use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 
 /// Bytes of extended attributes that a file may have, MS-FSA 2.1.5.15.6.
@@ -93,7 +94,7 @@ pub(super) fn set(
     }
     let file = match &open.target {
         OpenTarget::File(file) => file,
-        OpenTarget::Pipe(_) => return Err(Status::NOT_SUPPORTED),
+        OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),
     };
     match class {
         FileInfoClass::BASIC => basic::set(file, &parse(FileBasicInformation::parse(bytes))?),
