@@ -67,7 +67,7 @@ pub(crate) struct Serve {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folders: Vec<PathBuf>,
 
-    /// Share a folder under another name
+    /// Share a folder under another name; repeatable
     #[arg(long = "name", value_name = "SHARE=DIR", value_parser = named_folder)]
     pub(crate) named: Vec<(ShareName, PathBuf)>,
 
@@ -75,7 +75,8 @@ pub(crate) struct Serve {
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Listen here, such as 192.0.2.1, [2001:db8::1]:4450 or :4450
+    /// Listen here: an address or interface, such as 192.0.2.1, eth0,
+    /// [2001:db8::1]:4450 or :4450; repeatable
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub(crate) listen: Vec<Listen>,
 

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use frevo_server::config::{Config, DialectName, EncryptionChoice, SigningChoice};
+use frevo_server::config::{Config, DialectName, EncryptionChoice, ListenOn, SigningChoice};
 
 use crate::arguments::Check;
 use crate::exit::{Done, Exit, Failure};
+use crate::serve::listen::addresses_of;
 use crate::{accounts, passwords, print, state, tell};
 
 pub(crate) fn run(check: &Check) -> Done {
@@ -15,6 +16,13 @@ pub(crate) fn run(check: &Check) -> Done {
     for share in &config.shares {
         if let Err(fault) = share.open_folder() {
             faults.push(format!("share {}: {fault}", share.name.get_ref()));
+        }
+    }
+    for listen in &config.server.listen {
+        if let ListenOn::Interface(name) = &listen.on
+            && let Err(failure) = addresses_of(name)
+        {
+            faults.push(format!("listen: {failure}"));
         }
     }
     for user in &config.users {

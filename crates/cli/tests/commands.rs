@@ -39,7 +39,10 @@ fn a_command_line_that_makes_no_sense() {
     place.run(&["serve"]).fails(2, &["nothing to share", "frevo serve DIR"]);
     place.run(&["serve", ".", "--encryption", "always"]).fails(2, &["required", "offered", "off"]);
     place.run(&["serve", ".", "--min-dialect", "1.0"]).fails(2, &["2.0.2", "3.1.1"]);
-    place.run(&["serve", ".", "--listen", "here"]).fails(2, &["\"here\" is not an address"]);
+    place.run(&["serve", ".", "--listen", "1.2.3"]).fails(2, &["\"1.2.3\" is not an address"]);
+    place
+        .run(&["serve", ".", "--listen", "nowhere9"])
+        .fails(1, &["there is no interface nowhere9 with an address; "]);
     place.run(&["serve", "--name", "photos"]).fails(2, &["SHARE=DIR"]);
     place.run(&["serve", "--name", "a/b=."]).fails(2, &["'/'", "share names cannot have"]);
     place.run(&["serve", "--name", "ipc$=."]).fails(2, &["reserved"]);

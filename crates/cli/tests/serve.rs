@@ -4,7 +4,9 @@ mod harness;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use harness::{PATIENCE, Place, Serving, said, text};
@@ -273,6 +275,28 @@ fn systemd_is_told() {
     server.signal("-TERM");
     assert!(next().starts_with("STOPPING=1\n"));
     assert_eq!(server.finish().code, 0);
+}
+
+#[test]
+fn a_socket_that_systemd_hands_over_is_used() {
+    let place = Place::new();
+    config(&place, &["photos"]);
+    add_user(&place, "ann", "pw");
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    // As sd_listen_fds(3) wants it: descriptor 3, for this process.
+    let script = "export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\" 3<&0 </dev/null";
+    let frevo = place.command(&[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(frevo.get_program()).args(["serve", "-c", "frevo.toml"]);
+    shell.current_dir(place.path("")).stdin(OwnedFd::from(socket));
+    shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = Serving::start(shell);
+    server.address = address;
+    client(async {
+        log_on(&server, "ann", "pw").await.unwrap().connect_share("photos").await.unwrap();
+    });
+    assert_eq!(server.stop().code, 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use frevo_server::config::{DialectName, Listen, ServerName};
+use frevo_server::config::{DialectName, Listen, ListenOn, ServerName};
 
 use super::report::Report;
 use super::smb_conf::{Section, list, truth};
@@ -123,37 +123,32 @@ fn listen(global: &Section, report: &mut Report, toml: &mut String) {
         report.dropped("global", "smb ports 139", "NetBIOS is absent");
     }
     let ports: Vec<u16> = ports.into_iter().filter(|port| *port != 139).collect();
-    let mut addresses = Vec::new();
-    let is_bound = global.truth(&["bind interfaces only"]).unwrap_or(false);
-    if let Some(value) = global.value(&["interfaces"]) {
-        for interface in list(value) {
-            // Options for multichannel follow a semicolon inside quotation marks.
-            let interface = interface.split([';', '/']).next().unwrap_or_default().to_owned();
-            match interface.parse::<std::net::IpAddr>() {
-                Ok(address) if is_bound => addresses.push(Some(address)),
-                Ok(_) => {}
-                Err(_) if is_bound => report.note(
+    let mut places = Vec::new();
+    if global.truth(&["bind interfaces only"]).unwrap_or(false) {
+        for interface in global.value(&["interfaces"]).map(list).unwrap_or_default() {
+            // After a slash is a mask, after a semicolon advice for multichannel.
+            let name = interface.split([';', '/']).next().unwrap_or_default();
+            match name.parse::<Listen>() {
+                Ok(Listen { on, port: None }) => places.push(on),
+                _ => report.dropped(
                     "global",
-                    &format!(
-                        "interfaces names {interface}: put its address into listen, without which \
-                         Frevo listens on every address"
-                    ),
+                    &format!("interfaces {interface}"),
+                    "it is neither an address nor the name of an interface; see listen",
                 ),
-                Err(_) => {}
             }
         }
     }
-    if addresses.is_empty() {
+    if places.is_empty() {
         if ports.is_empty() {
             return;
         }
-        addresses.push(None);
+        places.push(ListenOn::Everywhere);
     }
     let ports: Vec<Option<u16>> =
         if ports.is_empty() { vec![None] } else { ports.into_iter().map(Some).collect() };
-    let entries: Vec<String> = addresses
+    let entries: Vec<String> = places
         .iter()
-        .flat_map(|&address| ports.iter().map(move |&port| Listen { address, port }))
+        .flat_map(|on| ports.iter().map(move |&port| Listen { on: on.clone(), port }))
         .map(|listen| quoted(&listen.to_string()))
         .collect();
     line(toml, "listen", &format!("[{}]", entries.join(", ")));

@@ -15,7 +15,7 @@ const TYPICAL: &str = r#"
    workgroup = WORKGROUP
    netbios name = nas
    server string = the "big" box
-   interfaces = lo 192.0.2.1/24 "2001:db8::1;speed=1000"
+   interfaces = lo 192.0.2.1/24 "2001:db8::1;speed=1000" eth*
    bind interfaces only = yes
    smb ports = 445 139
    Server  Min  Protocol = SMB2_10
@@ -51,7 +51,7 @@ fn a_typical_file_is_taken_over() {
     assert_eq!(server.name.as_ref().unwrap().as_str(), "NAS");
     assert_eq!(server.comment.as_deref(), Some("the \"big\" box"));
     let listen: Vec<String> = server.listen.iter().map(ToString::to_string).collect();
-    assert_eq!(listen, ["192.0.2.1:445", "[2001:db8::1]:445"]);
+    assert_eq!(listen, ["lo:445", "192.0.2.1:445", "[2001:db8::1]:445"]);
     assert_eq!(server.min_dialect, Some(DialectName::Smb21));
     assert_eq!(server.signing, Some(SigningChoice::Offered));
     assert_eq!(server.encryption, Some(EncryptionChoice::Offered));
@@ -69,7 +69,7 @@ fn a_typical_file_is_taken_over() {
     assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.users.is_empty());
 
     for dropped in [
-        "note [global]: interfaces names lo",
+        "dropped [global] interfaces eth*: it is neither an address nor",
         "dropped [global] workgroup:",
         "dropped [global] log level:",
         "dropped [global] smb ports 139: NetBIOS is absent",

@@ -1,10 +1,11 @@
 //! Listening, and the port.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
 use frevo_net::socket::{self, Listener};
-use frevo_server::config::Listen;
+use frevo_server::config::{Listen, ListenOn, nearest};
 
 use crate::exit::{Exit, Failure};
 
@@ -24,21 +25,45 @@ pub(super) struct Doors {
 
 impl Doors {
     /// Listens on all of `wanted`, or on every address. Where no port is named
-    /// it is 445 or, if that is not permitted, 4450.
+    /// it is 445 or, if that is not permitted, 4450. Sockets that systemd hands
+    /// over stand for all of that.
     pub(super) fn open(wanted: &[Listen]) -> Result<Self, Failure> {
+        let handed_over = Self::handed_over()?;
+        if !handed_over.listeners.is_empty() {
+            return Ok(handed_over);
+        }
         let wanted = if wanted.is_empty() { &[Listen::EVERYWHERE] } else { wanted };
+        let places = places(wanted)?;
         let mut doors = Self::new();
-        match doors.open_all(wanted, SMB_PORT) {
+        match doors.open_all(&places, SMB_PORT) {
             Err((address, error))
-                if error.kind() == io::ErrorKind::PermissionDenied
+                if error.kind() == ErrorKind::PermissionDenied
                     && address.port() == SMB_PORT
                     && wanted.iter().all(|listen| listen.port.is_none()) =>
             {
                 doors = Self::new();
                 doors.is_second_choice = true;
-                doors.open_all(wanted, PORT_WITHOUT_PRIVILEGE).map_err(failure)?;
+                doors.open_all(&places, PORT_WITHOUT_PRIVILEGE).map_err(failure)?;
             }
             outcome => outcome.map_err(failure)?,
+        }
+        Ok(doors)
+    }
+
+    /// Sockets that listen already: sd_listen_fds(3).
+    fn handed_over() -> Result<Self, Failure> {
+        let mut doors = Self::new();
+        let mut sockets = listenfd::ListenFd::from_env();
+        for index in 0..sockets.len() {
+            let listener = sockets.take_tcp_listener(index).and_then(|socket| {
+                let listener =
+                    Listener::from_owned(OwnedFd::from(socket.ok_or(ErrorKind::NotFound)?))?;
+                Ok((listener.local_addr()?, listener))
+            });
+            let failure = Failure::failed("cannot use a socket that was handed over");
+            let (address, listener) = listener.map_err(failure)?;
+            doors.addresses.push(address);
+            doors.listeners.push(listener);
         }
         Ok(doors)
     }
@@ -47,10 +72,10 @@ impl Doors {
         Self { listeners: Vec::new(), addresses: Vec::new(), is_second_choice: false }
     }
 
-    fn open_all(&mut self, wanted: &[Listen], port: u16) -> Result<(), (SocketAddr, io::Error)> {
-        for listen in wanted {
-            let port = listen.port.unwrap_or(port);
-            match listen.address {
+    fn open_all(&mut self, places: &[Place], port: u16) -> Result<(), (SocketAddr, io::Error)> {
+        for place in places {
+            let port = place.port.unwrap_or(port);
+            match place.address {
                 Some(address) => self.open_one(SocketAddr::new(address, port))?,
                 None => self.open_everywhere(port)?,
             }
@@ -98,6 +123,51 @@ impl Doors {
     }
 }
 
+/// A place to listen, its interface looked up: no address means every one.
+struct Place {
+    address: Option<IpAddr>,
+    port: Option<u16>,
+}
+
+fn places(wanted: &[Listen]) -> Result<Vec<Place>, Failure> {
+    let mut places = Vec::new();
+    for Listen { on, port } in wanted {
+        let port = *port;
+        match on {
+            ListenOn::Everywhere => places.push(Place { address: None, port }),
+            ListenOn::Address(address) => places.push(Place { address: Some(*address), port }),
+            ListenOn::Interface(name) => {
+                let addresses = addresses_of(name)?;
+                let place = |address| Place { address: Some(address), port };
+                places.extend(addresses.into_iter().map(place));
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The addresses of an interface, without those that mean something on one
+/// link only.
+pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, Failure> {
+    let interfaces =
+        socket::interfaces().map_err(Failure::failed("cannot list the network interfaces"))?;
+    let Some(interface) = interfaces.iter().find(|interface| interface.name == name) else {
+        let names: Vec<&str> = interfaces.iter().map(|interface| &*interface.name).collect();
+        let near = nearest(name, names.iter().copied());
+        let hint = near.map_or_else(
+            || format!("there are {}", names.join(", ")),
+            |near| format!("did you mean {near}?"),
+        );
+        let text = format!("there is no interface {name} with an address; {hint}");
+        return Err(Failure::new(Exit::Failed, text));
+    };
+    let is_link_local = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    Ok(interface.addresses.iter().copied().filter(|address| !is_link_local(address)).collect())
+}
+
 /// The address that this machine is reached by.
 fn own_address(family: IpAddr) -> IpAddr {
     // Where a packet to a stranger would leave; none is sent. The addresses are
@@ -133,19 +203,19 @@ fn is_without_ipv6(error: &io::Error) -> bool {
 fn failure((address, error): (SocketAddr, io::Error)) -> Failure {
     let port = address.port();
     let text = match error.kind() {
-        io::ErrorKind::AddrInUse => format!(
+        ErrorKind::AddrInUse => format!(
             "port {port} of {} is in use, perhaps by another SMB server (smbd, ksmbd); stop that, \
              or take another port: --listen {}",
             address.ip(),
             SocketAddr::new(address.ip(), PORT_WITHOUT_PRIVILEGE)
         ),
-        io::ErrorKind::PermissionDenied => format!(
+        ErrorKind::PermissionDenied => format!(
             "port {port} needs a privilege that this user lacks; {}, or take a port from 1024 on: \
              --listen {}",
             HOW_TO_GET_IT,
             SocketAddr::new(address.ip(), PORT_WITHOUT_PRIVILEGE)
         ),
-        io::ErrorKind::AddrNotAvailable => {
+        ErrorKind::AddrNotAvailable => {
             format!("{} is not an address of this machine (see: ip address)", address.ip())
         }
         _ => format!("cannot listen on {address}: {error}"),
@@ -176,22 +246,35 @@ mod tests {
         assert!(!everywhere.ip().is_unspecified() && everywhere.port() == 4450);
     }
 
+    fn on(address: &str, port: u16) -> Listen {
+        Listen { on: ListenOn::Address(address.parse().unwrap()), port: Some(port) }
+    }
+
     #[tokio::test]
     async fn a_port_that_is_taken_is_told() {
-        let any = Listen { address: Some(Ipv4Addr::LOCALHOST.into()), port: Some(0) };
-        let first = Doors::open(&[any]).unwrap();
+        let first = Doors::open(&[on("127.0.0.1", 0)]).unwrap();
         let port = first.addresses[0].port();
-        let failure = Doors::open(&[Listen { port: Some(port), ..any }]).err().unwrap();
+        let failure = Doors::open(&[on("127.0.0.1", port)]).err().unwrap();
         assert_eq!(failure.exit, Exit::Failed);
         assert!(failure.message.contains(&format!("port {port} of 127.0.0.1 is in use")));
-        let not_ours = Listen { address: Some("192.0.2.1".parse().unwrap()), port: Some(0) };
-        let failure = Doors::open(&[not_ours]).err().unwrap();
+        let failure = Doors::open(&[on("192.0.2.1", 0)]).err().unwrap();
         assert!(failure.message.contains("not an address of this machine"), "{failure}");
     }
 
     #[tokio::test]
+    async fn an_interface_is_its_addresses() {
+        let loopback = socket::interfaces().unwrap().into_iter().find(|i| i.loopback).unwrap();
+        let on = |name: &str| Listen { on: ListenOn::Interface(name.to_owned()), port: Some(0) };
+        let doors = Doors::open(&[on(&loopback.name)]).unwrap();
+        assert!(doors.addresses.iter().any(|address| address.ip() == Ipv4Addr::LOCALHOST));
+        assert!(doors.addresses.iter().all(|address| address.ip().is_loopback()));
+        let failure = Doors::open(&[on(&format!("{}x", loopback.name))]).err().unwrap();
+        assert!(failure.message.contains(&format!("did you mean {}?", loopback.name)), "{failure}");
+    }
+
+    #[tokio::test]
     async fn every_address_is_one_port() {
-        let doors = Doors::open(&[Listen { address: None, port: Some(0) }]).unwrap();
+        let doors = Doors::open(&[Listen { on: ListenOn::Everywhere, port: Some(0) }]).unwrap();
         assert!(doors.addresses.iter().all(|address| address.port() == doors.addresses[0].port()));
     }
 }

@@ -1,6 +1,6 @@
 //! `frevo serve`.
 
-mod listen;
+pub(crate) mod listen;
 mod logon;
 mod plan;
 mod run;

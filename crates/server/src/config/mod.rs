@@ -18,8 +18,8 @@ pub use names::{AccountName, ServerName, ShareName};
 pub use nearest::nearest;
 pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
 pub use values::{
-    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, SigningAlgorithmName,
-    SigningChoice, Size,
+    CipherName, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat, Mode,
+    SigningAlgorithmName, SigningChoice, Size,
 };
 
 #[cfg(test)]

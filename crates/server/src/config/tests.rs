@@ -24,7 +24,7 @@ fn every_key_can_be_set() {
         [server]
         name = "box"
         comment = "the box"
-        listen = ["192.0.2.1", "[::1]:4450"]
+        listen = ["eth0", "[::1]:4450"]
         min_dialect = "2.1"
         max_dialect = "3.1.1"
         encryption = "offered"
@@ -111,7 +111,7 @@ fn a_wrong_value_is_named_with_its_line() {
             "line 2: \"requierd\" is not known here; did you mean \"required\"?",
         ),
         ("[server]\nmin_dialect = \"SMB3\"\n", "line 2: \"SMB3\" is not known here"),
-        ("[server]\n\nlisten = [\"nowhere\"]\n", "line 3: \"nowhere\" is not an address"),
+        ("[server]\n\nlisten = [\"no where\"]\n", "line 3: \"no where\" is not an address"),
         ("[server]\ncores = \"two\"\n", "line 2: invalid type"),
         ("[server]\nname = \"a name with blanks\"\n", "line 2: the server name"),
         ("[[share]]\nname = \"a/b\"\npath = \"/x\"\n", "line 2: the share name \"a/b\" has '/'"),
