@@ -100,8 +100,7 @@ pub(super) fn query(
     };
     match class {
         FileInfoClass::FULL_EA => return eas::query(file, request, output),
-        // MS-FSA 2.1.5.12.4: there are no 8.3 names.
-        FileInfoClass::ALTERNATE_NAME => return Err(Status::OBJECT_NAME_NOT_FOUND.into()),
+        FileInfoClass::ALTERNATE_NAME => alternate_name(file, output)?,
         FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
             return Err(Status::INVALID_PARAMETER.into());
         }
@@ -263,6 +262,27 @@ pub(in crate::command) fn wide_id(stat: &Stat) -> [u8; 16] {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&stat.key.inode.to_le_bytes());
     id
+}
+
+/// MS-FSA 2.1.5.12.4 and 2.1.5.1.1: a name that is an 8.3 name already is its
+/// own alternate; others have none, because none can be looked up.
+fn alternate_name(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
+    let state = file.cell.lock();
+    let name = state.name().last();
+    if !is_8_3(name) {
+        return Err(Status::OBJECT_NAME_NOT_FOUND);
+    }
+    FileNameInformation { name }.encode(&mut output.writer());
+    Ok(())
+}
+
+/// Whether a component is an 8.3 name, MS-FSCC 2.1.5.2.1.
+fn is_8_3(name: &str) -> bool {
+    let (base, extension) = name.split_once('.').unwrap_or((name, "-"));
+    let allowed = |b: u8| b.is_ascii_graphic() && !b"\"*+,./:;<=>?[\\]|".contains(&b);
+    (1..=8).contains(&base.len())
+        && (1..=3).contains(&extension.len())
+        && base.bytes().chain(extension.bytes()).all(allowed)
 }
 
 /// MS-FSA 2.1.5.12.29. Files have their unnamed stream, directories none.

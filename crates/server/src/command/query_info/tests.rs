@@ -96,6 +96,7 @@ fn a_buffer_is_too_small_cuts_the_name_or_holds_all() {
             assert_eq!(status, Status::INFO_LENGTH_MISMATCH, "{class} in {length}");
         }
         if class == FileInfoClass::ALTERNATE_NAME {
+            // "a file.txt" has a space.
             assert_eq!(refused(of_file(&open, class, min)), Status::OBJECT_NAME_NOT_FOUND);
             continue;
         }
@@ -116,9 +117,6 @@ fn rights_are_asked_for_as_the_table_says() {
     bench.write("f", "");
     let bare = bench.open("f", AccessMask::SYNCHRONIZE);
     for (class, _, right) in QUERIED {
-        if class == FileInfoClass::ALTERNATE_NAME {
-            continue;
-        }
         if right == AccessMask::EMPTY {
             data(of_file(&bare, class, PLENTY));
         } else {
@@ -190,6 +188,34 @@ fn a_file_is_told_of_as_it_is() {
 }
 
 #[test]
+fn names_that_are_8_3_are_their_own_alternates() {
+    let bench = Bench::new();
+    for (name, is) in [
+        ("File.txt", true),
+        ("12345678.abc", true),
+        ("noext", true),
+        ("$~{}.-_", true),
+        ("123456789", false),
+        ("a.four", false),
+        ("a.b.c", false),
+        (".dot", false),
+        ("a b", false),
+        ("a+b", false),
+        ("gr\u{f6}\u{df}e", false),
+    ] {
+        bench.write(name, "");
+        let answered =
+            of_file(&bench.open(name, ALL_RIGHTS), FileInfoClass::ALTERNATE_NAME, PLENTY);
+        if is {
+            let answered = data(answered);
+            assert!(FileNameInformation::parse(&answered).unwrap().name.is(name), "{name}");
+        } else {
+            assert_eq!(refused(answered), Status::OBJECT_NAME_NOT_FOUND, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_directory_is_told_of_as_it_is() {
     let bench = Bench::new();
     bench.make_folder("D");
@@ -213,7 +239,9 @@ fn a_directory_is_told_of_as_it_is() {
     assert!(FileNameInformation::parse(&root).unwrap().name.is_empty());
 }
 
-fn eas(open: &Open, request: &Request<'_>) -> Result<(Status, Vec<(String, Vec<u8>)>), Refusal> {
+type Found = Vec<(String, Vec<u8>)>;
+
+fn eas(open: &Open, request: &Request<'_>) -> Result<(Status, Found), Refusal> {
     let (status, data) = ask(open, Dialect::SMB_3_1_1, request)?;
     let entries = EaEntries::new(&data).map(|entry| {
         let entry = entry.unwrap();
