@@ -138,6 +138,16 @@ impl ByteRanges {
         }
     }
 
+    /// Wakes `waker` no more: whoever waited has given up.
+    pub fn cease(&mut self, waker: &Waker) {
+        self.waiting.retain(|w| !w.will_wake(waker));
+    }
+
+    /// How many wait.
+    pub const fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
     fn wake(&mut self) {
         self.waiting.drain(..).for_each(Waker::wake);
     }

@@ -40,7 +40,7 @@ const MODE: u32 = CreateOptions::WRITE_THROUGH.0
 /// Opens or makes a file, a directory or a pipe.
 #[allow(clippy::unused_async)] // Lease breaks will be waited for here.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    let request = create::Request::parse(rq.message)?;
+    let mut request = create::Request::parse(rq.message)?;
     validate::parameters(&request)?;
     let tree = rq.tree()?;
     let vfs = match &tree.share.target {
@@ -49,6 +49,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     };
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let name = validate::name(&text, request.create_options)?;
+    validate::stream_type(&text, &mut request)?;
     let wanted = contexts::parse(&request)?;
     let desired = validate::access(&request, tree)?;
     let file_id = rq.server().new_file_id();

@@ -1,8 +1,9 @@
 //! LOCK: MS-SMB2 3.3.5.14.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
+use frevo_store::FileCell;
 use frevo_store::byte_range::{Mode, Range};
 use frevo_wire::Status;
 use frevo_wire::command::lock::{self, LockElement, LockFlags};
@@ -74,7 +75,7 @@ async fn lock(
         let outcome = if *waits {
             wait(open, file, range, *mode).await
         } else {
-            file.cell.lock().ranges.lock(open.id(), range, *mode)
+            take(open, file, range, *mode)
         };
         if let Err(status) = outcome {
             let mut shared = file.cell.lock();
@@ -88,15 +89,46 @@ async fn lock(
     Ok(())
 }
 
+/// Locks at once or not at all. An Open that another channel has closed
+/// meanwhile takes nothing: nobody would release it.
+fn take(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), Status> {
+    let mut shared = file.cell.lock();
+    if open.is_closed() {
+        return Err(Status::FILE_CLOSED);
+    }
+    shared.ranges.lock(open.id(), range, mode)
+}
+
+/// A place among those who wait for a file's locks, given up when dropped: a
+/// request that is cancelled must leave nothing behind.
+struct Waiter<'a> {
+    cell: &'a FileCell,
+    waker: Option<Waker>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if let Some(waker) = &self.waker {
+            self.cell.lock().ranges.cease(waker);
+        }
+    }
+}
+
 /// Waits until the range is free. The Open's end ends the wait.
 async fn wait(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), Status> {
+    let mut waiter = Waiter { cell: &file.cell, waker: None };
     poll_fn(|cx| {
+        let mut shared = file.cell.lock();
+        // Under the lock, as its end takes an Open out under it: whoever is not
+        // closed yet will have its ranges released.
         if open.is_closed() {
             return Poll::Ready(Err(Status::RANGE_NOT_LOCKED));
         }
-        let mut shared = file.cell.lock();
         match shared.ranges.lock(open.id(), range, mode) {
             Err(Status::LOCK_NOT_GRANTED) => {
+                if let Some(old) = waiter.waker.replace(cx.waker().clone()) {
+                    shared.ranges.cease(&old);
+                }
                 shared.ranges.wait(cx.waker());
                 Poll::Pending
             }

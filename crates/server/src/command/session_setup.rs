@@ -75,6 +75,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Done(done)) => match heed(rq, &done.identity.user, true).await {
+            // The connection ended meanwhile and has given back what it held:
+            // nothing must come to be on it any more.
+            _ if rq.connection.is_doomed() => {
+                abandon(rq, &session, authentication.purpose);
+                Err(Status::USER_SESSION_DELETED.into())
+            }
             true => finish(rq, &request, &authentication, &done, out)
                 .inspect_err(|_| abandon(rq, &session, Purpose::New)),
             false => {
@@ -325,6 +331,10 @@ fn bind(
     let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     if !owner.is_same_user(identity) {
         return Err(Status::NOT_SUPPORTED);
+    }
+    if session.state() != State::Valid {
+        // It ended or expired since this exchange began.
+        return Err(Status::USER_SESSION_DELETED);
     }
     let terms = &rq.connection.negotiated()?.terms;
     let keys = terms

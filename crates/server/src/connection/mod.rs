@@ -183,7 +183,8 @@ impl Connection {
         }
     }
 
-    fn is_doomed(&self) -> bool {
+    /// Whether the connection has ended or is about to.
+    pub(crate) fn is_doomed(&self) -> bool {
         self.doom.get().is_some()
     }
 }

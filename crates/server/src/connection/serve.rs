@@ -181,13 +181,16 @@ impl Connection {
     }
 
     /// An unsigned message where one must be signed is refused. The session is
-    /// looked for among all, so that another connection's cannot be addressed.
+    /// looked for among all, so that another connection's cannot be addressed;
+    /// for SESSION_SETUP only here, because a binding has rules of its own.
     fn check_unsigned(&self, header: &Header) -> Result<(), Refusal> {
-        if header.session_id == 0 || header.command == Command::SESSION_SETUP {
+        if header.session_id == 0 {
             return Ok(());
         }
-        let session = self.channel(header.session_id).map(|c| Arc::clone(&c.session));
-        let session = session.or_else(|| self.server.session(header.session_id));
+        let mut session = self.channel(header.session_id).map(|c| Arc::clone(&c.session));
+        if session.is_none() && header.command != Command::SESSION_SETUP {
+            session = self.server.session(header.session_id);
+        }
         let required =
             session.as_ref().and_then(|s| s.security()).is_some_and(|s| s.signing_required);
         if required { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
@@ -302,7 +305,7 @@ impl Connection {
                 _ => (handler.await, None),
             };
         }
-        let Some((async_id, cancel)) = self.waiting.borrow_mut().enter(rq.header.message_id) else {
+        let Some((async_id, cancel)) = self.waiting.borrow_mut().enter(&rq.header) else {
             return (Err(Status::INSUFFICIENT_RESOURCES.into()), None);
         };
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
@@ -341,11 +344,17 @@ impl Connection {
         (outcome, Some(async_id))
     }
 
-    /// MS-SMB2 3.3.5.16: no answer, whatever happens.
+    /// MS-SMB2 3.3.5.16: no answer, whatever happens. It must come from the
+    /// session of what it cancels, protected as that session demands.
     fn cancel(&self, element: &Element, opened: &mut Opened) {
         let header = &element.header;
+        let sealed = opened.sealed.is_some();
         let message = &mut opened.frame[element.range.clone()];
-        if self.verify(message, header, opened.sealed.is_some()).is_ok() {
+        let Some(channel) = self.channel(header.session_id) else { return };
+        let row = Row { when_expired: true, ..element.row };
+        if self.verify(message, header, sealed).is_ok()
+            && self.check_session(&channel.session, row, sealed).is_ok()
+        {
             self.waiting.borrow().cancel(header);
         }
     }

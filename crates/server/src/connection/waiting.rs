@@ -9,6 +9,7 @@ use crate::limits::WAITING_PER_CONNECTION;
 
 #[derive(Debug)]
 struct Entry {
+    session_id: u64,
     message_id: u64,
     async_id: u64,
     cancel: Rc<Notify>,
@@ -23,14 +24,16 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Enters a request. None when too many wait already.
-    pub(super) fn enter(&mut self, message_id: u64) -> Option<(u64, Rc<Notify>)> {
+    pub(super) fn enter(&mut self, header: &Header) -> Option<(u64, Rc<Notify>)> {
         if self.entries.len() >= WAITING_PER_CONNECTION {
             return None;
         }
         self.last_async_id = self.last_async_id.wrapping_add(1).max(1);
         let cancel = Rc::new(Notify::new());
         let async_id = self.last_async_id;
-        self.entries.push(Entry { message_id, async_id, cancel: Rc::clone(&cancel) });
+        let &Header { session_id, message_id, .. } = header;
+        let cancelled = Rc::clone(&cancel);
+        self.entries.push(Entry { session_id, message_id, async_id, cancel: cancelled });
         Some((async_id, cancel))
     }
 
@@ -40,9 +43,10 @@ impl Waiting {
     }
 
     /// MS-SMB2 3.3.5.16: by AsyncId if the header has one, else by MessageId.
-    /// An id that is not there is ignored.
+    /// An id that is not there, or is another session's, is ignored.
     pub(super) fn cancel(&self, header: &Header) {
-        let found = self.entries.iter().find(|e| match header.route {
+        let mut own = self.entries.iter().filter(|e| e.session_id == header.session_id);
+        let found = own.find(|e| match header.route {
             Route::Async { async_id } => e.async_id == async_id,
             Route::Sync { .. } => e.message_id == header.message_id,
         });
@@ -60,14 +64,28 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use frevo_wire::{Command, HeaderFlags, Status};
 
     #[test]
     fn waiting_requests_are_bounded() {
         let mut waiting = Waiting::default();
-        let ids: Vec<_> =
-            (0..WAITING_PER_CONNECTION as u64).map(|m| waiting.enter(m).unwrap().0).collect();
-        assert!(waiting.enter(9).is_none());
+        let header = |message_id| Header {
+            credit_charge: 1,
+            status: Status::SUCCESS,
+            command: Command::LOCK,
+            credits: 1,
+            flags: HeaderFlags::EMPTY,
+            next_command: 0,
+            message_id,
+            route: Route::Sync { process_id: 0, tree_id: 0 },
+            session_id: 1,
+            signature: [0; 16],
+        };
+        let ids: Vec<_> = (0..WAITING_PER_CONNECTION as u64)
+            .map(|m| waiting.enter(&header(m)).unwrap().0)
+            .collect();
+        assert!(waiting.enter(&header(9)).is_none());
         waiting.leave(ids[0]);
-        assert!(waiting.enter(9).is_some());
+        assert!(waiting.enter(&header(9)).is_some());
     }
 }

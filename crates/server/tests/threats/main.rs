@@ -7,8 +7,11 @@
 #[path = "../client/mod.rs"]
 mod client;
 
+mod authentication;
 mod compounds;
 mod contexts;
 mod frames;
+mod integrity;
+mod names;
 mod offsets;
 mod seals;

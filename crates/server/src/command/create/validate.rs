@@ -69,6 +69,28 @@ pub(super) fn name(text: &str, options: CreateOptions) -> Result<Name, Status> {
     Ok(name)
 }
 
+/// MS-FSA 2.1.5.1: a stream type that is said settles whether a file or a
+/// directory is meant, as the create option for it would.
+pub(super) fn stream_type(text: &str, request: &mut Request<'_>) -> Result<(), Status> {
+    let directory = match text.split(':').nth(2) {
+        None => return Ok(()),
+        Some(kind) => !kind.eq_ignore_ascii_case("$DATA"),
+    };
+    let options = &mut request.create_options;
+    let (said, other, clash) = if directory {
+        let other = CreateOptions::NON_DIRECTORY_FILE;
+        (CreateOptions::DIRECTORY_FILE, other, Status::FILE_IS_A_DIRECTORY)
+    } else {
+        let other = CreateOptions::DIRECTORY_FILE;
+        (CreateOptions::NON_DIRECTORY_FILE, other, Status::NOT_A_DIRECTORY)
+    };
+    if options.contains(other) {
+        return Err(clash);
+    }
+    *options |= said;
+    parameters(request)
+}
+
 /// DesiredAccess with generic rights mapped, within what the share gives.
 pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<AccessMask, Status> {
     let desired = request.desired_access;

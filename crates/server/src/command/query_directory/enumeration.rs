@@ -163,11 +163,7 @@ impl Scan {
                 self.held = listing.entry_stat()?;
             }
             Some(_) => {}
-            None => {
-                self.stage = Stage::End;
-                // Clients keep directories open; what reads them is large.
-                self.listing = None;
-            }
+            None => self.stage = Stage::End,
         }
         Ok(())
     }
