@@ -63,7 +63,7 @@ pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
         queue: SendQueue::new(SendLimits::default()),
         spare_bytes: RefCell::default(),
         doom: Cell::new(None),
-        doomed: tokio::sync::Notify::new(),
+        attention: tokio::sync::Notify::new(),
         server,
     });
     let mut in_flight = InFlight::new();
@@ -108,7 +108,7 @@ async fn serve(
         let may_read = !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
         tokio::select! {
             biased;
-            () = connection.doomed.notified() => {}
+            () = connection.attention.notified() => {}
             // What was begun is carried out, and answered, after this loop.
             () = &mut stopping => return Ok(()),
             Some(()) = in_flight.next(), if !in_flight.is_empty() => {}

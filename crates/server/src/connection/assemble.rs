@@ -356,6 +356,8 @@ pub(super) fn send_interim(connection: &Connection, rq: &Request<'_>, async_id: 
         return;
     }
     connection.queue.push(OutFrame::new(frame));
+    // Its request goes on, so that nothing else tells of it.
+    connection.attention.notify_one();
 }
 
 fn must_seal(connection: &Connection, channel: &Channel) -> bool {

@@ -118,7 +118,9 @@ pub struct Connection {
     queue: SendQueue,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     doom: Cell<Option<Doom>>,
-    doomed: tokio::sync::Notify,
+    /// Wakes the loop that owns the socket: there is something to send that no
+    /// ended request brings along, or the connection is to end.
+    attention: tokio::sync::Notify,
 }
 
 impl Connection {
@@ -179,7 +181,7 @@ impl Connection {
     pub fn disconnect(&self, why: Doom) {
         if self.doom.get().is_none() {
             self.doom.set(Some(why));
-            self.doomed.notify_one();
+            self.attention.notify_one();
         }
     }
 
