@@ -135,7 +135,7 @@ impl Create<'_> {
         };
         let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
         let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
-        let mut attributes = self.request.file_attributes;
+        let mut attributes = self.request.file_attributes.without(FileAttributes::SPARSE_FILE);
         if kind != KindWanted::Directory {
             // MS-FSA 2.1.5.1.1: a new file is to be archived.
             attributes |= FileAttributes::ARCHIVE;
@@ -253,8 +253,10 @@ impl Create<'_> {
         let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
         if overwritten {
             node.set_end_of_file(0).map_err(Fault::status)?;
-            let attributes = self.request.file_attributes.without(FileAttributes::NORMAL)
-                | FileAttributes::ARCHIVE;
+            // That a file is sparse is said by FSCTL_SET_SPARSE alone.
+            let ignored = FileAttributes::NORMAL | FileAttributes::SPARSE_FILE;
+            let attributes =
+                self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE;
             let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
             node.set_basic(&change).map_err(Fault::status)?;
         }

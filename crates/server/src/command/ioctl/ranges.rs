@@ -115,21 +115,22 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     if length == 0 {
         return NO_OUTPUT;
     }
-    let limit = call.max_output as usize / AllocatedRange::SIZE;
-    if limit == 0 {
-        return Err(Status::BUFFER_TOO_SMALL.into());
-    }
     let stat = file.stat()?;
     let beyond = beyond.min(stat.end_of_file);
     if first >= beyond {
         return NO_OUTPUT;
     }
     let sparse = stat.attributes.contains(FileAttributes::SPARSE_FILE);
+    let limit = call.max_output as usize / AllocatedRange::SIZE;
     let (ranges, complete) = match file.io() {
         Some(_) if sparse => allocated(file, first, beyond, limit).await?,
         // What has no holes, or none that can be seen, is all there.
-        _ => (vec![(first, beyond)], true),
+        _ if limit > 0 => (vec![(first, beyond)], true),
+        _ => (Vec::new(), false),
     };
+    if ranges.is_empty() && !complete {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
     let bytes = output(|w| {
         for (first, beyond) in &ranges {
             let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
