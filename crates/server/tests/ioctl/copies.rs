@@ -1,0 +1,305 @@
+//! Server-side copy: FSCTL_SRV_REQUEST_RESUME_KEY, FSCTL_SRV_COPYCHUNK.
+
+use frevo_server::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::command::ioctl::copychunk::{
+    Chunk, CopyRequest, CopyResponse, ResumeKey, ResumeKeyResponse,
+};
+use frevo_wire::dtyp::AccessMask;
+
+use super::calls::*;
+use crate::client::files::lock_draft;
+use crate::client::world::EXCLUSIVE;
+use crate::client::*;
+
+const LIMITS: CopyResponse = CopyResponse {
+    chunks_written: COPY_CHUNKS,
+    chunk_bytes_written: COPY_CHUNK_BYTES,
+    total_bytes_written: COPY_BYTES,
+};
+
+const NOTHING: CopyResponse =
+    CopyResponse { chunks_written: 0, chunk_bytes_written: 0, total_bytes_written: 0 };
+
+fn chunk(source_offset: u64, target_offset: u64, length: u32) -> Chunk {
+    Chunk { source_offset, target_offset, length }
+}
+
+fn input(source_key: ResumeKey, chunks: &[Chunk]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    CopyRequest { source_key, chunks: chunks.to_vec() }.encode(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+async fn key(peer: &mut Peer, mount: &Mount, file: FileId) -> ResumeKey {
+    let reply = ask(peer, mount, CtlCode::SRV_REQUEST_RESUME_KEY, file, &[], 32).await;
+    let bytes = output(reply.ok());
+    assert_eq!(bytes.len(), 32);
+    ResumeKeyResponse::parse(&bytes).unwrap().resume_key
+}
+
+/// Source with 1 MiB of a pattern, and an empty target.
+async fn files(world: &World, peer: &mut Peer, mount: &Mount) -> (FileId, FileId) {
+    world.file("source", pattern());
+    let source = peer.open_file(mount, &Want::existing("source")).await;
+    let target = peer.open_file(mount, &Want::file("target")).await;
+    (source, target)
+}
+
+fn pattern() -> Vec<u8> {
+    (0..1_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+async fn copy(
+    peer: &mut Peer,
+    mount: &Mount,
+    target: FileId,
+    key: ResumeKey,
+    chunks: &[Chunk],
+) -> (Status, Option<CopyResponse>) {
+    let input = input(key, chunks);
+    let reply = ask(peer, mount, CtlCode::SRV_COPYCHUNK, target, &input, 12).await;
+    let told = frevo_wire::command::ioctl::Response::parse(&reply.message);
+    (reply.status(), told.ok().and_then(|told| CopyResponse::parse(told.output).ok()))
+}
+
+fn done(chunks_written: u32, total_bytes_written: u32) -> (Status, Option<CopyResponse>) {
+    let response = CopyResponse { chunks_written, chunk_bytes_written: 0, total_bytes_written };
+    (Status::SUCCESS, Some(response))
+}
+
+#[test]
+fn chunks_arrive_where_they_should() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let chunks = [chunk(0, 5000, 4096), chunk(100_000, 0, 5000), chunk(7, u64::MAX, 3)];
+        assert_eq!(copy(&mut peer, &mount, target, key, &chunks).await, done(3, 9099));
+        let all = pattern();
+        let expected = [&all[100_000..105_000], &all[..4096], &all[7..10]].concat();
+        assert_eq!(world.content("target"), expected);
+        assert_eq!(copy(&mut peer, &mount, target, key, &[]).await, done(0, 0));
+    });
+}
+
+#[test]
+fn overlapping_ranges_of_one_file_come_out_as_of_two() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, _) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let chunks = [chunk(0, 1000, 100_000), chunk(300_000, 250_000, 100_000)];
+        assert_eq!(copy(&mut peer, &mount, source, key, &chunks).await, done(2, 200_000));
+        let mut expected = pattern();
+        expected.copy_within(0..100_000, 1000);
+        expected.copy_within(300_000..400_000, 250_000);
+        assert!(world.content("source") == expected);
+    });
+}
+
+#[test]
+fn shares_of_one_session_may_be_copied_between() {
+    in_world(async |world| {
+        let (mut peer, data) = world.session("bob", &Offer::default()).await;
+        world.file("source", pattern());
+        let readonly = peer.mount(&data.logon, "readonly").await;
+        let rights = AccessMask::READ_DATA;
+        let source = peer.open_file(&readonly, &Want::existing("source").access(rights)).await;
+        let key = key(&mut peer, &readonly, source).await;
+        let target = peer.open_file(&data, &Want::file("target")).await;
+        let chunks = [chunk(0, 0, 10_000)];
+        assert_eq!(copy(&mut peer, &data, target, key, &chunks).await, done(1, 10_000));
+        // Not the other way: nobody writes there.
+        let own = copy(&mut peer, &readonly, source, key, &chunks).await;
+        assert_eq!(own.0, Status::ACCESS_DENIED);
+    });
+}
+
+#[test]
+fn limits_are_told_to_those_who_exceed_them() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let limits = (Status::INVALID_PARAMETER, Some(LIMITS));
+        // n - 1 and n are fine, n + 1 is not: chunks, bytes of one, bytes of all.
+        let many = |n: u32| vec![chunk(0, 0, 1); n as usize];
+        for n in [COPY_CHUNKS - 1, COPY_CHUNKS] {
+            assert_eq!(copy(&mut peer, &mount, target, key, &many(n)).await, done(n, n));
+        }
+        assert_eq!(copy(&mut peer, &mount, target, key, &many(COPY_CHUNKS + 1)).await, limits);
+        for n in [COPY_CHUNK_BYTES - 1, COPY_CHUNK_BYTES] {
+            let one = [chunk(0, 0, n)];
+            assert_eq!(copy(&mut peer, &mount, target, key, &one).await, done(1, n));
+        }
+        let wide = [chunk(0, 0, COPY_CHUNK_BYTES + 1)];
+        assert_eq!(copy(&mut peer, &mount, target, key, &wide).await, limits);
+        let mut full = vec![chunk(0, 0, COPY_CHUNK_BYTES); 16];
+        assert_eq!(copy(&mut peer, &mount, target, key, &full).await, done(16, COPY_BYTES));
+        full.push(chunk(0, 0, 1));
+        assert_eq!(copy(&mut peer, &mount, target, key, &full).await, limits);
+        for bad in
+            [chunk(0, 0, 0), chunk(0, 0, u32::MAX), chunk(0, 1 << 63, 1), chunk(0, u64::MAX - 1, 1)]
+        {
+            assert_eq!(copy(&mut peer, &mount, target, key, &[bad]).await, limits);
+        }
+        assert_eq!(world.content("target").len(), 1 << 20, "nothing of that was copied");
+    });
+}
+
+#[test]
+fn p13_counts_that_lie_are_answered_with_limits() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let code = CtlCode::SRV_COPYCHUNK;
+        let whole = input(key, &[chunk(0, 0, 10), chunk(0, 10, 10)]);
+        for count in [3_u32, 4, 0x8000_0000, u32::MAX] {
+            let mut lie = whole.clone();
+            lie[24..28].copy_from_slice(&count.to_le_bytes());
+            let reply = ask(&mut peer, &mount, code, target, &lie, 12).await;
+            let told = output(reply.expect(Status::INVALID_PARAMETER));
+            assert_eq!(CopyResponse::parse(&told).unwrap(), LIMITS);
+        }
+        for cut in 0..whole.len() {
+            let reply = ask(&mut peer, &mount, code, target, &whole[..cut], 12).await;
+            reply.expect(Status::INVALID_PARAMETER);
+        }
+        for room in 0..12 {
+            let reply = ask(&mut peer, &mount, code, target, &whole, room).await;
+            reply.expect(Status::INVALID_PARAMETER);
+        }
+        for room in 0..32 {
+            let code = CtlCode::SRV_REQUEST_RESUME_KEY;
+            let reply = ask(&mut peer, &mount, code, source, &[], room).await;
+            reply.expect(Status::INVALID_PARAMETER);
+        }
+        assert!(world.content("target").is_empty());
+    });
+}
+
+#[test]
+fn a_key_opens_nothing_but_its_own_file_in_its_own_session() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let good = key(&mut peer, &mount, source).await;
+        let absent = Status::OBJECT_NAME_NOT_FOUND;
+        let chunks = [chunk(0, 0, 1)];
+        for bit in 0..good.len() {
+            let mut bad = good;
+            bad[bit] ^= 1;
+            assert_eq!(copy(&mut peer, &mount, target, bad, &chunks).await.0, absent);
+        }
+        let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
+        let his = bob.open_file(&bobs, &Want::file("his")).await;
+        assert_eq!(copy(&mut bob, &bobs, his, good, &chunks).await.0, absent);
+        peer.close(&mount, source).await;
+        assert_eq!(copy(&mut peer, &mount, target, good, &chunks).await.0, absent);
+        assert!(world.content("his").is_empty() && world.content("target").is_empty());
+    });
+}
+
+/// X3: what was granted counts.
+#[test]
+fn x3_copying_needs_the_rights_of_reading_and_writing() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, _) = files(world, &mut peer, &mount).await;
+        let good = key(&mut peer, &mount, source).await;
+        let input = input(good, &[chunk(0, 0, 10)]);
+        let try_as = async |peer: &mut Peer, code, rights| {
+            let target = peer.open_file(&mount, &Want::file("target").access(rights)).await;
+            let status = ask(peer, &mount, code, target, &input, 12).await.status();
+            peer.close(&mount, target).await;
+            status
+        };
+        let (read, write) = (AccessMask::READ_DATA, AccessMask::WRITE_DATA);
+        let (append, look) = (AccessMask::APPEND_DATA, AccessMask::READ_ATTRIBUTES);
+        let denied = Status::ACCESS_DENIED;
+        let (plain, blind) = (CtlCode::SRV_COPYCHUNK, CtlCode::SRV_COPYCHUNK_WRITE);
+        assert_eq!(try_as(&mut peer, plain, look).await, denied);
+        assert_eq!(try_as(&mut peer, plain, read).await, denied);
+        assert_eq!(try_as(&mut peer, plain, write).await, denied, "it must read its target too");
+        assert_eq!(try_as(&mut peer, blind, read).await, denied);
+        assert!(world.content("target").is_empty());
+        assert_eq!(try_as(&mut peer, blind, append).await, Status::SUCCESS, "at the end");
+        assert_eq!(try_as(&mut peer, blind, append).await, denied, "over what is there");
+        assert_eq!(try_as(&mut peer, blind, write).await, Status::SUCCESS);
+        assert_eq!(try_as(&mut peer, plain, read | write).await, Status::SUCCESS);
+        let blind_source = Want::existing("source").access(look);
+        let blind_source = peer.open_file(&mount, &blind_source).await;
+        let key = key(&mut peer, &mount, blind_source).await;
+        let target = peer.open_file(&mount, &Want::file("target")).await;
+        let answer = copy(&mut peer, &mount, target, key, &[chunk(0, 0, 10)]).await;
+        assert_eq!(answer.0, denied);
+    });
+}
+
+#[test]
+fn locks_of_others_stop_a_copy_before_it_begins() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let chunks = [chunk(0, 0, 1000), chunk(5000, 5000, 1000)];
+        for name in ["source", "target"] {
+            let other = peer.open_file(&mount, &Want::existing(name)).await;
+            let lock = lock_draft(other, &[(5999, 1, EXCLUSIVE)]);
+            peer.on(&mount, lock).await.ok();
+            let answer = copy(&mut peer, &mount, target, key, &chunks).await;
+            assert_eq!(answer, (Status::FILE_LOCK_CONFLICT, Some(NOTHING)));
+            assert!(world.content("target").is_empty());
+            peer.close(&mount, other).await;
+        }
+        assert_eq!(copy(&mut peer, &mount, target, key, &chunks).await, done(2, 2000));
+    });
+}
+
+#[test]
+fn what_the_source_does_not_have_is_not_copied() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let end = 1 << 20;
+        for beyond in [end, end - 9, u64::MAX, 1 << 63, i64::MAX as u64] {
+            let chunks = [chunk(0, 0, 100), chunk(beyond, 100, 10)];
+            let answer = copy(&mut peer, &mount, target, key, &chunks).await;
+            let told = CopyResponse {
+                chunks_written: 1,
+                chunk_bytes_written: 0,
+                total_bytes_written: 100,
+            };
+            assert_eq!(answer, (Status::INVALID_VIEW_SIZE, Some(told)), "{beyond}");
+        }
+        assert_eq!(world.content("target"), pattern()[..100]);
+        let exact = [chunk(end - 10, 0, 10)];
+        assert_eq!(copy(&mut peer, &mount, target, key, &exact).await, done(1, 10));
+    });
+}
+
+#[test]
+fn directories_and_pipes_are_not_copied() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let chunks = [chunk(0, 0, 10)];
+        let of_directory = key(&mut peer, &mount, directory).await;
+        let of_source = key(&mut peer, &mount, source).await;
+        let refused = Status::INVALID_DEVICE_REQUEST;
+        assert_eq!(copy(&mut peer, &mount, target, of_directory, &chunks).await.0, refused);
+        assert_eq!(copy(&mut peer, &mount, directory, of_source, &chunks).await.0, refused);
+        let ipc = peer.mount(&mount.logon, "IPC$").await;
+        let pipe = peer.open_file(&ipc, &Want::existing("srvsvc")).await;
+        let mut of_pipe = [0; 24];
+        of_pipe[..8].copy_from_slice(&pipe.persistent.to_le_bytes());
+        of_pipe[8..16].copy_from_slice(&pipe.volatile.to_le_bytes());
+        let answer = copy(&mut peer, &mount, target, of_pipe, &chunks).await;
+        assert_eq!(answer, (Status::INVALID_PARAMETER, Some(LIMITS)));
+    });
+}

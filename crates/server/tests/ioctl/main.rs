@@ -1,0 +1,14 @@
+//! IOCTL, the pipes of IPC$ and CHANGE_NOTIFY, as a client meets them.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
+#[path = "../client/mod.rs"]
+mod client;
+
+mod calls;
+mod copies;
+mod facts;
+mod negotiated;
+mod notify;
+mod pipes;
+mod ranges;
+mod rights;
