@@ -3,14 +3,20 @@
 mod harness;
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use frevo_server::limits;
 use harness::{PATIENCE, Place, Serving, said, text};
-use smb2::SmbClient;
+use smb2::msg::create::{CreateDisposition, CreateRequest, ImpersonationLevel, ShareAccess};
+use smb2::types::flags::FileAccessMask;
+use smb2::types::status::NtStatus;
+use smb2::types::{Command as SmbCommand, OplockLevel};
+use smb2::{SmbClient, Tree};
 
 const ANY: &str = "127.0.0.1:0";
 
@@ -149,7 +155,7 @@ fn add_user(place: &Place, name: &str, password: &str) {
 fn serve_config(place: &Place) -> Serving {
     use std::io::{BufRead, BufReader};
     let log = place.path("log");
-    let mut command = place.command(&["serve", "-c", "frevo.toml", "--log-level", "debug"]);
+    let mut command = place.command(&["serve", "-c", "frevo.toml"]);
     command.stderr(fs::File::create(&log).unwrap());
     let mut server = Serving::start(command);
     let lines = BufReader::new(fs::File::open(&log).unwrap()).lines();
@@ -253,6 +259,125 @@ fn each_signal_that_stops_stops_in_order() {
 }
 
 #[test]
+fn what_was_acknowledged_before_the_stop_is_there() {
+    let place = Place::new();
+    let photos = place.folder("photos");
+    place.file("password", "pw\n", 0o600);
+    let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
+    let data = vec![7; 300_000];
+    let mut acknowledged = 0;
+    client(async {
+        let mut ann = log_on(&server, "ann", "pw").await.unwrap();
+        let tree = ann.connect_share("photos").await.unwrap();
+        // Deleted when it is closed, which the client never does.
+        create_delete_on_close(&ann, &tree, "gone.txt").await.unwrap();
+        assert!(photos.join("gone.txt").exists());
+        let mut told = false;
+        while ann.write_file(&tree, &format!("{acknowledged}.bin"), &data).await.is_ok() {
+            acknowledged += 1;
+            if acknowledged == 20 && !told {
+                server.signal("-TERM");
+                told = true;
+            }
+        }
+    });
+    assert!(acknowledged >= 20);
+    assert_eq!(server.finish().code, 0);
+    assert!(!photos.join("gone.txt").exists());
+    for number in 0..acknowledged {
+        assert_eq!(fs::read(photos.join(format!("{number}.bin"))).unwrap(), data, "{number}");
+    }
+}
+
+async fn create_delete_on_close(ann: &SmbClient, tree: &Tree, name: &str) -> smb2::Result<()> {
+    const DELETE_AND_WRITE: u32 = 0x0001_0002;
+    // MS-SMB2 2.2.13: FILE_NON_DIRECTORY_FILE, FILE_DELETE_ON_CLOSE
+    const OPTIONS: u32 = 0x0000_0040 | 0x0000_1000;
+    let body = CreateRequest {
+        requested_oplock_level: OplockLevel::None,
+        impersonation_level: ImpersonationLevel::Impersonation,
+        desired_access: FileAccessMask::new(DELETE_AND_WRITE),
+        file_attributes: 0,
+        share_access: ShareAccess(0),
+        create_disposition: CreateDisposition::FileCreate,
+        create_options: OPTIONS,
+        name: name.to_owned(),
+        create_contexts: Vec::new(),
+    };
+    let frame = ann.connection().execute(SmbCommand::Create, &body, Some(tree.tree_id)).await?;
+    assert_eq!(frame.header.status, NtStatus::SUCCESS);
+    Ok(())
+}
+
+/// Whether the server closes a connection within a second.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    match stream.read(&mut [0]) {
+        Ok(0) => true,
+        Ok(_) => panic!("it said something"),
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn strangers_cannot_use_up_the_server() {
+    let place = Place::new();
+    place.folder("photos");
+    place.file("password", "pw\n", 0o600);
+    let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
+    let connect = || TcpStream::connect(&server.address).unwrap();
+    let mut idle: Vec<TcpStream> =
+        (0..limits::UNAUTHENTICATED_PER_ADDRESS).map(|_| connect()).collect();
+    for _ in 0..20 {
+        assert!(is_closed(&mut connect()));
+    }
+    assert!(!is_closed(&mut idle[0]));
+    client(async {
+        idle.pop();
+        let mut ann = log_on_when_there_is_room(&server).await;
+        ann.connect_share("photos").await.unwrap();
+        // Whoever has logged on does not count any more.
+        idle.push(connect());
+        assert!(!is_closed(&mut idle[limits::UNAUTHENTICATED_PER_ADDRESS - 1]));
+        assert!(is_closed(&mut connect()));
+    });
+    drop(idle);
+    let said = server.stop();
+    let refusals = said.err.matches("refused: too many connections that have not logged on");
+    // Twenty-one refusals are not as many lines.
+    assert!((1..=8).contains(&refusals.count()), "{}", said.err);
+}
+
+/// The server notices that a connection was closed a little later.
+async fn log_on_when_there_is_room(server: &Serving) -> SmbClient {
+    loop {
+        if let Ok(client) = log_on(server, "ann", "pw").await {
+            return client;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn connections_are_bounded_as_configured() {
+    let place = Place::new();
+    config(&place, &["photos"]);
+    let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
+    place.file("frevo.toml", &format!("{text}[limits]\nconnections = 2\n"), 0o644);
+    add_user(&place, "ann", "pw");
+    let server = serve_config(&place);
+    client(async {
+        let mut one = log_on(&server, "ann", "pw").await.unwrap();
+        let two = log_on(&server, "ann", "pw").await.unwrap();
+        assert!(is_closed(&mut TcpStream::connect(&server.address).unwrap()));
+        one.connect_share("photos").await.unwrap();
+        drop(two);
+        log_on_when_there_is_room(&server).await;
+    });
+    logged(&place, "as many connections as limits.connections allows");
+}
+
+#[test]
 fn systemd_is_told() {
     let place = Place::new();
     config(&place, &["photos"]);
@@ -327,7 +452,7 @@ fn log_lines_can_be_json() {
 
 #[test]
 fn a_client_below_the_floor_is_refused_with_the_remedy() {
-    use std::io::{Read, Write};
+    use std::io::Write;
     let place = Place::new();
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
@@ -338,7 +463,7 @@ fn a_client_below_the_floor_is_refused_with_the_remedy() {
     message.extend([36, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     message.extend([0; 24]);
     message.extend([0x02, 0x02]);
-    let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let len = u32::try_from(message.len()).unwrap();
     stream.write_all(&[&len.to_be_bytes()[..], &message].concat()).unwrap();

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::{self, Logging};
-use crate::{check, print, state, tell};
+use crate::{check, print, state};
 
 use super::listen::Doors;
 use super::logon::{Logon, Password};
@@ -256,19 +256,17 @@ async fn say_hello(arguments: &Serve, loaded: &Loaded, doors: &Doors, cores: &Co
         .zip(&loaded.shares)
         .map(|(share, open)| (share, open.section.path.get_ref().display().to_string()))
         .collect();
-    for (share, folder) in &listed {
-        tracing::debug!(target: "frevo::server", share = %share.name, folder, "sharing");
-    }
-    for address in &doors.addresses {
-        tracing::debug!(target: "frevo::server", %address, road, "listening");
-    }
     let is_service = arguments.config.is_some() && !rustix::termios::isatty(std::io::stdout());
     if is_service {
+        for (share, folder) in &listed {
+            tracing::info!(target: "frevo::server", share = %share.name, folder, "sharing");
+        }
+        for address in &doors.addresses {
+            tracing::info!(target: "frevo::server", %address, road, "listening");
+        }
         if doors.is_second_choice {
-            tell(format_args!(
-                "port 445 is not permitted to this user; {}",
-                super::listen::HOW_TO_GET_IT
-            ));
+            tracing::warn!(target: "frevo::server",
+                "port 445 is not permitted to this user; {}", super::listen::HOW_TO_GET_IT);
         }
         return Ok(());
     }
