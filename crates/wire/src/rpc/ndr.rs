@@ -42,8 +42,9 @@ impl<'a> NdrReader<'a> {
         self.u32(what).map(|referent| referent != 0)
     }
 
-    /// A conformant varying string of 16-bit characters that ends in NUL,
-    /// which is not part of the result.
+    /// A conformant varying string of 16-bit characters. It ends in NUL, and
+    /// its text before the first one: there are clients whose server name is
+    /// nothing but NULs, and Windows answers them.
     pub fn string(&mut self, what: &'static str) -> Parsed<WireName<'a>> {
         let max_count = self.u32(what)?;
         let offset = self.u32(what)?;
@@ -53,11 +54,9 @@ impl<'a> NdrReader<'a> {
         }
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(2));
         let bytes = self.0.take(length.ok_or(Malformed::new(what))?, what)?;
-        let text = WireName::new(bytes.strip_suffix(&[0, 0]).ok_or(Malformed::new(what))?)?;
-        if text.units().any(|unit| unit == 0) {
-            return Err(Malformed::new(what));
-        }
-        Ok(text)
+        let units = bytes.strip_suffix(&[0, 0]).ok_or(Malformed::new(what))?.chunks_exact(2);
+        let length = units.take_while(|unit| *unit != [0, 0]).count().saturating_mul(2);
+        WireName::new(bytes.get(..length).unwrap_or(&[]))
     }
 
     /// A unique pointer to a string, with the string right after it: how

@@ -244,6 +244,20 @@ fn operations_that_do_not_exist() {
     assert!(!ends.1.is_closed(), "asking for what there is not is no lie");
 }
 
+/// What impacket sends for the name of the server.
+#[test]
+fn a_name_of_nothing_but_nuls_is_empty() {
+    let mut w = NdrWriter::new();
+    w.unique_string(Some(&"\0".repeat(9)));
+    let stub = w.into_stub();
+    let name = NdrReader::new(&stub).unique_string("ServerName").unwrap().unwrap();
+    assert_eq!(name.decode().unwrap(), "");
+    let mut w = NdrWriter::new();
+    w.string("data\0beyond");
+    let stub = w.into_stub();
+    assert_eq!(NdrReader::new(&stub).string("NetName").unwrap().decode().unwrap(), "data");
+}
+
 /// THREATS P15: lies in the arguments are told a fault and close the pipe.
 #[test]
 fn lies_in_arguments() {
