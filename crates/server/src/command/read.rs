@@ -73,7 +73,9 @@ fn direct(
     file: &FileOpen,
     request: &read::Request<'_>,
 ) -> Result<Option<Payload>, Status> {
-    if request.length < DIRECT_MIN || !rq.response_is_bare() {
+    // A client on this machine copies from the page cache itself then, slower
+    // than from a buffer that is hot in the cache (docs/adr/0003).
+    if request.length < DIRECT_MIN || !rq.response_is_bare() || rq.connection.is_same_host() {
         return Ok(None);
     }
     let Some(io) = file.io() else { return Ok(None) };

@@ -186,6 +186,12 @@ impl Connection {
     }
 
     /// Whether the connection has ended or is about to.
+    /// Whether the client runs on this very machine.
+    pub fn is_same_host(&self) -> bool {
+        let peer = self.peer.ip().to_canonical();
+        peer.is_loopback() || peer == self.local.ip().to_canonical()
+    }
+
     pub(crate) fn is_doomed(&self) -> bool {
         self.doom.get().is_some()
     }
