@@ -224,6 +224,11 @@ impl Peer {
         reply.ok();
         data(&reply).to_vec()
     }
+    /// The session is in order.
+    pub async fn expect_alive_in(&mut self, mount: &Mount) {
+        self.on(mount, Draft::echo()).await.ok();
+    }
+
     pub async fn close(&mut self, mount: &Mount, file: FileId) {
         self.on(mount, close_draft(file)).await.ok();
     }

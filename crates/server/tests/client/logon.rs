@@ -1,5 +1,7 @@
 //! SESSION_SETUP from the client's side.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::rc::Rc;
 
 use frevo_auth::initiator::Step;
@@ -108,15 +110,19 @@ pub fn initiator(user: &str, password: &str) -> Initiator {
         secret: Secret::Password(Zeroizing::new(password.into())),
     };
     let target = Target { workstation: "TESTS".into(), ..Target::default() };
-    Initiator::new(
-        credentials,
-        target,
-        Entropy { client_challenge: [7; 8], session_key: session_key() },
-    )
+    Initiator::new(credentials, target, entropy())
 }
 
-fn session_key() -> frevo_auth::ntlm::crypt::Key {
-    Zeroizing::new([0x42; 16])
+/// Eight bytes that were not there before.
+fn random() -> [u8; 8] {
+    RandomState::new().build_hasher().finish().to_le_bytes()
+}
+
+fn entropy() -> Entropy {
+    let mut session_key = Zeroizing::new([0; 16]);
+    session_key[..8].copy_from_slice(&random());
+    session_key[8..].copy_from_slice(&random());
+    Entropy { client_challenge: random(), session_key }
 }
 
 /// Rounds of an exchange, one by one.

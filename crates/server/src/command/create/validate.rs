@@ -116,6 +116,18 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
             return Err(Status::ACCESS_DENIED);
         }
     }
+    // MS-FSA 2.1.5.1.1, 2.1.5.1.2: what makes or overwrites needs these, whether
+    // it says so or not.
+    let implied = match request.create_disposition {
+        CreateDisposition::CREATE
+        | CreateDisposition::OVERWRITE
+        | CreateDisposition::OVERWRITE_IF => AccessMask::WRITE_DATA,
+        CreateDisposition::SUPERSEDE => AccessMask::DELETE,
+        _ => AccessMask::EMPTY,
+    };
+    if !tree.maximal_access.contains(implied) {
+        return Err(Status::ACCESS_DENIED);
+    }
     let beyond = mapped.without(tree.maximal_access | AccessMask::MAXIMUM_ALLOWED);
     if beyond.is_empty() { Ok(mapped) } else { Err(Status::ACCESS_DENIED) }
 }

@@ -1,0 +1,214 @@
+//! Who may be here and for how long: limits and deadlines, on a clock that
+//! moves only when everybody waits for it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use crate::client::logon::Exchange;
+use crate::client::*;
+use frevo_server::limits::{
+    AUTHENTICATE_DEADLINE, LOGON_DELAY, LOGON_DELAY_MAX, NEGOTIATE_DEADLINE,
+    SESSIONS_PER_CONNECTION, TREES_PER_SESSION, UNAUTHENTICATED_PER_ADDRESS,
+};
+use tokio::time::Instant;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+
+#[test]
+fn unauthenticated_connections_are_limited_for_each_address() {
+    in_frozen_world(settings(), async |world| {
+        let mut peers: Vec<_> = (0..UNAUTHENTICATED_PER_ADDRESS)
+            .map(|_| world.connect_from(HERE).expect("admitted"))
+            .collect();
+        assert!(world.connect_from(HERE).is_none());
+        world.connect_from(THERE).expect("another address is not affected");
+        // Whoever logs on counts no more.
+        let peer = &mut peers[0];
+        peer.negotiate(&Offer::default()).await;
+        assert!(world.connect_from(HERE).is_none(), "NEGOTIATE is not enough");
+        peers[0].log_on("ann").await;
+        let one = world.connect_from(HERE).expect("admitted again");
+        assert!(world.connect_from(HERE).is_none());
+        // Nor does one that is gone.
+        drop(one);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        world.connect_from(HERE).expect("admitted once more");
+    });
+}
+
+/// When the server ends the connection, counted from `since`.
+async fn ends_after(peer: &mut Peer, since: Instant) -> Duration {
+    peer.expect_disconnect().await;
+    since.elapsed()
+}
+
+fn about(measured: Duration, expected: Duration) -> bool {
+    measured >= expected && measured < expected + Duration::from_millis(100)
+}
+
+#[test]
+fn negotiate_must_come_in_time() {
+    in_frozen_world(settings(), async |world| {
+        let start = Instant::now();
+        let mut silent = world.connect();
+        let took = ends_after(&mut silent, start).await;
+        assert!(about(took, NEGOTIATE_DEADLINE), "{took:?}");
+        // Just in time is in time.
+        let mut late = world.connect();
+        tokio::time::sleep(NEGOTIATE_DEADLINE - Duration::from_millis(10)).await;
+        late.negotiate(&Offer::default()).await;
+    });
+}
+
+#[test]
+fn authentication_must_come_in_time() {
+    in_frozen_world(settings(), async |world| {
+        let start = Instant::now();
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        // Neither ECHO nor half a logon is enough.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        peer.expect_alive().await;
+        let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+        exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+        let took = ends_after(&mut peer, start).await;
+        assert!(about(took, AUTHENTICATE_DEADLINE), "{took:?}");
+        let mut peer = world.connect();
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        peer.negotiate(&Offer::default()).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let logon = peer.log_on("ann").await;
+        // From now on there is no hurry.
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        peer.mount(&logon, "data").await;
+    });
+}
+
+/// A frame that has begun must go on.
+#[test]
+fn a_frame_that_stalls_disconnects() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, _) = world.session("ann", &Offer::default()).await;
+        let start = Instant::now();
+        peer.send_bytes(&[0, 0, 0, 200, 0xFE]).await;
+        let took = ends_after(&mut peer, start).await;
+        assert!(about(took, Duration::from_secs(10)), "{took:?}");
+        // One byte every nine seconds does not help for ever.
+        let (mut peer, _) = world.session("ann", &Offer::default()).await;
+        peer.send_bytes(&[0, 0, 0xFF, 0]).await;
+        let start = Instant::now();
+        for _ in 0..20 {
+            peer.send_bytes(&[0]).await;
+            tokio::time::sleep(Duration::from_secs(9)).await;
+        }
+        peer.expect_disconnect().await;
+        assert!(start.elapsed() < Duration::from_secs(200));
+    });
+}
+
+/// Logs on with a wrong password and says how long the answer took.
+async fn guess(peer: &mut Peer) -> Duration {
+    let start = Instant::now();
+    let setup = Setup { password: "wrong".into(), ..Setup::of("ann") };
+    peer.try_log_on(setup).await.err().expect("refused").expect(Status::LOGON_FAILURE);
+    start.elapsed()
+}
+
+#[test]
+fn failed_logons_are_slowed() {
+    in_frozen_world(settings(), async |world| {
+        let mut peer = world.connect_from(HERE).unwrap();
+        peer.negotiate(&Offer::default()).await;
+        peer.log_on("bob").await;
+        let mut expected = LOGON_DELAY;
+        for _ in 0..7 {
+            let took = guess(&mut peer).await;
+            assert!(about(took, expected.min(LOGON_DELAY_MAX)), "{took:?}, not {expected:?}");
+            expected *= 2;
+        }
+        // The right password is not slowed elsewhere, nor another user here.
+        let mut other = world.connect_from(THERE).unwrap();
+        other.negotiate(&Offer::default()).await;
+        let start = Instant::now();
+        other.log_on("ann").await;
+        peer.log_on("bob").await;
+        assert!(start.elapsed() < Duration::from_millis(10));
+        // And after the right one here all is forgotten.
+        peer.log_on("ann").await;
+        assert!(about(guess(&mut peer).await, LOGON_DELAY));
+    });
+}
+
+/// CVE-2023-32251: many at once, on one connection or on many, gain nothing.
+#[test]
+fn guesses_at_once_are_answered_one_after_the_other() {
+    in_frozen_world(settings(), async |world| {
+        let start = Instant::now();
+        let mut peers = Vec::new();
+        for _ in 0..40 {
+            let mut peer = world.connect_from(HERE).unwrap();
+            peer.negotiate(&Offer::default()).await;
+            peer.log_on("bob").await;
+            let setup = Setup { password: "wrong".into(), ..Setup::of("ann") };
+            let mut exchange = Exchange::new(&peer, setup);
+            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+            let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
+            peer.send(vec![draft], Via::Plain).await;
+            peers.push(peer);
+        }
+        let mut early = 0;
+        for mut peer in peers {
+            peer.reply().await.expect(Status::LOGON_FAILURE);
+            early += usize::from(start.elapsed() < LOGON_DELAY_MAX);
+        }
+        // 2 + 4 + 8 + 16 seconds and so on: the minute has no room for more.
+        assert!(early <= 6, "{early} guesses were heeded in a minute");
+    });
+}
+
+#[test]
+fn sessions_of_a_connection_are_limited() {
+    in_frozen_world(settings(), async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let mut first = None;
+        for _ in 0..SESSIONS_PER_CONNECTION {
+            first = Some(peer.log_on("ann").await);
+        }
+        let refused = peer.try_log_on(Setup::of("ann")).await.err().expect("refused");
+        refused.expect(Status::INSUFFICIENT_RESOURCES);
+        let last = first.unwrap();
+        peer.ask(Draft::empty(Command::LOGOFF).session(last.id), last.via()).await.ok();
+        peer.log_on("ann").await;
+    });
+}
+
+#[test]
+fn tree_connects_of_a_session_are_limited() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for _ in 1..TREES_PER_SESSION {
+            peer.mount(&mount.logon, "data").await;
+        }
+        let refused = peer.try_mount(&mount.logon, "data").await.err().expect("refused");
+        refused.expect(Status::INSUFFICIENT_RESOURCES);
+        peer.on(&mount, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
+        peer.mount(&mount.logon, "data").await;
+    });
+}
+
+/// Half a logon, over and over, on a connection that is authenticated.
+#[test]
+fn unfinished_logons_are_limited() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for _ in 1..SESSIONS_PER_CONNECTION {
+            let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+        }
+        let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+        exchange.round(&mut peer).await.expect(Status::INSUFFICIENT_RESOURCES);
+        peer.open_file(&mount, &Want::file("f")).await;
+    });
+}

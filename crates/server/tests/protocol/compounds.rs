@@ -1,0 +1,181 @@
+//! Compounds: MS-SMB2 3.3.5.2.7.
+
+use crate::client::files::{PREVIOUS, close_draft, data, file_id, read_draft, write_draft};
+use crate::client::*;
+use frevo_wire::command::query_info;
+use frevo_wire::compound::Compound;
+
+fn related(mount: &Mount, draft: Draft) -> Draft {
+    mount.put(draft).flags(HeaderFlags::RELATED_OPERATIONS)
+}
+
+/// FileStandardInformation (MS-FSCC 2.4.47) of the Open before.
+fn standard_information(file: FileId) -> Draft {
+    Draft::new(Command::QUERY_INFO).with(|w| {
+        query_info::Request {
+            info_type: query_info::InfoType::FILE,
+            file_info_class: 5,
+            output_buffer_length: 24,
+            additional_information: 0,
+            flags: query_info::QueryInfoFlags::EMPTY,
+            file_id: file,
+            input: &[],
+        }
+        .encode(w);
+    })
+}
+
+#[test]
+fn create_query_close() {
+    in_world(async |world| {
+        world.file("f", [3; 1234]);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for mount in [mount.clone(), mount.sealed()] {
+            let drafts = vec![
+                mount.put(Want::existing("f").draft()),
+                related(&mount, standard_information(PREVIOUS)),
+                related(&mount, close_draft(PREVIOUS)),
+            ];
+            let replies = peer.ask_all(drafts, mount.via()).await;
+            replies.iter().for_each(|reply| _ = reply.ok());
+            let info = query_info::Response::parse(&replies[1].message).unwrap().output;
+            assert_eq!(info[8..16], 1234_u64.to_le_bytes(), "EndOfFile");
+            let file = file_id(&replies[0]);
+            peer.on(&mount, read_draft(file, 0, 1)).await.expect(Status::FILE_CLOSED);
+        }
+    });
+}
+
+#[test]
+fn create_write_read_close() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let drafts = vec![
+            mount.put(Want::file("f").draft()),
+            related(&mount, write_draft(PREVIOUS, 3, b"content")),
+            related(&mount, read_draft(PREVIOUS, 0, 100)),
+            related(&mount, close_draft(PREVIOUS)),
+        ];
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        replies.iter().for_each(|reply| _ = reply.ok());
+        assert_eq!(data(&replies[2]), b"\0\0\0content");
+    });
+}
+
+/// One frame, each part aligned, related ones marked but the first.
+#[test]
+fn replies_are_compounded_as_they_were_asked() {
+    in_world(async |world| {
+        world.file("f", b"odd");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let drafts = vec![
+            mount.put(Want::existing("f").draft()),
+            related(&mount, read_draft(PREVIOUS, 0, 3)),
+            related(&mount, read_draft(PREVIOUS, 1, 1)),
+            related(&mount, close_draft(PREVIOUS)),
+        ];
+        let ids = peer.send(drafts, mount.via()).await;
+        let frame = peer.frame().await.unwrap();
+        let offsets: Vec<_> = Compound::new(&frame).map(|part| part.unwrap().0).collect();
+        assert_eq!(offsets.len(), 4);
+        assert!(offsets.iter().all(|at| at % 8 == 0), "{offsets:?}");
+        let replies = peer.open(frame);
+        for (at, reply) in replies.iter().enumerate() {
+            let is_related = reply.header.flags.contains(HeaderFlags::RELATED_OPERATIONS);
+            assert_eq!(is_related, at > 0);
+            assert_eq!(reply.header.message_id, ids[at]);
+            assert_eq!(reply.header.session_id, mount.logon.id);
+            assert_eq!(reply.header.tree_id(), Some(mount.tree));
+            assert!(reply.is_signed());
+        }
+        assert_eq!(replies[3].header.next_command, 0);
+    });
+}
+
+/// What needs no file goes on although the one before it failed; what does
+/// need one fails alike.
+#[test]
+fn a_failure_in_the_middle() {
+    in_world(async |world| {
+        world.file("f", b"content");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let drafts = vec![
+            mount.put(Want::existing("f").draft()),
+            related(&mount, read_draft(PREVIOUS, 100, 5)),
+            related(&mount, close_draft(PREVIOUS)),
+        ];
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        replies[0].ok();
+        replies[1].expect(Status::END_OF_FILE);
+        // Windows: the handle is there, so it can be closed.
+        replies[2].ok();
+        // A second CREATE in a chain replaces the file that is inherited.
+        let drafts = vec![
+            mount.put(Want::existing("f").draft()),
+            related(&mount, Want::existing("absent").draft()),
+            related(&mount, read_draft(PREVIOUS, 0, 5)),
+            related(&mount, Want::existing("f").draft()),
+            related(&mount, read_draft(PREVIOUS, 0, 5)),
+        ];
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        let statuses: Vec<_> = replies.iter().map(Reply::status).collect();
+        let absent = Status::OBJECT_NAME_NOT_FOUND;
+        assert_eq!(statuses[..3], [Status::SUCCESS, absent, absent]);
+    });
+}
+
+#[test]
+fn unrelated_requests_are_answered_each_for_itself() {
+    in_world(async |world| {
+        world.file("f", b"content");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::existing("f")).await;
+        let drafts = vec![
+            mount.put(Want::existing("absent").draft()),
+            mount.put(read_draft(file, 0, 4)),
+            mount.put(Draft::echo()),
+            mount.put(read_draft(PREVIOUS, 0, 4)),
+            mount.put(Draft::new(Command::CLOSE).body(&[1, 2])),
+            mount.put(read_draft(file, 4, 10)),
+        ];
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        let statuses: Vec<_> = replies.iter().map(Reply::status).collect();
+        let ok = Status::SUCCESS;
+        assert_eq!(
+            statuses,
+            [
+                Status::OBJECT_NAME_NOT_FOUND,
+                ok,
+                ok,
+                Status::FILE_CLOSED,
+                // Its body is too short to say which file: it fails as malformed.
+                Status::INVALID_PARAMETER,
+                ok
+            ]
+        );
+        assert_eq!(data(&replies[5]), b"ent");
+        let flags = HeaderFlags::RELATED_OPERATIONS;
+        assert!(replies.iter().all(|reply| !reply.header.flags.contains(flags)));
+    });
+}
+
+/// SESSION of a related TREE_CONNECT and the tree that comes of it.
+#[test]
+fn a_chain_goes_on_in_the_tree_it_made() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let connect = files::tree_connect_draft("\\\\frevo\\DATA");
+        let drafts = vec![
+            connect.session(mount.logon.id),
+            Want::file("f").draft().related(),
+            write_draft(PREVIOUS, 0, b"x").related(),
+            close_draft(PREVIOUS).related(),
+            Draft::empty(Command::TREE_DISCONNECT).related(),
+        ];
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        replies.iter().for_each(|reply| _ = reply.ok());
+        let tree = replies[0].header.tree_id().unwrap();
+        assert!(replies.iter().all(|reply| reply.header.tree_id() == Some(tree)));
+        assert_eq!(world.content("f"), b"x");
+    });
+}

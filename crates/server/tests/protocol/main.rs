@@ -1,0 +1,15 @@
+//! The protocol from a client's side: what MS-SMB2 3.3 promises, asked of the
+//! server over an in-memory connection.
+#![allow(clippy::print_stdout, reason = "tests")]
+
+#[path = "../client/mod.rs"]
+mod client;
+
+mod admission;
+mod compounds;
+mod credits;
+mod files;
+mod negotiation;
+mod sessions;
+mod sharing;
+mod waiting;

@@ -1,0 +1,161 @@
+//! Share modes and deletion: MS-FSA 2.1.5.1.2.2, 2.1.5.5.
+
+use crate::client::*;
+use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
+use frevo_wire::dtyp::AccessMask;
+
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const DELETE: u32 = 4;
+
+/// Rights for a set of the three.
+fn access(bits: u32) -> AccessMask {
+    let mut access = AccessMask::READ_ATTRIBUTES;
+    for (bit, right) in [
+        (READ, AccessMask::READ_DATA),
+        (WRITE, AccessMask::WRITE_DATA),
+        (DELETE, AccessMask::DELETE),
+    ] {
+        if bits & bit != 0 {
+            access |= right;
+        }
+    }
+    access
+}
+
+/// All rights and share modes of two handles, in both orders: an Open for
+/// attributes alone never stands in the way.
+#[test]
+fn the_matrix() {
+    in_world(async |world| {
+        world.file("f", b"");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        let mut refused = 0;
+        for first in 0..8_u32 {
+            for first_shares in 0..8_u32 {
+                let want = Want::existing("f").access(access(first));
+                let want = want.sharing(ShareAccess(first_shares));
+                let file = peer.open_file(&mount, &want).await;
+                for second in 0..8_u32 {
+                    for second_shares in 0..8_u32 {
+                        let fits = first == 0
+                            || second == 0
+                            || (second & !first_shares == 0 && first & !second_shares == 0);
+                        let want = Want::existing("f").access(access(second));
+                        let want = want.sharing(ShareAccess(second_shares));
+                        let reply = other.create(&theirs, &want).await;
+                        let says = format!("{first}/{first_shares} {second}/{second_shares}");
+                        if fits {
+                            assert_eq!(reply.status(), Status::SUCCESS, "{says}");
+                            other.close(&theirs, files::file_id(&reply)).await;
+                        } else {
+                            assert_eq!(reply.status(), Status::SHARING_VIOLATION, "{says}");
+                            refused += 1;
+                        }
+                    }
+                }
+                peer.close(&mount, file).await;
+            }
+        }
+        assert!(refused > 1000, "{refused}");
+    });
+}
+
+#[test]
+fn overwriting_needs_more_than_the_handle_keeps() {
+    in_world(async |world| {
+        world.file("f", b"content");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        // Open for reading, shared for reading.
+        let want = Want::existing("f").access(access(READ)).sharing(ShareAccess::READ);
+        let file = peer.open_file(&mount, &want).await;
+        for disposition in [CreateDisposition::OVERWRITE, CreateDisposition::SUPERSEDE] {
+            let want = want.clone().disposition(disposition);
+            peer.create(&mount, &want).await.expect(Status::SHARING_VIOLATION);
+        }
+        assert_eq!(peer.read(&mount, file, 0, 100).await, b"content");
+    });
+}
+
+fn delete_on_close(name: &str) -> Want {
+    Want::file(name).options(CreateOptions::DELETE_ON_CLOSE)
+}
+
+#[test]
+fn delete_on_close_waits_for_the_last_handle() {
+    in_world(async |world| {
+        world.file("f", b"content");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let one = peer.open_file(&mount, &delete_on_close("f")).await;
+        let two = peer.open_file(&mount, &Want::existing("f")).await;
+        // It is pending only when its own handle has been closed.
+        let three = peer.open_file(&mount, &Want::existing("f")).await;
+        peer.close(&mount, three).await;
+        peer.close(&mount, one).await;
+        assert!(world.path("f").exists());
+        for want in [Want::existing("f"), Want::file("f"), delete_on_close("f")] {
+            peer.create(&mount, &want).await.expect(Status::DELETE_PENDING);
+        }
+        assert_eq!(peer.read(&mount, two, 0, 100).await, b"content");
+        peer.close(&mount, two).await;
+        assert!(!world.path("f").exists());
+        // The name is free again.
+        let want = Want::file("f").disposition(CreateDisposition::CREATE);
+        peer.open_file(&mount, &want).await;
+    });
+}
+
+#[test]
+fn what_ends_a_handle_deletes() {
+    in_world(async |world| {
+        for end in [Some(Command::LOGOFF), Some(Command::TREE_DISCONNECT), None] {
+            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+            peer.open_file(&mount, &delete_on_close("f")).await;
+            assert!(world.path("f").exists());
+            match end {
+                Some(command) => _ = peer.on(&mount, Draft::empty(command)).await,
+                None => {
+                    drop(peer);
+                    let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+                    other.expect_alive_in(&theirs).await;
+                }
+            }
+            assert!(!world.path("f").exists(), "{end:?}");
+        }
+    });
+}
+
+#[test]
+fn directories_that_fill_up_stay() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let options = CreateOptions::DIRECTORY_FILE | CreateOptions::DELETE_ON_CLOSE;
+        let dir = peer.open_file(&mount, &Want::file("dir").options(options)).await;
+        world.file("dir/f", b"");
+        peer.close(&mount, dir).await;
+        assert!(world.path("dir/f").exists());
+        std::fs::remove_file(world.path("dir/f")).unwrap();
+        let dir = peer.open_file(&mount, &Want::file("dir").options(options)).await;
+        peer.close(&mount, dir).await;
+        assert!(!world.path("dir").exists());
+    });
+}
+
+#[test]
+fn the_root_and_read_only_files_are_not_deleted() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let options = CreateOptions::DIRECTORY_FILE | CreateOptions::DELETE_ON_CLOSE;
+        let root = Want::existing("").options(options);
+        peer.create(&mount, &root).await.expect(Status::ACCESS_DENIED);
+        let mut want = Want::file("f");
+        want.attributes = frevo_wire::dtyp::FileAttributes::READONLY;
+        let file = peer.open_file(&mount, &want).await;
+        peer.close(&mount, file).await;
+        peer.create(&mount, &delete_on_close("f").access(AccessMask::DELETE))
+            .await
+            .expect(Status::CANNOT_DELETE);
+        assert!(world.path("f").exists());
+    });
+}
