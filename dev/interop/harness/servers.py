@@ -13,6 +13,9 @@ ADDRESS, PORT = "198.18.0.1", 445
 # Frevo runs as root here; so does smbd's work on the shares, that the host may put files there.
 AS_ROOT = ["-s", "force user = root"]
 
+# Each client asks for what it wants to have checked, as smbd lets it.
+OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offered"]
+
 # What each profile asks of the server: arguments of with-frevo and of with-samba.
 PROFILES = {
     "default": ([], [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
@@ -24,7 +27,7 @@ PROFILES = {
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
     "torture": (
-        ["-x", "--min-dialect", "-x", "2.0.2"],
+        [*OFFERED, "-x", "--min-dialect", "-x", "2.0.2"],
         ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"],
     ),
 }
