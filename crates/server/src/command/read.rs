@@ -51,8 +51,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::INVALID_PARAMETER.into());
     }
     let range = Range { offset: request.offset, length };
-    // MS-FSA 2.1.5.3: reading nothing meets no lock.
-    if length != 0 && !file.cell.lock().ranges.may_read(open.id(), range) {
+    if !file.cell.lock().ranges.may_read(open.id(), range) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
     let payload = match direct(rq, file, &request)? {

@@ -52,7 +52,9 @@ pub(super) struct Assembly {
     bytes: Vec<u8>,
     parts: SmallVec<[Part; 4]>,
     payload: Option<Payload>,
-    /// The channel whose key seals the frame.
+    /// The channel whose key sealed the request, and seals all replies to it.
+    request_seal: Option<Rc<Channel>>,
+    /// The channel whose key seals what is here.
     seal: Option<Rc<Channel>>,
     /// SESSION_SETUP and NEGOTIATE: their bytes enter the pre-authentication hash.
     hashed: Option<(Command, u64, Status)>,
@@ -65,7 +67,8 @@ impl Assembly {
             bytes: Vec::new(),
             parts: SmallVec::new(),
             payload: None,
-            seal: sealed,
+            seal: sealed.clone(),
+            request_seal: sealed,
             hashed: None,
         }
     }
@@ -80,7 +83,7 @@ impl Assembly {
 
     /// Sends what is there; what comes next starts a frame of its own.
     pub(super) fn flush(&mut self, connection: &Connection) {
-        let rest = Self::new(self.seal.clone());
+        let rest = Self::new(self.request_seal.clone());
         std::mem::replace(self, rest).send(connection);
     }
 
@@ -108,7 +111,14 @@ impl Assembly {
         }
         // SESSION_SETUP makes its channel while it is handled.
         let channel = channel.or_else(|| connection.channel(header.session_id));
-        let signer = self.signer(connection, request, &header, channel);
+        let seal = self.seal_for(connection, &header, channel.as_ref());
+        let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
+        if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
+            // A client opens nothing in which sessions differ.
+            self.flush(connection);
+        }
+        self.seal = seal;
+        let signer = self.signer(request, &header, channel);
         let signer = signer.or_else(|| binding_signer(connection, request, &header));
         if signer.is_some() {
             header.flags |= HeaderFlags::SIGNED;
@@ -121,25 +131,36 @@ impl Assembly {
         self.append(connection, body, payload, signer);
     }
 
-    /// MS-SMB2 3.3.4.1.1 and 3.3.4.1.4: who signs, and whether all is sealed.
-    fn signer(
-        &mut self,
+    /// MS-SMB2 3.3.4.1.4: the channel whose key seals this response.
+    fn seal_for(
+        &self,
         connection: &Connection,
+        header: &Header,
+        channel: Option<&Rc<Channel>>,
+    ) -> Option<Rc<Channel>> {
+        if self.request_seal.is_some() {
+            return self.request_seal.clone();
+        }
+        let channel = channel.filter(|channel| {
+            header.command != Command::SESSION_SETUP
+                && connection.is_smb3()
+                && channel.session.security().is_some_and(|s| s.encrypt_data)
+        });
+        channel.cloned()
+    }
+
+    /// MS-SMB2 3.3.4.1.1: who signs.
+    fn signer(
+        &self,
         request: &Header,
         header: &Header,
         channel: Option<Rc<Channel>>,
     ) -> Option<Signer> {
         let channel = channel?;
-        let setup = header.command == Command::SESSION_SETUP;
-        let demanded = !setup
-            && connection.is_smb3()
-            && channel.session.security().is_some_and(|s| s.encrypt_data);
-        if demanded && self.seal.is_none() {
-            self.seal = Some(Rc::clone(&channel));
-        }
         if self.seal.is_some() {
             return None;
         }
+        let setup = header.command == Command::SESSION_SETUP;
         let granted = setup && header.status == Status::SUCCESS;
         let signed = request.flags.contains(HeaderFlags::SIGNED);
         ((signed || granted) && channel.signing_key().is_some()).then_some(Signer::Channel(channel))
@@ -182,7 +203,7 @@ impl Assembly {
 
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
-        let Self { bytes, parts, payload, seal, hashed } = self;
+        let Self { bytes, parts, payload, seal, hashed, .. } = self;
         if parts.is_empty() {
             return;
         }

@@ -1,6 +1,6 @@
 //! Requests before they are sent, and replies as they came.
 
-use frevo_crypto::Sender;
+use frevo_crypto::{Sender, SignatureNonce};
 use frevo_proto::frame::PREFIX_LEN;
 use frevo_proto::transform::HEADROOM;
 use frevo_wire::codec::Writer;
@@ -117,7 +117,7 @@ pub fn pack(drafts: &[Draft], via: Via<'_>) -> Vec<u8> {
             message[20..24].copy_from_slice(&next.to_le_bytes());
         }
         if let Via::Signed(logon) = via {
-            frevo_proto::signature::sign(&mut message, &logon.signing, Sender::Client).unwrap();
+            sign_anything(&mut message, logon);
         }
         chain.extend_from_slice(&message);
     }
@@ -125,6 +125,20 @@ pub fn pack(drafts: &[Draft], via: Via<'_>) -> Vec<u8> {
         Via::Sealed(logon) => seal(&chain, logon, logon.id),
         _ => chain,
     }
+}
+
+/// Signs whatever is as long as a header.
+pub fn sign_anything(message: &mut [u8], logon: &Logon) {
+    if message.len() < HEADER_LEN {
+        return;
+    }
+    message[16] |= HeaderFlags::SIGNED.0 as u8;
+    let nonce = SignatureNonce {
+        message_id: u64::from_le_bytes(message[24..32].try_into().unwrap()),
+        sender: Sender::Client,
+        is_cancel: message[12..14] == Command::CANCEL.0.to_le_bytes(),
+    };
+    logon.signing.sign(message, nonce).unwrap();
 }
 
 /// Seals any bytes under any SessionId.

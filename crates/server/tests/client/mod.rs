@@ -11,6 +11,7 @@ pub mod files;
 pub mod logon;
 pub mod negotiate;
 pub mod peer;
+pub mod script;
 pub mod world;
 
 pub use draft::{Draft, Reply, Via};

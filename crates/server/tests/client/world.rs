@@ -218,6 +218,20 @@ pub fn in_frozen_world(settings: Settings, test: impl AsyncFnOnce(&World)) {
     run(true, settings, test);
 }
 
+/// Plays a script (see `script`) in a world of its own.
+pub fn play(settings: Settings, bytes: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let world = World::new(settings);
+        super::script::play(&world, bytes).await;
+        world.wind_up().await;
+    });
+}
+
 fn run(frozen: bool, settings: Settings, test: impl AsyncFnOnce(&World)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -6,6 +6,9 @@ use crate::client::files::{
 };
 use crate::client::*;
 use frevo_server::limits::COMPOUND_ELEMENTS;
+use frevo_wire::Utf16;
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_info;
 
 /// NextCommand of the first of two ECHOs, in each stage of a connection.
 #[test]
@@ -375,6 +378,87 @@ fn p9_create_read_close_of_the_maximum_fits() {
             replies.iter().for_each(|reply| _ = reply.ok());
             assert_eq!(data(&replies[1]).len(), max as usize);
             let _ = file_id(&replies[0]);
+        }
+    });
+}
+
+/// CVE-2026-31478: after a READ that takes nearly all there is, what is asked
+/// for next gets what is left, or is told that it is too little.
+#[test]
+fn p9_queries_after_a_large_read_get_what_is_left() {
+    in_world(async |world| {
+        world.file("p9", vec![0x39; 9 << 20]);
+        std::fs::create_dir(world.path("many")).unwrap();
+        for number in 0..2000 {
+            world.file(&format!("many/{number:0>60}"), b"");
+        }
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        peer.asks = 1024;
+        peer.expect_alive().await;
+        let max = peer.terms().max_read_size;
+        let file = peer.open_file(&mount, &Want::existing("p9")).await;
+        let directory = peer.open_file(&mount, &Want::directory("many")).await;
+        let listing = |file: FileId| {
+            Draft::new(Command::QUERY_DIRECTORY).charge(16).with(|w| {
+                query_directory::Request {
+                    file_information_class: 37,
+                    flags: QueryDirectoryFlags::RESTART_SCANS,
+                    file_index: 0,
+                    file_id: file,
+                    output_buffer_length: 1 << 20,
+                    file_name: Utf16::new(&[b'*', 0]).unwrap(),
+                }
+                .encode(w);
+            })
+        };
+        let information = |class: u8, info_type| {
+            Draft::new(Command::QUERY_INFO).charge(16).with(|w| {
+                query_info::Request {
+                    info_type,
+                    file_info_class: class,
+                    output_buffer_length: 1 << 20,
+                    additional_information: 7,
+                    flags: query_info::QueryInfoFlags::EMPTY,
+                    file_id: directory,
+                    input: &[],
+                }
+                .encode(w);
+            })
+        };
+        for second in [0, 1000, 30_000, 60_000, 64_000, 65_000, 65_200, 65_400] {
+            let drafts = vec![
+                mount.put(read_draft(file, 0, max)),
+                mount.put(read_draft(file, 0, second)),
+                mount.put(listing(directory)),
+                mount.put(information(18, query_info::InfoType::FILE)),
+                mount.put(information(0, query_info::InfoType::SECURITY)),
+                mount.put(information(15, query_info::InfoType::FILE)),
+                mount.put(listing(directory)),
+            ];
+            for mount in [mount.clone(), mount.clone().sealed()] {
+                peer.send(drafts.clone(), mount.via()).await;
+                let frame = peer.frame().await.expect("an answer, not a panic");
+                assert!(frame.len() <= max as usize + 66 * 1024, "{} bytes", frame.len());
+                let replies = peer.open(frame);
+                assert_eq!(replies.len(), drafts.len());
+                for reply in &replies {
+                    assert!(
+                        matches!(
+                            reply.status(),
+                            Status::SUCCESS
+                                | Status::INVALID_PARAMETER
+                                | Status::INFO_LENGTH_MISMATCH
+                                | Status::BUFFER_OVERFLOW
+                                | Status::BUFFER_TOO_SMALL
+                                | Status::NO_EAS_ON_FILE
+                        ),
+                        "{:?} of {} after {second}",
+                        reply.status(),
+                        reply.header.command
+                    );
+                }
+                assert_eq!(data(replies[0].ok()).len(), max as usize);
+            }
         }
     });
 }

@@ -14,6 +14,8 @@ use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use frevo_crypto::Sender;
 use frevo_server::settings::{Encryption, Signing};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::{self, validate_negotiate};
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::transform::TransformHeader;
@@ -411,6 +413,94 @@ fn i3_exchanges_do_not_mix() {
     });
 }
 
+/// FSCTL_VALIDATE_NEGOTIATE_INFO as a client says that it has negotiated.
+fn validate(mount: &Mount, info: &validate_negotiate::Request, room: u32) -> Draft {
+    let mut input = Vec::new();
+    info.encode(&mut Writer::new(&mut input));
+    let code = ioctl::CtlCode::VALIDATE_NEGOTIATE_INFO;
+    mount.put(Draft::new(Command::IOCTL).with(|w| {
+        ioctl::Request {
+            max_output_response: room,
+            ..ioctl::Request::fsctl(code, FileId::ALL_ONES, &input, 24)
+        }
+        .encode(w);
+    }))
+}
+
+fn remembered(peer: &Peer, offer: &Offer) -> validate_negotiate::Request {
+    validate_negotiate::Request {
+        capabilities: offer.capabilities,
+        guid: peer.guid,
+        security_mode: offer.security_mode,
+        dialects: offer.dialects.clone(),
+    }
+}
+
+#[test]
+fn i4_the_right_memory_is_confirmed() {
+    in_world(async |world| {
+        for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1, Dialect::SMB_3_0, Dialect::SMB_3_0_2]
+        {
+            let offer = Offer { dialects: vec![dialect, Dialect(0x0222)], ..Offer::default() };
+            let (mut peer, mount) = world.session("ann", &offer).await;
+            let info = remembered(&peer, &offer);
+            let reply = peer.ask(validate(&mount, &info, 24), mount.via()).await;
+            let output = ioctl::Response::parse(&reply.ok().message).unwrap().output;
+            let said = validate_negotiate::Response::parse(output).unwrap();
+            assert_eq!(said.dialect, dialect);
+            assert_eq!(said.guid, peer.server_guid);
+            assert_eq!(said.capabilities, peer.server_capabilities);
+            assert_eq!(said.security_mode, peer.server_mode);
+            assert!(reply.is_signed());
+            // Unsigned it is worth nothing.
+            peer.ask(validate(&mount, &info, 24), Via::Plain).await.expect(Status::ACCESS_DENIED);
+        }
+    });
+}
+
+#[test]
+fn i4_a_wrong_memory_disconnects() {
+    in_world(async |world| {
+        let offer = Offer {
+            dialects: vec![Dialect::SMB_2_1, Dialect::SMB_3_0, Dialect::SMB_3_0_2],
+            ..Offer::default()
+        };
+        let changes: [fn(&mut validate_negotiate::Request); 8] = [
+            |info| info.dialects.push(Dialect::SMB_3_1_1),
+            |info| info.dialects.truncate(2),
+            |info| info.dialects.reverse(),
+            |info| info.dialects.clear(),
+            |info| info.guid.0[15] ^= 1,
+            |info| info.security_mode = SecurityMode(2),
+            |info| info.capabilities = GlobalCapabilities(0x3F),
+            |info| info.capabilities = GlobalCapabilities(0),
+        ];
+        for change in changes {
+            let (mut peer, mount) = world.session("ann", &offer).await;
+            let mut info = remembered(&peer, &offer);
+            change(&mut info);
+            peer.send(vec![validate(&mount, &info, 24)], mount.via()).await;
+            peer.expect_disconnect().await;
+        }
+        let (mut peer, mount) = world.session("ann", &offer).await;
+        let info = remembered(&peer, &offer);
+        peer.send(vec![validate(&mount, &info, 23)], mount.via()).await;
+        peer.expect_disconnect().await;
+    });
+}
+
+/// In 3.1.1 the hash has said it all: who asks is confused, or somebody else.
+#[test]
+fn i4_in_3_1_1_it_disconnects() {
+    in_world(async |world| {
+        let offer = Offer::default();
+        let (mut peer, mount) = world.session("ann", &offer).await;
+        let info = remembered(&peer, &offer);
+        peer.send(vec![validate(&mount, &info, 24)], mount.via()).await;
+        peer.expect_disconnect().await;
+    });
+}
+
 fn encrypting() -> Settings {
     Settings { encryption: Encryption::Required, ..settings() }
 }
@@ -533,6 +623,38 @@ fn i5_every_reply_to_a_sealed_request_is_sealed() {
             }
         });
     }
+}
+
+/// A client opens nothing in which the SessionId is another than the seal's:
+/// what one compound says to several sessions goes out in several frames.
+#[test]
+fn i5_a_sealed_reply_is_of_one_session() {
+    in_world_with(encrypting(), async |world| {
+        let (mut peer, ann) = world.session("ann", &Offer::default()).await;
+        let bob = peer.log_on("bob").await;
+        let bob = peer.mount(&bob, "bobs").await;
+        let drafts = vec![
+            ann.put(Want::file("f").draft()),
+            bob.put(Want::file("f").draft()),
+            ann.put(Draft::echo()).session(0x1234),
+            ann.put(Want::file("f").draft()),
+        ];
+        let replies = peer.ask_all(drafts, Via::Plain).await;
+        let facts: Vec<_> = replies.iter().map(|reply| (reply.status(), reply.sealed)).collect();
+        let denied = (Status::ACCESS_DENIED, true);
+        assert_eq!(facts, [denied, denied, (Status::SUCCESS, false), denied]);
+        // A related element that goes on from nothing bears any id at all.
+        let drafts = vec![
+            ann.put(Draft::echo()),
+            Want::file("f").draft().related(),
+            close_draft(PREVIOUS).related().session(bob.logon.id),
+        ];
+        let replies = peer.ask_all(drafts, Via::Sealed(&ann.logon)).await;
+        let statuses: Vec<_> = replies.iter().map(Reply::status).collect();
+        let invalid = Status::INVALID_PARAMETER;
+        assert_eq!(statuses, [Status::SUCCESS, invalid, invalid]);
+        assert!(!world.path("f").exists());
+    });
 }
 
 /// One key, many channels, never the same nonce.

@@ -16,7 +16,7 @@ MOUNTS = [
     ("sign", "default", "sign"),
     ("cache-none", "default", "cache=none"),
     ("nolease", "default", "nolease"),
-    ("sealed-by-server", "as-shipped", ""),
+    ("sealed-by-server", "sealed-only", ""),
     ("vers-3.0.2", "old-dialects", "vers=3.0.2"),
     ("vers-2.1", "old-dialects", "vers=2.1"),
 ]
