@@ -1,6 +1,7 @@
 //! Random clients: requests good, bad and mutated, in any order, on several
 //! connections. Whatever they do, the server answers the next one, and nothing
 //! of them is left when they are gone.
+#![allow(clippy::print_stdout, reason = "tests")]
 
 mod client;
 

@@ -51,6 +51,10 @@ impl<'a> Choices<'a> {
         usize::from(self.byte()) % count.max(1)
     }
 
+    fn coin(&mut self) -> bool {
+        self.byte().is_multiple_of(2)
+    }
+
     fn one_in(&mut self, count: u8) -> bool {
         self.byte().is_multiple_of(count) && !self.is_over()
     }
@@ -117,7 +121,7 @@ pub async fn play(world: &World, bytes: &[u8]) {
         let at = choices.below(seats.len());
         let seat = &mut seats[at];
         act(seat, &mut choices).await;
-        if choices.byte() % 4 != 0 {
+        if !choices.one_in(4) {
             drain(seat).await;
         }
         if choices.one_in(64) {
@@ -155,10 +159,10 @@ async fn take_seat(world: &World, choices: &mut Choices<'_>, first: Option<&Seat
         return seat;
     }
     let mut seat = seat(peer);
-    let dialect = choices.pick(&[Dialects::THREE, Dialects::THREE, Dialects::ANY]);
+    let dialect = choices.pick(&[Dialects::Three, Dialects::Three, Dialects::Any]);
     let offer = match dialect {
-        Dialects::THREE => Offer::default(),
-        Dialects::ANY => Offer::only(choices.pick(&ALL_DIALECTS)),
+        Dialects::Three => Offer::default(),
+        Dialects::Any => Offer::only(choices.pick(&ALL_DIALECTS)),
     };
     seat.peer.negotiate(&offer).await;
     let Ok(logon) = seat.peer.try_log_on(Setup::of(seat.user)).await else {
@@ -181,8 +185,8 @@ async fn take_seat(world: &World, choices: &mut Choices<'_>, first: Option<&Seat
 
 #[derive(Clone, Copy)]
 enum Dialects {
-    THREE,
-    ANY,
+    Three,
+    Any,
 }
 
 async fn act(seat: &mut Seat, choices: &mut Choices<'_>) {
@@ -223,7 +227,7 @@ async fn cancel(seat: &mut Seat, choices: &mut Choices<'_>) {
         true => (choices.number(), choices.number()),
         false => seat.waiting.swap_remove(choices.below(seat.waiting.len())),
     };
-    let by_id = choices.byte() % 2 == 0;
+    let by_id = choices.coin();
     let draft = Peer::cancel(message_id, by_id.then_some(id), mount.logon.id);
     let frame = super::draft::pack(&[draft], mount.via());
     seat.peer.send_frame(&frame).await;
@@ -236,7 +240,7 @@ async fn request(seat: &mut Seat, choices: &mut Choices<'_>, count: usize) {
         len => Some(seat.mounts[choices.below(len)].clone()),
     };
     let mutations = choices.byte();
-    let is_related = choices.byte() % 2 == 0;
+    let is_related = choices.coin();
     let mut messages = Vec::new();
     for at in 0..count {
         let mut draft = menu(seat, choices, at > 0 && is_related);
@@ -248,7 +252,7 @@ async fn request(seat: &mut Seat, choices: &mut Choices<'_>, count: usize) {
         }
         seat.peer.stamp(&mut draft);
         let mut message = draft.bytes();
-        if mutations % 3 == 0 {
+        if mutations.is_multiple_of(3) {
             mutate(&mut message, choices);
         }
         messages.push(message);
@@ -294,7 +298,7 @@ fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
         }
         // The body more often than the header.
         let header = 64.min(message.len());
-        let span = if choices.byte() % 4 == 0 { 0..header } else { header..message.len() };
+        let span = if choices.one_in(4) { 0..header } else { header..message.len() };
         let at = span.start + choices.below(span.len());
         match choices.byte() % 6 {
             0 => {
