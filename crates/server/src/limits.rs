@@ -13,7 +13,7 @@ pub const MAX_IO_MIN: u64 = 64 * 1024;
 pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
 
 /// Largest QUERY_INFO, QUERY_DIRECTORY, SET_INFO buffer, bytes (MaxTransactSize).
-pub const MAX_TRANSACT: u32 = 1024 * 1024;
+pub const MAX_TRANSACT: u32 = 8 * 1024 * 1024;
 
 /// Connections that have not authenticated yet, from one address.
 pub const UNAUTHENTICATED_PER_ADDRESS: usize = 64;

@@ -13,20 +13,23 @@ ADDRESS, PORT = "198.18.0.1", 445
 # Frevo runs as root here; so does smbd's work on the shares, that the host may put files there.
 AS_ROOT = ["-s", "force user = root"]
 
+# Frevo demands encryption and signatures unless told otherwise; smbd offers both.  So that
+# clients use just what a check is about, both offer unless the profile's name says more.
+OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offered"]
+OLD = ["-x", "--min-dialect", "-x", "2.0.2"]
+
 # What each profile asks of the server: arguments of with-frevo and of with-samba.
 PROFILES = {
-    "default": ([], [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
-    "old-dialects": (["-x", "--min-dialect", "-x", "2.0.2"], AS_ROOT),
-    "sealed-only": (["-x", "--encryption", "-x", "required"], [*AS_ROOT, "-g", "server smb encrypt = required"]),
-    "signed-only": (["-x", "--signing", "-x", "required"], [*AS_ROOT, "-g", "server signing = mandatory"]),
+    "default": (OFFERED, [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
+    "old-dialects": ([*OFFERED, *OLD], AS_ROOT),
+    # What a user gets who says nothing.
+    "as-shipped": ([], [*AS_ROOT, "-g", "server smb encrypt = required", "-g", "server signing = mandatory"]),
+    "signed-only": (["-x", "--encryption", "-x", "offered"], [*AS_ROOT, "-g", "server signing = mandatory"]),
     "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
-    "read-only": (["-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
+    "read-only": ([*OFFERED, "-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
-    "torture": (
-        ["-x", "--min-dialect", "-x", "2.0.2"],
-        ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"],
-    ),
+    "torture": ([*OFFERED, *OLD], ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"]),
 }
 
 

@@ -264,7 +264,9 @@ impl Create<'_> {
         if !made {
             return Ok(false);
         }
-        if let Some(bytes) = self.wanted.allocation.filter(|bytes| *bytes != 0) {
+        // Directories have no data to make room for.
+        let data = !self.has(CreateOptions::DIRECTORY_FILE);
+        if let Some(bytes) = self.wanted.allocation.filter(|bytes| data && *bytes != 0) {
             node.set_allocation(bytes).map_err(Fault::status)?;
         }
         for ea in &self.wanted.eas {

@@ -5,6 +5,7 @@ mod enumeration;
 #[cfg(test)]
 mod tests;
 
+use frevo_store::limits::COMPONENT_UNITS;
 use frevo_store::name::{Name, Rules};
 use frevo_wire::Status;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
@@ -142,7 +143,9 @@ fn start(file: &FileOpen, request: &query_directory::Request<'_>) -> Result<bool
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
 fn pattern(text: &str) -> Result<Pattern, Status> {
     let separates = |c| matches!(c, '\\' | '/' | ':' | '|') || c < ' ';
-    if text.contains(separates) {
+    // Nothing longer is a component, and matching it would take long.
+    let too_long = text.encode_utf16().nth(COMPONENT_UNITS).is_some();
+    if too_long || text.contains(separates) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     if !matches!(text, "." | "..") && !has_wildcard(text) {

@@ -51,7 +51,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::INVALID_PARAMETER.into());
     }
     let range = Range { offset: request.offset, length };
-    if !file.cell.lock().ranges.may_read(open.id(), range) {
+    // MS-FSA 2.1.5.3: reading nothing meets no lock.
+    if length != 0 && !file.cell.lock().ranges.may_read(open.id(), range) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
     let payload = match direct(rq, file, &request)? {

@@ -16,9 +16,6 @@ use crate::response::Response;
 /// MS-SMB2 3.3.5.13: no header is longer.
 const MAX_DATA_OFFSET: u16 = 0x100;
 
-/// MS-FSA 2.1.5.4: an offset that means the end of the file.
-const AT_THE_END: u64 = u64::MAX;
-
 /// Writes to a file or a pipe.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = write::Request::parse(rq.message)?;
@@ -58,17 +55,21 @@ async fn write_file(
         return Err(Status::INVALID_DEVICE_REQUEST);
     }
     open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
-    let offset = offset(open, file, request)?;
     let length = request.data.len() as u64;
-    if offset > MAX_OFFSET || MAX_OFFSET - offset < length {
+    // Windows: to MS-FSA 2.1.5.4 a negative offset is the end of the file, but
+    // the server lets none through.
+    if request.offset > MAX_OFFSET || MAX_OFFSET - request.offset < length {
         return Err(Status::INVALID_PARAMETER);
     }
+    if length == 0 {
+        return Ok(());
+    }
+    may_write_there(open, file, request)?;
+    let offset = request.offset;
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset, length }) {
         return Err(Status::FILE_LOCK_CONFLICT);
     }
-    if length != 0 {
-        data::write(file, offset, request.data).await?;
-    }
+    data::write(file, offset, request.data).await?;
     // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;
     // Linux clients send it, and what they mean is clear.
     if request.flags.contains(WriteFlags::WRITE_THROUGH)
@@ -79,15 +80,14 @@ async fn write_file(
     Ok(())
 }
 
-/// Where to write. An Open that may only append does so, whatever it asks for.
-fn offset(open: &Open, file: &FileOpen, request: &write::Request<'_>) -> Result<u64, Status> {
-    if open.granted_access.contains(AccessMask::WRITE_DATA) && request.offset != AT_THE_END {
-        return Ok(request.offset);
-    }
-    let end = file.stat()?.end_of_file;
-    if request.offset == AT_THE_END || request.offset >= end {
-        return Ok(end.max(if request.offset == AT_THE_END { 0 } else { request.offset }));
-    }
-    // MS-SMB2 3.3.5.13: a range within the file needs FILE_WRITE_DATA.
-    Err(Status::ACCESS_DENIED)
+/// MS-SMB2 3.3.5.13: a range within the file needs FILE_WRITE_DATA; an Open that
+/// may only append writes behind its end.
+fn may_write_there(
+    open: &Open,
+    file: &FileOpen,
+    request: &write::Request<'_>,
+) -> Result<(), Status> {
+    let overwrites = !open.granted_access.contains(AccessMask::WRITE_DATA)
+        && request.offset < file.stat()?.end_of_file;
+    if overwrites { Err(Status::ACCESS_DENIED) } else { Ok(()) }
 }

@@ -38,12 +38,11 @@ struct Found {
     tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
     counted: Option<Counted>,
-    file: FileOutcome<FileId>,
 }
 
 impl Found {
     const fn of(channel: Option<Rc<Channel>>) -> Self {
-        Self { channel, tree: None, open: None, counted: None, file: FileOutcome::None }
+        Self { channel, tree: None, open: None, counted: None }
     }
 }
 
@@ -106,8 +105,12 @@ impl Connection {
         }
         let message = &mut opened.frame[element.range.clone()];
         let mut answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
-        let mut file = FileOutcome::None;
-        let found = self.inherit(&mut header, element.row, place, chain).and_then(|inherited| {
+        let inherited = self.inherit(&mut header, element.row, place, chain);
+        let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
+            let id = named(message, element.row, *inherited).ok().flatten();
+            id.map_or(FileOutcome::None, FileOutcome::Some)
+        });
+        let found = inherited.and_then(|inherited| {
             self.verify(message, &header, sealed)?;
             self.find(message, &header, element.row, sealed, inherited)
         });
@@ -117,7 +120,6 @@ impl Connection {
                 answer.outcome = Err(refusal);
             }
             Ok(found) => {
-                file = found.file;
                 let rq = Request {
                     connection: self,
                     header,
@@ -255,7 +257,6 @@ impl Connection {
         let tree_id = tree.id;
         found.tree = Some(tree);
         let Some(id) = file_id(message, row, inherited)? else { return Ok(found) };
-        found.file = FileOutcome::Some(id);
         let open = match session.open(id) {
             // Which codes of IOCTL are about no Open, its handler knows.
             Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(found),
@@ -392,16 +393,18 @@ struct Place {
 
 /// The FileId that a message is about: what it inherits, else what it says.
 fn file_id(message: &[u8], row: Row, inherited: Option<FileId>) -> Result<Option<FileId>, Refusal> {
-    let (at, optional) = match row.file_id {
-        FileIdAt::Nowhere => return Ok(None),
-        FileIdAt::Needed(at) => (at, false),
-        FileIdAt::Optional(at) => (at, true),
-    };
+    let id = named(message, row, inherited)?;
+    let optional = matches!(row.file_id, FileIdAt::Optional(_));
+    Ok(id.filter(|id| !optional || *id != FileId::ALL_ONES))
+}
+
+/// The same, whether or not it can be that of an Open.
+fn named(message: &[u8], row: Row, inherited: Option<FileId>) -> Result<Option<FileId>, Refusal> {
+    let (FileIdAt::Needed(at) | FileIdAt::Optional(at)) = row.file_id else { return Ok(None) };
     if inherited.is_some() {
         return Ok(inherited);
     }
-    let sent = FileId::read(&mut Reader::new(message.get(at..).unwrap_or(&[])))?;
-    Ok((!optional || sent != FileId::ALL_ONES).then_some(sent))
+    Ok(Some(FileId::read(&mut Reader::new(message.get(at..).unwrap_or(&[])))?))
 }
 
 /// What a message leaves to a related one after it.
@@ -420,12 +423,15 @@ fn ended(
         Command::CREATE => (out.file_id().map_or(FileOutcome::NotMade, FileOutcome::Some), said),
         // Windows: a failed QUERY_INFO does not keep the CLOSE after it from
         // running; only what has no handle at all fails with what came before.
+        // A FileId of nothing open goes on too, and each meets that itself.
         _ if matches!(file, FileOutcome::Some(_)) => (file, Status::SUCCESS),
         _ => (file, said),
     };
     let tree_id = if row.tree { header.tree_id() } else { None };
+    // A session that is not there is none to go on with.
+    let has_session = row.session && said != Status::USER_SESSION_DELETED;
     Ended {
-        session_id: row.session.then_some(header.session_id),
+        session_id: has_session.then_some(header.session_id),
         tree_id: out.tree_id().or(tree_id),
         file,
         status,

@@ -153,7 +153,7 @@ fn rights_that_were_not_granted() {
         peer.on(&mount, write_draft(file, 0, b"!")).await.expect(Status::ACCESS_DENIED);
         peer.on(&mount, write_draft(file, 6, b"!")).await.expect(Status::ACCESS_DENIED);
         peer.write(&mount, file, 7, b"!").await;
-        peer.write(&mount, file, u64::MAX, b"!").await;
+        peer.write(&mount, file, 8, b"!").await;
         assert_eq!(world.content("f"), b"content!!");
     });
 }
@@ -244,8 +244,12 @@ fn writes_at_the_edges() {
         assert_eq!(world.content("f"), b"\0\0\0abc");
         peer.write(&mount, file, 1, b"xyz").await;
         assert_eq!(world.content("f"), b"\0xyzbc");
-        // All ones means the end.
-        peer.write(&mount, file, u64::MAX, b"!").await;
+        // No file has negative offsets, not even for nothing.
+        for (offset, data) in [(u64::MAX, &b"!"[..]), (1 << 63, b""), ((1 << 63) - 1, b"!")] {
+            let draft = write_draft(file, offset, data);
+            peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
+        }
+        peer.write(&mount, file, 6, b"!").await;
         assert_eq!(world.content("f"), b"\0xyzbc!");
         // Write-through and flush of all kinds.
         let through = write_draft(file, 0, b"!").patch(108, &[1, 0, 0, 0]);

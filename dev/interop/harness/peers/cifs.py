@@ -16,7 +16,7 @@ MOUNTS = [
     ("sign", "default", "sign"),
     ("cache-none", "default", "cache=none"),
     ("nolease", "default", "nolease"),
-    ("sealed-by-server", "sealed-only", ""),
+    ("sealed-by-server", "as-shipped", ""),
     ("vers-3.0.2", "old-dialects", "vers=3.0.2"),
     ("vers-2.1", "old-dialects", "vers=2.1"),
 ]

@@ -78,7 +78,7 @@ def smb2_rs_plain(ctx):
     smb2_rs(ctx)
 
 
-@group("clients/smb2-rs-sealed", profile="sealed-only")
+@group("clients/smb2-rs-sealed", profile="as-shipped")
 def smb2_rs_sealed(ctx):
     """The Rust crate smb2, on a server that demands encryption."""
     smb2_rs(ctx)

@@ -31,7 +31,7 @@ VARIANTS = [
     *[(f"3.1.1-sealed-{cipher}", "default",
        holding("SMB3_11", "SMB3_11", SEALED, f"client smb3 encryption algorithms={cipher}"))
       for cipher in ("AES-128-GCM", "AES-128-CCM", "AES-256-GCM", "AES-256-CCM")],
-    ("3.1.1-sealed-by-server", "sealed-only", holding("SMB3_11", "SMB3_11")),
+    ("3.1.1-sealed-by-server", "as-shipped", holding("SMB3_11", "SMB3_11")),
     ("3.1.1-signed-by-server", "signed-only", holding("SMB3_11", "SMB3_11")),
     ("3.0.2", "old-dialects", holding("SMB3_02", "SMB3_02")),
     ("3.0.2-sealed", "old-dialects", holding("SMB3_02", "SMB3_02", SEALED)),
@@ -280,7 +280,7 @@ def refusals(ctx):
             Smbclient(ctx, holding(low, high)).refused("protocol negotiation failed", "ls")
 
 
-@group("smbclient/refusals-sealed", profile="sealed-only")
+@group("smbclient/refusals-sealed", profile="as-shipped")
 def refusals_sealed(ctx):
     """A server that demands encryption serves no client that has none."""
     with ctx.check("client-without-encryption"):

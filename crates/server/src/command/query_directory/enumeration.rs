@@ -163,7 +163,11 @@ impl Scan {
                 self.held = listing.entry_stat()?;
             }
             Some(_) => {}
-            None => self.stage = Stage::End,
+            None => {
+                self.stage = Stage::End;
+                // Clients keep directories open; what reads them is large.
+                self.listing = None;
+            }
         }
         Ok(())
     }

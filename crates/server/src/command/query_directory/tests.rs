@@ -77,7 +77,7 @@ fn the_first_request_begins_and_later_ones_go_on() {
 #[test]
 fn patterns_select() {
     let bench = bench();
-    let find = |pattern| {
+    let find = |pattern: &str| {
         names(&bench.open("d", AccessMask::READ_DATA), NONE, pattern)
             .map(|names| names.into_iter().collect::<BTreeSet<_>>())
     };
@@ -95,6 +95,9 @@ fn patterns_select() {
     for bad in ["a\\b", "a/*", "x:y", "a|b", "a\u{1}*", "..\\d"] {
         assert_eq!(find(bad), Err(Status::OBJECT_NAME_INVALID), "{bad:?}");
     }
+    assert_eq!(find(&"?".repeat(254)), Err(Status::NO_SUCH_FILE));
+    assert_eq!(find(&"?".repeat(255)), Err(Status::NO_SUCH_FILE));
+    assert_eq!(find(&"?".repeat(256)), Err(Status::OBJECT_NAME_INVALID));
 }
 
 #[test]
