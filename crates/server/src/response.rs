@@ -1,10 +1,14 @@
 //! One response being made: MS-SMB2 3.3.4.
 
+use std::sync::Arc;
+
 use frevo_net::buffer::Buf;
 use frevo_net::file_io::FileFd;
 use frevo_wire::codec::Writer;
 use frevo_wire::file_id::FileId;
 use frevo_wire::header::HEADER_LEN;
+
+use crate::session::Session;
 
 /// Bytes that come before a payload buffer's first byte: frame length,
 /// transform header, SMB2 header, READ's fixed part.
@@ -47,6 +51,7 @@ pub struct Response {
     bytes: Vec<u8>,
     payload: Option<Payload>,
     made: Made,
+    binding: Option<Arc<Session>>,
 }
 
 /// Ids that a handler made, which headers and related messages carry on.
@@ -62,7 +67,7 @@ impl Response {
     pub fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_LEN, 0);
-        Self { bytes, payload: None, made: Made::default() }
+        Self { bytes, payload: None, made: Made::default(), binding: None }
     }
 
     /// Where the body goes; offsets count from the header.
@@ -99,6 +104,17 @@ impl Response {
     /// CREATE made this Open.
     pub fn set_file_id(&mut self, id: FileId) {
         self.made.file_id = Some(id);
+    }
+
+    /// The client has shown that it has the key of `session`, of which its
+    /// connection has no channel: until it has one, that key signs.
+    pub fn set_binding(&mut self, session: Arc<Session>) {
+        self.binding = Some(session);
+    }
+
+    /// The session whose key signs in the place of a channel's.
+    pub const fn binding(&self) -> Option<&Arc<Session>> {
+        self.binding.as_ref()
     }
 
     /// The session that was made.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use frevo_auth::{Acceptor, AcceptorConfig, Done, Step};
-use frevo_crypto::Sender;
+use frevo_crypto::{Sender, SigningAlgorithm};
 use frevo_proto::Dialect;
 use frevo_proto::preauth::SessionPreauth;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
@@ -47,19 +47,13 @@ impl Authentication {
             self.preauth.on_response(status, &[message]);
         }
     }
-
-    /// The session whose key signs our responses meanwhile: only a binding has
-    /// one already.
-    pub fn signing_session(&self) -> Option<&Arc<Session>> {
-        (self.purpose == Purpose::Bind).then_some(&self.session)
-    }
 }
 
 /// Takes one token of an authentication.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = session_setup::Request::parse(rq.message)?;
     check_encryption(rq)?;
-    let mut authentication = find(rq, &request)?;
+    let mut authentication = find(rq, &request, out)?;
     let session = Arc::clone(&authentication.session);
     out.set_session_id(session.id);
     if authentication.purpose != Purpose::Renew && rq.dialect() == Dialect::SMB_3_1_1 {
@@ -144,16 +138,17 @@ fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
 }
 
 /// The exchange that a request begins or goes on with.
-fn find(rq: &Request<'_>, request: &session_setup::Request<'_>) -> Result<Authentication, Refusal> {
+fn find(
+    rq: &Request<'_>,
+    request: &session_setup::Request<'_>,
+    out: &mut Response,
+) -> Result<Authentication, Refusal> {
     let binding = request.flags.contains(SessionSetupFlags::BINDING);
     if rq.header.session_id == 0 {
         return Ok(begin(rq, Purpose::New, new_session(rq)?));
     }
-    if binding && rq.connection.is_smb3() {
-        return find_binding(rq);
-    }
     if binding {
-        return Err(Status::REQUEST_NOT_ACCEPTED.into());
+        return find_binding(rq, out);
     }
     let channel =
         rq.connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
@@ -207,16 +202,34 @@ fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentic
 
 /// MS-SMB2 3.3.5.5: every check comes before anything changes, so that whoever
 /// tries to bind to another's session leaves no trace on it.
-fn find_binding(rq: &Request<'_>) -> Result<Authentication, Refusal> {
+fn find_binding(rq: &Request<'_>, out: &mut Response) -> Result<Authentication, Refusal> {
     let connection = rq.connection;
     let negotiated = connection.negotiated()?;
-    let session = rq.server().session(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    let found = rq.server().session(rq.header.session_id);
+    let is_proven = match found.as_ref().and_then(|session| Some((session, session.security()?))) {
+        Some((session, security)) => {
+            may_mix(security.signing_key.algorithm(), negotiated.terms.signing_algorithm)?;
+            let mut message = rq.message.to_vec();
+            let is_proven = rq.header.flags.contains(HeaderFlags::SIGNED)
+                && frevo_proto::signature::verify(
+                    &mut message,
+                    &security.signing_key,
+                    Sender::Client,
+                );
+            if is_proven {
+                out.set_binding(Arc::clone(session));
+            }
+            is_proven
+        }
+        None => false,
+    };
+    if !connection.is_smb3() {
+        return Err(Status::REQUEST_NOT_ACCEPTED.into());
+    }
+    let session = found.ok_or(Status::USER_SESSION_DELETED)?;
     if session.dialect != negotiated.terms.dialect || !rq.header.flags.contains(HeaderFlags::SIGNED)
     {
         return Err(Status::INVALID_PARAMETER.into());
-    }
-    if session.client_guid != negotiated.client_guid {
-        return Err(Status::USER_SESSION_DELETED.into());
     }
     match session.state() {
         State::Valid => {}
@@ -230,16 +243,27 @@ fn find_binding(rq: &Request<'_>) -> Result<Authentication, Refusal> {
     if session.cipher != negotiated.terms.cipher {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    let security = session.security().ok_or(Status::REQUEST_NOT_ACCEPTED)?;
-    if security.signing_key.algorithm() != negotiated.terms.signing_algorithm {
-        // Windows and Samba refuse what the session's key cannot verify.
-        return Err(Status::INVALID_PARAMETER.into());
+    if session.client_guid != negotiated.client_guid {
+        return Err(Status::USER_SESSION_DELETED.into());
     }
-    let mut message = rq.message.to_vec();
-    if !frevo_proto::signature::verify(&mut message, &security.signing_key, Sender::Client) {
+    if !is_proven {
         return Err(Status::ACCESS_DENIED.into());
     }
     Ok(take_under_way(rq).unwrap_or_else(|| begin(rq, Purpose::Bind, session)))
+}
+
+/// Whether a connection that negotiated one signing algorithm may be bound to a
+/// session whose key is for another.
+///
+/// Windows: where AES-GMAC is one of them they must be the same; before the
+/// dialects are compared.
+fn may_mix(session: SigningAlgorithm, connection: SigningAlgorithm) -> Result<(), Status> {
+    match (session, connection) {
+        _ if session == connection => Ok(()),
+        (SigningAlgorithm::AesGmac, _) => Err(Status::REQUEST_OUT_OF_SEQUENCE),
+        (_, SigningAlgorithm::AesGmac) => Err(Status::NOT_SUPPORTED),
+        _ => Ok(()),
+    }
 }
 
 /// The client is who it says.

@@ -119,8 +119,14 @@ impl Assembly {
         }
         self.seal = seal;
         let signer = self.signer(request, &header, channel);
-        let signer = signer.or_else(|| binding_signer(connection, request, &header));
-        if signer.is_some() {
+        // MS-SMB2 3.3.4.1.1: the rounds of a binding, whatever comes of them,
+        // are signed with the session's key.
+        let signer = signer.or_else(|| out.binding().map(|s| Signer::Session(Arc::clone(s))));
+        // Windows: a refusal says that it is signed when the request was, although
+        // there is no key for it. Clients that want signatures drop it otherwise
+        // and never learn that their session is gone.
+        let keyless = status.is_error() && self.seal.is_none();
+        if signer.is_some() || (keyless && request.flags.contains(HeaderFlags::SIGNED)) {
             header.flags |= HeaderFlags::SIGNED;
         }
         if matches!(request.command, Command::NEGOTIATE | Command::SESSION_SETUP) {
@@ -242,16 +248,6 @@ impl Assembly {
             _ => OutFrame::new(frame),
         });
     }
-}
-
-/// MS-SMB2 3.3.4.1.1: the rounds of a binding are signed with the session's key.
-fn binding_signer(connection: &Connection, request: &Header, header: &Header) -> Option<Signer> {
-    if header.command != Command::SESSION_SETUP || !request.flags.contains(HeaderFlags::SIGNED) {
-        return None;
-    }
-    let authentications = connection.authentications.borrow();
-    let session = authentications.get(&header.session_id)?.signing_session()?;
-    Some(Signer::Session(Arc::clone(session)))
 }
 
 fn sign_parts(frame: &mut Buf, parts: &[Part]) {

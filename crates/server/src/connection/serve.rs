@@ -186,20 +186,17 @@ impl Connection {
         }
     }
 
-    /// An unsigned message where one must be signed is refused. The session is
-    /// looked for among all, so that another connection's cannot be addressed;
-    /// for SESSION_SETUP only here, because a binding has rules of its own.
+    /// An unsigned message where one must be signed is refused.
+    ///
+    /// Windows: MS-SMB2 3.3.5.2.4 looks for the session among all; there the
+    /// connection's own count, and any other is not there (3.3.5.2.9).
     fn check_unsigned(&self, header: &Header) -> Result<(), Refusal> {
-        if header.session_id == 0 {
-            return Ok(());
+        let channel = self.channel(header.session_id);
+        let security = channel.as_ref().and_then(|c| c.session.security());
+        if security.is_some_and(|s| s.signing_required) {
+            return Err(Status::ACCESS_DENIED.into());
         }
-        let mut session = self.channel(header.session_id).map(|c| Arc::clone(&c.session));
-        if session.is_none() && header.command != Command::SESSION_SETUP {
-            session = self.server.session(header.session_id);
-        }
-        let required =
-            session.as_ref().and_then(|s| s.security()).is_some_and(|s| s.signing_required);
-        if required { Err(Status::ACCESS_DENIED.into()) } else { Ok(()) }
+        Ok(())
     }
 
     /// Puts the ids that a related message goes on with in the place of its own,

@@ -11,6 +11,7 @@ use crate::client::world::password;
 use crate::client::*;
 use frevo_auth::ntlm::{Flags, SIGNATURE};
 use frevo_auth::spnego::NegTokenResp;
+use frevo_crypto::Sender;
 use frevo_server::limits::{CHANNELS_PER_SESSION, LOGON_DELAY};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::SessionSetupFlags;
@@ -25,8 +26,12 @@ struct Victim {
 
 impl Victim {
     async fn new(world: &World) -> Self {
+        Self::with(world, &Offer::default()).await
+    }
+
+    async fn with(world: &World, offer: &Offer) -> Self {
         world.file("victim", b"precious");
-        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut peer, mount) = world.session("ann", offer).await;
         let file = peer.open_file(&mount, &Want::existing("victim")).await;
         Self { peer, mount, file }
     }
@@ -70,7 +75,8 @@ fn a1_unsigned_binding_is_invalid() {
 #[test]
 fn a1_binding_with_another_dialect_is_invalid() {
     in_world(async |world| {
-        let mut victim = Victim::new(world).await;
+        let cmac = Offer { signing: vec![1], ..Offer::default() };
+        let mut victim = Victim::with(world, &cmac).await;
         for dialect in [Dialect::SMB_3_0, Dialect::SMB_3_0_2] {
             let mut peer = victim.second(world, &Offer::only(dialect)).await;
             let setup = Setup::binding("ann", victim.logon());
@@ -215,13 +221,55 @@ fn a1_binding_with_other_algorithms_is_invalid() {
             Offer { ciphers: vec![1], ..Offer::default() },
             Offer { ciphers: vec![4], ..Offer::default() },
             Offer { ciphers: vec![], ..Offer::default() },
-            Offer { signing: vec![1], ..Offer::default() },
-            Offer { signing: vec![0], ..Offer::default() },
         ] {
             let mut peer = victim.second(world, &offer).await;
             let setup = Setup::binding("ann", victim.logon());
             first_answer(&mut peer, setup).await.expect(Status::INVALID_PARAMETER);
         }
+        victim.assert_untouched().await;
+    });
+}
+
+/// AES-GMAC is mixed with nothing; the two others with each other.
+#[test]
+fn a1_signing_algorithms_that_may_be_mixed() {
+    in_world(async |world| {
+        for (session, channel, status) in [
+            (2, 1, Status::REQUEST_OUT_OF_SEQUENCE),
+            (2, 0, Status::REQUEST_OUT_OF_SEQUENCE),
+            (1, 2, Status::NOT_SUPPORTED),
+            (0, 2, Status::NOT_SUPPORTED),
+            (1, 0, Status::MORE_PROCESSING_REQUIRED),
+            (0, 1, Status::MORE_PROCESSING_REQUIRED),
+        ] {
+            let signing = |id| Offer { signing: vec![id], ..Offer::default() };
+            let mut victim = Victim::with(world, &signing(session)).await;
+            let mut peer = victim.second(world, &signing(channel)).await;
+            let reply = first_answer(&mut peer, Setup::binding("ann", victim.logon())).await;
+            reply.expect(status);
+            victim.assert_untouched().await;
+        }
+    });
+}
+
+/// What comes of a binding is signed with the key that the client has shown it
+/// has; to whoever has not, nothing is.
+#[test]
+fn a1_answers_to_bindings_are_signed() {
+    in_world(async |world| {
+        let mut victim = Victim::new(world).await;
+        let mut peer = victim.second(world, &Offer { ciphers: vec![1], ..Offer::default() }).await;
+        let reply = first_answer(&mut peer, Setup::binding("ann", victim.logon())).await;
+        reply.expect(Status::INVALID_PARAMETER);
+        let key = &victim.logon().signing;
+        assert!(frevo_proto::signature::verify(&mut reply.message.clone(), key, Sender::Server));
+        let (_other, stranger) = world.session("bob", &Offer::default()).await;
+        let setup =
+            Setup { via: Via::Signed(&stranger.logon), ..Setup::binding("ann", victim.logon()) };
+        let mut peer = victim.second(world, &Offer::default()).await;
+        let reply = first_answer(&mut peer, setup).await;
+        reply.expect(Status::ACCESS_DENIED);
+        assert_eq!(reply.header.signature, [0; 16]);
         victim.assert_untouched().await;
     });
 }

@@ -170,7 +170,7 @@ fn i1_another_connections_session_is_not_reached() {
         let mut stranger = world.connect();
         stranger.negotiate(&Offer::default()).await;
         let draft = mount.put(Want::file("i1").draft());
-        stranger.ask(draft.clone(), Via::Plain).await.expect(Status::ACCESS_DENIED);
+        stranger.ask(draft.clone(), Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         stranger.ask(draft, mount.via()).await.expect(Status::USER_SESSION_DELETED);
         assert!(!world.path("i1").exists());
     });
