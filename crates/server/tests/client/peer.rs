@@ -186,7 +186,9 @@ impl Peer {
             let keyless = header.signature == [0; 16]
                 && matches!(
                     header.status,
-                    Status::USER_SESSION_DELETED | Status::INVALID_PARAMETER
+                    Status::USER_SESSION_DELETED
+                        | Status::INVALID_PARAMETER
+                        | Status::INVALID_HANDLE
                 );
             if header.flags.contains(HeaderFlags::SIGNED)
                 && !keyless
