@@ -57,9 +57,11 @@ def checks(ctx, options):
                                f"cat /proc/fs/cifs/DebugData; exec {program} run . {report}")
         if status in (124, 125, 126) or " cifs " not in output:
             raise Failure(f"status {status}: {output.strip()[-250:]}")
-        for option, proof in {"sign": "signed", "seal": "Encrypted", "nolease": ",nolease"}.items():
-            if option in options.split(",") and proof not in output:
+        for option, proof in {"sign": "signed", "seal": "encrypted", "nolease": ",nolease"}.items():
+            if option in options.split(",") and proof not in output.lower():
                 raise Failure(f"mounted with {option}, yet the kernel tells of nothing {proof}")
+        if ctx.group.profile == "default" and "seal" not in options and "encrypted" in output.lower():
+            raise Failure("encrypted, although neither side was to demand it")
         if "vers=" not in options and "Dialect 0x311" not in output:
             raise Failure("the dialect is not 3.1.1")
     ctx.report(report.read_text() if report.exists() else "", needed=["left-tree"])
