@@ -3,6 +3,7 @@
 use crate::client::draft::pack;
 use crate::client::negotiate::ALL_DIALECTS;
 use crate::client::*;
+use frevo_server::limits::MAX_TRANSACT;
 use frevo_server::settings::{Encryption, Signing};
 use frevo_wire::command::negotiate::{self, GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::dtyp::Guid;
@@ -17,7 +18,7 @@ fn every_dialect_by_itself() {
             assert_eq!(terms.dialect, dialect);
             let old = dialect == Dialect::SMB_2_0_2;
             assert_eq!(terms.is_multi_credit, !old);
-            let (io, transact) = if old { (1 << 16, 1 << 16) } else { (8 << 20, 1 << 20) };
+            let (io, transact) = if old { (1 << 16, 1 << 16) } else { (8 << 20, MAX_TRANSACT) };
             assert_eq!((terms.max_read_size, terms.max_write_size), (io, io));
             assert_eq!(terms.max_transact_size, transact);
             let has = |bit| peer.server_capabilities.contains(bit);
