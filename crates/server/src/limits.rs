@@ -39,8 +39,13 @@ pub const AUTHENTICATE_DEADLINE: Duration = Duration::from_secs(30);
 /// Sessions on one connection.
 pub const SESSIONS_PER_CONNECTION: usize = 64;
 
+/// Sessions on one connection before one of them has authenticated: strangers
+/// together must not be able to take all that there are.
+pub const SESSIONS_BEFORE_AUTHENTICATION: usize = 8;
+
 /// Sessions in all.
 pub const SESSIONS: usize = 65_536;
+const _: () = assert!(UNAUTHENTICATED * SESSIONS_BEFORE_AUTHENTICATION <= SESSIONS / 2);
 
 /// Connections that one session may use, MS-SMB2 note on Windows: 32.
 pub const CHANNELS_PER_SESSION: usize = 32;
@@ -87,6 +92,10 @@ pub const LOGON_DELAY: Duration = Duration::from_secs(2);
 
 /// Longest waiting time after failed logons.
 pub const LOGON_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes of an account's name by which failed logons are told apart: names that
+/// are longer belong to nobody, and each is remembered.
+pub const LOGON_NAME_BYTES: usize = 256;
 
 /// Failed logons remembered; the oldest is forgotten first.
 pub const LOGON_FAILURES_REMEMBERED: usize = 65_536;

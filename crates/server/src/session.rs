@@ -1,7 +1,7 @@
 //! Sessions: MS-SMB2 3.3.1.8. Shared by all channels of a client.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -86,7 +86,6 @@ pub struct Session {
     trees: RwLock<HashMap<u32, Arc<TreeConnect>>>,
     next_tree: AtomicU32,
     opens: RwLock<HashMap<u64, Arc<Open>>>,
-    open_count: AtomicUsize,
     channels: Mutex<Vec<(u64, ConnectionHandle)>>,
     /// Its open pipes.
     pub pipes: Slots,
@@ -113,7 +112,6 @@ impl Session {
             trees: RwLock::default(),
             next_tree: AtomicU32::new(1),
             opens: RwLock::default(),
-            open_count: AtomicUsize::new(0),
             channels: Mutex::default(),
             pipes: Slots::default(),
             notifies: Slots::default(),
@@ -200,7 +198,6 @@ impl Session {
             let mut opens = self.opens.write();
             opens.extract_if(|_, open| open.tree.id == tree.id).map(|(_, open)| open).collect()
         };
-        self.open_count.fetch_sub(closing.len(), Ordering::Relaxed);
         closing.iter().for_each(|open| open.close(files));
         Ok(())
     }
@@ -233,7 +230,6 @@ impl Session {
                 Some(Status::INSUFFICIENT_RESOURCES)
             } else {
                 opens.insert(open.file_id.volatile, Arc::clone(open));
-                self.open_count.fetch_add(1, Ordering::Relaxed);
                 None
             }
         };
@@ -246,14 +242,13 @@ impl Session {
     /// Takes an Open out and closes it. Of two parallel closes one succeeds.
     pub fn close_open(&self, open: &Open, files: &FileTable) -> Result<(), Status> {
         self.opens.write().remove(&open.file_id.volatile).ok_or(Status::FILE_CLOSED)?;
-        self.open_count.fetch_sub(1, Ordering::Relaxed);
         open.close(files);
         Ok(())
     }
 
     /// How many Opens there are.
     pub fn open_count(&self) -> usize {
-        self.open_count.load(Ordering::Relaxed)
+        self.opens.read().len()
     }
 
     /// Adds a channel: the connection numbered `connection`.
@@ -284,7 +279,6 @@ impl Session {
             return false;
         }
         let opens = std::mem::take(&mut *self.opens.write());
-        self.open_count.store(0, Ordering::Relaxed);
         opens.values().for_each(|open| open.close(files));
         for tree in std::mem::take(&mut *self.trees.write()).values() {
             tree.disconnect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::limits::{LOGON_DELAY, LOGON_DELAY_MAX, LOGON_FAILURES_REMEMBERED};
+use crate::limits::{LOGON_DELAY, LOGON_DELAY_MAX, LOGON_FAILURES_REMEMBERED, LOGON_NAME_BYTES};
 
 /// The part of an address that one guesser can be expected to own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ pub enum Verdict {
 
 /// Failed logons by network and account.
 #[derive(Debug, Default)]
-pub struct LogonThrottle(Mutex<HashMap<(Network, String), Failures>>);
+pub struct LogonThrottle(Mutex<HashMap<(Network, Box<str>), Failures>>);
 
 impl LogonThrottle {
     /// An attempt on `user` from `address` has come out as `success` says.
@@ -59,7 +59,7 @@ impl LogonThrottle {
     /// sockets gain nothing.
     pub fn attempt(&self, address: IpAddr, user: &str, success: bool) -> Verdict {
         let now = Instant::now();
-        let key = (address.into(), user.to_lowercase());
+        let key = (address.into(), remembered(user));
         let mut failures = self.0.lock();
         let known = failures.get(&key).copied();
         let wait = known.map_or(Duration::ZERO, |f| f.free_at.saturating_duration_since(now));
@@ -78,8 +78,18 @@ impl LogonThrottle {
     }
 }
 
+/// The name as it is remembered: as accounts are found by it, and never long.
+fn remembered(user: &str) -> Box<str> {
+    shortened(user).to_lowercase().into()
+}
+
+/// As much of a name that a stranger claims as is worth keeping or logging.
+pub fn shortened(user: &str) -> &str {
+    user.get(..user.floor_char_boundary(LOGON_NAME_BYTES)).unwrap_or("")
+}
+
 /// Forgets what is over, and if that is not enough what is over first.
-fn make_room(failures: &mut HashMap<(Network, String), Failures>, now: Instant) {
+fn make_room(failures: &mut HashMap<(Network, Box<str>), Failures>, now: Instant) {
     if failures.len() < LOGON_FAILURES_REMEMBERED {
         return;
     }
@@ -115,6 +125,16 @@ mod tests {
         assert_eq!(throttle.attempt(NEIGHBOUR, "ANN", false), Verdict::After(LOGON_DELAY * 3));
         assert_eq!(throttle.attempt(HERE, "ann", true), Verdict::After(LOGON_DELAY * 3));
         assert_eq!(throttle.attempt(HERE, "ann", true), AT_ONCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_names_are_not_remembered_whole() {
+        let throttle = LogonThrottle::default();
+        for length in [LOGON_NAME_BYTES - 1, LOGON_NAME_BYTES, LOGON_NAME_BYTES + 1, 60_000] {
+            throttle.attempt(HERE, &"\u{e9}".repeat(length), false);
+        }
+        let failures = throttle.0.lock();
+        assert!(failures.keys().all(|(_, user)| user.len() <= LOGON_NAME_BYTES));
     }
 
     #[tokio::test(start_paused = true)]

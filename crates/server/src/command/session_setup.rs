@@ -12,13 +12,13 @@ use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::{HeaderFlags, Status};
 
 use crate::connection::Channel;
-use crate::limits::SESSIONS_PER_CONNECTION;
+use crate::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::session::{Identity, Security, Session, State};
 use crate::settings::{Encryption, Signing};
-use crate::throttle::Verdict;
+use crate::throttle::{Verdict, shortened};
 
 /// What an exchange of tokens is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             // The connection ended meanwhile and has given back what it held:
             // nothing must come to be on it any more.
             _ if rq.connection.is_doomed() => {
-                abandon(rq, &session, authentication.purpose);
+                // Other channels of an older session go on as they are.
+                if authentication.purpose == Purpose::New {
+                    abandon(rq, &session, Purpose::New);
+                }
                 Err(Status::USER_SESSION_DELETED.into())
             }
             true => finish(rq, &request, &authentication, &done, out)
@@ -84,7 +87,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         },
         Err(refusal) => {
             tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-                user = %refusal.user, reason = %refusal.reason, "logon refused");
+                user = %shortened(&refusal.user), reason = %refusal.reason, "logon refused");
             if !refusal.is_malformed() {
                 heed(rq, &refusal.user, false).await;
             }
@@ -168,7 +171,12 @@ fn take_under_way(rq: &Request<'_>) -> Option<Authentication> {
 
 fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
     let connection = rq.connection;
-    if connection.channel_count() >= SESSIONS_PER_CONNECTION {
+    let most = if connection.is_authenticated() {
+        SESSIONS_PER_CONNECTION
+    } else {
+        SESSIONS_BEFORE_AUTHENTICATION
+    };
+    if connection.channel_count() >= most {
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
     let negotiated = connection.negotiated()?;
@@ -359,6 +367,10 @@ fn bind(
     if session.state() != State::Valid {
         // It ended or expired since this exchange began.
         return Err(Status::USER_SESSION_DELETED);
+    }
+    if rq.connection.channel(session.id).is_some() {
+        // Another exchange for the same channel was faster.
+        return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     let terms = &rq.connection.negotiated()?.terms;
     let keys = terms

@@ -22,7 +22,6 @@ use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::Request;
 use crate::response::{Payload, Response};
 use crate::session::Session;
-use crate::settings::Encryption;
 
 /// Whose key signs.
 enum Signer {
@@ -79,6 +78,11 @@ impl Assembly {
         let max = connection.negotiated.get().map_or(65_536, |n| n.terms.max_payload() as usize);
         let used = self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len);
         max.saturating_add(REPLY_OVERHEAD).saturating_sub(used + HEADER_LEN)
+    }
+
+    /// The channel whose key sealed the request.
+    pub(super) fn request_seal(&self) -> Option<&Channel> {
+        self.request_seal.as_deref()
     }
 
     /// Sends what is there; what comes next starts a frame of its own.
@@ -356,7 +360,12 @@ fn error_body(w: &mut Writer<'_>, data: &[u8], dialect: Dialect) {
 
 /// MS-SMB2 3.3.4.2: tells the client that its request will be answered later.
 /// Not signed; sealed when the request was.
-pub(super) fn send_interim(connection: &Connection, rq: &Request<'_>, async_id: u64) {
+pub(super) fn send_interim(
+    connection: &Connection,
+    rq: &Request<'_>,
+    async_id: u64,
+    seal: Option<&Channel>,
+) {
     let charge = connection.charge(&rq.header);
     let mut header = response_header(connection, &rq.header, charge, Status::PENDING, None);
     header.flags |= HeaderFlags::ASYNC_COMMAND;
@@ -365,9 +374,8 @@ pub(super) fn send_interim(connection: &Connection, rq: &Request<'_>, async_id: 
     error_body(&mut Writer::from(&mut bytes, 0), &[], connection.dialect());
     let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
     frame.extend_from_slice(&bytes);
-    let channel = connection.channel(rq.header.session_id);
-    if let Some(channel) = channel.filter(|c| rq.encrypted || must_seal(connection, c))
-        && let Err(why) = seal_frame(&mut frame, &channel)
+    if let Some(channel) = seal
+        && let Err(why) = seal_frame(&mut frame, channel)
     {
         connection.disconnect(why);
         return;
@@ -375,12 +383,6 @@ pub(super) fn send_interim(connection: &Connection, rq: &Request<'_>, async_id: 
     connection.queue.push(OutFrame::new(frame));
     // Its request goes on, so that nothing else tells of it.
     connection.attention.notify_one();
-}
-
-fn must_seal(connection: &Connection, channel: &Channel) -> bool {
-    connection.settings.encryption != Encryption::Off
-        && connection.is_smb3()
-        && channel.session.security().is_some_and(|s| s.encrypt_data)
 }
 
 impl Connection {

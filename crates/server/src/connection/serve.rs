@@ -341,7 +341,7 @@ impl Connection {
         }
         // What came before it in its compound does not wait with it.
         assembly.flush(self);
-        super::assemble::send_interim(self, rq, async_id);
+        super::assemble::send_interim(self, rq, async_id, assembly.request_seal());
         let outcome = tokio::select! {
             biased;
             outcome = handler => outcome,
@@ -357,6 +357,11 @@ impl Connection {
         let sealed = opened.sealed.is_some();
         let message = &mut opened.frame[element.range.clone()];
         let Some(channel) = self.channel(header.session_id) else { return };
+        if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
+            // Its SessionId may differ where it claims to be related, and then
+            // the seal proves nothing about that session.
+            return;
+        }
         let row = Row { when_expired: true, ..element.row };
         if self.verify(message, header, sealed).is_ok()
             && self.check_session(&channel.session, row, sealed).is_ok()

@@ -8,7 +8,8 @@ use crate::client::logon::Exchange;
 use crate::client::*;
 use frevo_server::limits::{
     AUTHENTICATE_DEADLINE, LOGON_DELAY, LOGON_DELAY_MAX, NEGOTIATE_DEADLINE,
-    SESSIONS_PER_CONNECTION, TREES_PER_SESSION, UNAUTHENTICATED_PER_ADDRESS,
+    SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
+    UNAUTHENTICATED_PER_ADDRESS,
 };
 use tokio::time::Instant;
 
@@ -210,5 +211,27 @@ fn unfinished_logons_are_limited() {
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
         exchange.round(&mut peer).await.expect(Status::INSUFFICIENT_RESOURCES);
         peer.open_file(&mount, &Want::file("f")).await;
+    });
+}
+
+/// A stranger's connection gets few: all that strangers may have together leave
+/// room for those who log on.
+#[test]
+fn a_stranger_begins_few_logons() {
+    in_frozen_world(settings(), async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let mut last = None;
+        for _ in 0..SESSIONS_BEFORE_AUTHENTICATION {
+            let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+            last = Some(exchange);
+        }
+        let mut one_more = Exchange::new(&peer, Setup::of("ann"));
+        one_more.round(&mut peer).await.expect(Status::INSUFFICIENT_RESOURCES);
+        // Once one of them is known there are more.
+        last.unwrap().round(&mut peer).await.ok();
+        let mut one_more = Exchange::new(&peer, Setup::of("ann"));
+        one_more.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
     });
 }
