@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::file::{Admission, Departure, File, OpenId};
 use crate::name::Name;
 use crate::vfs::FileKey;
+use crate::watch::Watches;
 
 /// Shards of the table: far more than cores, so that two rarely meet.
 const SHARDS: usize = 64;
@@ -42,12 +43,14 @@ pub struct FileTable {
     shards: [Shard; SHARDS],
     /// Files removed so far; see [`FileTable::removals`].
     removals: AtomicU64,
+    /// Who waits for changes in directories.
+    pub watches: Watches,
 }
 
 impl Default for FileTable {
     fn default() -> Self {
         let shards = core::array::from_fn(|_| Mutex::new(HashMap::new()));
-        Self { shards, removals: AtomicU64::new(0) }
+        Self { shards, removals: AtomicU64::new(0), watches: Watches::default() }
     }
 }
 

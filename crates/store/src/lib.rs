@@ -38,6 +38,7 @@ pub mod limits;
 pub mod name;
 pub mod share_mode;
 pub mod vfs;
+pub mod watch;
 
 pub use file::{Admission, Departure, File, OpenId};
 pub use file_table::{FileCell, FileTable};

@@ -18,3 +18,9 @@ pub const LOCKS_PER_FILE: usize = 65_536;
 
 /// Opens of one file at a time.
 pub const OPENS_PER_FILE: usize = 65_536;
+
+/// Changes that are kept for one watch until they are fetched.
+pub const CHANGES_PER_WATCH: usize = 512;
+
+/// Bytes of the names of those changes.
+pub const CHANGE_BYTES_PER_WATCH: usize = 64 * 1024;
