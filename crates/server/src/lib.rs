@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod ambient;
+pub mod changes;
 pub mod client;
 pub mod command;
 pub mod config;

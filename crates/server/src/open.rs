@@ -12,6 +12,7 @@ use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::notify::NotifyAction;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -130,11 +131,24 @@ impl Open {
         }
         self.closing.notify_waiters();
         let OpenTarget::File(file) = &self.target else { return };
-        if let Departure::Remove(name) = files.leave(&file.cell, self.id()) {
-            if let Err(fault) = file.vfs.remove(&name, file.cell.key()) {
-                tracing::debug!(%name, %fault, "delete on close left the file");
+        files.watches.forget(self.id());
+        match files.leave(&file.cell, self.id()) {
+            Departure::Remove(name) => {
+                let removed = file.vfs.remove(&name, file.cell.key());
+                files.retire(&file.cell);
+                match removed {
+                    Ok(()) => {
+                        let removed = NotifyAction::REMOVED;
+                        files.watches.report(file.place(), &name, removed, file.names());
+                    }
+                    Err(fault) => tracing::debug!(%name, %fault, "delete on close left the file"),
+                }
             }
-            files.retire(&file.cell);
+            // Who watches a directory that only waits for him to let go.
+            _ if file.is_directory && file.cell.lock().is_delete_pending() => {
+                files.watches.deleting(file.cell.key());
+            }
+            _ => {}
         }
     }
 

@@ -1,36 +1,91 @@
-//! CHANGE_NOTIFY: MS-SMB2 3.3.5.19.
-//!
-//! A request is checked and then waits until its directory is closed or it is
-//! cancelled. Changes are not reported yet: clients that list a directory
-//! again by themselves (all do) see them, only later.
+//! CHANGE_NOTIFY: MS-SMB2 3.3.5.19. Reported is what is done through this
+//! server; what other programs do on the host is not.
 
+use std::sync::Arc;
+
+use frevo_store::watch::{Change, Reported, Wanted, Watch};
 use frevo_wire::Status;
-use frevo_wire::command::change_notify;
+use frevo_wire::command::change_notify::{self, ChangeNotifyFlags};
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::Pushed;
+use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
 
 use crate::limits::NOTIFIES_PER_SESSION;
-use crate::open::OpenTarget;
+use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Waits for changes in a directory.
-pub async fn handle(rq: &Request<'_>, _out: &mut Response) -> Outcome {
+/// Bytes of the response before its output.
+const FIXED: usize = 8;
+
+/// Waits for changes in a directory, until there are some, CANCEL, or the end
+/// of the directory's Open.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = change_notify::Request::parse(rq.message)?;
-    if request.output_buffer_length > rq.connection.negotiated()?.terms.max_transact_size {
+    let max_output = request.output_buffer_length;
+    if max_output > rq.connection.negotiated()?.terms.max_transact_size {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    rq.check_charge(request.output_buffer_length)?;
+    rq.check_charge(max_output)?;
     let open = rq.open()?;
-    match &open.target {
-        OpenTarget::File(file) if file.is_directory => {}
+    let file = match &open.target {
+        OpenTarget::File(file) if file.is_directory => file,
         _ => return Err(Status::INVALID_PARAMETER.into()),
-    }
+    };
     // FILE_LIST_DIRECTORY. What the client asked for does not count, what it
     // was granted does.
     open.require(AccessMask::READ_DATA)?;
     let notifies = &rq.session()?.notifies;
     let _slot = notifies.take(NOTIFIES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
-    open.closed().await;
-    Err(Status::NOTIFY_CLEANUP.into())
+    let watch = watch(rq, open, file, &request)?;
+    let reported = tokio::select! {
+        biased;
+        () = open.closed() => return Err(Status::NOTIFY_CLEANUP.into()),
+        reported = watch.next() => reported,
+    };
+    let room = max_output.min(watch.wanted().room) as usize;
+    let room = rq.room.saturating_sub(FIXED).min(room);
+    let (output, status) = match reported {
+        Reported::Deleted => return Err(Status::DELETE_PENDING.into()),
+        Reported::TooMany => (Vec::new(), Status::NOTIFY_ENUM_DIR),
+        Reported::Changes(changes) => encode(&changes, room),
+    };
+    change_notify::Response { output: &output }.encode(&mut out.writer());
+    Ok(status)
+}
+
+/// The watch of the Open, which its first request begins.
+fn watch(
+    rq: &Request<'_>,
+    open: &Open,
+    file: &FileOpen,
+    request: &change_notify::Request,
+) -> Result<Arc<Watch>, Status> {
+    let watches = &rq.server().files.watches;
+    let wanted = Wanted {
+        filter: request.completion_filter,
+        is_tree: request.flags.contains(ChangeNotifyFlags::WATCH_TREE),
+        room: request.output_buffer_length,
+    };
+    let watch = watches.of(open.id(), file.place(), &file.cell, wanted);
+    if open.is_closed() {
+        // Closed on another channel meanwhile: nobody else would forget it.
+        watches.forget(open.id());
+        return Err(Status::NOTIFY_CLEANUP);
+    }
+    Ok(watch)
+}
+
+/// All changes, or that there are more than fit.
+fn encode(changes: &[Change], room: usize) -> (Vec<u8>, Status) {
+    let mut output = Vec::new();
+    let mut writer = NotifyWriter::new(&mut output, room);
+    for Change { action, name } in changes {
+        let entry = NotifyEntry { action: *action, name: name.as_str() };
+        if writer.push(&entry) == Pushed::Full {
+            return (Vec::new(), Status::NOTIFY_ENUM_DIR);
+        }
+    }
+    (output, Status::SUCCESS)
 }

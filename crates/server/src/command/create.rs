@@ -11,13 +11,16 @@ use frevo_store::file::Admission;
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
 use frevo_store::{Fault, FileCell, Name, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::create::{
     self, CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel, ShareAccess,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::notify::NotifyAction;
 use parking_lot::Mutex;
 
+use crate::changes;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::refusal::Outcome;
@@ -244,7 +247,21 @@ impl Create<'_> {
         if changed {
             stat = node.stat().map_err(Fault::status)?;
         }
+        self.report(open.file()?, action);
         Ok((open, action, stat))
+    }
+
+    /// MS-FSA 2.1.5.1.1 and 2.1.5.1.2.3: what those who watch are told.
+    fn report(&self, file: &FileOpen, action: CreateAction) {
+        let files = &self.rq.server().files;
+        match action {
+            CreateAction::CREATED => file.report(files, NotifyAction::ADDED, file.names()),
+            CreateAction::OPENED => {}
+            _ => {
+                let matches = changes::DATA | CompletionFilter::ATTRIBUTES;
+                file.report(files, NotifyAction::MODIFIED, matches);
+            }
+        }
     }
 
     /// Truncation, attributes, allocation, extended attributes. True when the

@@ -10,8 +10,10 @@ mod tests;
 
 use frevo_store::FileTable;
 use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::set_info::{self, InfoType};
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use super::query_info::security;
@@ -41,7 +43,9 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
         InfoType::FILESYSTEM => volume(open, FsInfoClass(class)),
         InfoType::SECURITY => {
             writable(open)?;
-            security::set(open, request.security_information(), request.buffer)
+            security::set(open, request.security_information(), request.buffer)?;
+            open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
+            Ok(())
         }
         // MS-SMB2 3.3.5.21.4: there are no quotas.
         InfoType::QUOTA => Err(Status::NOT_SUPPORTED),

@@ -5,7 +5,9 @@ use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::write::{self, Channel, WriteFlags};
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::notify::NotifyAction;
 
+use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
@@ -40,7 +42,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             write::Response { count }.encode(&mut out.writer());
             return Ok(Status::SUCCESS);
         }
-        OpenTarget::File(file) => write_file(open, file, &request).await?,
+        OpenTarget::File(file) => {
+            write_file(open, file, &request).await?;
+            file.report(&rq.server().files, NotifyAction::MODIFIED, changes::DATA);
+        }
     }
     write::Response { count: length }.encode(&mut out.writer());
     Ok(Status::SUCCESS)

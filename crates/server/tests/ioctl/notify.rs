@@ -1,21 +1,160 @@
 //! CHANGE_NOTIFY.
 
 use frevo_server::limits::NOTIFIES_PER_SESSION;
-use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
+use std::time::Duration;
+
+use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter, Request};
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::notify::NotifyEntries;
 
 use super::calls::*;
+use crate::client::files::{file_id, utf16, write_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
 
-pub fn notify_draft(file: FileId, room: u32) -> Draft {
-    let request = Request {
-        flags: ChangeNotifyFlags::EMPTY,
-        output_buffer_length: room,
-        file_id: file,
-        completion_filter: CompletionFilter(0xFFF),
-    };
+fn draft(flags: ChangeNotifyFlags, filter: CompletionFilter, file: FileId, room: u32) -> Draft {
+    let request =
+        Request { flags, output_buffer_length: room, file_id: file, completion_filter: filter };
     Draft::new(Command::CHANGE_NOTIFY).with(|w| request.encode(w))
+}
+
+const ALL: CompletionFilter = CompletionFilter(0xFFF);
+
+fn notify_draft(file: FileId, room: u32) -> Draft {
+    draft(ChangeNotifyFlags::EMPTY, ALL, file, room)
+}
+
+/// Sends a request that waits.
+async fn watch(peer: &mut Peer, mount: &Mount, draft: Draft) -> u64 {
+    let id = peer.send(vec![mount.put(draft)], mount.via()).await[0];
+    peer.interim().await;
+    id
+}
+
+fn changes(reply: &Reply) -> Vec<(u32, String)> {
+    let output = change_notify::Response::parse(&reply.message).unwrap().output;
+    let told = NotifyEntries::new(output).map(|entry| entry.unwrap());
+    told.map(|entry| (entry.action.0, entry.name.decode().unwrap())).collect()
+}
+
+fn pairs(expected: &[(u32, &str)]) -> Vec<(u32, String)> {
+    expected.iter().map(|(action, name)| (*action, (*name).to_owned())).collect()
+}
+
+#[test]
+fn changes_are_told_while_a_request_waits_and_kept_while_none_does() {
+    in_world(async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
+        let names = CompletionFilter::FILE_NAME | CompletionFilter::DIR_NAME;
+        let lists = Want::directory("d").access(AccessMask::FILE_GENERIC_READ);
+        let directory = ann.open_file(&mount, &lists).await;
+        let ask = || draft(ChangeNotifyFlags::EMPTY, names, directory, 4096);
+        let id = watch(&mut ann, &mount, ask()).await;
+        let file = bob.open_file(&bobs, &Want::file("d\\new")).await;
+        assert_eq!(changes(ann.final_reply(id).await.ok()), pairs(&[(1, "new")]));
+        // Nobody waits now.
+        bob.write(&bobs, file, 0, b"not watched for").await;
+        bob.on(&bobs, set_draft(FileInfoClass::RENAME, file, &rename_to("d\\newer"))).await.ok();
+        bob.on(&bobs, set_draft(FileInfoClass::RENAME, file, &rename_to("away"))).await.ok();
+        bob.open_file(&bobs, &Want::directory("d\\e")).await;
+        bob.open_file(&bobs, &Want::file("d\\e\\below")).await;
+        let gone = Want::file("d\\gone").options(CreateOptions::DELETE_ON_CLOSE);
+        let gone = bob.open_file(&bobs, &gone).await;
+        bob.close(&bobs, gone).await;
+        let reply = ann.on(&mount, ask()).await;
+        let expected = [(4, "new"), (5, "newer"), (2, "newer"), (1, "e"), (1, "gone"), (2, "gone")];
+        assert_eq!(changes(reply.ok()), pairs(&expected));
+    });
+}
+
+#[test]
+fn a_tree_is_watched_to_its_leaves() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        peer.open_file(&mount, &Want::directory("d")).await;
+        peer.open_file(&mount, &Want::directory("d\\e")).await;
+        let file = peer.open_file(&mount, &Want::file("d\\e\\f")).await;
+        let root = peer.open_file(&mount, &Want::existing("")).await;
+        let tree = draft(ChangeNotifyFlags::WATCH_TREE, ALL, root, 4096);
+        let id = watch(&mut peer, &mount, tree).await;
+        peer.send(vec![mount.put(write_draft(file, 0, b"content"))], mount.via()).await;
+        let reply = peer.final_reply(id).await;
+        assert_eq!(changes(reply.ok()), pairs(&[(3, "d\\e\\f")]));
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_to_be_looked_for() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let root = peer.open_file(&mount, &Want::existing("")).await;
+        // The first request says how much there is ever room for.
+        let id = watch(&mut peer, &mount, notify_draft(root, 4096)).await;
+        cancel(&peer, &mount, id, None).await;
+        peer.final_reply(id).await.expect(Status::CANCELLED);
+        for (room, status) in
+            [(0, Status::NOTIFY_ENUM_DIR), (13, Status::NOTIFY_ENUM_DIR), (14, Status::SUCCESS)]
+        {
+            let id = watch(&mut peer, &mount, notify_draft(root, room)).await;
+            let made = Want::file("f").disposition(CreateDisposition::CREATE);
+            let made = made.options(CreateOptions::DELETE_ON_CLOSE).draft();
+            let made = peer.send(vec![mount.put(made)], mount.via()).await[0];
+            let (mut file, mut told) = (None, None);
+            while file.is_none() || told.is_none() {
+                let reply = peer.reply().await;
+                if reply.header.message_id == made {
+                    file = Some(file_id(reply.ok()));
+                } else {
+                    assert_eq!(reply.header.message_id, id);
+                    told = Some(reply);
+                }
+            }
+            let reply = told.unwrap();
+            reply.expect(status);
+            assert_eq!(changes(&reply).len(), usize::from(status == Status::SUCCESS));
+            peer.close(&mount, file.unwrap()).await;
+            // The removal has been kept.
+            let reply = peer.on(&mount, notify_draft(root, 4096)).await;
+            assert_eq!(changes(reply.ok()), pairs(&[(2, "f")]));
+        }
+    });
+}
+
+#[test]
+fn a_directory_that_is_to_go_ends_its_watches() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let id = watch(&mut peer, &mount, notify_draft(directory, 4096)).await;
+        let other = peer.open_file(&mount, &Want::existing("d")).await;
+        let delete = mount.put(set_draft(FileInfoClass::DISPOSITION, other, &[1]));
+        peer.send(vec![delete], mount.via()).await;
+        peer.final_reply(id).await.expect(Status::DELETE_PENDING);
+    });
+}
+
+/// F1: names of one share mean nothing in another, nor does what is beside it.
+#[test]
+fn only_what_is_below_is_told() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let tree = draft(ChangeNotifyFlags::WATCH_TREE, ALL, directory, 4096);
+        watch(&mut peer, &mount, tree).await;
+        peer.open_file(&mount, &Want::directory("dd")).await;
+        peer.open_file(&mount, &Want::file("dd\\f")).await;
+        peer.open_file(&mount, &Want::file("f")).await;
+        peer.expect_silence(Duration::from_millis(50)).await;
+    });
+}
+
+fn rename_to(name: &str) -> Vec<u8> {
+    let name = utf16(name);
+    let length = u32::try_from(name.len()).unwrap();
+    [&[0; 16][..], &length.to_le_bytes(), &name].concat()
 }
 
 #[test]

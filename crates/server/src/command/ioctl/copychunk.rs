@@ -13,9 +13,11 @@ use frevo_wire::command::ioctl::copychunk::{
 };
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::notify::NotifyAction;
 use rustix::io::Errno;
 
 use super::{Answer, Call, output};
+use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::open::{FileOpen, Open, OpenTarget};
@@ -132,6 +134,9 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         && let Err(status) = data::sync(target).await
     {
         progress.failure.get_or_insert(status);
+    }
+    if progress.bytes != 0 {
+        target.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
     }
     progress.answer()
 }

@@ -9,13 +9,16 @@ use frevo_store::Fault;
 use frevo_store::byte_range::Range;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
+use frevo_wire::fscc::notify::NotifyAction;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::{Answer, Call, NO_OUTPUT, output};
+use crate::changes;
 use crate::data;
 use crate::open::FileOpen;
 
@@ -45,6 +48,8 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         node.set_basic(&BasicChange { attributes: Some(attributes), ..BasicChange::default() })
     };
     run_blocking(change).await.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    let files = &call.rq.server().files;
+    file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT
 }
 
@@ -80,6 +85,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
         data::sync(file).await?;
     }
+    file.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
     NO_OUTPUT
 }
 

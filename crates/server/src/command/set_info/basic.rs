@@ -3,6 +3,7 @@
 use frevo_store::Fault;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::query::FileBasicInformation;
 
@@ -38,6 +39,20 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
         return Ok(());
     }
     file.node.set_basic(&change).map_err(Fault::status)
+}
+
+/// What those watch for who are told of it.
+pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
+    let Ok(new) = FileBasicInformation::parse(bytes) else { return CompletionFilter::EMPTY };
+    let is_set = |value: FileTime| matches!(time(value), Ok(Some(_)));
+    let parts = [
+        (is_set(new.creation_time), CompletionFilter::CREATION),
+        (is_set(new.last_access_time), CompletionFilter::LAST_ACCESS),
+        (is_set(new.last_write_time), CompletionFilter::LAST_WRITE),
+        (!new.attributes.is_empty(), CompletionFilter::ATTRIBUTES),
+    ];
+    let set = parts.into_iter().filter(|(is_set, _)| *is_set);
+    set.fold(CompletionFilter::EMPTY, |all, (_, part)| all | part)
 }
 
 /// Zero leaves a time alone.

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use frevo_store::{Fault, FileTable};
+use frevo_store::{Fault, FileTable, Name};
 use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::ea::{Ea, EaEntries};
+use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::query::{
     FileBasicInformation, FileMode, FileModeInformation, FilePositionInformation,
 };
@@ -96,6 +98,49 @@ pub(super) fn set(
         OpenTarget::File(file) => file,
         OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),
     };
+    let from = file.cell.lock().name().clone();
+    apply(open, file, files, class, bytes)?;
+    report(file, files, class, bytes, &from);
+    Ok(())
+}
+
+/// MS-FSA 2.1.5.15: what those who watch are told.
+fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8], from: &Name) {
+    let matches = match class {
+        FileInfoClass::RENAME | FileInfoClass::RENAME_EX => {
+            if file.cell.lock().name() != from {
+                file.report_rename(files, from);
+            }
+            return;
+        }
+        FileInfoClass::LINK => {
+            if let Ok(added) = rename::wanted(bytes) {
+                let action = NotifyAction::ADDED;
+                files.watches.report(file.place(), added.name(), action, file.names());
+            }
+            return;
+        }
+        FileInfoClass::DISPOSITION | FileInfoClass::DISPOSITION_EX => {
+            if file.is_directory && file.cell.lock().is_delete_pending() {
+                files.watches.deleting(file.cell.key());
+            }
+            return;
+        }
+        FileInfoClass::BASIC => basic::matches(bytes),
+        FileInfoClass::FULL_EA => CompletionFilter::EA,
+        FileInfoClass::ALLOCATION | FileInfoClass::END_OF_FILE => CompletionFilter::SIZE,
+        _ => return,
+    };
+    file.report(files, NotifyAction::MODIFIED, matches);
+}
+
+fn apply(
+    open: &Open,
+    file: &FileOpen,
+    files: &FileTable,
+    class: FileInfoClass,
+    bytes: &[u8],
+) -> Result<(), Status> {
     match class {
         FileInfoClass::BASIC => basic::set(file, &parse(FileBasicInformation::parse(bytes))?),
         FileInfoClass::RENAME => rename::rename(open, file, files, &rename::wanted(bytes)?),

@@ -24,6 +24,13 @@ pub(super) struct Wanted {
     replace_readonly: bool,
 }
 
+impl Wanted {
+    /// The name.
+    pub(super) const fn name(&self) -> &Name {
+        &self.name
+    }
+}
+
 /// Reads FileRenameInformation or FileLinkInformation.
 pub(super) fn wanted(bytes: &[u8]) -> Result<Wanted, Status> {
     let information = valid(FileRenameInformation::parse(bytes))?;

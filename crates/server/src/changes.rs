@@ -1,0 +1,49 @@
+//! Telling those who watch a directory what was done in it: MS-FSA 2.1.4.1.
+
+use std::sync::Arc;
+
+use frevo_store::watch::Place;
+use frevo_store::{FileTable, Name};
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::fscc::notify::NotifyAction;
+
+use crate::open::FileOpen;
+
+/// What writing changes.
+pub const DATA: CompletionFilter =
+    CompletionFilter(CompletionFilter::LAST_WRITE.0 | CompletionFilter::SIZE.0);
+
+impl FileOpen {
+    /// The file system, as far as watches tell one from another.
+    pub fn place(&self) -> Place {
+        Place(Arc::as_ptr(&self.vfs).cast::<()>().addr())
+    }
+
+    /// What somebody watches for who wants to know of this name.
+    pub const fn names(&self) -> CompletionFilter {
+        if self.is_directory { CompletionFilter::DIR_NAME } else { CompletionFilter::FILE_NAME }
+    }
+
+    /// Reports that something was done to the file. It must not be locked.
+    pub fn report(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
+        if files.watches.is_empty() {
+            return;
+        }
+        let name = self.cell.lock().name().clone();
+        files.watches.report(self.place(), &name, action, matches);
+    }
+
+    /// Reports that the file is no longer called `from`.
+    pub fn report_rename(&self, files: &FileTable, from: &Name) {
+        if files.watches.is_empty() {
+            return;
+        }
+        let to = self.cell.lock().name().clone();
+        files.watches.report_rename(self.place(), from, &to, self.names());
+        if !self.is_directory {
+            // Windows: a renamed file, other than a directory, has changed too.
+            let matches = CompletionFilter::ATTRIBUTES | CompletionFilter::CREATION;
+            files.watches.report(self.place(), &to, NotifyAction::MODIFIED, matches);
+        }
+    }
+}
