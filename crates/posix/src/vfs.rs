@@ -460,13 +460,12 @@ impl Vfs for PosixVfs {
             }
         } else {
             check_replace(there, replace)?;
+            let from = (source_dir, stored.as_slice());
             if stat::kind_of(&stx) == Kind::Directory {
-                // rename(2) puts no directory in the place of a file.
-                rustix::fs::unlinkat(target_dir, existing, AtFlags::empty()).map_err(fault_of)?;
-                rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
-                return Ok(target.place.name_of(to.1));
+                replace_by_directory(from, (target_dir, existing))?;
+            } else {
+                rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
             }
-            rename_entry((source_dir, &stored), (target_dir, existing), RenameFlags::empty())?;
         }
         // What was replaced gave its place, not its spelling.
         if existing == to.1
@@ -560,6 +559,18 @@ fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -> VfsResult
         Err(Errno::NOTDIR | Errno::ISDIR) => Err(Fault::AccessDenied),
         Err(errno) => Err(fault_of(errno)),
     }
+}
+
+/// Puts a directory in the place of a file, which rename(2) does not do. They
+/// change places first, so that nothing is lost where that cannot be done: into
+/// the directory itself, or on a file system that knows no exchange.
+fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
+    rename_entry(from, to, RenameFlags::EXCHANGE)?;
+    let removed = rustix::fs::unlinkat(from.0, from.1, AtFlags::empty());
+    if removed.is_err() {
+        let _ = rename_entry(from, to, RenameFlags::EXCHANGE);
+    }
+    removed.map_err(fault_of)
 }
 
 /// Puts a link in the place of `existing` in one step, by way of another name.
