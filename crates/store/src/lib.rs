@@ -32,9 +32,12 @@ extern crate alloc;
 extern crate std;
 
 pub mod byte_range;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod file;
 pub mod file_table;
 pub mod limits;
+pub mod memory;
 pub mod name;
 pub mod share_mode;
 pub mod vfs;

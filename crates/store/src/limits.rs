@@ -24,3 +24,22 @@ pub const CHANGES_PER_WATCH: usize = 512;
 
 /// Bytes of the names of those changes.
 pub const CHANGE_BYTES_PER_WATCH: usize = 64 * 1024;
+
+/// Bytes in one allocation unit of the file system in memory.
+pub const MEMORY_PAGE_BYTES: usize = 4_096;
+
+/// Bytes in one component of a name in memory, as in most file systems of Linux.
+pub const MEMORY_COMPONENT_BYTES: usize = 255;
+
+/// Where the largest file in memory ends: as on ext4 with pages of 4 KiB.
+pub const MEMORY_FILE_BYTES: u64 = 1 << 44;
+
+/// Bytes of the name of an extended attribute in memory.
+pub const MEMORY_EA_NAME_BYTES: usize = 250;
+
+/// Bytes of the value of an extended attribute in memory.
+pub const MEMORY_EA_VALUE_BYTES: usize = 65_536;
+
+/// Changes of directories that the file system in memory keeps for a crash to
+/// lose; the older half becomes stable when there would be more.
+pub const MEMORY_JOURNAL_CHANGES: usize = 65_536;

@@ -1,0 +1,188 @@
+//! The bytes of a file, in pages. Copies share the pages that are the same.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
+use crate::limits::MEMORY_PAGE_BYTES as PAGE;
+use crate::vfs::{Fault, VfsResult};
+
+type Page = Arc<[u8; PAGE]>;
+
+/// What a file holds. A page that is not there is zeros.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content {
+    pages: BTreeMap<u64, Page>,
+    /// Bytes to the end of the file; what pages hold behind it is zeros.
+    end: u64,
+    /// Pages that are paid for, used or not.
+    reserved: u64,
+}
+
+/// The pages that a file of `bytes` takes.
+const fn pages_of(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE as u64)
+}
+
+/// The page at `offset`, and where in it.
+fn locate(offset: u64) -> (u64, usize) {
+    let page = offset.checked_div(PAGE as u64).unwrap_or(0);
+    let at = offset.checked_rem(PAGE as u64).unwrap_or(0);
+    (page, usize::try_from(at).unwrap_or(0))
+}
+
+impl Content {
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Pages that the file takes of the volume.
+    pub(super) fn held(&self) -> u64 {
+        self.reserved.max(self.pages.len() as u64)
+    }
+
+    /// Fills `into` from `offset` on; fewer bytes at the end of the file.
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+        let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = into.len().min(left);
+        let Some(mut rest) = into.get_mut(..count) else { return 0 };
+        let mut offset = offset;
+        while !rest.is_empty() {
+            let (number, at) = locate(offset);
+            let len = PAGE.saturating_sub(at).min(rest.len());
+            let (chunk, after) = rest.split_at_mut(len);
+            let page = self.pages.get(&number).and_then(|page| page.get(at..)?.get(..len));
+            match page {
+                Some(bytes) => chunk.copy_from_slice(bytes),
+                None => chunk.fill(0),
+            }
+            offset = offset.saturating_add(len as u64);
+            rest = after;
+        }
+        count
+    }
+
+    /// Writes `data` at `offset`, taking at most `room` pages more. What fits is
+    /// written even when the rest does not, as disks do it.
+    pub(super) fn write(&mut self, offset: u64, data: &[u8], room: u64) -> VfsResult<()> {
+        let (mut offset, mut rest, mut room) = (offset, data, room);
+        while !rest.is_empty() {
+            let (number, at) = locate(offset);
+            let paid = self.reserved > self.pages.len() as u64;
+            if !self.pages.contains_key(&number) && !paid {
+                room = room.checked_sub(1).ok_or(Fault::DiskFull)?;
+            }
+            let len = PAGE.saturating_sub(at).min(rest.len());
+            let (chunk, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            let page = self.pages.entry(number).or_insert_with(|| Arc::new([0; PAGE]));
+            if let Some(room) = Arc::make_mut(page).get_mut(at..).and_then(|p| p.get_mut(..len)) {
+                room.copy_from_slice(chunk);
+            }
+            offset = offset.saturating_add(len as u64);
+            self.end = self.end.max(offset);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Cuts or extends the file; what is cut gives its pages back.
+    pub(super) fn set_end(&mut self, end: u64) {
+        if end < self.end {
+            let _ = self.pages.split_off(&pages_of(end));
+            let (number, at) = locate(end);
+            if let Some(page) = self.pages.get_mut(&number)
+                && let Some(tail) = Arc::make_mut(page).get_mut(at..)
+            {
+                tail.fill(0);
+            }
+            self.reserved = self.reserved.min(pages_of(end));
+        }
+        self.end = end;
+    }
+
+    /// Pays for the pages of a file of `bytes`, of which `room` more may be had.
+    pub(super) fn reserve(&mut self, bytes: u64, room: u64) -> VfsResult<()> {
+        let wanted = pages_of(bytes);
+        if wanted.saturating_sub(self.held()) > room {
+            return Err(Fault::DiskFull);
+        }
+        self.reserved = self.reserved.max(wanted);
+        Ok(())
+    }
+
+    /// Takes over the pages and the end of `newer` that `survives` says yes to.
+    pub(super) fn mix(&mut self, newer: &Self, survives: &mut dyn FnMut() -> bool) {
+        for (number, page) in &newer.pages {
+            let same = self.pages.get(number).is_some_and(|old| Arc::ptr_eq(old, page));
+            if !same && survives() {
+                self.pages.insert(*number, Arc::clone(page));
+            }
+        }
+        let end = if self.end != newer.end && survives() { newer.end } else { self.end };
+        // Whatever came behind the end goes.
+        self.end = u64::MAX;
+        self.set_end(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn whole(content: &Content) -> Vec<u8> {
+        let mut bytes = vec![0xEE; usize::try_from(content.end()).unwrap() + 10];
+        let count = content.read(0, &mut bytes);
+        bytes.truncate(count);
+        bytes
+    }
+
+    #[test]
+    fn what_fits_is_written() {
+        let mut content = Content::default();
+        assert_eq!(content.write(0, &[1; 3 * PAGE], 2), Err(Fault::DiskFull));
+        assert_eq!(whole(&content), [1; 2 * PAGE]);
+        assert_eq!(content.write(10, &[2; PAGE], 0), Ok(()));
+        assert_eq!(content.held(), 2);
+        assert_eq!(content.reserve(4 * PAGE as u64, 1), Err(Fault::DiskFull));
+        assert_eq!(content.reserve(4 * PAGE as u64, 2), Ok(()));
+        assert_eq!(content.write(2 * PAGE as u64, &[3; 2 * PAGE], 0), Ok(()));
+        assert_eq!(content.held(), 4);
+        content.set_end(1);
+        assert_eq!(content.held(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn pages_are_a_vector(steps in prop::collection::vec((0..3 * PAGE, 0..2 * PAGE, any::<u8>(), any::<bool>()), 1..20)) {
+            let mut content = Content::default();
+            let mut model = Vec::new();
+            for (at, len, byte, cut) in steps {
+                if cut {
+                    content.set_end(at as u64);
+                    model.resize(at, 0);
+                } else if len > 0 {
+                    content.write(at as u64, &vec![byte; len], u64::MAX).unwrap();
+                    model.resize(model.len().max(at + len), 0);
+                    model[at..at + len].fill(byte);
+                }
+                prop_assert_eq!(&whole(&content), &model);
+            }
+        }
+
+        #[test]
+        fn a_mix_keeps_what_both_have(common in 0..PAGE * 3, seed in any::<u64>()) {
+            let mut old = Content::default();
+            old.write(0, &[7; 3 * PAGE], u64::MAX).unwrap();
+            let mut new = old.clone();
+            new.write(common as u64, &[9; 100], u64::MAX).unwrap();
+            let mut bits = seed;
+            old.mix(&new, &mut || { bits = bits.rotate_left(1); bits & 1 == 1 });
+            let mixed = whole(&old);
+            prop_assert!(mixed.len() >= 3 * PAGE);
+            prop_assert!(mixed[..common].iter().all(|b| *b == 7));
+            prop_assert!(mixed[(common + 100).min(3 * PAGE)..3 * PAGE].iter().all(|b| *b == 7));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which calls fail.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use parking_lot::Mutex;
+
+use crate::vfs::{Fault, VfsResult};
+
+/// A kind of call that can be made to fail. It fails before it changes anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `Vfs::open`, whether or not it would create.
+    Open,
+    /// The part of `Vfs::open` that creates.
+    Create,
+    /// `Vfs::remove`
+    Remove,
+    /// `Vfs::rename`
+    Rename,
+    /// `Vfs::link`
+    Link,
+    /// `Vfs::stat`, `Node::stat` and `Directory::entry_stat`
+    Stat,
+    /// `Vfs::space`
+    Space,
+    /// `Node::read_at`
+    Read,
+    /// `Node::write_at`
+    Write,
+    /// `Node::sync`
+    Sync,
+    /// `Node::set_end_of_file`
+    SetEndOfFile,
+    /// `Node::set_allocation`
+    SetAllocation,
+    /// `Node::set_basic`
+    SetBasic,
+    /// `Node::directory` and `Directory::next_name`
+    List,
+    /// `Node::eas`
+    Eas,
+    /// `Node::set_ea`
+    SetEa,
+}
+
+/// How many operations there are.
+const OPERATIONS: usize = Operation::SetEa as usize + 1;
+
+#[derive(Debug, Clone, Copy)]
+struct Rule {
+    operation: Operation,
+    /// Calls that go well before.
+    after: u64,
+    /// Calls that fail then.
+    times: u64,
+    fault: Fault,
+}
+
+#[derive(Debug)]
+struct Plan {
+    rules: Vec<Rule>,
+    calls: [u64; OPERATIONS],
+    capacity: u64,
+}
+
+/// A handle on what goes wrong in one [`MemoryVfs`](super::MemoryVfs). Copies
+/// of it are the same handle.
+#[derive(Debug, Clone)]
+pub struct Faults(Arc<Mutex<Plan>>);
+
+impl Faults {
+    pub(super) fn new(capacity: u64) -> Self {
+        let plan = Plan { rules: Vec::new(), calls: [0; OPERATIONS], capacity };
+        Self(Arc::new(Mutex::new(plan)))
+    }
+
+    /// The next call of that kind fails.
+    pub fn fail_next(&self, operation: Operation, fault: Fault) {
+        self.fail(operation, 0, 1, fault);
+    }
+
+    /// Every call of that kind fails, until [`Self::heal`].
+    pub fn fail_always(&self, operation: Operation, fault: Fault) {
+        self.fail(operation, 0, u64::MAX, fault);
+    }
+
+    /// After `after` more calls of that kind, `times` fail. Several rules for
+    /// one kind count side by side; where two would fail the same call, the
+    /// older one does.
+    pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
+        self.0.lock().rules.push(Rule { operation, after, times, fault });
+    }
+
+    /// Nothing fails any more.
+    pub fn heal(&self) {
+        self.0.lock().rules.clear();
+    }
+
+    /// Whether a rule has not been used up: a fault that a test planned and
+    /// never met.
+    pub fn is_pending(&self) -> bool {
+        !self.0.lock().rules.is_empty()
+    }
+
+    /// Calls of that kind so far, the failed ones included.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.0.lock().calls.get(operation as usize).copied().unwrap_or(0)
+    }
+
+    /// Bytes that the volume holds from now on. What is there stays, even if it
+    /// is more.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.0.lock().capacity = bytes;
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.0.lock().capacity
+    }
+
+    /// Counts a call and says whether it may go on.
+    pub(super) fn pass(&self, operation: Operation) -> VfsResult<()> {
+        let mut plan = self.0.lock();
+        if let Some(calls) = plan.calls.get_mut(operation as usize) {
+            *calls = calls.saturating_add(1);
+        }
+        let mut outcome = Ok(());
+        plan.rules.retain_mut(|rule| {
+            if rule.operation != operation {
+                return true;
+            }
+            if rule.after > 0 {
+                rule.after = rule.after.saturating_sub(1);
+            } else if outcome.is_ok() {
+                outcome = Err(rule.fault);
+                if rule.times != u64::MAX {
+                    rule.times = rule.times.saturating_sub(1);
+                }
+            }
+            rule.times > 0
+        });
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_calls_fail() {
+        let faults = Faults::new(0);
+        faults.fail(Operation::Write, 1, 2, Fault::Io(5));
+        faults.fail(Operation::Write, 2, 1, Fault::DiskFull);
+        faults.fail_next(Operation::Read, Fault::NoMemory);
+        let write = || faults.pass(Operation::Write);
+        assert_eq!(write(), Ok(()));
+        assert_eq!(faults.pass(Operation::Sync), Ok(()));
+        assert_eq!(write(), Err(Fault::Io(5)));
+        assert_eq!(write(), Err(Fault::Io(5)), "the older rule");
+        assert_eq!(write(), Err(Fault::DiskFull));
+        assert_eq!(write(), Ok(()));
+        assert!(faults.is_pending());
+        assert_eq!(faults.clone().pass(Operation::Read), Err(Fault::NoMemory));
+        assert!(!faults.is_pending());
+        assert_eq!(faults.calls(Operation::Write), 5);
+        faults.fail_always(Operation::Write, Fault::Busy);
+        assert_eq!([write(), write()], [Err(Fault::Busy); 2]);
+        faults.heal();
+        assert_eq!(write(), Ok(()));
+    }
+}

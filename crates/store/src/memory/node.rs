@@ -1,0 +1,318 @@
+//! An open file, directory or link.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::fscc::eq_ignore_case;
+
+use super::content::Content;
+use super::faults::Operation;
+use super::tree::{Body, EntryKey, Ino, Inode};
+use super::vfs::{Shared, storable};
+use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
+use crate::vfs::{
+    BasicChange, Directory, Fault, FileKey, HostAccess, Kind, Node, OpenHow, Stat, VfsResult,
+};
+
+/// A file that somebody holds; it exists until this is dropped.
+#[derive(Debug)]
+struct Hold {
+    shared: Arc<Shared>,
+    ino: Ino,
+}
+
+impl Hold {
+    fn again(&self) -> Self {
+        self.shared.state.lock().open(self.ino);
+        Self { shared: Arc::clone(&self.shared), ino: self.ino }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.shared.state.lock().close(self.ino);
+    }
+}
+
+/// An open object of a [`super::MemoryVfs`].
+#[derive(Debug)]
+pub(super) struct MemoryNode {
+    hold: Hold,
+    kind: Kind,
+    read: bool,
+    write: bool,
+    /// HIDDEN because of the name that it was opened by.
+    hidden_name: bool,
+}
+
+impl MemoryNode {
+    /// The caller counts it among the file's nodes.
+    pub(super) const fn new(
+        shared: Arc<Shared>,
+        ino: Ino,
+        kind: Kind,
+        how: &OpenHow,
+        hidden_name: bool,
+    ) -> Self {
+        let hold = Hold { shared, ino };
+        Self { hold, kind, read: how.read, write: how.write, hidden_name }
+    }
+
+    pub(super) const fn ino(&self) -> Ino {
+        self.hold.ino
+    }
+
+    pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.hold.shared, shared)
+    }
+
+    fn pass(&self, operation: Operation) -> VfsResult<()> {
+        self.hold.shared.faults.pass(operation)
+    }
+
+    /// Whether data may be moved; `allowed` is the way it is to go.
+    fn check_data(&self, allowed: bool) -> VfsResult<()> {
+        match self.kind {
+            Kind::Directory => Err(Fault::IsADirectory),
+            Kind::File if allowed => Ok(()),
+            _ => Err(Fault::AccessDenied),
+        }
+    }
+
+    /// Looks at the file.
+    fn look<T>(&self, at: impl FnOnce(&Inode) -> VfsResult<T>) -> VfsResult<T> {
+        let state = self.hold.shared.state.lock();
+        at(state.live.0.get(&self.hold.ino).ok_or(Fault::Stale)?)
+    }
+
+    /// Changes the file; the clock says when.
+    fn alter<T>(&self, how: impl FnOnce(&mut Inode, FileTime) -> VfsResult<T>) -> VfsResult<T> {
+        self.hold.shared.writable()?;
+        let now = self.hold.shared.now();
+        let mut state = self.hold.shared.state.lock();
+        how(state.live.0.get_mut(&self.hold.ino).ok_or(Fault::Stale)?, now)
+    }
+
+    /// Changes the content, which may take as many pages as are free.
+    fn alter_content(&self, how: impl FnOnce(&mut Content, u64) -> VfsResult<()>) -> VfsResult<()> {
+        self.check_data(self.write)?;
+        self.hold.shared.writable()?;
+        let now = self.hold.shared.now();
+        let mut state = self.hold.shared.state.lock();
+        let room = self.hold.shared.room(&state);
+        let inode = state.live.0.get_mut(&self.hold.ino).ok_or(Fault::Stale)?;
+        let Body::File(content) = &mut inode.body else { return Err(Fault::AccessDenied) };
+        let before = content.held();
+        let outcome = how(content, room);
+        let after = content.held();
+        (inode.meta.written, inode.meta.changed) = (now, now);
+        state.used = state.used.saturating_sub(before).saturating_add(after);
+        outcome
+    }
+}
+
+/// Whether a file may end there.
+fn check_end(end: u64) -> VfsResult<()> {
+    if i64::try_from(end).is_err() {
+        return Err(Fault::Invalid);
+    }
+    if end > MEMORY_FILE_BYTES { Err(Fault::FileTooLarge) } else { Ok(()) }
+}
+
+/// Zero and the special values of MS-FSCC 2.4.7 leave a time alone.
+fn settable(time: Option<FileTime>) -> Option<FileTime> {
+    time.filter(|t| t.0 != 0 && t.0 < u64::MAX - 1)
+}
+
+impl Node for MemoryNode {
+    fn key(&self) -> FileKey {
+        self.hold.shared.key(self.hold.ino)
+    }
+
+    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
+    fn stat(&self) -> VfsResult<Stat> {
+        self.pass(Operation::Stat)?;
+        let shared = &self.hold.shared;
+        self.look(|inode| Ok(shared.stat(self.hold.ino, inode, self.hidden_name)))
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+        self.check_data(self.read)?;
+        self.pass(Operation::Read)?;
+        self.look(|inode| match &inode.body {
+            Body::File(content) => Ok(content.read(offset, into)),
+            _ => Err(Fault::AccessDenied),
+        })
+    }
+
+    /// When the volume is full, what still fits has been written.
+    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
+        self.check_data(self.write)?;
+        self.pass(Operation::Write)?;
+        check_end(offset.saturating_add(data.len() as u64))?;
+        self.alter_content(|content, room| content.write(offset, data, room))
+    }
+
+    fn sync(&self) -> VfsResult<()> {
+        self.pass(Operation::Sync)?;
+        self.hold.shared.state.lock().sync(self.hold.ino);
+        Ok(())
+    }
+
+    fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
+        self.check_data(self.write)?;
+        self.pass(Operation::SetEndOfFile)?;
+        check_end(end)?;
+        self.alter_content(|content, _| {
+            content.set_end(end);
+            Ok(())
+        })
+    }
+
+    fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
+        self.check_data(self.write)?;
+        self.pass(Operation::SetAllocation)?;
+        check_end(bytes)?;
+        self.alter_content(|content, room| {
+            if bytes < content.end() {
+                content.set_end(bytes);
+                return Ok(());
+            }
+            content.reserve(bytes, room)
+        })
+    }
+
+    fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        self.pass(Operation::SetBasic)?;
+        self.alter(|inode, now| {
+            let is_link = inode.kind() == Kind::Symlink;
+            if change.mode.is_some() && is_link {
+                return Err(Fault::NotSupported);
+            }
+            let meta = &mut inode.meta;
+            if let Some(mode) = change.mode {
+                meta.mode = mode & 0o7777;
+            }
+            // A link has nowhere to keep these two, on the host as here.
+            if !is_link {
+                if let Some(attributes) = change.attributes {
+                    meta.attributes = storable(attributes);
+                }
+                meta.created = settable(change.created).unwrap_or(meta.created);
+            }
+            meta.accessed = settable(change.accessed).unwrap_or(meta.accessed);
+            meta.written = settable(change.written).unwrap_or(meta.written);
+            meta.changed = settable(change.changed).unwrap_or(now);
+            Ok(())
+        })
+    }
+
+    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        if self.kind != Kind::Directory {
+            return Err(Fault::NotADirectory);
+        }
+        self.pass(Operation::List)?;
+        Ok(Box::new(MemoryDirectory { hold: self.hold.again(), last: None, is_present: false }))
+    }
+
+    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        self.pass(Operation::Eas)?;
+        self.look(|inode| Ok(inode.meta.eas.clone()))
+    }
+
+    /// An attribute whose name differs only in case is the same one and keeps
+    /// its spelling.
+    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        self.pass(Operation::SetEa)?;
+        self.hold.shared.writable()?;
+        if self.kind == Kind::Symlink {
+            return Err(Fault::NotSupported);
+        }
+        if name.is_empty() || name.len() > MEMORY_EA_NAME_BYTES || name.contains('\0') {
+            return Err(Fault::NameInvalid);
+        }
+        if value.len() > MEMORY_EA_VALUE_BYTES {
+            return Err(Fault::FileTooLarge);
+        }
+        self.alter(|inode, now| {
+            let eas = &mut inode.meta.eas;
+            if value.is_empty() {
+                eas.retain(|(stored, _)| !eq_ignore_case(stored, name));
+            } else if let Some((_, old)) = eas.iter_mut().find(|(n, _)| eq_ignore_case(n, name)) {
+                *old = Vec::from(value);
+            } else {
+                eas.push((String::from(name), Vec::from(value)));
+            }
+            inode.meta.changed = now;
+            Ok(())
+        })
+    }
+
+    fn link_target(&self) -> VfsResult<String> {
+        self.look(|inode| match &inode.body {
+            Body::Symlink(target) => Ok(target.clone()),
+            _ => Err(Fault::Invalid),
+        })
+    }
+
+    /// Nobody is kept from anything here, as if the process were root's.
+    fn host_access(&self) -> HostAccess {
+        let runs = self.look(|i| Ok(i.kind() != Kind::File || i.meta.mode & 0o111 != 0));
+        HostAccess {
+            read: true,
+            write: self.hold.shared.writable().is_ok(),
+            execute: runs.unwrap_or(false),
+            owner: true,
+        }
+    }
+}
+
+/// A listing in progress. It goes by names, so entries that come and go
+/// meanwhile neither hide nor repeat others.
+#[derive(Debug)]
+struct MemoryDirectory {
+    hold: Hold,
+    /// The entry that was given last.
+    last: Option<EntryKey>,
+    /// Whether there is such an entry: not before the first and after the last.
+    is_present: bool,
+}
+
+impl Directory for MemoryDirectory {
+    fn next_name(&mut self) -> VfsResult<Option<&str>> {
+        self.hold.shared.faults.pass(Operation::List)?;
+        let next = {
+            let state = self.hold.shared.state.lock();
+            let entries = state.live.entries(self.hold.ino);
+            entries.and_then(|entries| entries.after(self.last.as_ref())).cloned()
+        };
+        self.is_present = next.is_some();
+        if !self.is_present {
+            return Ok(None);
+        }
+        self.last = next;
+        Ok(self.last.as_ref().map(|key| key.name.as_str()))
+    }
+
+    fn entry_stat(&mut self) -> VfsResult<Option<Stat>> {
+        let Some(key) = self.last.as_ref().filter(|_| self.is_present) else { return Ok(None) };
+        let shared = &self.hold.shared;
+        shared.faults.pass(Operation::Stat)?;
+        let state = shared.state.lock();
+        let found = state.live.find(self.hold.ino, &key.name, true);
+        Ok(found.map(|(name, ino, inode)| shared.stat(ino, inode, shared.hides(name))))
+    }
+
+    fn rewind(&mut self) -> VfsResult<()> {
+        self.last = None;
+        self.is_present = false;
+        Ok(())
+    }
+}

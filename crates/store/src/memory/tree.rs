@@ -1,0 +1,310 @@
+//! Files by number, and the names that lead to them.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use frevo_wire::fscc::upcase;
+
+use super::content::Content;
+use crate::limits::MEMORY_COMPONENT_BYTES;
+use crate::name::Name;
+use crate::vfs::{Fault, FileKey, Kind, Stat, VfsResult};
+
+/// IO_REPARSE_TAG_SYMLINK, MS-FSCC 2.1.2.1.
+const TAG_SYMLINK: u32 = 0xA000_000C;
+
+/// Attributes that a file keeps.
+pub(super) const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
+    FileAttributes::READONLY.0
+        | FileAttributes::HIDDEN.0
+        | FileAttributes::SYSTEM.0
+        | FileAttributes::ARCHIVE.0
+        | FileAttributes::TEMPORARY.0
+        | FileAttributes::SPARSE_FILE.0
+        | FileAttributes::OFFLINE.0
+        | FileAttributes::NOT_CONTENT_INDEXED.0,
+);
+
+/// The number of a file. None is used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ino(pub(super) u64);
+
+/// The root directory.
+pub(super) const ROOT: Ino = Ino(1);
+
+/// An entry's place in its directory: alike names stand together, in byte order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryKey {
+    folded: String,
+    pub(super) name: String,
+}
+
+impl EntryKey {
+    pub(super) fn of(name: &str) -> Self {
+        Self { folded: name.chars().map(upcase).collect(), name: String::from(name) }
+    }
+}
+
+/// The entries of a directory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entries(BTreeMap<EntryKey, Ino>);
+
+impl Entries {
+    /// An exact match, else (unless `exact`) the first in byte order that folds
+    /// alike.
+    pub(super) fn find(&self, name: &str, exact: bool) -> Option<(&str, Ino)> {
+        let wanted = EntryKey::of(name);
+        if let Some((key, ino)) = self.0.get_key_value(&wanted) {
+            return Some((&key.name, *ino));
+        }
+        let from = EntryKey { name: String::new(), ..wanted };
+        let (key, ino) = self.0.range(&from..).next()?;
+        (!exact && key.folded == from.folded).then_some((key.name.as_str(), *ino))
+    }
+
+    /// The first entry, or the first behind `last`.
+    pub(super) fn after(&self, last: Option<&EntryKey>) -> Option<&EntryKey> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.0.range((from, Bound::Unbounded)).next().map(|(key, _)| key)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What a file is made of.
+#[derive(Debug, Clone)]
+pub(super) enum Body {
+    File(Content),
+    Directory(Entries),
+    Symlink(String),
+}
+
+/// What is known of a file besides its content.
+#[derive(Debug, Clone)]
+pub(super) struct Meta {
+    /// The stored ones only.
+    pub(super) attributes: FileAttributes,
+    pub(super) created: FileTime,
+    pub(super) accessed: FileTime,
+    pub(super) written: FileTime,
+    pub(super) changed: FileTime,
+    pub(super) mode: u32,
+    pub(super) eas: Vec<(String, Vec<u8>)>,
+    pub(super) links: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Inode {
+    pub(super) meta: Meta,
+    pub(super) body: Body,
+}
+
+impl Inode {
+    /// One that no name leads to yet.
+    pub(super) const fn new(body: Body, mode: u32, now: FileTime) -> Self {
+        let meta = Meta {
+            attributes: FileAttributes::EMPTY,
+            created: now,
+            accessed: now,
+            written: now,
+            changed: now,
+            mode,
+            eas: Vec::new(),
+            links: 0,
+        };
+        Self { meta, body }
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        match self.body {
+            Body::File(_) => Kind::File,
+            Body::Directory(_) => Kind::Directory,
+            Body::Symlink(_) => Kind::Symlink,
+        }
+    }
+
+    /// Pages that it takes of the volume.
+    pub(super) fn held(&self) -> u64 {
+        match &self.body {
+            Body::File(content) => content.held(),
+            _ => 0,
+        }
+    }
+
+    /// Its state; `hidden` says that the name makes it so.
+    pub(super) fn stat(&self, key: FileKey, unit: u64, hidden: bool) -> Stat {
+        let mut attributes = self.meta.attributes;
+        let (mut end_of_file, mut reparse_tag) = (0, 0);
+        match &self.body {
+            Body::File(content) => end_of_file = content.end(),
+            Body::Directory(_) => attributes |= FileAttributes::DIRECTORY,
+            Body::Symlink(_) => {
+                attributes |= FileAttributes::REPARSE_POINT;
+                reparse_tag = TAG_SYMLINK;
+            }
+        }
+        if hidden {
+            attributes |= FileAttributes::HIDDEN;
+        }
+        if attributes.is_empty() {
+            attributes = FileAttributes::NORMAL;
+        }
+        Stat {
+            key,
+            kind: self.kind(),
+            end_of_file,
+            allocation: self.held().saturating_mul(unit),
+            links: self.meta.links,
+            attributes,
+            created: self.meta.created,
+            accessed: self.meta.accessed,
+            written: self.meta.written,
+            changed: self.meta.changed,
+            mode: self.meta.mode,
+            uid: 0,
+            gid: 0,
+            reparse_tag,
+            ea_size: self.ea_size(),
+        }
+    }
+
+    /// As FileEaInformation counts, MS-FSA 2.1.5.12.10.
+    fn ea_size(&self) -> u32 {
+        let each = |(name, value): &(String, Vec<u8>)| {
+            name.len().saturating_add(value.len()).saturating_add(5)
+        };
+        let total = self.meta.eas.iter().map(each).fold(0, usize::saturating_add);
+        if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
+    }
+}
+
+/// One entry set or (with `None`) taken away.
+#[derive(Debug, Clone)]
+pub(super) struct Edit {
+    pub(super) dir: Ino,
+    pub(super) name: String,
+    pub(super) to: Option<Ino>,
+}
+
+/// Edits that are done together or not at all, and the file that they create.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Change {
+    pub(super) edits: Vec<Edit>,
+    pub(super) made: Option<(Ino, Arc<Inode>)>,
+}
+
+/// Where the last component of a name is, or would be.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) dir: Ino,
+    /// The directories on the way, `dir` included.
+    pub(super) chain: Vec<Ino>,
+    /// Name of `dir` as it is stored.
+    pub(super) parent: Name,
+    /// The last component as it was asked for.
+    pub(super) wanted: String,
+}
+
+/// All files that something leads to or that are open.
+#[derive(Debug, Clone)]
+pub(super) struct Tree(pub(super) BTreeMap<Ino, Inode>);
+
+impl Tree {
+    /// An empty root.
+    pub(super) fn new(now: FileTime) -> Self {
+        let mut root = Inode::new(Body::Directory(Entries::default()), 0o755, now);
+        root.meta.links = 1;
+        Self(BTreeMap::from([(ROOT, root)]))
+    }
+
+    /// Of a directory; of anything else there are none.
+    pub(super) fn entries(&self, dir: Ino) -> Option<&Entries> {
+        match &self.0.get(&dir)?.body {
+            Body::Directory(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    pub(super) fn find(&self, dir: Ino, name: &str, exact: bool) -> Option<(&str, Ino, &Inode)> {
+        let (stored, ino) = self.entries(dir)?.find(name, exact)?;
+        Some((stored, ino, self.0.get(&ino)?))
+    }
+
+    /// Finds the place that `name` means; the parent must exist. The root is in
+    /// no directory that anybody could change.
+    pub(super) fn place(&self, name: &Name, exact: bool) -> VfsResult<Place> {
+        check_name(name, exact)?;
+        let mut components = name.components();
+        let wanted = String::from(components.next_back().ok_or(Fault::AccessDenied)?);
+        let (mut dir, mut chain, mut parent) = (ROOT, vec![ROOT], Name::root());
+        for component in components {
+            let (stored, ino, inode) =
+                self.find(dir, component, exact).ok_or(Fault::PathNotFound)?;
+            match inode.kind() {
+                Kind::Directory => {}
+                Kind::Symlink => return Err(Fault::Symlink),
+                _ => return Err(Fault::PathNotDirectory),
+            }
+            parent = parent.child(stored);
+            dir = ino;
+            chain.push(ino);
+        }
+        Ok(Place { dir, chain, parent, wanted })
+    }
+
+    /// Does a change. Files that no name leads to any more are returned, and
+    /// still there.
+    pub(super) fn apply(&mut self, change: &Change) -> Vec<Ino> {
+        if let Some((ino, inode)) = &change.made {
+            self.0.insert(*ino, Inode::clone(inode));
+        }
+        let mut touched = Vec::new();
+        for edit in &change.edits {
+            let Some(Body::Directory(entries)) = self.0.get_mut(&edit.dir).map(|d| &mut d.body)
+            else {
+                continue;
+            };
+            let key = EntryKey::of(&edit.name);
+            let before = match edit.to {
+                Some(ino) => entries.0.insert(key, ino),
+                None => entries.0.remove(&key),
+            };
+            if let Some(inode) = edit.to.and_then(|ino| self.0.get_mut(&ino)) {
+                inode.meta.links = inode.meta.links.saturating_add(1);
+            }
+            if let Some(inode) = before.and_then(|ino| self.0.get_mut(&ino)) {
+                inode.meta.links = inode.meta.links.saturating_sub(1);
+            }
+            touched.extend(before);
+        }
+        touched.retain(|ino| self.0.get(ino).is_some_and(|inode| inode.meta.links == 0));
+        touched
+    }
+}
+
+/// Whether every component of a name can be stored.
+pub(super) fn check_name(name: &Name, posix: bool) -> VfsResult<()> {
+    if name.stream().is_some() {
+        // A stream is never the file.
+        return Err(Fault::NotSupported);
+    }
+    name.components().try_for_each(|component| {
+        let special = matches!(component, "." | "..") || component.contains(['\0', '/']);
+        // Windows would drop what these names end with.
+        let dropped = !posix && component.ends_with([' ', '.']);
+        if special || dropped {
+            return Err(Fault::NameInvalid);
+        }
+        if component.len() > MEMORY_COMPONENT_BYTES {
+            return Err(Fault::NameTooLong);
+        }
+        Ok(())
+    })
+}

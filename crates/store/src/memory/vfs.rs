@@ -1,0 +1,418 @@
+//! [`MemoryVfs`]: names to files.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use parking_lot::Mutex;
+
+use super::content::Content;
+use super::faults::{Faults, Operation};
+use super::node::MemoryNode;
+use super::stable::State;
+use super::tree::{
+    self, Body, Change, Edit, Entries, Ino, Inode, Place, ROOT, STORED_ATTRIBUTES, Tree,
+};
+use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
+use crate::name::Name;
+use crate::vfs::{
+    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, Space, Stat, Vfs,
+    VfsResult, Volume,
+};
+
+/// Permission bits that a created file or directory may have.
+const MODE_MASK: u32 = 0o755;
+
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> FileTime + Send + Sync>;
+
+/// Options of a [`MemoryVfs`].
+#[derive(Debug, Clone)]
+pub struct MemoryOptions {
+    /// Bytes that the volume holds; a part of a unit does not count.
+    pub capacity: u64,
+    /// Volume serial number. Two file systems of one server need two: it is
+    /// also what tells the keys of their files apart.
+    pub serial: u32,
+    /// Nothing is created, changed or removed.
+    pub read_only: bool,
+    /// Show names that begin with a period as HIDDEN.
+    pub hide_dot_files: bool,
+    /// Name of the file system that clients are told.
+    pub file_system_name: String,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self {
+            capacity: 64 << 20,
+            serial: 0x4672_6576,
+            read_only: false,
+            hide_dot_files: true,
+            file_system_name: String::from("NTFS"),
+        }
+    }
+}
+
+/// What the nodes of one file system have in common.
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    pub(super) faults: Faults,
+    pub(super) volume: Volume,
+    options: MemoryOptions,
+    clock: Clock,
+}
+
+impl Shared {
+    pub(super) fn now(&self) -> FileTime {
+        (self.clock)()
+    }
+
+    pub(super) fn key(&self, ino: Ino) -> FileKey {
+        // No device of the host has such a number.
+        FileKey { device: u64::from(self.options.serial) | 0xFFFF << 48, inode: ino.0 }
+    }
+
+    pub(super) fn writable(&self) -> VfsResult<()> {
+        if self.volume.read_only { Err(Fault::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Whether an entry is HIDDEN because of its name.
+    pub(super) fn hides(&self, entry: &str) -> bool {
+        self.options.hide_dot_files && entry.starts_with('.')
+    }
+
+    pub(super) fn stat(&self, ino: Ino, inode: &Inode, hidden: bool) -> Stat {
+        inode.stat(self.key(ino), MEMORY_PAGE_BYTES as u64, hidden)
+    }
+
+    /// Pages of the volume; a part of one does not count.
+    fn total(&self) -> u64 {
+        self.faults.capacity().checked_div(MEMORY_PAGE_BYTES as u64).unwrap_or(0)
+    }
+
+    /// Pages of the volume that nobody has.
+    pub(super) fn room(&self, state: &State) -> u64 {
+        self.total().saturating_sub(state.used)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// A file system in memory. See the [module](super) for what it promises.
+#[derive(Debug)]
+pub struct MemoryVfs {
+    shared: Arc<Shared>,
+}
+
+impl MemoryVfs {
+    /// An empty file system whose times come from `clock`.
+    pub fn new(options: MemoryOptions, clock: Clock) -> Self {
+        let faults = Faults::new(options.capacity);
+        let born = clock();
+        let volume = Volume {
+            serial: options.serial,
+            created: born,
+            file_system: options.file_system_name.clone(),
+            max_component: u32::try_from(MEMORY_COMPONENT_BYTES).unwrap_or(u32::MAX),
+            sparse: false,
+            xattrs: true,
+            read_only: options.read_only,
+        };
+        let state = Mutex::new(State::new(born));
+        Self { shared: Arc::new(Shared { state, faults, volume, options, clock }) }
+    }
+
+    /// The handle on what goes wrong here.
+    pub fn faults(&self) -> &Faults {
+        &self.shared.faults
+    }
+
+    /// What is left when the power fails now and only what had to be stable was:
+    /// another file system, with the capacity of this one and no faults planned.
+    /// This one goes on as if nothing had happened.
+    pub fn crash(&self) -> Self {
+        self.crash_with(&mut || false)
+    }
+
+    /// The same, but of what was not synced that survives which `survives` says
+    /// yes to: changes of directories in their order up to the first no, then
+    /// changed pages and sizes of files.
+    pub fn crash_with(&self, survives: &mut dyn FnMut() -> bool) -> Self {
+        let state = self.shared.state.lock().after_crash(survives);
+        let shared = Shared {
+            state: Mutex::new(state),
+            faults: Faults::new(self.shared.faults.capacity()),
+            volume: self.shared.volume.clone(),
+            options: self.shared.options.clone(),
+            clock: Arc::clone(&self.shared.clock),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Makes a symbolic link, as only a host can.
+    pub fn symlink(&self, name: &Name, target: &str) -> VfsResult<()> {
+        let now = self.shared.now();
+        let mut state = self.shared.state.lock();
+        let place = state.live.place(name, false)?;
+        if state.live.find(place.dir, &place.wanted, false).is_some() {
+            return Err(Fault::Exists);
+        }
+        let inode = Inode::new(Body::Symlink(String::from(target)), 0o777, now);
+        add(&mut state, &place, inode, now);
+        Ok(())
+    }
+
+    /// Every file's name and content by name, without faults: what a test
+    /// compares. Directories and links are left out.
+    pub fn contents(&self) -> Vec<(Name, Vec<u8>)> {
+        let state = self.shared.state.lock();
+        let mut found = Vec::new();
+        let mut left = vec![(Name::root(), ROOT)];
+        while let Some((name, dir)) = left.pop() {
+            let Some(entries) = state.live.entries(dir) else { continue };
+            let mut last = None;
+            while let Some(key) = entries.after(last) {
+                last = Some(key);
+                let Some((_, ino, inode)) = state.live.find(dir, &key.name, true) else { continue };
+                let name = name.child(&key.name);
+                match &inode.body {
+                    Body::File(content) => {
+                        let mut bytes = vec![0; usize::try_from(content.end()).unwrap_or(0)];
+                        content.read(0, &mut bytes);
+                        found.push((name, bytes));
+                    }
+                    Body::Directory(_) => left.push((name, ino)),
+                    Body::Symlink(_) => {}
+                }
+            }
+        }
+        found.sort_by(|a, b| a.0.path().cmp(b.0.path()));
+        found
+    }
+
+    /// A node of `ino`. It must not be dropped under the lock.
+    fn node(&self, state: &mut State, ino: Ino, how: &OpenHow, entry: &str) -> VfsResult<Found> {
+        let inode = state.live.0.get(&ino).ok_or(Fault::Stale)?;
+        let hidden = self.shared.hides(entry);
+        let stat = self.shared.stat(ino, inode, hidden);
+        let node = MemoryNode::new(Arc::clone(&self.shared), ino, stat.kind, how, hidden);
+        state.open(ino);
+        Ok((node, stat))
+    }
+
+    fn open_found(&self, name: &Name, how: &OpenHow) -> VfsResult<(Found, Name, bool)> {
+        let mut state = self.shared.state.lock();
+        tree::check_name(name, how.case_sensitive)?;
+        if name.is_root() {
+            if how.existence == Existence::MustNotExist {
+                return Err(Fault::Exists);
+            }
+            check_kind(Kind::Directory, how)?;
+            return Ok((self.node(&mut state, ROOT, how, "")?, Name::root(), false));
+        }
+        let place = state.live.place(name, how.case_sensitive)?;
+        let found = state.live.find(place.dir, &place.wanted, how.case_sensitive);
+        if let Some((stored, ino, inode)) = found {
+            if how.existence == Existence::MustNotExist {
+                return Err(Fault::Exists);
+            }
+            check_kind(inode.kind(), how)?;
+            let stored = String::from(stored);
+            let name = place.parent.child(&stored);
+            return Ok((self.node(&mut state, ino, how, &stored)?, name, false));
+        }
+        if how.existence == Existence::MustExist {
+            return Err(Fault::NotFound);
+        }
+        self.shared.writable()?;
+        self.shared.faults.pass(Operation::Create)?;
+        let now = self.shared.now();
+        let ino = add(&mut state, &place, new_inode(how, now), now);
+        let name = place.parent.child(&place.wanted);
+        Ok((self.node(&mut state, ino, how, &place.wanted)?, name, true))
+    }
+}
+
+/// A node and its state when it was opened.
+type Found = (MemoryNode, Stat);
+
+fn new_inode(how: &OpenHow, now: FileTime) -> Inode {
+    let (body, mode) = if how.kind == KindWanted::Directory {
+        (Body::Directory(Entries::default()), 0o777)
+    } else {
+        (Body::File(Content::default()), 0o666)
+    };
+    let mut inode = Inode::new(body, how.mode.unwrap_or(mode) & MODE_MASK, now);
+    inode.meta.attributes = how.attributes & STORED_ATTRIBUTES;
+    inode
+}
+
+/// Gives a new file its name.
+fn add(state: &mut State, place: &Place, inode: Inode, now: FileTime) -> Ino {
+    let ino = state.number();
+    let edit = Edit { dir: place.dir, name: place.wanted.clone(), to: Some(ino) };
+    let change = Change { edits: vec![edit], made: Some((ino, Arc::new(inode))) };
+    state.change(change, now);
+    ino
+}
+
+/// Whether an object of this kind may be opened so.
+fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
+    match (kind, how.kind) {
+        (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
+        (Kind::Directory, _) => Ok(()),
+        (Kind::Symlink, _) if !how.open_link => Err(Fault::Symlink),
+        (_, KindWanted::Directory) => Err(Fault::NotADirectory),
+        _ => Ok(()),
+    }
+}
+
+/// An entry that has a name now: how it is stored, and which file it is.
+type There = (String, Ino, Kind);
+
+fn there(tree: &Tree, place: &Place) -> Option<There> {
+    let (stored, ino, inode) = tree.find(place.dir, &place.wanted, false)?;
+    Some((String::from(stored), ino, inode.kind()))
+}
+
+impl Vfs for MemoryVfs {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.shared.faults.pass(Operation::Open)?;
+        if how.write && how.existence == Existence::MustExist {
+            self.shared.writable()?;
+        }
+        let ((node, stat), name, created) = self.open_found(name, how)?;
+        Ok(Opened { node: Arc::new(node), stat, created, name })
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.shared.faults.pass(Operation::Remove)?;
+        self.shared.writable()?;
+        let mut state = self.shared.state.lock();
+        let place = state.live.place(name, false)?;
+        let (stored, ino, _) = there(&state.live, &place).ok_or(Fault::NotFound)?;
+        if self.shared.key(ino) != key {
+            return Err(Fault::Stale);
+        }
+        if state.live.entries(ino).is_some_and(|entries| !entries.is_empty()) {
+            return Err(Fault::NotEmpty);
+        }
+        let edits = vec![Edit { dir: place.dir, name: stored, to: None }];
+        state.change(Change { edits, made: None }, self.shared.now());
+        Ok(())
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        self.shared.faults.pass(Operation::Rename)?;
+        self.shared.writable()?;
+        let mut state = self.shared.state.lock();
+        let source = state.live.place(from, false)?;
+        let (stored, ino, kind) = there(&state.live, &source).ok_or(Fault::NotFound)?;
+        if self.shared.key(ino) != key {
+            return Err(Fault::Stale);
+        }
+        let target = state.live.place(to, false)?;
+        let mut edits = vec![Edit { dir: source.dir, name: stored, to: None }];
+        if let Some((existing, other, other_kind)) = there(&state.live, &target) {
+            // MS-FSA 2.1.5.15.12: another link, or another case, of the same
+            // file needs no leave; a directory is never replaced.
+            if other != ino {
+                check_replace(other_kind, replace)?;
+            }
+            edits.push(Edit { dir: target.dir, name: existing, to: None });
+        }
+        if kind == Kind::Directory && target.chain.contains(&ino) {
+            // Into itself.
+            return Err(Fault::Invalid);
+        }
+        // What was replaced gave its place, not its spelling.
+        edits.push(Edit { dir: target.dir, name: target.wanted.clone(), to: Some(ino) });
+        state.change(Change { edits, made: None }, self.shared.now());
+        Ok(target.parent.child(&target.wanted))
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        self.shared.faults.pass(Operation::Link)?;
+        self.shared.writable()?;
+        let node: &dyn Any = node;
+        let node: &MemoryNode = node.downcast_ref().ok_or(Fault::NotSupported)?;
+        if !node.is_of(&self.shared) {
+            return Err(Fault::CrossDevice);
+        }
+        let mut state = self.shared.state.lock();
+        let ino = node.ino();
+        let inode = state.live.0.get(&ino).ok_or(Fault::NotFound)?;
+        if inode.kind() == Kind::Directory {
+            return Err(Fault::IsADirectory);
+        }
+        let is_unnamed = inode.meta.links == 0;
+        let place = state.live.place(to, false)?;
+        let mut name = place.wanted.clone();
+        if let Some((existing, other, kind)) = there(&state.live, &place) {
+            if !replace {
+                return Err(Fault::Exists);
+            }
+            if other == ino {
+                return Ok(());
+            }
+            check_replace(kind, replace)?;
+            name = existing;
+        }
+        if is_unnamed {
+            // What was removed does not come back.
+            return Err(Fault::NotFound);
+        }
+        let edits = vec![Edit { dir: place.dir, name, to: Some(ino) }];
+        state.change(Change { edits, made: None }, self.shared.now());
+        Ok(())
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        self.shared.faults.pass(Operation::Stat)?;
+        let state = self.shared.state.lock();
+        tree::check_name(name, false)?;
+        let (ino, entry) = if name.is_root() {
+            (ROOT, String::new())
+        } else {
+            let place = state.live.place(name, false)?;
+            let (stored, ino, _) = there(&state.live, &place).ok_or(Fault::NotFound)?;
+            (ino, stored)
+        };
+        let inode = state.live.0.get(&ino).ok_or(Fault::NotFound)?;
+        Ok(self.shared.stat(ino, inode, self.shared.hides(&entry)))
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.shared.faults.pass(Operation::Space)?;
+        let free = self.shared.room(&self.shared.state.lock());
+        let total = self.shared.total();
+        let unit = u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX);
+        Ok(Space { unit, total, available: free, free })
+    }
+
+    fn volume(&self) -> &Volume {
+        &self.shared.volume
+    }
+}
+
+/// What a rename or a link may replace.
+fn check_replace(there: Kind, replace: bool) -> VfsResult<()> {
+    if !replace {
+        return Err(Fault::Exists);
+    }
+    if there == Kind::Directory { Err(Fault::AccessDenied) } else { Ok(()) }
+}
+
+/// Attributes that a change may set.
+pub(super) fn storable(attributes: FileAttributes) -> FileAttributes {
+    attributes & STORED_ATTRIBUTES
+}
