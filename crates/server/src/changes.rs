@@ -29,7 +29,7 @@ impl FileOpen {
         if files.watches.is_empty() {
             return;
         }
-        let name = self.cell.lock().name().clone();
+        let name = self.name();
         files.watches.report(self.place(), &name, action, matches);
     }
 
@@ -38,7 +38,7 @@ impl FileOpen {
         if files.watches.is_empty() {
             return;
         }
-        let to = self.cell.lock().name().clone();
+        let to = self.name();
         files.watches.report_rename(self.place(), from, &to, self.names());
         if !self.is_directory {
             // Windows: a renamed file, other than a directory, has changed too.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_net::file_io;
 use frevo_proto::replay::ChannelSequence;
-use frevo_store::{Departure, FileCell, FileTable, Node, OpenId, Stat, Vfs};
+use frevo_store::{Departure, FileCell, FileTable, Name, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Guid};
@@ -56,6 +56,8 @@ pub struct FileOpen {
     pub io: OnceLock<Option<file_io::File>>,
     /// The file system.
     pub vfs: Arc<dyn Vfs>,
+    /// The Open's id, by which the shared state knows what is its own.
+    pub id: OpenId,
     /// State shared with the other Opens of the file.
     pub cell: Arc<FileCell>,
     /// Whether it is a directory.
@@ -133,15 +135,20 @@ impl Open {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
         match files.leave(&file.cell, self.id()) {
-            Departure::Remove(name) => {
-                let removed = file.vfs.remove(&name, file.cell.key());
+            Departure::Remove(names) => {
+                let removed: Vec<_> =
+                    names.iter().map(|name| file.vfs.remove(name, file.cell.key())).collect();
                 files.retire(&file.cell);
-                match removed {
-                    Ok(()) => {
-                        let removed = NotifyAction::REMOVED;
-                        files.watches.report(file.place(), &name, removed, file.names());
+                for (name, removed) in names.iter().zip(removed) {
+                    match removed {
+                        Ok(()) => {
+                            let removed = NotifyAction::REMOVED;
+                            files.watches.report(file.place(), name, removed, file.names());
+                        }
+                        Err(fault) => {
+                            tracing::debug!(%name, %fault, "delete on close left the file");
+                        }
                     }
-                    Err(fault) => tracing::debug!(%name, %fault, "delete on close left the file"),
                 }
             }
             // Who watches a directory that only waits for him to let go.
@@ -169,6 +176,11 @@ impl Open {
 }
 
 impl FileOpen {
+    /// The name it was opened by, as it is now.
+    pub fn name(&self) -> Name {
+        self.cell.lock().name_of(self.id).clone()
+    }
+
     /// The road for data, when there is a descriptor.
     pub fn io(&self) -> Option<&file_io::File> {
         let made = || file_io::File::new(Arc::clone(self.fd.as_ref()?) as _).ok();

@@ -33,6 +33,8 @@ struct Entry {
     id: OpenId,
     claim: Claim,
     delete_on_close: bool,
+    /// Open.Link, where it is another one than the file's first.
+    link: Option<Name>,
 }
 
 /// What the last close of a file leaves to do.
@@ -42,10 +44,11 @@ pub enum Departure {
     StillOpen,
     /// Nobody has it open any more; it stays.
     Closed,
-    /// Nobody has it open any more and it is to be removed under this name.
-    /// The caller removes it while it still holds the node (so that the file's
-    /// key cannot be used again) and then calls `FileTable::retire`.
-    Remove(Name),
+    /// Nobody has it open any more and these of its names are to be removed:
+    /// one, but for a file with several links. The caller removes them while it
+    /// still holds the node (so that the file's key cannot be used again) and
+    /// then calls `FileTable::retire`.
+    Remove(Vec<Name>),
 }
 
 /// The shared state of one open file.
@@ -54,7 +57,8 @@ pub struct File {
     key: FileKey,
     name: Name,
     opens: Vec<Entry>,
-    delete_pending: bool,
+    /// Link.IsDeleted: names that go with the last close.
+    doomed: Vec<Name>,
     retired: bool,
     /// Byte-range locks.
     pub ranges: ByteRanges,
@@ -66,7 +70,7 @@ impl File {
             key,
             name,
             opens: Vec::new(),
-            delete_pending: false,
+            doomed: Vec::new(),
             retired: false,
             ranges: ByteRanges::EMPTY,
         }
@@ -77,14 +81,33 @@ impl File {
         self.key
     }
 
-    /// The name under which it was opened, kept up to date by renames.
+    /// The name under which it was opened first, kept up to date by renames.
     pub const fn name(&self) -> &Name {
         &self.name
     }
 
-    /// Records a rename.
-    pub fn rename(&mut self, to: Name) {
-        self.name = to;
+    /// The name under which `id` opened it, kept up to date by renames: a file
+    /// with several links is renamed and removed under this one (MS-FSA 2.1.1.5
+    /// Open.Link).
+    pub fn name_of(&self, id: OpenId) -> &Name {
+        let entry = self.opens.iter().find(|e| e.id == id);
+        entry.and_then(|e| e.link.as_ref()).unwrap_or(&self.name)
+    }
+
+    /// Records that the link `from` has become `to`.
+    pub fn rename(&mut self, from: &Name, to: &Name) {
+        let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
+        links
+            .chain(self.doomed.iter_mut())
+            .chain(core::iter::once(&mut self.name))
+            .filter(|name| **name == *from)
+            .for_each(|name| name.clone_from(to));
+    }
+
+    /// Whether any of the names under which it is open lies below `directory`.
+    pub fn is_below(&self, directory: &Name) -> bool {
+        let mut links = self.opens.iter().filter_map(|e| e.link.as_ref());
+        self.name.is_below(directory) || links.any(|link| link.is_below(directory))
     }
 
     /// How many Opens there are.
@@ -94,7 +117,7 @@ impl File {
 
     /// Whether it goes when the last Open closes (FileStandardInformation).
     pub const fn is_delete_pending(&self) -> bool {
-        self.delete_pending
+        !self.doomed.is_empty()
     }
 
     pub(crate) const fn is_retired(&self) -> bool {
@@ -105,10 +128,12 @@ impl File {
         self.retired = true;
     }
 
-    /// Admits an Open, or says the status that refuses it: DELETE_PENDING,
+    /// Admits an Open by the name `link`, or says the status that refuses it: DELETE_PENDING,
     /// SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2).
-    pub fn admit(&mut self, a: Admission) -> Result<(), Status> {
-        if self.delete_pending {
+    ///
+    /// Deviation: whichever link is about to go, the file is opened by none.
+    pub fn admit(&mut self, link: &Name, a: Admission) -> Result<(), Status> {
+        if self.is_delete_pending() {
             return Err(Status::DELETE_PENDING);
         }
         let claim = Claim { access: a.access, sharing: a.sharing };
@@ -118,7 +143,8 @@ impl File {
         if self.opens.len() >= OPENS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        self.opens.push(Entry { id: a.id, claim, delete_on_close: a.delete_on_close });
+        let link = (*link != self.name).then(|| link.clone());
+        self.opens.push(Entry { id: a.id, claim, delete_on_close: a.delete_on_close, link });
         Ok(())
     }
 
@@ -145,8 +171,12 @@ impl File {
     /// Sets or clears delete pending (FileDispositionInformation); clearing
     /// also forgets that `id` was opened to delete on close.
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {
-        self.delete_pending = pending;
-        if !pending && let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
+        let name = self.name_of(id).clone();
+        if pending {
+            return self.doom(name);
+        }
+        self.doomed.retain(|doomed| *doomed != name);
+        if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
             e.delete_on_close = false;
         }
     }
@@ -156,13 +186,21 @@ impl File {
     pub(crate) fn leave(&mut self, id: OpenId) -> Departure {
         if let Some(at) = self.opens.iter().position(|e| e.id == id) {
             let entry = self.opens.swap_remove(at);
-            self.delete_pending |= entry.delete_on_close;
+            if entry.delete_on_close {
+                self.doom(entry.link.unwrap_or_else(|| self.name.clone()));
+            }
         }
         self.ranges.release(id);
-        match (self.opens.is_empty(), self.delete_pending) {
+        match (self.opens.is_empty(), self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,
-            (true, true) => Departure::Remove(self.name.clone()),
+            (true, true) => Departure::Remove(self.doomed.clone()),
+        }
+    }
+
+    fn doom(&mut self, name: Name) {
+        if !self.doomed.contains(&name) {
+            self.doomed.push(name);
         }
     }
 }

@@ -55,20 +55,19 @@ impl Default for FileTable {
 }
 
 impl FileTable {
-    /// Admits an Open to the file `key`, known by `name` if this is the first,
-    /// or says the status that refuses it.
+    /// Admits an Open to the file `key` by its link `name`, or says the status that refuses it.
     pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Arc<FileCell>, Status> {
         let mut shard = self.shard(key).lock();
         if let Some(cell) = shard.get(&key) {
             let mut file = cell.lock();
             if !file.is_retired() {
-                file.admit(a)?;
+                file.admit(name, a)?;
                 drop(file);
                 return Ok(Arc::clone(cell));
             }
         }
         let mut file = File::new(key, name.clone());
-        file.admit(a)?;
+        file.admit(name, a)?;
         let cell = Arc::new(FileCell { key, file: Mutex::new(file) });
         shard.insert(key, Arc::clone(&cell));
         Ok(cell)
@@ -108,9 +107,8 @@ impl FileTable {
     /// How many files are open below `directory`: such a directory cannot be
     /// renamed (MS-FSA 2.1.5.15.11). Looks at every open file.
     pub fn open_below(&self, device: u64, directory: &Name) -> usize {
-        let below = |cell: &Arc<FileCell>| {
-            cell.key.device == device && cell.lock().name().is_below(directory)
-        };
+        let below =
+            |cell: &Arc<FileCell>| cell.key.device == device && cell.lock().is_below(directory);
         self.shards
             .iter()
             .map(|shard| shard.lock().values().filter(|cell| below(cell)).count())
@@ -140,6 +138,7 @@ mod tests {
     use super::*;
     use crate::name::Rules;
     use crate::share_mode::Sharing;
+    use alloc::vec;
     use frevo_wire::dtyp::AccessMask;
 
     const KEY: FileKey = FileKey { device: 1, inode: 7 };
@@ -174,12 +173,38 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
         let late = table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false));
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
-        cell.lock().rename(name("b"));
-        assert_eq!(table.leave(&cell, OpenId(2)), Departure::Remove(name("b")));
+        cell.lock().rename(&name("a"), &name("b"));
+        assert_eq!(table.leave(&cell, OpenId(2)), Departure::Remove(vec![name("b")]));
         let between = table.admit(KEY, &name("b"), ask(4, Sharing::ALL, false));
         assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is retired");
         table.retire(&cell);
         table.admit(KEY, &name("new"), ask(5, Sharing::ALL, false)).unwrap();
+    }
+
+    /// Two links of one file, both open: each Open means its own.
+    #[test]
+    fn the_link_that_was_opened_is_the_one_that_goes() {
+        let table = FileTable::default();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap();
+        table.admit(KEY, &name("d\\b"), ask(2, Sharing::ALL, true)).unwrap();
+        table.admit(KEY, &name("d\\b"), ask(3, Sharing::ALL, false)).unwrap();
+        assert_eq!(table.open_below(1, &name("d")), 1);
+        assert_eq!(*cell.lock().name_of(OpenId(2)), name("d\\b"));
+        cell.lock().rename(&name("d\\b"), &name("c"));
+        assert_eq!(table.open_below(1, &name("d")), 0);
+        let names = [1, 2, 3].map(|id| cell.lock().name_of(OpenId(id)).clone());
+        assert_eq!(names, ["a", "c", "c"].map(name));
+        cell.lock().set_delete_pending(OpenId(1), true);
+        cell.lock().set_delete_pending(OpenId(1), false);
+        assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(2)), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(3)), Departure::Remove(vec![name("c")]));
+        table.retire(&cell);
+        let cell = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap();
+        table.admit(KEY, &name("b"), ask(5, Sharing::ALL, true)).unwrap();
+        table.leave(&cell, OpenId(4));
+        let both = Departure::Remove(vec![name("a"), name("b")]);
+        assert_eq!(table.leave(&cell, OpenId(5)), both);
     }
 
     #[test]

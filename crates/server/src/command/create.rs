@@ -227,6 +227,7 @@ impl Create<'_> {
             node: opened.node,
             io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
+            id: self.id(),
             cell,
             is_directory: stat.kind == Kind::Directory,
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),

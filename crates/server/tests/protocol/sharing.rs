@@ -2,7 +2,9 @@
 
 use crate::client::*;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
+use frevo_wire::command::set_info;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 
 const READ: u32 = 1;
 const WRITE: u32 = 2;
@@ -158,4 +160,49 @@ fn the_root_and_read_only_files_are_not_deleted() {
             .expect(Status::CANNOT_DELETE);
         assert!(world.path("f").exists());
     });
+}
+
+/// MS-FSA 2.1.1.5 Open.Link: of a file with two names, the one goes or moves by
+/// which it was opened, whoever has the other open.
+#[test]
+fn a_handle_means_the_name_that_it_was_opened_by() {
+    in_world(async |world| {
+        world.file("first", b"data");
+        for name in ["second", "third"] {
+            std::fs::hard_link(world.path("first"), world.path(name)).unwrap();
+        }
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let first = peer.open_file(&mount, &Want::existing("first")).await;
+        let gone = Want::existing("second").options(CreateOptions::DELETE_ON_CLOSE);
+        let second = peer.open_file(&mount, &gone).await;
+        peer.close(&mount, second).await;
+        peer.close(&mount, first).await;
+        assert!(world.path("first").exists(), "nobody asked for this one to go");
+        assert!(!world.path("second").exists());
+        let first = peer.open_file(&mount, &Want::existing("first")).await;
+        let third = peer.open_file(&mount, &Want::existing("third")).await;
+        peer.on(&mount, rename_draft(third, "moved")).await.ok();
+        assert!(world.path("first").exists() && world.path("moved").exists());
+        assert!(!world.path("third").exists());
+        peer.close(&mount, third).await;
+        peer.close(&mount, first).await;
+    });
+}
+
+fn rename_draft(file: FileId, to: &str) -> Draft {
+    let name = files::utf16(to);
+    let mut buffer = vec![0; 16];
+    buffer.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
+    buffer.extend(&name);
+    buffer.resize(buffer.len().max(24), 0);
+    Draft::new(Command::SET_INFO).with(|w| {
+        set_info::Request {
+            info_type: set_info::InfoType::FILE,
+            file_info_class: FileInfoClass::RENAME.0,
+            additional_information: 0,
+            file_id: file,
+            buffer: &buffer,
+        }
+        .encode(w);
+    })
 }

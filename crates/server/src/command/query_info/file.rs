@@ -100,7 +100,7 @@ pub(super) fn query(
     };
     match class {
         FileInfoClass::FULL_EA => return eas::query(file, request, output),
-        FileInfoClass::ALTERNATE_NAME => alternate_name(file, output)?,
+        FileInfoClass::ALTERNATE_NAME => alternate_name(open, file, output)?,
         FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
             return Err(Status::INVALID_PARAMETER.into());
         }
@@ -108,7 +108,7 @@ pub(super) fn query(
         FileInfoClass::NORMALIZED_NAME => {
             // No half of a code unit.
             output.room &= !1;
-            let name = file.cell.lock().name().path().to_owned();
+            let name = file.cell.lock().name_of(open.id()).path().to_owned();
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
         }
         _ => fixed(class, open, file, output)?,
@@ -160,7 +160,7 @@ fn fixed(
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
     // Windows: up to Server 2012 R2 the path is told, later no name at all. It
     // is told here as smbd does, because clients that ask for it need it.
-    let name = format!("\\{}", file.cell.lock().name().path());
+    let name = format!("\\{}", file.cell.lock().name_of(open.id()).path());
     FileAllInformation {
         basic: basic(stat),
         standard: standard(file, stat),
@@ -266,9 +266,9 @@ pub(in crate::command) fn wide_id(stat: &Stat) -> [u8; 16] {
 
 /// MS-FSA 2.1.5.12.4 and 2.1.5.1.1: a name that is an 8.3 name already is its
 /// own alternate; others have none, because none can be looked up.
-fn alternate_name(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
+fn alternate_name(open: &Open, file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
     let state = file.cell.lock();
-    let name = state.name().last();
+    let name = state.name_of(open.id()).last();
     if !is_8_3(name) {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }

@@ -97,6 +97,7 @@ impl Bench {
             node: opened.node,
             io: OnceLock::new(),
             vfs: Arc::clone(&self.vfs),
+            id: OpenId(id),
             cell,
             is_directory: opened.stat.kind == Kind::Directory,
             mode: AtomicU64::new(0),

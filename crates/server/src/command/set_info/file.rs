@@ -98,7 +98,7 @@ pub(super) fn set(
         OpenTarget::File(file) => file,
         OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),
     };
-    let from = file.cell.lock().name().clone();
+    let from = file.name();
     apply(open, file, files, class, bytes)?;
     report(file, files, class, bytes, &from);
     Ok(())
@@ -108,7 +108,7 @@ pub(super) fn set(
 fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8], from: &Name) {
     let matches = match class {
         FileInfoClass::RENAME | FileInfoClass::RENAME_EX => {
-            if file.cell.lock().name() != from {
+            if file.name() != *from {
                 file.report_rename(files, from);
             }
             return;

@@ -92,13 +92,13 @@ pub(super) fn rename(
 ) -> Result<(), Status> {
     let from = {
         let state = file.cell.lock();
-        if state.name().is_root() || state.is_delete_pending() {
+        if state.name_of(open.id()).is_root() || state.is_delete_pending() {
             return Err(Status::ACCESS_DENIED);
         }
         if !state.others_share_delete(open.id()) {
             return Err(Status::SHARING_VIOLATION);
         }
-        state.name().clone()
+        state.name_of(open.id()).clone()
     };
     check_parent(file, files, &wanted.name)?;
     let key = file.cell.key();
@@ -111,7 +111,7 @@ pub(super) fn rename(
     check_replaced(file, files, wanted)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
-    file.cell.lock().rename(name);
+    file.cell.lock().rename(&from, &name);
     Ok(())
 }
 
