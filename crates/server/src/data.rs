@@ -39,13 +39,23 @@ pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Stat
 }
 
 /// Puts what was written on stable storage, away from the core: a disk takes
-/// its time.
+/// its time, and one that stalls holds up its own files alone.
 pub async fn sync(file: &FileOpen) -> Result<(), Status> {
+    if let Some(failure) = file.sync_failure.get() {
+        return Err(*failure);
+    }
     let node = Arc::clone(&file.node);
-    match file_io::run_blocking(move || node.sync()).await {
+    let outcome = match file.io() {
+        Some(io) => io.run_blocking(move |_| Ok(node.sync())).await,
+        None => file_io::run_blocking(move || node.sync()).await,
+    };
+    let outcome = match outcome {
         Ok(outcome) => outcome.map_err(Fault::status),
         Err(error) => Err(status(&error)),
-    }
+    };
+    outcome.inspect_err(|failure| {
+        let _ = file.sync_failure.set(*failure);
+    })
 }
 
 /// What a peer is told of an error of the host.

@@ -68,6 +68,10 @@ pub struct FileOpen {
     pub mode: AtomicU64,
     /// FilePositionInformation: kept for clients that set it, used by none.
     pub position: AtomicU64,
+    /// Why what was written could once not be made durable. The kernel says so
+    /// once and drops what it could not write, so that a later success would
+    /// prove nothing: it fails until the file is opened anew.
+    pub sync_failure: OnceLock<Status>,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Mutex<Option<Enumeration>>,
 }

@@ -101,7 +101,12 @@ impl Create<'_> {
                 other => other.map_err(|fault| self.open_failed(fault))?,
             };
             let action = self.action(&opened)?;
-            let granted = access::grant(self, &opened, action)?;
+            let granted = access::grant(self, &opened, action).inspect_err(|_| {
+                // MS-FSA 2.1.5.1.1 refuses before anything is made.
+                if opened.created {
+                    let _ = self.vfs.remove(&opened.name, opened.node.key());
+                }
+            })?;
             let admission = Admission {
                 id: self.id(),
                 access: claimed(granted, action),
@@ -221,7 +226,7 @@ impl Create<'_> {
     fn finish(&self, made: Made) -> Result<(Arc<Open>, CreateAction, Stat), Status> {
         let Made { opened, cell, granted, action } = made;
         let node = Arc::clone(&opened.node);
-        let mut stat = opened.stat;
+        let stat = opened.stat;
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*opened.node),
             node: opened.node,
@@ -232,12 +237,16 @@ impl Create<'_> {
             is_directory: stat.kind == Kind::Directory,
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
+            sync_failure: OnceLock::new(),
             enumeration: Mutex::new(None),
         });
         let tree = Arc::clone(self.rq.tree()?);
         let sequence = self.rq.header.channel_sequence();
         let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
-        let changed = self.apply(&*node, action).inspect_err(|_| {
+        let applied = self.apply(&*node, action).and_then(|changed| {
+            if changed { node.stat().map_err(Fault::status) } else { Ok(stat) }
+        });
+        let stat = applied.inspect_err(|_| {
             // What this request made goes with it.
             let file = open.file().ok();
             if let (CreateAction::CREATED, Some(file)) = (action, file) {
@@ -245,9 +254,6 @@ impl Create<'_> {
             }
             open.close(&self.rq.server().files);
         })?;
-        if changed {
-            stat = node.stat().map_err(Fault::status)?;
-        }
         self.report(open.file()?, action);
         Ok((open, action, stat))
     }

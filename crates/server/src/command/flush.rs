@@ -23,3 +23,6 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     flush::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests;

@@ -345,3 +345,18 @@ fn bodies_cut_short_are_invalid() {
         peer.close(&mount, file).await;
     });
 }
+
+/// MS-FSA 2.1.5.1.1: refused before anything is made.
+#[test]
+fn what_may_not_be_deleted_is_not_made_to_be_deleted() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let want = Want {
+            attributes: FileAttributes::READONLY,
+            options: CreateOptions::DELETE_ON_CLOSE,
+            ..Want::file("f")
+        };
+        peer.create(&mount, &want).await.expect(Status::CANNOT_DELETE);
+        assert!(!world.path("f").exists());
+    });
+}

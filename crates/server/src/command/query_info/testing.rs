@@ -102,6 +102,7 @@ impl Bench {
             is_directory: opened.stat.kind == Kind::Directory,
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
+            sync_failure: OnceLock::new(),
             enumeration: Mutex::new(None),
         });
         let tree = TreeConnect::new(1, Arc::clone(&self.share), AccessMask::FILE_ALL);
