@@ -1,0 +1,47 @@
+//! What the fuzz targets do with their bytes: one function for each target, so
+//! that a found input can be replayed by any program.
+//!
+//! Parsers are held to more than not panicking: what is understood, encoded and
+//! understood again must come out the same.
+
+mod auth;
+mod requests;
+mod responses;
+mod rpc;
+mod server;
+mod structures;
+mod transforms;
+
+pub use auth::{acceptor, initiator};
+pub use requests::{create_contexts, negotiate_contexts, requests};
+pub use responses::responses;
+pub use rpc::rpc_endpoint;
+pub use server::server;
+pub use structures::{security_descriptors, set_structures};
+pub use transforms::transforms;
+
+use frevo_wire::codec::{Parsed, Writer};
+use frevo_wire::header::HEADER_LEN;
+
+/// A body behind 64 bytes, as encoders count.
+fn message(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_LEN];
+    encode(&mut Writer::from(&mut bytes, 0));
+    bytes
+}
+
+/// What `reencode` makes of `bytes` it must make of its own output as well.
+fn settles(bytes: &[u8], reencode: impl Fn(&[u8]) -> Parsed<Vec<u8>>) {
+    if let Ok(once) = reencode(bytes) {
+        assert_eq!(reencode(&once).as_ref(), Ok(&once), "once more");
+    }
+}
+
+/// Takes a length in one byte and that many bytes.
+fn chunk<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = data.split_first()?;
+    let length = usize::from(*length).min(rest.len());
+    let (chunk, rest) = rest.split_at(length);
+    *data = rest;
+    Some(chunk)
+}

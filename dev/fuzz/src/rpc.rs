@@ -1,0 +1,69 @@
+//! Pipes: what a client writes, and what it reads of the answers.
+
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::rpc::server::{Endpoint, Pipe, Services};
+use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo};
+
+use crate::chunk;
+
+struct Office;
+
+impl Services for Office {
+    fn shares(&self) -> Vec<ShareInfo> {
+        let share = |name: &str| ShareInfo { name: name.into(), ..ShareInfo::default() };
+        vec![share("data"), share("IPC$"), share("a longer name than the others")]
+    }
+
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            name: "FREVO".into(),
+            domain: "WORKGROUP".into(),
+            comment: String::new(),
+            version_major: 6,
+            version_minor: 1,
+            kind: ServerType::SERVER,
+            max_users: u32::MAX,
+            idle_disconnect_minutes: 15,
+            logged_on_users: 1,
+        }
+    }
+
+    fn is_administrator(&self) -> bool {
+        true
+    }
+
+    fn now(&self) -> FileTime {
+        FileTime(1 << 57)
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        1 << 40
+    }
+}
+
+/// Writes, each after its length, with reads between.
+pub fn rpc_endpoint(data: &[u8]) {
+    let Some((kind, mut data)) = data.split_first() else { return };
+    let pipe = if kind % 2 == 0 { Pipe::Srvsvc } else { Pipe::Wkssvc };
+    let mut endpoint = Endpoint::new(pipe, 7);
+    // All at once, or in pieces.
+    if kind & 2 != 0 {
+        let _ = endpoint.write(data, &Office);
+    } else {
+        while let Some(bytes) = chunk(&mut data) {
+            if endpoint.write(bytes, &Office).is_err() {
+                break;
+            }
+            if kind & 4 != 0 {
+                let _ = endpoint.read(bytes.len());
+            }
+        }
+    }
+    let unread = endpoint.unread();
+    let mut read = 0;
+    while let Some(part) = endpoint.read(4096) {
+        assert!(part.data.len() <= 4096);
+        read += part.data.len();
+    }
+    assert_eq!(read, unread, "what was announced is there");
+}

@@ -1,0 +1,52 @@
+//! Sealed and compressed messages.
+
+use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender};
+use frevo_proto::transform::{HEADROOM, check_unsealed, seal_frame, unseal_frame};
+use frevo_wire::compression::Compressed;
+use frevo_wire::rdma_transform::RdmaTransform;
+use frevo_wire::transform::TransformHeader;
+
+const SESSION: u64 = 0x1122_3344_5566_7788;
+
+/// By the first byte: a frame as it comes, or a message sealed rightly, the
+/// seal then damaged as the next two bytes say.
+pub fn transforms(data: &[u8]) {
+    let Some((kind, data)) = data.split_first() else { return };
+    let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm, Cipher::Aes256Ccm];
+    let cipher = ciphers[usize::from(kind >> 1) % 4];
+    let opening = OpeningKey::new(cipher, &[7; 32]);
+    let open = |frame: &mut [u8], may_be_compressed| {
+        unseal_frame(frame, Sender::Client, may_be_compressed, |id| {
+            (id == SESSION).then_some(&opening)
+        })
+    };
+    let _ = TransformHeader::parse(data);
+    let _ = RdmaTransform::parse(data);
+    if let Ok(compressed) = Compressed::parse(data) {
+        let _ = compressed.decompressed_len();
+    }
+    for from in [Sender::Client, Sender::Server] {
+        let _ = check_unsealed(data, SESSION, from);
+    }
+    if kind % 2 == 0 {
+        for may_be_compressed in [false, true] {
+            assert!(open(&mut data.to_vec(), may_be_compressed).is_err(), "a forgery");
+        }
+        return;
+    }
+    let Some((damage, message)) = data.split_first_chunk::<2>() else { return };
+    let mut frame = vec![0; HEADROOM];
+    frame.extend_from_slice(message);
+    seal_frame(&mut frame, &SealingKey::new(cipher, &[7; 32]), SESSION).unwrap();
+    let mut frame = frame.split_off(4);
+    if let (Some(byte), true) = (frame.get_mut(usize::from(damage[0])), damage[1] != 0) {
+        // The reserved bytes are the only ones that the tag alone protects.
+        *byte ^= damage[1];
+        assert!(open(&mut frame, false).is_err(), "damaged");
+        return;
+    }
+    if let Ok(unsealed) = open(&mut frame, false) {
+        assert_eq!(&frame[unsealed.message], message);
+        assert_eq!(check_unsealed(message, SESSION, Sender::Client), Ok(()));
+    }
+}
