@@ -55,18 +55,16 @@ struct Pool {
 
 impl Pool {
     fn take(&mut self, into: &mut [u8]) {
-        if into.len() > POOL_LEN {
-            fill(into);
-            return;
-        }
-        if into.len() > self.left {
+        if into.len() > self.left && into.len() <= POOL_LEN {
             fill(&mut self.bytes);
             self.left = POOL_LEN;
         }
-        let from = &mut self.bytes[self.left - into.len()..self.left];
+        let rest = self.left.checked_sub(into.len());
+        let from = rest.and_then(|rest| self.bytes.get_mut(rest..self.left));
+        let (Some(rest), Some(from)) = (rest, from) else { return fill(into) };
         into.copy_from_slice(from);
         from.fill(0);
-        self.left -= into.len();
+        self.left = rest;
     }
 }
 

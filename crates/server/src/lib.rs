@@ -7,6 +7,10 @@
 //! Lock order: Client, Session, TreeConnect, Open, File. No lock is held
 //! across an await.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
 
 pub mod admission;
 pub mod ambient;

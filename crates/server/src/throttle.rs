@@ -85,7 +85,9 @@ fn remembered(user: &str) -> Box<str> {
 
 /// As much of a name that a stranger claims as is worth keeping or logging.
 pub fn shortened(user: &str) -> &str {
-    user.get(..user.floor_char_boundary(LOGON_NAME_BYTES)).unwrap_or("")
+    let ends = user.char_indices().map(|(at, c)| at.saturating_add(c.len_utf8()));
+    let end = ends.take_while(|end| *end <= LOGON_NAME_BYTES).last().unwrap_or(0);
+    user.get(..end).unwrap_or("")
 }
 
 /// Forgets what is over, and if that is not enough what is over first.

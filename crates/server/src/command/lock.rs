@@ -79,7 +79,7 @@ async fn lock(
         };
         if let Err(status) = outcome {
             let mut shared = file.cell.lock();
-            for taken in &elements[..at] {
+            for taken in elements.iter().take(at) {
                 // What this request locked is given back.
                 let _ = shared.ranges.unlock(open.id(), self::range(taken));
             }

@@ -22,6 +22,7 @@ pub fn nearest<'a>(typed: &str, words: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// Edits from `a` to `b` (a swap of neighbours is one), without regard to case
 /// and to which of `-` and `_` is written.
+#[allow(clippy::indexing_slicing, reason = "rows and columns of one table; no peer's words")]
 fn distance(a: &[char], b: &[char]) -> usize {
     let plain = |c: &char| if *c == '-' { '_' } else { c.to_ascii_lowercase() };
     let a: Vec<char> = a.iter().map(plain).collect();

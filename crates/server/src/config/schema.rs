@@ -164,7 +164,7 @@ impl Config {
         let mut faults = Vec::new();
         for (index, share) in self.shares.iter().enumerate() {
             let name = share.name.get_ref();
-            if self.shares[..index].iter().any(|other| other.name.get_ref().is_same(name)) {
+            if self.shares.iter().take(index).any(|other| other.name.get_ref().is_same(name)) {
                 faults.push(
                     Fault::at(text, &share.name.span(), format!("a second share is called {name}"))
                         .hint("clients compare names without case; rename one of them"),
@@ -183,7 +183,7 @@ impl Config {
             let same = |other: &UserSection| {
                 other.name.get_ref().as_str().to_lowercase() == name.as_str().to_lowercase()
             };
-            if self.users[..index].iter().any(same) {
+            if self.users.iter().take(index).any(same) {
                 let what = format!("a second user is called {name}");
                 faults.push(Fault::at(text, &user.name.span(), what));
             }

@@ -137,7 +137,9 @@ impl Assembly {
             self.hashed = Some((request.command, header.session_id, status));
         }
         let (mut body, payload) = out.into_parts();
-        body[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+        if let Some(room) = body.first_chunk_mut() {
+            *room = header.to_bytes();
+        }
         self.append(connection, body, payload, signer);
     }
 

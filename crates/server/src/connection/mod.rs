@@ -149,11 +149,12 @@ impl Connection {
     pub fn channel(&self, id: u64) -> Option<Rc<Channel>> {
         let mut channels = self.channels.borrow_mut();
         let at = channels.iter().position(|c| c.session.id == id)?;
-        if channels[at].session.state() == State::Closed {
+        let channel = channels.get(at).map(Rc::clone)?;
+        if channel.session.state() == State::Closed {
             channels.swap_remove(at);
             return None;
         }
-        Some(Rc::clone(&channels[at]))
+        Some(channel)
     }
 
     /// Puts a session into Connection.SessionTable.

@@ -103,7 +103,7 @@ impl Connection {
             // A related element may bear another, which means nothing under seal.
             header.session_id = channel.session.id;
         }
-        let message = &mut opened.frame[element.range.clone()];
+        let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let mut answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
         let inherited = self.inherit(&mut header, element.row, place, chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
@@ -355,7 +355,7 @@ impl Connection {
     fn cancel(&self, element: &Element, opened: &mut Opened) {
         let header = &element.header;
         let sealed = opened.sealed.is_some();
-        let message = &mut opened.frame[element.range.clone()];
+        let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let Some(channel) = self.channel(header.session_id) else { return };
         if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
             // Its SessionId may differ where it claims to be related, and then

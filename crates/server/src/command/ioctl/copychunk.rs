@@ -49,7 +49,10 @@ fn key_of(id: FileId) -> ResumeKey {
 /// The Open of this session that the key at the start of `input` names.
 fn source(call: &Call<'_>) -> Result<Arc<Open>, Status> {
     let key: ResumeKey = *call.input.first_chunk().ok_or(Status::INVALID_PARAMETER)?;
-    let half = |at| key[at..].first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+    let half = |at| {
+        let half = key.get(at..).and_then(<[u8]>::first_chunk);
+        half.map_or(0, |half| u64::from_le_bytes(*half))
+    };
     let id = FileId { persistent: half(0), volatile: half(8) };
     let open = call.rq.session()?.open(id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
     if key_of(id) == key { Ok(open) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
@@ -282,9 +285,9 @@ impl Descriptors<'_> {
         let skip = u64::from(*done);
         let mut buffer = vec![0; (chunk.length - *done) as usize];
         let mut filled = 0;
-        while filled < buffer.len() {
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let at = chunk.source_offset + skip + filled as u64;
-            match rustix::io::pread(self.from, &mut buffer[filled..], at) {
+            match rustix::io::pread(self.from, rest, at) {
                 Ok(0) => return Err(Status::INVALID_VIEW_SIZE),
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}
@@ -292,9 +295,9 @@ impl Descriptors<'_> {
             }
         }
         let mut written = 0;
-        while written < buffer.len() {
+        while let Some(rest) = buffer.get(written..).filter(|rest| !rest.is_empty()) {
             let at = chunk.target_offset + skip + written as u64;
-            match rustix::io::pwrite(self.into, &buffer[written..], at) {
+            match rustix::io::pwrite(self.into, rest, at) {
                 Ok(0) => return Err(Status::UNEXPECTED_IO_ERROR),
                 Ok(count) => {
                     written += count;

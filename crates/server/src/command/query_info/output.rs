@@ -59,7 +59,10 @@ impl<'a> Output<'a> {
             self.bytes.truncate(self.start + self.room);
         }
         let head = output_head(u32::try_from(self.len()).unwrap_or(u32::MAX));
-        self.bytes[self.start - HEAD..self.start].copy_from_slice(&head);
+        let room = self.start.checked_sub(HEAD).and_then(|at| self.bytes.get_mut(at..self.start));
+        if let Some(room) = room {
+            room.copy_from_slice(&head);
+        }
         if is_cut || self.overflowed { Status::BUFFER_OVERFLOW } else { Status::SUCCESS }
     }
 }
