@@ -33,7 +33,8 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection must have negotiated within this time.
 pub const NEGOTIATE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A connection must have authenticated within this time of being accepted.
+/// A connection must have authenticated within this time of being accepted, and
+/// again when its last session has ended.
 pub const AUTHENTICATE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Sessions on one connection.

@@ -99,9 +99,18 @@ async fn serve(
     let start = Instant::now();
     let mut deadline = pin!(sleep_until(start + NEGOTIATE_DEADLINE));
     let mut stopping = pin!(cores::stopping());
+    // MS-SMB2 3.3.6.3: since when nobody is logged on here.
+    let mut alone_since = Some(start);
     loop {
         if let Some(why) = connection.doom.get() {
             return Err(End::Doomed(why));
+        }
+        if connection.has_session() {
+            alone_since = None;
+        } else if alone_since.is_none() {
+            let now = Instant::now();
+            alone_since = Some(now);
+            deadline.as_mut().reset(now + AUTHENTICATE_DEADLINE);
         }
         connection.queue.try_flush(stream).map_err(End::Send)?;
         reader.set_limit(connection.frame_limit());
@@ -127,14 +136,15 @@ async fn serve(
                     connection.begin(frame, in_flight).await;
                 }
             }
-            () = &mut deadline, if !connection.is_authenticated() => {
+            () = &mut deadline, if alone_since.is_some() => {
                 if connection.negotiation.get() != Negotiation::Done {
                     return Err(End::Doomed(Doom::Rule("did not negotiate in time")));
                 }
-                if Instant::now() >= start + AUTHENTICATE_DEADLINE {
+                let until = alone_since.unwrap_or(start) + AUTHENTICATE_DEADLINE;
+                if Instant::now() >= until {
                     return Err(End::Doomed(Doom::Rule("did not authenticate in time")));
                 }
-                deadline.as_mut().reset(start + AUTHENTICATE_DEADLINE);
+                deadline.as_mut().reset(until);
             }
         }
     }

@@ -173,6 +173,12 @@ impl Connection {
         self.channels.borrow().len()
     }
 
+    /// Whether anybody is logged on: a session is Valid or Expired.
+    pub fn has_session(&self) -> bool {
+        let is_live = |c: &Rc<Channel>| matches!(c.session.state(), State::Valid | State::Expired);
+        self.channels.borrow().iter().any(is_live)
+    }
+
     /// Whether any session has authenticated here.
     pub fn is_authenticated(&self) -> bool {
         self.ticket.borrow().is_none()

@@ -235,3 +235,26 @@ fn a_stranger_begins_few_logons() {
         one_more.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
     });
 }
+
+/// MS-SMB2 3.3.6.3: a connection whose last session has ended is a stranger's
+/// again, and has as much time as one.
+#[test]
+fn a_connection_without_a_session_ends() {
+    in_frozen_world(settings(), async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        for _ in 0..2 {
+            let logon = peer.log_on("ann").await;
+            tokio::time::sleep(AUTHENTICATE_DEADLINE * 2).await;
+            peer.ask(Draft::empty(Command::LOGOFF).session(logon.id), logon.via()).await.ok();
+            tokio::time::sleep(AUTHENTICATE_DEADLINE / 2).await;
+            peer.expect_alive().await;
+        }
+        // Half a logon is none.
+        let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+        exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+        let began = Instant::now();
+        peer.expect_disconnect().await;
+        assert!(began.elapsed() <= AUTHENTICATE_DEADLINE / 2 + Duration::from_millis(2));
+    });
+}
