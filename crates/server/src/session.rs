@@ -91,6 +91,8 @@ pub struct Session {
     pub pipes: Slots,
     /// Its waiting CHANGE_NOTIFY requests.
     pub notifies: Slots,
+    /// Its directories that are watched.
+    pub watches: Slots,
 }
 
 impl Session {
@@ -115,6 +117,7 @@ impl Session {
             channels: Mutex::default(),
             pipes: Slots::default(),
             notifies: Slots::default(),
+            watches: Slots::default(),
         }
     }
 

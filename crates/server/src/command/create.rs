@@ -238,6 +238,7 @@ impl Create<'_> {
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),
+            watch_slot: OnceLock::new(),
             enumeration: Mutex::new(None),
         });
         let tree = Arc::clone(self.rq.tree()?);
