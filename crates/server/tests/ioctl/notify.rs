@@ -10,6 +10,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::notify::NotifyEntries;
 
 use super::calls::*;
+use crate::client::draft::pack;
 use crate::client::files::{close_draft, file_id, utf16, write_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
@@ -244,7 +245,7 @@ fn watched_directories_of_a_session_are_limited() {
             let root = peer.open_file(&mount, &Want::existing("")).await;
             let id = watch(&mut peer, &mount, notify_draft(root, 4096)).await;
             let cancel = Peer::cancel(id, None, mount.logon.id);
-            peer.send_frame(&crate::client::draft::pack(&[cancel], mount.via())).await;
+            peer.send_frame(&pack(&[cancel], mount.via())).await;
             peer.final_reply(id).await.expect(Status::CANCELLED);
             last = Some(root);
         }
