@@ -257,7 +257,17 @@ fn find_binding(rq: &Request<'_>, out: &mut Response) -> Result<Authentication, 
     if !is_proven {
         return Err(Status::ACCESS_DENIED.into());
     }
-    Ok(take_under_way(rq).unwrap_or_else(|| begin(rq, Purpose::Bind, session)))
+    if let Some(under_way) = take_under_way(rq) {
+        return Ok(under_way);
+    }
+    let mut others = connection.authentications.borrow_mut();
+    // Bindings to sessions that ended meanwhile are never gone on with.
+    others.retain(|_, other| other.session.state() != State::Closed);
+    if others.len() >= SESSIONS_PER_CONNECTION {
+        return Err(Status::INSUFFICIENT_RESOURCES.into());
+    }
+    drop(others);
+    Ok(begin(rq, Purpose::Bind, session))
 }
 
 /// Whether a connection that negotiated one signing algorithm may be bound to a
