@@ -63,10 +63,6 @@ pub const PIPES_PER_SESSION: usize = 64;
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 
-/// Directories that one session may watch, waiting or not: whatever is changed
-/// looks at all of them.
-pub const WATCHES_PER_SESSION: usize = 1_024;
-
 /// Chunks of one server-side copy, MS-SMB2 3.3.3: what Windows allows.
 pub const COPY_CHUNKS: u32 = 256;
 

@@ -18,7 +18,6 @@ use tokio::sync::Notify;
 
 use crate::command::query_directory::Enumeration;
 use crate::ipc::Pipe;
-use crate::slots::Slot;
 use crate::tree_connect::TreeConnect;
 
 /// An open file, directory or pipe. Any channel of the session may use it.
@@ -73,8 +72,6 @@ pub struct FileOpen {
     /// once and drops what it could not write, so that a later success would
     /// prove nothing: it fails until the file is opened anew.
     pub sync_failure: OnceLock<Status>,
-    /// A directory's place among those that its session may watch.
-    pub watch_slot: OnceLock<Slot>,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Mutex<Option<Enumeration>>,
 }

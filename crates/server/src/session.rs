@@ -91,8 +91,6 @@ pub struct Session {
     pub pipes: Slots,
     /// Its waiting CHANGE_NOTIFY requests.
     pub notifies: Slots,
-    /// Its directories that are watched.
-    pub watches: Slots,
 }
 
 impl Session {
@@ -117,7 +115,6 @@ impl Session {
             channels: Mutex::default(),
             pipes: Slots::default(),
             notifies: Slots::default(),
-            watches: Slots::default(),
         }
     }
 

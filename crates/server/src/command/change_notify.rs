@@ -10,7 +10,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
 
-use crate::limits::{NOTIFIES_PER_SESSION, WATCHES_PER_SESSION};
+use crate::limits::NOTIFIES_PER_SESSION;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -62,11 +62,6 @@ fn watch(
     file: &FileOpen,
     request: &change_notify::Request,
 ) -> Result<Arc<Watch>, Status> {
-    if file.watch_slot.get().is_none() {
-        // A watch outlives its request: it ends with the Open.
-        let slot = rq.session()?.watches.take(WATCHES_PER_SESSION);
-        let _ = file.watch_slot.set(slot.ok_or(Status::INSUFFICIENT_RESOURCES)?);
-    }
     let watches = &rq.server().files.watches;
     let wanted = Wanted {
         filter: request.completion_filter,

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_store::file::Admission;
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
-use frevo_store::{Fault, FileCell, Name, OpenId, Sharing, Stat, Vfs};
+use frevo_store::{Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::create::{
@@ -118,7 +118,10 @@ impl Create<'_> {
             let is_gone = files.removals() != removals
                 && opened.node.stat().map_or(true, |stat| stat.links == 0);
             if is_gone {
-                files.leave(&cell, self.id());
+                if let Departure::Remove(_) = files.leave(&cell, self.id()) {
+                    // It has gone by itself; its key must not stay delete pending.
+                    files.retire(&cell);
+                }
                 continue;
             }
             return Ok(Made { opened, cell, granted, action });
@@ -238,13 +241,12 @@ impl Create<'_> {
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),
-            watch_slot: OnceLock::new(),
             enumeration: Mutex::new(None),
         });
         let tree = Arc::clone(self.rq.tree()?);
         let sequence = self.rq.header.channel_sequence();
         let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
-        let applied = self.apply(&*node, action).and_then(|changed| {
+        let applied = self.apply(&*node, action, stat.attributes).and_then(|changed| {
             if changed { node.stat().map_err(Fault::status) } else { Ok(stat) }
         });
         let stat = applied.inspect_err(|_| {
@@ -274,16 +276,15 @@ impl Create<'_> {
 
     /// Truncation, attributes, allocation, extended attributes. True when the
     /// file's state is not what opening it said.
-    fn apply(&self, node: &dyn frevo_store::Node, action: CreateAction) -> Result<bool, Status> {
+    fn apply(
+        &self,
+        node: &dyn Node,
+        action: CreateAction,
+        before: FileAttributes,
+    ) -> Result<bool, Status> {
         let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
         if overwritten {
-            node.set_end_of_file(0).map_err(Fault::status)?;
-            // That a file is sparse is said by FSCTL_SET_SPARSE alone.
-            let ignored = FileAttributes::NORMAL | FileAttributes::SPARSE_FILE;
-            let attributes =
-                self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE;
-            let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
-            node.set_basic(&change).map_err(Fault::status)?;
+            self.overwrite(node, before).map_err(Fault::status)?;
         }
         let made = overwritten || action == CreateAction::CREATED;
         if !made {
@@ -298,6 +299,20 @@ impl Create<'_> {
             node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
         }
         Ok(overwritten || self.wanted.allocation.is_some() || !self.wanted.eas.is_empty())
+    }
+
+    /// Attributes first: of the two only they can be put back.
+    fn overwrite(&self, node: &dyn Node, before: FileAttributes) -> Result<(), Fault> {
+        let set = |attributes| {
+            let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
+            node.set_basic(&change)
+        };
+        // That a file is sparse is said by FSCTL_SET_SPARSE alone.
+        let ignored = FileAttributes::NORMAL | FileAttributes::SPARSE_FILE;
+        set(self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE)?;
+        node.set_end_of_file(0).inspect_err(|_| {
+            let _ = set(before);
+        })
     }
 
     fn respond(

@@ -12,7 +12,6 @@ use frevo_wire::dtyp::FileTime;
 use frevo_wire::negotiate_context::{self as context, NegotiateContext, NegotiateContextType};
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
-use crate::command::session_setup::dialect_name;
 use crate::connection::{Connection, Negotiated, Negotiation};
 use crate::limits::MAX_IO_SINGLE_CREDIT;
 use crate::refusal::{Doom, Outcome};
@@ -33,8 +32,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let Some(dialect) = choose_dialect(settings, &request.dialects) else {
         let best = request.dialects.iter().copied().filter(|d| *d != Dialect::WILDCARD).max();
-        tracing::warn!(target: "frevo::connection", peer = %connection.peer, offered = best.map_or("none", dialect_name),
-            floor = dialect_name(settings.min_dialect),
+        tracing::warn!(target: "frevo::connection", peer = %connection.peer, offered = ?best,
+            floor = ?settings.min_dialect,
             "refused: the client's best dialect is below the floor; update the client or lower min_dialect");
         return Err(Status::NOT_SUPPORTED.into());
     };

@@ -31,29 +31,6 @@ enum Purpose {
     Bind,
 }
 
-impl Purpose {
-    /// What the log says when it is reached.
-    const fn done(self) -> &'static str {
-        match self {
-            Self::New => "logged on",
-            Self::Renew => "logged on again",
-            Self::Bind => "channel bound",
-        }
-    }
-}
-
-/// A dialect as people write it.
-pub const fn dialect_name(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::SMB_2_0_2 => "2.0.2",
-        Dialect::SMB_2_1 => "2.1",
-        Dialect::SMB_3_0 => "3.0",
-        Dialect::SMB_3_0_2 => "3.0.2",
-        Dialect::SMB_3_1_1 => "3.1.1",
-        _ => "unknown",
-    }
-}
-
 /// An exchange of tokens under way on one connection.
 #[derive(Debug)]
 pub struct Authentication {
@@ -155,7 +132,7 @@ fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
             || negotiated.client_capabilities.contains(Capabilities::ENCRYPTION));
     if rq.connection.settings.encryption == Encryption::Required && !able {
         tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-            dialect = dialect_name(negotiated.terms.dialect),
+            dialect = ?negotiated.terms.dialect,
             "refused: this server demands encryption and the client offers none; use an SMB 3 client \
              (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
         return Err(Status::ACCESS_DENIED);
@@ -280,17 +257,7 @@ fn find_binding(rq: &Request<'_>, out: &mut Response) -> Result<Authentication, 
     if !is_proven {
         return Err(Status::ACCESS_DENIED.into());
     }
-    if let Some(under_way) = take_under_way(rq) {
-        return Ok(under_way);
-    }
-    let mut others = connection.authentications.borrow_mut();
-    // Bindings to sessions that ended meanwhile are never gone on with.
-    others.retain(|_, other| other.session.state() != State::Closed);
-    if others.len() >= SESSIONS_PER_CONNECTION {
-        return Err(Status::INSUFFICIENT_RESOURCES.into());
-    }
-    drop(others);
-    Ok(begin(rq, Purpose::Bind, session))
+    Ok(take_under_way(rq).unwrap_or_else(|| begin(rq, Purpose::Bind, session)))
 }
 
 /// Whether a connection that negotiated one signing algorithm may be bound to a
@@ -447,10 +414,9 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
     let Ok(negotiated) = rq.connection.negotiated() else { return };
     let session = &authentication.session;
     let sealed = session.security().is_some_and(|s| s.encrypt_data);
-    let terms = &negotiated.terms;
-    let cipher = terms.cipher.map_or_else(|| String::from("none"), |c| c.to_string());
     tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
         user = %done.identity.user, workstation = %done.identity.workstation,
-        dialect = dialect_name(terms.dialect), %cipher, signing = %terms.signing_algorithm,
-        sealed, mic = done.has_mic, "{}", authentication.purpose.done());
+        purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
+        cipher = ?negotiated.terms.cipher, signing = ?negotiated.terms.signing_algorithm,
+        sealed, mic = done.has_mic, "logged on");
 }

@@ -103,7 +103,6 @@ impl Bench {
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),
-            watch_slot: OnceLock::new(),
             enumeration: Mutex::new(None),
         });
         let tree = TreeConnect::new(1, Arc::clone(&self.share), AccessMask::FILE_ALL);
