@@ -66,17 +66,6 @@ impl Cipher {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadSeal;
 
-impl fmt::Display for Cipher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Aes128Ccm => "AES-128-CCM",
-            Self::Aes128Gcm => "AES-128-GCM",
-            Self::Aes256Ccm => "AES-256-CCM",
-            Self::Aes256Gcm => "AES-256-GCM",
-        })
-    }
-}
-
 impl fmt::Display for BadSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the message does not fit its tag")

@@ -84,16 +84,6 @@ impl SignatureNonce {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooShort;
 
-impl fmt::Display for SigningAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HmacSha256 => "HMAC-SHA256",
-            Self::AesCmac => "AES-CMAC",
-            Self::AesGmac => "AES-GMAC",
-        })
-    }
-}
-
 impl fmt::Display for TooShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a message shorter than its header cannot be signed")

@@ -96,8 +96,7 @@ struct Seat {
     peer: Peer,
     user: &'static str,
     mounts: Vec<Mount>,
-    /// Opens, and the tree that each was made through.
-    files: Vec<(FileId, u32)>,
+    files: Vec<FileId>,
     /// Requests that wait: MessageId and AsyncId.
     waiting: Vec<(u64, u64)>,
     ended: bool,
@@ -178,7 +177,7 @@ async fn take_seat(world: &World, choices: &mut Choices<'_>, first: Option<&Seat
     for want in [Want::file("seed"), Want::directory("dir")] {
         let reply = seat.peer.create(&mount, &want).await;
         if reply.status() == Status::SUCCESS {
-            seat.files.push((files::file_id(&reply), mount.tree));
+            seat.files.push(files::file_id(&reply));
         }
     }
     seat
@@ -236,25 +235,15 @@ async fn cancel(seat: &mut Seat, choices: &mut Choices<'_>) {
 
 /// Sends a compound of `count` requests, perhaps mutated.
 async fn request(seat: &mut Seat, choices: &mut Choices<'_>, count: usize) {
-    let (file, tree) = match seat.files.len() {
-        0 => (FileId::default(), None),
-        len => {
-            let (file, tree) = seat.files[choices.below(len)];
-            (file, Some(tree))
-        }
-    };
-    let own = seat.mounts.iter().find(|mount| Some(mount.tree) == tree).cloned();
     let mount = match seat.mounts.len() {
         0 => None,
-        len if own.is_none() || choices.one_in(8) => Some(seat.mounts[choices.below(len)].clone()),
-        _ => own,
+        len => Some(seat.mounts[choices.below(len)].clone()),
     };
     let mutations = choices.byte();
     let is_related = choices.coin();
     let mut messages = Vec::new();
     for at in 0..count {
-        let inherits = at > 0 && is_related;
-        let mut draft = menu(if inherits { files::PREVIOUS } else { file }, choices);
+        let mut draft = menu(seat, choices, at > 0 && is_related);
         if let Some(mount) = &mount {
             draft = mount.put(draft);
         }
@@ -341,14 +330,19 @@ fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
 }
 
 /// A request of any command, with values that are good more often than not.
-fn menu(file: FileId, choices: &mut Choices<'_>) -> Draft {
+fn menu(seat: &Seat, choices: &mut Choices<'_>, inherits: bool) -> Draft {
+    let file = match seat.files.len() {
+        _ if inherits => files::PREVIOUS,
+        0 => FileId::default(),
+        len => seat.files[choices.below(len)],
+    };
     match choices.byte() % 24 {
         0..=4 => create(choices),
         5 => files::close_draft(file).patch(66, &[choices.byte() % 2, 0]),
-        6 => files::read_draft(file, offset(choices), u32::from(choices.byte()) * 257),
+        6 => files::read_draft(file, choices.number(), u32::from(choices.byte()) * 257),
         7 => {
             let length = choices.below(200);
-            files::write_draft(file, offset(choices), &choices.some(length))
+            files::write_draft(file, choices.number() % (1 << 40), &choices.some(length))
         }
         8 => files::flush_draft(file),
         9 | 10 => lock(file, choices),
@@ -362,12 +356,6 @@ fn menu(file: FileId, choices: &mut Choices<'_>) -> Draft {
         22 => session(choices),
         _ => tree(choices),
     }
-}
-
-/// Where to read or write: near the beginning more often than not. Not where a
-/// file would take up the disk.
-fn offset(choices: &mut Choices<'_>) -> u64 {
-    if choices.one_in(3) { choices.number() % (1 << 40) } else { u64::from(choices.byte()) }
 }
 
 const NAMES: [&str; 12] = [
@@ -633,8 +621,7 @@ fn note(seat: &mut Seat, reply: &Reply) {
     }
     match reply.header.command {
         Command::CREATE => {
-            let tree = reply.header.tree_id().unwrap_or(0);
-            seat.files.insert(0, (files::file_id(reply), tree));
+            seat.files.insert(0, files::file_id(reply));
             seat.files.truncate(16);
         }
         Command::TREE_CONNECT => {

@@ -76,12 +76,20 @@ impl World {
     /// for bob alone. All show the same directory.
     pub fn new(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let vfs: Arc<dyn Vfs> =
-            Arc::new(PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap());
+        let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+        Self::with(settings, dir, &(Arc::new(vfs) as _))
+    }
+
+    /// The same shares of another file system; the directory stays empty.
+    pub fn over(settings: Settings, vfs: &Arc<dyn Vfs>) -> Self {
+        Self::with(settings, tempfile::tempdir().unwrap(), vfs)
+    }
+
+    fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
         let share = |name: &str| Share {
             name: name.into(),
             comment: String::new(),
-            target: Target::Disk(Arc::clone(&vfs)),
+            target: Target::Disk(Arc::clone(vfs)),
             read_only: false,
             encrypt: false,
             hidden: false,
@@ -145,7 +153,7 @@ impl World {
 
     /// Waits for the connections to end (their clients are gone) and fails when
     /// one of them panicked, or left anything behind.
-    async fn wind_up(&self) {
+    pub async fn wind_up(&self) {
         for task in self.tasks.take() {
             let end = tokio::time::timeout(Duration::from_secs(120), task).await;
             match end.expect("a connection ends with its client") {

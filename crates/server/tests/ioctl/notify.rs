@@ -1,6 +1,6 @@
 //! CHANGE_NOTIFY.
 
-use frevo_server::limits::{NOTIFIES_PER_SESSION, WATCHES_PER_SESSION};
+use frevo_server::limits::NOTIFIES_PER_SESSION;
 use std::time::Duration;
 
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter, Request};
@@ -10,8 +10,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::notify::NotifyEntries;
 
 use super::calls::*;
-use crate::client::draft::pack;
-use crate::client::files::{close_draft, file_id, utf16, write_draft};
+use crate::client::files::{file_id, utf16, write_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
 
@@ -231,34 +230,5 @@ fn watches_of_a_session_are_bounded() {
         for id in ids {
             one.final_reply(id).await.expect(Status::NOTIFY_CLEANUP);
         }
-    });
-}
-
-/// A watch stays when its request is cancelled, and everybody who changes
-/// anything has to look at it.
-#[test]
-fn watched_directories_of_a_session_are_limited() {
-    in_world(async |world| {
-        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        let mut last = None;
-        for _ in 0..WATCHES_PER_SESSION {
-            let root = peer.open_file(&mount, &Want::existing("")).await;
-            let id = watch(&mut peer, &mount, notify_draft(root, 4096)).await;
-            let cancel = Peer::cancel(id, None, mount.logon.id);
-            peer.send_frame(&pack(&[cancel], mount.via())).await;
-            peer.final_reply(id).await.expect(Status::CANCELLED);
-            last = Some(root);
-        }
-        let root = peer.open_file(&mount, &Want::existing("")).await;
-        let refused = peer.on(&mount, notify_draft(root, 4096)).await;
-        refused.expect(Status::INSUFFICIENT_RESOURCES);
-        // Those that are watched can be waited for again; one that closes makes room.
-        let id = watch(&mut peer, &mount, notify_draft(last.unwrap(), 4096)).await;
-        let close = mount.put(close_draft(last.unwrap()));
-        let closed = peer.send(vec![close], mount.via()).await[0];
-        let replies = peer.collect(&[id, closed]).await;
-        replies[0].expect(Status::NOTIFY_CLEANUP);
-        replies[1].ok();
-        watch(&mut peer, &mount, notify_draft(root, 4096)).await;
     });
 }

@@ -258,37 +258,3 @@ fn a_connection_without_a_session_ends() {
         assert!(began.elapsed() <= AUTHENTICATE_DEADLINE / 2 + Duration::from_millis(2));
     });
 }
-
-/// Bindings that are begun and not ended, to sessions that live and to such as
-/// have gone.
-#[test]
-fn unfinished_bindings_are_limited() {
-    in_frozen_world(settings(), async |world| {
-        let (mut owner, _) = world.session("ann", &Offer::default()).await;
-        let mut peer = world.connect();
-        peer.guid = owner.guid;
-        peer.negotiate(&Offer::default()).await;
-        for _ in 0..SESSIONS_PER_CONNECTION + 5 {
-            let logon = owner.log_on("ann").await;
-            let mut exchange = Exchange::new(&peer, Setup::binding("ann", &logon));
-            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
-            let logoff = Draft::empty(Command::LOGOFF).session(logon.id);
-            owner.ask(logoff, logon.via()).await.ok();
-        }
-        let mut logons = Vec::new();
-        for _ in 0..SESSIONS_PER_CONNECTION - 1 {
-            logons.push(owner.log_on("ann").await);
-        }
-        let mut second = world.connect();
-        second.guid = owner.guid;
-        second.negotiate(&Offer::default()).await;
-        logons.push(second.log_on("ann").await);
-        let another = second.log_on("ann").await;
-        for logon in &logons {
-            let mut exchange = Exchange::new(&peer, Setup::binding("ann", logon));
-            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
-        }
-        let mut exchange = Exchange::new(&peer, Setup::binding("ann", &another));
-        exchange.round(&mut peer).await.expect(Status::INSUFFICIENT_RESOURCES);
-    });
-}
