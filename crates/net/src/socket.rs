@@ -82,6 +82,35 @@ impl Listener {
         let address = rustix::net::getsockname(&self.socket)?;
         SocketAddr::try_from(address).map_err(io::Error::from)
     }
+
+    /// Which of the host's addresses it answers on.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn reach(&self) -> io::Result<Reach> {
+        let address = self.local_addr()?.ip();
+        // One that was handed over may serve both families.
+        let both = address.is_ipv6() && !sockopt::ipv6_v6only(&self.socket)?;
+        Ok(Reach { address: address.to_canonical(), both })
+    }
+}
+
+/// The addresses that a listening socket answers on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    address: IpAddr,
+    /// An IPv6 socket that takes IPv4 connections as well.
+    both: bool,
+}
+
+impl Reach {
+    /// Whether a connection to `address` arrives there.
+    pub fn includes(&self, address: IpAddr) -> bool {
+        if !self.address.is_unspecified() {
+            return self.address == address.to_canonical();
+        }
+        self.both || self.address.is_ipv4() == address.is_ipv4()
+    }
 }
 
 fn accept_one(socket: BorrowedFd<'_>) -> rustix::io::Result<(Detached, SocketAddr)> {

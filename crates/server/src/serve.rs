@@ -61,6 +61,10 @@ pub async fn serve(
         connections_max: limits.connections,
         refusals: Refusals::default(),
     });
+    // A listener that cannot tell where it is leaves every address possible.
+    if let Ok(reach) = listeners.iter().map(Listener::reach).collect() {
+        let _ = server.listening.set(reach);
+    }
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept(Arc::clone(&door), listener));

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use frevo_auth::Accounts;
+use frevo_net::socket::Reach;
 use frevo_store::FileTable;
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
@@ -44,6 +45,8 @@ pub struct Server {
     next_connection: AtomicU64,
     /// When it started, for srvsvc and status.
     pub started: FileTime,
+    /// Where it listens, once it does; nothing in a simulation.
+    pub listening: OnceLock<Vec<Reach>>,
 }
 
 impl Server {
@@ -68,6 +71,7 @@ impl Server {
             next_open: AtomicU64::new(1),
             next_connection: AtomicU64::new(1),
             started,
+            listening: OnceLock::new(),
         })
     }
 

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use frevo_net::file_io::run_blocking;
-use frevo_net::socket::{self, Interface};
+use frevo_net::socket::{self, Interface, Reach};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::network_interface::{
     ENTRY_LEN, InterfaceCapabilities, NetworkInterface, encode_list,
@@ -25,13 +25,25 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         return Err(Status::NOT_SUPPORTED.into());
     }
     let found = run_blocking(socket::interfaces).await.and_then(|found| found);
-    let mut entries = entries(&found.map_err(|error| data::status(&error))?);
+    let mut found = found.map_err(|error| data::status(&error))?;
+    if let Some(reach) = call.rq.server().listening.get() {
+        keep_listening(&mut found, reach);
+    }
+    let mut entries = entries(&found);
     let fitting = call.max_output as usize / ENTRY_LEN;
     if fitting == 0 && !entries.is_empty() {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     entries.truncate(fitting);
     Ok((output(|w| encode_list(&entries, w)), Status::SUCCESS))
+}
+
+/// Leaves the addresses that somebody listens on: a client would wait in vain
+/// for an answer from the others.
+fn keep_listening(interfaces: &mut [Interface], reach: &[Reach]) {
+    for interface in interfaces {
+        interface.addresses.retain(|address| reach.iter().any(|r| r.includes(*address)));
+    }
 }
 
 /// One entry for each address. The loopback is no way in for others and is
@@ -90,5 +102,17 @@ mod tests {
         assert_eq!(entries(std::slice::from_ref(&lo)).len(), 2);
         let down = Interface { running: false, ..eth };
         assert_eq!(entries(&[lo, down])[0].address.to_string(), "127.0.0.1");
+    }
+
+    #[tokio::test]
+    async fn addresses_that_nobody_listens_on_are_not_told() {
+        let told = |listener: &str| {
+            let listener = socket::Listener::bind(listener.parse().unwrap()).unwrap();
+            let mut all = [interface(1, false, &["127.0.0.1", "192.0.2.1", "2001:db8::1"])];
+            keep_listening(&mut all, &[listener.reach().unwrap()]);
+            all[0].addresses.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told("127.0.0.1:0"), ["127.0.0.1"]);
+        assert_eq!(told("0.0.0.0:0"), ["127.0.0.1", "192.0.2.1"]);
     }
 }
