@@ -228,9 +228,14 @@ def fsx(ctx, options, config, operations):
             raise Failure(output.strip()[-250:])
 
 
-for _name, _options, _config in (("fsx", "", MAPPED), ("fsx-seal", "seal", MAPPED), ("fsx-cache-none", "cache=none", UNMAPPED)):
+for _name, _options, _config in (
+    ("fsx", "", MAPPED),
+    ("fsx-seal", "seal", MAPPED),
+    ("fsx-cache-none", "cache=none", UNMAPPED),
+    ("fsx-seal-cache-none", "seal,cache=none", UNMAPPED),
+):
 
-    @group(f"cifs/{_name}", full_only=_name == "fsx-cache-none")
+    @group(f"cifs/{_name}", full_only="cache-none" in _name)
     def _fsx(ctx, options=_options, config=_config):
         """fsx on a mount."""
         fsx(ctx, options, config, 20_000 if ctx.full else 2_000)

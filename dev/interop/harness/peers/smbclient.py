@@ -91,6 +91,14 @@ def listing(ctx, client):
         shares = set(re.findall(r"^\s+(\S+)\s+(?:Disk|IPC)\b", output, re.M))
         if status or not {server.share, server.share2, "IPC$"} <= shares:
             raise Failure(f"status {status}, shares {sorted(shares)}")
+    with ctx.check("list-shares-with-rpcclient"):
+        # SRVSVC at both of its levels that clients use, and each share's particulars.
+        status, output = ctx.command(
+            "rpcclient", server.address, "-p", server.port, "-U", f"{server.user}%{server.password}", *client.options,
+            "-c", f"netshareenum; netshareenumall; netsharegetinfo {server.share}; srvinfo")
+        shares = re.findall(r"^netname: (\S+)", output, re.M)
+        if status or shares.count(server.share) != 3 or shares.count(server.share2) != 2:
+            raise Failure(f"status {status}, shares {shares}: {output.strip()[-150:]}")
     with ctx.check("wrong-password"):
         client.refused("NT_STATUS_LOGON_FAILURE", "ls", password="no such word")
     with ctx.check("wrong-share"):
