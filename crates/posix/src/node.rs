@@ -255,13 +255,23 @@ impl Node for PosixNode {
         if more == 0 {
             return Ok(());
         }
+        // A file system takes all that is free before it finds that it is too
+        // little, and everybody else is without for as long.
+        let free = rustix::fs::fstatvfs(fd).map_err(fault_of)?;
+        if more > free.f_bavail.saturating_mul(free.f_frsize) {
+            return Err(Fault::DiskFull);
+        }
         // Only behind the end: holes before it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
             // A reservation is a wish; a file system without it stores all the same.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),
-            Err(errno) => Err(fault_of(errno)),
+            Err(errno) => {
+                // What was taken before it failed is given back; the fault is told.
+                let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
+                Err(fault_of(errno))
+            }
         }
     }
 

@@ -38,6 +38,10 @@ fn allocation_reserves_and_cuts() {
     let s = share();
     let made = s.open("a", &create()).unwrap();
     made.node.set_allocation(1 << 20).unwrap();
+    // More than there is takes nothing from others, not even for a moment.
+    let before = made.node.stat().unwrap().allocation;
+    assert_eq!(made.node.set_allocation(1 << 60).unwrap_err(), Fault::DiskFull);
+    assert_eq!(made.node.stat().unwrap().allocation, before);
     let stat = made.node.stat().unwrap();
     assert_eq!(stat.end_of_file, 0);
     assert!(stat.allocation >= 1 << 20, "{}", stat.allocation);
