@@ -34,6 +34,7 @@ pub mod credit;
 mod disconnect;
 pub mod frame;
 pub mod limits;
+pub mod lock_sequence;
 mod negotiated;
 pub mod preauth;
 pub mod replay;

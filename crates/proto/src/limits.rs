@@ -22,5 +22,8 @@ pub const FRAME_MAX: usize = 0x00FF_FFFF;
 /// stop at.
 pub const WINDOW_MAX: u16 = 8192;
 
+/// Entries of Open.LockSequenceArray, MS-SMB2 3.3.1.10.
+pub const LOCK_SEQUENCES: usize = 64;
+
 /// What one credit pays for, MS-SMB2 3.1.5.2.
 pub const BYTES_PER_CREDIT: u32 = 65536;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_net::file_io;
+use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::{Departure, FileCell, FileTable, Name, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
@@ -32,6 +33,8 @@ pub struct Open {
     pub create_guid: Guid,
     /// Open.ChannelSequence with its counts, MS-SMB2 3.3.5.2.10.
     pub channel_sequence: Mutex<ChannelSequence>,
+    /// Open.LockSequenceArray
+    pub lock_sequences: Mutex<LockSequences>,
     /// What is open.
     pub target: OpenTarget,
     closed: AtomicBool,
@@ -96,6 +99,7 @@ impl Open {
             granted_access,
             create_guid: Guid::default(),
             channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
+            lock_sequences: Mutex::new(LockSequences::new()),
             target,
             closed: AtomicBool::new(false),
             closing: Notify::new(),

@@ -7,6 +7,7 @@ use frevo_store::FileCell;
 use frevo_store::byte_range::{Mode, Range};
 use frevo_wire::Status;
 use frevo_wire::command::lock::{self, LockElement, LockFlags};
+use frevo_wire::command::negotiate::GlobalCapabilities;
 
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
@@ -22,14 +23,32 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if file.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
+    let verifies = verifies_sequences(rq)?;
+    if verifies && open.lock_sequences.lock().is_replay(request.lock_sequence) {
+        lock::Response.encode(&mut out.writer());
+        return Ok(Status::SUCCESS);
+    }
     if first.flags == LockFlags::UNLOCK {
         unlock(open, file, &request.locks)?;
     } else {
         let modes = modes(&request.locks)?;
         lock(open, file, &request.locks, &modes).await?;
     }
+    if verifies {
+        open.lock_sequences.lock().carried_out(request.lock_sequence);
+    }
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// MS-SMB2 3.3.5.14: where a channel can be lost and its Opens stay, requests
+/// may come again.
+///
+/// Windows: up to Windows 10 and Server 2022 for resilient and persistent
+/// Opens alone.
+fn verifies_sequences(rq: &Request<'_>) -> Result<bool, Status> {
+    let capabilities = rq.connection.negotiated()?.server_capabilities;
+    Ok(rq.connection.is_smb3() && capabilities.contains(GlobalCapabilities::MULTI_CHANNEL))
 }
 
 /// MS-SMB2 3.3.5.14.1: what is unlocked before an error stays unlocked.

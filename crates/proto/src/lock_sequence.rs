@@ -1,0 +1,83 @@
+//! Open.LockSequenceArray: locks that a client sends again because their
+//! channel was lost, MS-SMB2 3.3.5.14.
+
+use alloc::boxed::Box;
+
+use frevo_wire::command::lock::LockSequence;
+
+use crate::limits::LOCK_SEQUENCES;
+
+/// The LockSequenceNumbers of the requests that were carried out, by their
+/// LockSequenceIndex. Takes no memory until the first one is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LockSequences {
+    carried_out: Option<Box<[Option<u8>; LOCK_SEQUENCES]>>,
+}
+
+impl LockSequences {
+    /// Of a new Open.
+    pub const fn new() -> Self {
+        Self { carried_out: None }
+    }
+
+    /// Whether this request was carried out before, and has to be answered with
+    /// success alone. Another number under the index makes it forget the old.
+    pub fn is_replay(&mut self, sequence: LockSequence) -> bool {
+        let Some(entry) = self.entry(sequence) else { return false };
+        match entry {
+            Some(number) if *number == sequence.number() => true,
+            _ => {
+                *entry = None;
+                false
+            }
+        }
+    }
+
+    /// Notes that a request was carried out.
+    pub fn carried_out(&mut self, sequence: LockSequence) {
+        if place(sequence).is_some() {
+            self.carried_out.get_or_insert_with(|| Box::new([None; LOCK_SEQUENCES]));
+        }
+        if let Some(entry) = self.entry(sequence) {
+            *entry = Some(sequence.number());
+        }
+    }
+
+    fn entry(&mut self, sequence: LockSequence) -> Option<&mut Option<u8>> {
+        self.carried_out.as_mut()?.get_mut(place(sequence)?)
+    }
+}
+
+/// Indices go from 1 to the number of entries; others mean none.
+fn place(sequence: LockSequence) -> Option<usize> {
+    let place = usize::try_from(sequence.index()).ok()?.checked_sub(1)?;
+    (place < LOCK_SEQUENCES).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_number_under_the_same_index_is_a_replay() {
+        let mut sequences = LockSequences::new();
+        for index in [1, 63, 64] {
+            assert!(!sequences.is_replay(LockSequence::new(1, index)));
+            sequences.carried_out(LockSequence::new(1, index));
+            assert!(sequences.is_replay(LockSequence::new(1, index)));
+            assert!(sequences.is_replay(LockSequence::new(1, index)), "as often as it comes");
+            assert!(!sequences.is_replay(LockSequence::new(2, index)));
+            assert!(!sequences.is_replay(LockSequence::new(1, index)), "that made it forget");
+        }
+    }
+
+    #[test]
+    fn other_indices_mean_nothing() {
+        let mut sequences = LockSequences::new();
+        for index in [0, 65, 0x0FFF_FFFF] {
+            sequences.carried_out(LockSequence::new(1, index));
+            assert!(!sequences.is_replay(LockSequence::new(1, index)));
+        }
+        assert_eq!(sequences, LockSequences::new());
+    }
+}
