@@ -94,6 +94,10 @@ impl Create<'_> {
     /// opened may have been removed meanwhile: then the name is looked up again.
     fn open(&self) -> Result<Made, Status> {
         let files = &self.rq.server().files;
+        if self.is_undeletable() && self.request.create_disposition == CreateDisposition::CREATE {
+            let there = self.vfs.stat(&self.name).is_ok();
+            return Err(if there { Status::OBJECT_NAME_COLLISION } else { Status::CANNOT_DELETE });
+        }
         for _ in 0..ATTEMPTS {
             let removals = files.removals();
             let opened = match self.open_node() {
@@ -134,7 +138,7 @@ impl Create<'_> {
         let existence = match disposition {
             CreateDisposition::OPEN | CreateDisposition::OVERWRITE => Existence::MustExist,
             CreateDisposition::CREATE => Existence::MustNotExist,
-            _ if self.read_only() => Existence::MustExist,
+            _ if self.read_only() || self.is_undeletable() => Existence::MustExist,
             _ => Existence::Either,
         };
         let kind = if self.has(CreateOptions::DIRECTORY_FILE) {
@@ -182,6 +186,11 @@ impl Create<'_> {
         match fault {
             Fault::NotFound if self.read_only() && creates(self.request.create_disposition) => {
                 Status::ACCESS_DENIED
+            }
+            Fault::NotFound
+                if self.is_undeletable() && creates(self.request.create_disposition) =>
+            {
+                Status::CANNOT_DELETE
             }
             Fault::Exists | Fault::IsADirectory | Fault::NotADirectory => {
                 let found = self.vfs.stat(&self.name).ok();
@@ -347,6 +356,13 @@ impl Create<'_> {
 
     const fn has(&self, option: CreateOptions) -> bool {
         self.request.create_options.contains(option)
+    }
+
+    /// MS-FSA 2.1.5.1.1: a new file that must not be deleted cannot be one that
+    /// goes when it is closed.
+    const fn is_undeletable(&self) -> bool {
+        self.has(CreateOptions::DELETE_ON_CLOSE)
+            && self.request.file_attributes.contains(FileAttributes::READONLY)
     }
 
     fn read_only(&self) -> bool {

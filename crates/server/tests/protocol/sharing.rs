@@ -3,7 +3,7 @@
 use crate::client::*;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
 use frevo_wire::command::set_info;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::FileInfoClass;
 
 const READ: u32 = 1;
@@ -105,6 +105,34 @@ fn delete_on_close_waits_for_the_last_handle() {
         // The name is free again.
         let want = Want::file("f").disposition(CreateDisposition::CREATE);
         peer.open_file(&mount, &want).await;
+    });
+}
+
+/// Nothing is left of a new file that would have to be deleted and must not be.
+#[test]
+fn a_readonly_file_that_deletes_itself_is_not_made() {
+    in_world(async |world| {
+        world.file("there", b"content");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for disposition in [
+            CreateDisposition::CREATE,
+            CreateDisposition::OPEN_IF,
+            CreateDisposition::OVERWRITE_IF,
+            CreateDisposition::SUPERSEDE,
+        ] {
+            let want = Want {
+                attributes: FileAttributes::READONLY,
+                ..delete_on_close("new").disposition(disposition)
+            };
+            peer.create(&mount, &want).await.expect(Status::CANNOT_DELETE);
+            assert!(!world.path("new").exists(), "{disposition:?}");
+        }
+        let want = Want { attributes: FileAttributes::READONLY, ..delete_on_close("there") };
+        let collision = want.clone().disposition(CreateDisposition::CREATE);
+        peer.create(&mount, &collision).await.expect(Status::OBJECT_NAME_COLLISION);
+        // The attributes are those of new files: this one is opened.
+        let open_if = want.disposition(CreateDisposition::OPEN_IF);
+        peer.open_file(&mount, &open_if).await;
     });
 }
 
