@@ -246,6 +246,38 @@ fn p4_unknown_names_are_ignored() {
     });
 }
 
+/// MS-SMB2 3.3.5.9.6 to .12: which contexts of durable handles go together, and
+/// that nothing is there to come back to.
+#[test]
+fn p4_versions_of_durable_handles_are_not_mixed() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let request: (&[u8], &[u8]) = (name::DHNQ, &[0; 16]);
+        let reconnect: (&[u8], &[u8]) = (name::DHNC, &[1; 16]);
+        let request_v2: (&[u8], &[u8]) = (name::DH2Q, &[0; 32]);
+        let reconnect_v2: (&[u8], &[u8]) = (name::DH2C, &[0; 36]);
+        for (contexts, status) in [
+            (vec![request, request_v2], Status::INVALID_PARAMETER),
+            (vec![request, reconnect_v2], Status::INVALID_PARAMETER),
+            (vec![reconnect, request_v2], Status::INVALID_PARAMETER),
+            (vec![reconnect, reconnect_v2], Status::INVALID_PARAMETER),
+            (vec![request_v2, reconnect_v2], Status::INVALID_PARAMETER),
+            (vec![request, reconnect], Status::OBJECT_NAME_NOT_FOUND),
+            (vec![reconnect], Status::OBJECT_NAME_NOT_FOUND),
+            (vec![reconnect_v2], Status::OBJECT_NAME_NOT_FOUND),
+        ] {
+            let contexts = CreateContexts::build(&contexts).as_bytes().to_vec();
+            let reply = peer.create(&mount, &Want { contexts, ..Want::file("p4") }).await;
+            assert_eq!(reply.status(), status);
+            assert!(!world.path("p4").exists());
+        }
+        for context in [request, request_v2] {
+            let contexts = CreateContexts::build(&[context]).as_bytes().to_vec();
+            peer.create(&mount, &Want { contexts, ..Want::file("p4") }).await.ok();
+        }
+    });
+}
+
 /// An extended attribute list that lies makes no file either.
 #[test]
 fn p4_ea_lists_that_lie_make_nothing() {

@@ -43,21 +43,49 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
         return Err(Status::INVALID_PARAMETER);
     }
     let mut wanted = Wanted::default();
+    let mut durable = Durable::default();
     for context in request.contexts.requests() {
         match context.map_err(|_| Status::INVALID_PARAMETER)? {
             CreateContext::AllocationSize(bytes) => wanted.allocation = Some(bytes),
             CreateContext::ExtendedAttributes(list) => wanted.eas = eas(list)?,
             CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
             CreateContext::QueryOnDiskId => wanted.disk_id = true,
-            // There are no snapshots, so none of that time; no Opens survive
-            // their connection, so none to reconnect to.
-            CreateContext::Timewarp(_)
-            | CreateContext::DurableReconnect(_)
-            | CreateContext::DurableReconnectV2(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
+            // There are no snapshots, so none of that time.
+            CreateContext::Timewarp(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
+            CreateContext::DurableRequest => durable.request = true,
+            CreateContext::DurableReconnect(_) => durable.reconnect = true,
+            CreateContext::DurableRequestV2(_) => durable.request_v2 = true,
+            CreateContext::DurableReconnectV2(_) => durable.reconnect_v2 = true,
             _ => {}
         }
     }
+    durable.check()?;
     Ok(wanted)
+}
+
+/// The contexts of durable handles that there are.
+#[derive(Default)]
+struct Durable {
+    request: bool,
+    reconnect: bool,
+    request_v2: bool,
+    reconnect_v2: bool,
+}
+
+impl Durable {
+    /// MS-SMB2 3.3.5.9.6, .7, .10 and .12: the two versions do not go together.
+    fn check(&self) -> Result<(), Status> {
+        let first = self.request || self.reconnect;
+        let second = self.request_v2 || self.reconnect_v2;
+        if (first && second) || (self.request_v2 && self.reconnect_v2) {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        // No Opens survive their connection, so there are none to reconnect to.
+        if self.reconnect || self.reconnect_v2 {
+            return Err(Status::OBJECT_NAME_NOT_FOUND);
+        }
+        Ok(())
+    }
 }
 
 fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
