@@ -1,6 +1,6 @@
 //! `frevo check`: a configuration looked over without starting anything.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use frevo_server::config::{Config, DialectName, EncryptionChoice, ListenOn, SigningChoice};
 
@@ -30,6 +30,7 @@ pub(crate) fn run(check: &Check) -> Done {
             faults.push(format!("user {}: {failure}", user.name.get_ref()));
         }
     }
+    faults.extend(secrets_in_shares(&config, true));
     let mut known: Vec<String> =
         config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase()).collect();
     let mut users_read = true;
@@ -95,6 +96,46 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// Secrets that clients could read or replace, because they are in a shared
+/// folder. The state directory counts only where one is kept.
+pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String> {
+    let mut secrets = Vec::new();
+    if has_state {
+        secrets.push(("the state directory", state::dir_of(config)));
+    }
+    if has_state || config.server.users_file.is_some() {
+        secrets.push(("the account file", state::users_file_of(config)));
+    }
+    for user in &config.users {
+        secrets.push(("the password file", user.password_file.clone()));
+    }
+    let mut faults = Vec::new();
+    for share in &config.shares {
+        let folder = real(share.path.get_ref());
+        let within = |path: &PathBuf| real(path).starts_with(&folder);
+        if let Some((what, path)) = secrets.iter().find(|(_, path)| within(path)) {
+            faults.push(format!(
+                "share {}: {what} {} is in it, where clients could read and replace it; keep it \
+                 elsewhere",
+                share.name.get_ref(),
+                path.display()
+            ));
+        }
+    }
+    faults
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.ancestors()
+        .find_map(|there| {
+            let rest = path.strip_prefix(there).ok()?;
+            there.canonicalize().ok().map(|there| there.join(rest))
+        })
+        .unwrap_or_else(|| path.clone())
 }
 
 /// What works, and is weaker than it has to be.

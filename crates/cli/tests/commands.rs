@@ -54,6 +54,25 @@ fn a_command_line_that_makes_no_sense() {
 }
 
 #[test]
+fn secrets_are_not_shared() {
+    let place = Place::new();
+    let home = place.folder("home");
+    let wanted = ["share home: the state directory", "is in it"];
+    place.run(&["serve", "home", "--state-dir", "home/.state"]).fails(3, &wanted);
+    std::os::unix::fs::symlink(&home, place.path("link")).unwrap();
+    place.run(&["serve", "home", "--state-dir", "link/deep/state"]).fails(3, &wanted);
+    let shown = text(&home);
+    let config = format!(
+        "[server]\nstate_dir = \"{shown}-state\"\nusers_file = \"{shown}/a/users\"\n\
+         [[share]]\nname = \"docs\"\npath = \"{shown}\"\n"
+    );
+    let config = place.file("frevo.toml", &config, 0o600);
+    let wanted = ["share docs: the account file", "home/a/users"];
+    place.run(&["check", "--config", text(&config)]).fails(3, &wanted);
+    place.run(&["serve", "--config", text(&config)]).fails(3, &wanted);
+}
+
+#[test]
 fn folders_that_cannot_be_shared() {
     let place = Place::new();
     place.folder("photos");

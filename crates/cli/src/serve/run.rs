@@ -52,6 +52,10 @@ impl Loaded {
             None => (None, &[][..]),
         };
         let shares = open_shares(&plan, shares)?;
+        let exposed = check::secrets_in_shares(&plan.config, plan.has_state);
+        if !exposed.is_empty() {
+            return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
+        }
         let logon = Logon::new(&plan, arguments, logon)?;
         let settings = plan.config.settings(host_name().as_str(), guid);
         Ok(Self { plan, logon, shares, settings })
