@@ -14,12 +14,13 @@ use frevo_net::memory;
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
-use frevo_server::ambient::Host;
+use frevo_server::ambient::{Ambient, Host};
 use frevo_server::connection::{self, Accepted};
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::{Server, Settings};
 use frevo_store::Vfs;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::Status;
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::{AccessMask, Guid};
@@ -226,15 +227,19 @@ pub fn in_frozen_world(settings: Settings, test: impl AsyncFnOnce(&World)) {
     run(true, settings, test);
 }
 
-/// Plays a script (see `script`) in a world of its own.
+/// Plays a script (see `script`) in a world of its own. Its file system is in
+/// memory and small: a script may ask for terabytes.
 pub fn play(settings: Settings, bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .unwrap();
+    let clock = Arc::new(|| Host.now());
+    let options = MemoryOptions { capacity: 4 << 20, ..MemoryOptions::default() };
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, clock));
     LocalSet::new().block_on(&runtime, async {
-        let world = World::new(settings);
+        let world = World::over(settings, &vfs);
         super::script::play(&world, bytes).await;
         world.wind_up().await;
     });
