@@ -29,6 +29,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if let Some(reach) = call.rq.server().listening.get() {
         keep_listening(&mut found, reach);
     }
+    believe(&mut found, connection.local.ip());
     let mut entries = entries(&found);
     let fitting = call.max_output as usize / ENTRY_LEN;
     if fitting == 0 && !entries.is_empty() {
@@ -36,6 +37,14 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     }
     entries.truncate(fitting);
     Ok((output(|w| encode_list(&entries, w)), Status::SUCCESS))
+}
+
+/// Whatever its driver says of a carrier, the interface that a connection has
+/// come in by works.
+fn believe(interfaces: &mut [Interface], local: IpAddr) {
+    for interface in interfaces {
+        interface.running |= interface.addresses.contains(&local.to_canonical());
+    }
 }
 
 /// Leaves the addresses that somebody listens on: a client would wait in vain
@@ -101,7 +110,10 @@ mod tests {
         assert_eq!(both[0].capability, InterfaceCapabilities::RSS_CAPABLE, "and no RDMA");
         assert_eq!(entries(std::slice::from_ref(&lo)).len(), 2);
         let down = Interface { running: false, ..eth };
-        assert_eq!(entries(&[lo, down])[0].address.to_string(), "127.0.0.1");
+        assert_eq!(entries(&[lo.clone(), down.clone()])[0].address.to_string(), "127.0.0.1");
+        let mut reached = [lo, down];
+        believe(&mut reached, "::ffff:192.0.2.1".parse().unwrap());
+        assert_eq!(entries(&reached)[0].address.to_string(), "192.0.2.1");
     }
 
     #[tokio::test]
