@@ -180,7 +180,7 @@ fn the_root_and_read_only_files_are_not_deleted() {
         let root = Want::existing("").options(options);
         peer.create(&mount, &root).await.expect(Status::ACCESS_DENIED);
         let mut want = Want::file("f");
-        want.attributes = frevo_wire::dtyp::FileAttributes::READONLY;
+        want.attributes = FileAttributes::READONLY;
         let file = peer.open_file(&mount, &want).await;
         peer.close(&mount, file).await;
         peer.create(&mount, &delete_on_close("f").access(AccessMask::DELETE))
