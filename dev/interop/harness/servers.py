@@ -27,6 +27,11 @@ PROFILES = {
     "signed-only": (["-x", "--encryption", "-x", "offered"], [*AS_ROOT, "-g", "server signing = mandatory"]),
     "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
     "read-only": ([*OFFERED, "-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
+    # A client makes one channel for each address, and several to one that tells of RSS.
+    "multichannel": (
+        [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],
+        [*AS_ROOT, "-i", f"{ADDRESS};speed=10000000000,capability=RSS"],
+    ),
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
     "torture": ([*OFFERED, *OLD], ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"]),
