@@ -155,9 +155,11 @@ impl<F: Copy> Chain<F> {
         }
         let file = match previous.file {
             FileOutcome::None if needs.file => return Err(Status::INVALID_HANDLE),
-            FileOutcome::NotMade | FileOutcome::Some(_)
-                if needs.file && is_error(previous.status) =>
-            {
+            FileOutcome::Some(_) if needs.file && is_error(previous.status) => {
+                return Err(previous.status);
+            }
+            // Without a handle a warning is a failure too: STOPPED_ON_SYMLINK.
+            FileOutcome::NotMade if needs.file && previous.status.0 >> 31 == 1 => {
                 return Err(previous.status);
             }
             FileOutcome::NotMade if needs.file => return Err(Status::INVALID_HANDLE),
@@ -192,6 +194,22 @@ mod tests {
 
     fn judge(flags: &[HeaderFlags], mixed: MixedStyles) -> Vec<Verdict> {
         verdicts(flags.iter().map(|flags| (Command::CREATE, *flags)), mixed).collect()
+    }
+
+    #[test]
+    fn an_open_that_stopped_on_a_link_stops_what_comes_after() {
+        let needs = Needs { session: true, tree: true, file: true };
+        for (status, told) in [
+            (Status::STOPPED_ON_SYMLINK, Status::STOPPED_ON_SYMLINK),
+            (Status::ACCESS_DENIED, Status::ACCESS_DENIED),
+            (Status::SUCCESS, Status::INVALID_HANDLE),
+        ] {
+            let mut chain = Chain::<u64>::new();
+            let file = FileOutcome::NotMade;
+            chain.end(Outcome { session_id: Some(1), tree_id: Some(2), file, status });
+            assert_eq!(chain.inherit(needs), Err(told));
+            assert_eq!(chain.inherit(needs), Err(told));
+        }
     }
 
     #[test]

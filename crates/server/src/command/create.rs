@@ -2,6 +2,7 @@
 
 mod access;
 mod contexts;
+mod symlink;
 mod validate;
 
 use std::sync::atomic::AtomicU64;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use crate::changes;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
-use crate::refusal::Outcome;
+use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::share::Target;
@@ -92,16 +93,18 @@ impl Create<'_> {
 
     /// Finds or makes the file and takes a place among its Opens. What was
     /// opened may have been removed meanwhile: then the name is looked up again.
-    fn open(&self) -> Result<Made, Status> {
+    fn open(&self) -> Result<Made, Refusal> {
         let files = &self.rq.server().files;
         if self.is_undeletable() && self.request.create_disposition == CreateDisposition::CREATE {
             let there = self.vfs.stat(&self.name).is_ok();
-            return Err(if there { Status::OBJECT_NAME_COLLISION } else { Status::CANNOT_DELETE });
+            let status = if there { Status::OBJECT_NAME_COLLISION } else { Status::CANNOT_DELETE };
+            return Err(status.into());
         }
         for _ in 0..ATTEMPTS {
             let removals = files.removals();
             let opened = match self.open_node() {
                 Err(Fault::Stale) => continue,
+                Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
                 other => other.map_err(|fault| self.open_failed(fault))?,
             };
             let action = self.action(&opened)?;
@@ -130,7 +133,7 @@ impl Create<'_> {
             }
             return Ok(Made { opened, cell, granted, action });
         }
-        Err(Status::DELETE_PENDING)
+        Err(Status::DELETE_PENDING.into())
     }
 
     fn open_node(&self) -> Result<Opened, Fault> {

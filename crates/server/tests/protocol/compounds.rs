@@ -2,8 +2,12 @@
 
 use crate::client::files::{PREVIOUS, close_draft, data, file_id, read_draft, write_draft};
 use crate::client::*;
+use frevo_proto::Dialect;
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_info;
 use frevo_wire::compound::Compound;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::error_response::{ErrorResponse, SymlinkError};
 
 fn related(mount: &Mount, draft: Draft) -> Draft {
     mount.put(draft).flags(HeaderFlags::RELATED_OPERATIONS)
@@ -177,5 +181,50 @@ fn a_chain_goes_on_in_the_tree_it_made() {
         let tree = replies[0].header.tree_id().unwrap();
         assert!(replies.iter().all(|reply| reply.header.tree_id() == Some(tree)));
         assert_eq!(world.content("f"), b"x");
+    });
+}
+
+/// MS-SMB2 2.2.2.2.1: where the first link on the way leads, and what of the
+/// name is behind it; what the chain was to do with the Open is not done.
+#[test]
+fn a_link_in_the_way_is_told_of() {
+    in_world(async |world| {
+        std::fs::create_dir_all(world.path("a/b")).unwrap();
+        std::os::unix::fs::symlink("../other", world.path("a/link")).unwrap();
+        std::os::unix::fs::symlink("/no/such", world.path("a/b/far")).unwrap();
+        for dialect in [Dialect::SMB_2_1, Dialect::SMB_3_1_1] {
+            let (mut peer, mount) = world.session("ann", &Offer::only(dialect)).await;
+            for (name, target, unparsed, relative) in [
+                ("a\\link", "..\\other", 0, true),
+                ("A\\LINK", "..\\other", 0, true),
+                ("a\\link\\füß\\x", "..\\other", 12, true),
+                ("a\\b\\far", "\\no\\such", 0, false),
+            ] {
+                let drafts = vec![
+                    mount.put(Want::existing(name).draft()),
+                    related(&mount, standard_information(PREVIOUS)),
+                    related(&mount, close_draft(PREVIOUS)),
+                ];
+                let replies = peer.ask_all(drafts, mount.via()).await;
+                for reply in &replies {
+                    assert_eq!(reply.status(), Status::STOPPED_ON_SYMLINK, "{name}");
+                }
+                let data = match ErrorResponse::parse(&replies[0].message).unwrap() {
+                    ErrorResponse::Data(data) => data.to_vec(),
+                    ErrorResponse::Contexts(contexts) => contexts[0].data.to_vec(),
+                };
+                let told = SymlinkError::parse(&data).unwrap();
+                assert_eq!(told.substitute_name.to_string().unwrap(), target, "{name}");
+                assert_eq!(told.print_name, told.substitute_name);
+                assert_eq!((told.unparsed_path_length, told.relative), (unparsed, relative));
+            }
+            // The link itself is there to be looked at and removed.
+            let itself = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;
+            let want = Want::existing("a\\link").options(itself).access(AccessMask::DELETE);
+            let link = peer.open_file(&mount, &want).await;
+            peer.close(&mount, link).await;
+            assert!(!world.path("a/link").is_symlink());
+            std::os::unix::fs::symlink("../other", world.path("a/link")).unwrap();
+        }
     });
 }

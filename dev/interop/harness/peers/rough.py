@@ -101,7 +101,7 @@ def rug(ctx):
 
 @group("cifs/rough")
 def cifs_rough(ctx):
-    """A full disk and changes by the host, seen through a mount."""
+    """A full disk, changes by the host and its links, seen through a mount."""
     with ctx.check("disk-full"), small_disk(ctx, 24) as disk:
         ten, twenty = trees.fill(ctx.work / "ten", 10 * MIB, 33), trees.fill(ctx.work / "twenty", 20 * MIB, 34)
         output = script(ctx, "", f"""
@@ -133,3 +133,20 @@ def cifs_rough(ctx):
         data = (share / "moved/file").read_bytes()
         if data[10:14] != b"tail" or not data.endswith(b"more\n") or len(data) != 100_005:
             raise Failure(f"{len(data)} bytes, {data[8:16]!r}...{data[-6:]!r}")
+    with ctx.check("links-of-the-host"):
+        links, outside = ctx.server.path / "links", ctx.work / "outside"
+        (links / "dir").mkdir(parents=True)
+        outside.mkdir()
+        (outside / "kept").write_bytes(b"kept\n")
+        (links / "file").write_bytes(b"content\n")
+        for name, target in {"near": "file", "dir/up": "../file", "to-dir": "dir", "dangling": "no such",
+                             "out": str(outside)}.items():
+            (links / name).symlink_to(target)
+        script(ctx, "", f"""
+            cd links; ls -la; [ "$(readlink near)" = file ] && [ "$(readlink out)" = {outside} ]
+            [ "$(cat near)" = content ] && [ "$(cat dir/up)" = content ] && [ "$(cat to-dir/up)" = content ]
+            [ -L dangling ] && [ ! -e dangling ]
+            # No mv: Linux 6.1 does not rename links.
+            printf more >>near; rm near; rm -r to-dir out dangling dir; [ "$(ls)" = file ]""")
+        if (links / "file").read_bytes() != b"content\nmore" or not (outside / "kept").exists():
+            raise Failure("what a link led to came to harm")
