@@ -13,10 +13,8 @@ const TAG_SYMLINK: u32 = 0xA000_000C;
 const TAG_NFS: u32 = 0x8000_0014;
 
 pub(crate) fn key_of(stx: &Statx) -> FileKey {
-    FileKey {
-        device: u64::from(stx.stx_dev_major) << 32 | u64::from(stx.stx_dev_minor),
-        inode: stx.stx_ino,
-    }
+    let device = u64::from(stx.stx_dev_major) << 32 | u64::from(stx.stx_dev_minor);
+    FileKey::of_file(device, stx.stx_ino)
 }
 
 pub(crate) fn kind_of(stx: &Statx) -> Kind {

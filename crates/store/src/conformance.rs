@@ -675,7 +675,7 @@ const REFUSED: Fault = Fault::NotSupported;
 
 impl Node for Foreign {
     fn key(&self) -> FileKey {
-        FileKey { device: 0, inode: 0 }
+        FileKey::of_file(0, 0)
     }
     fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None

@@ -127,7 +127,8 @@ impl FileTable {
 
     fn shard(&self, key: FileKey) -> &Shard {
         // Inode numbers come in runs: mix before taking the top bits.
-        let mixed = (key.inode ^ key.device.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (key.inode ^ key.device.rotate_left(32) ^ key.stream)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let at = usize::try_from(mixed >> 58).unwrap_or(0);
         self.shards.get(at).unwrap_or(&self.shards[0])
     }
@@ -141,7 +142,7 @@ mod tests {
     use alloc::vec;
     use frevo_wire::dtyp::AccessMask;
 
-    const KEY: FileKey = FileKey { device: 1, inode: 7 };
+    const KEY: FileKey = FileKey::of_file(1, 7);
 
     fn name(text: &str) -> Name {
         Name::parse(text, Rules::Windows).unwrap()

@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use frevo_wire::Status;
+use frevo_wire::fscc::upcase;
 
 use crate::limits::{COMPONENT_UNITS, NAME_COMPONENTS, NAME_UNITS};
 
@@ -76,6 +77,20 @@ impl Name {
         self.stream.as_deref()
     }
 
+    /// What stands for the stream in [`FileKey::stream`](crate::FileKey::stream):
+    /// 0 for the file's own data, else the same number for all names that differ
+    /// in case only. Two streams of one file that met in it would share their
+    /// share modes and locks: more would be refused, nothing more allowed.
+    pub fn stream_id(&self) -> u64 {
+        self.stream().map_or(0, stream_id)
+    }
+
+    /// The same file with another stream, or with none.
+    #[must_use]
+    pub fn with_stream(&self, stream: Option<&str>) -> Self {
+        Self { path: self.path.clone(), stream: stream.map(String::from) }
+    }
+
     /// Whether this is the share's root (and no stream of it).
     pub const fn is_root(&self) -> bool {
         self.path.is_empty() && self.stream.is_none()
@@ -116,6 +131,18 @@ impl fmt::Display for Name {
         f.write_str(&self.path)?;
         self.stream.as_ref().map_or(Ok(()), |s| write!(f, ":{s}"))
     }
+}
+
+/// FNV-1a over the upper case, mixed, and never 0.
+fn stream_id(stream: &str) -> u64 {
+    let mut hash = 0xCBF2_9CE4_8422_2325u64;
+    for c in stream.chars().map(upcase) {
+        for byte in u32::from(c).to_le_bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+    hash = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash.max(1)
 }
 
 /// Characters that no component holds, MS-FSCC 2.1.5.2.
@@ -187,6 +214,20 @@ mod tests {
         assert_eq!(parse("a").unwrap().child("b"), parse("a\\b").unwrap());
         assert!(parse("a\\b").unwrap().is_below(&parse("a").unwrap()));
         assert!(!parse("aa\\b").unwrap().is_below(&parse("a").unwrap()));
+    }
+
+    #[test]
+    fn streams_are_told_apart_without_case() {
+        let id = |text: &str| parse(text).unwrap().stream_id();
+        assert_eq!(id("a"), 0);
+        assert_eq!(id("a::$DATA"), 0);
+        assert_eq!(id("a:one"), id("b:ONE:$data"));
+        assert_eq!(id("a:é"), id("a:É"));
+        assert_ne!(id("a:one"), id("a:two"));
+        // Leases of durable opens are found by it: it must not change.
+        assert_eq!(id("a:Zone.Identifier"), 0x872F_B356_0C0C_DF88);
+        assert_eq!(parse("a").unwrap().with_stream(Some("s")), parse("a:s").unwrap());
+        assert_eq!(parse("a:s").unwrap().with_stream(None), parse("a").unwrap());
     }
 
     #[test]

@@ -18,13 +18,31 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::name::Name;
 
-/// What names one file on one machine for as long as it exists.
+/// What names one stream of one file on one machine for as long as it exists:
+/// share modes, byte ranges and caching rights are per stream (MS-FSA 2.1.1.3
+/// to 2.1.1.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileKey {
     /// The file system.
     pub device: u64,
     /// The file in it; also the FileId that clients see.
     pub inode: u64,
+    /// The stream: 0 is the file's own data (or the directory), any other a hash
+    /// of the folded name, see [`Name::stream_id`].
+    pub stream: u64,
+}
+
+impl FileKey {
+    /// The key of a file's own data, or of a directory.
+    pub const fn of_file(device: u64, inode: u64) -> Self {
+        Self { device, inode, stream: 0 }
+    }
+
+    /// The file that this is a stream of.
+    #[must_use]
+    pub const fn file(self) -> Self {
+        Self { stream: 0, ..self }
+    }
 }
 
 /// Why the file system did not do it. [`Fault::status`] is what a peer is told.

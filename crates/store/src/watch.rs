@@ -335,7 +335,7 @@ mod tests {
         let id = OpenId(inode);
         let access = AccessMask::READ_DATA;
         let admission = Admission { id, access, sharing, delete_on_close: false };
-        let key = FileKey { device: 1, inode };
+        let key = FileKey::of_file(1, inode);
         FileTable::default().admit(key, &name(path), admission).unwrap()
     }
 
@@ -453,7 +453,7 @@ mod tests {
         let d = directory("d", 7);
         let watch = watches.of(OpenId(1), HERE, &d, FLAT);
         let (mut one, mut two) = (watch.next(), watch.next());
-        watches.deleting(FileKey { device: 1, inode: 8 });
+        watches.deleting(FileKey::of_file(1, 8));
         assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());
         watches.deleting(d.key());
         assert_eq!(poll(&mut two), Poll::Ready(Reported::Deleted));

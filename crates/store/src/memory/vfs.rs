@@ -74,7 +74,7 @@ impl Shared {
 
     pub(super) fn key(&self, ino: Ino) -> FileKey {
         // No device of the host has such a number.
-        FileKey { device: u64::from(self.options.serial) | 0xFFFF << 48, inode: ino.0 }
+        FileKey::of_file(u64::from(self.options.serial) | 0xFFFF << 48, ino.0)
     }
 
     pub(super) fn writable(&self) -> VfsResult<()> {
