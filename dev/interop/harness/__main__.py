@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import judge, prepare
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
-from .peers import cifs, clients, rough, smbclient, smbtorture  # noqa: F401  (they register their groups)
+from .peers import cifs, clients, crossing, rough, smbclient, smbtorture  # noqa: F401  (they register their groups)
 from .servers import PROFILES, Server
 
 

@@ -103,8 +103,9 @@ def everything(args, groups):
     if "cifs" in names:
         fsx()
         packages.append("frevo-guest-checks")
-    if "clients" in names:
+    if names & {"clients", "crossing"}:
         python_clients()
+    if "clients" in names:
         go_suite()
         packages.append("frevo-peer-smb2")
     # The checks' own programs are small and never measured: the dev profile will do.

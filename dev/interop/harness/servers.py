@@ -35,6 +35,7 @@ PROFILES = {
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
     "torture": ([*OFFERED, *OLD], ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"]),
+    "crossing": (OFFERED, AS_ROOT),
 }
 
 
@@ -45,12 +46,12 @@ class Server:
     share, share2 = "share", "share2"
     address, port = ADDRESS, PORT
 
-    def __init__(self, kind, profile, program=None):
-        self.kind, self.profile = kind, profile
+    def __init__(self, kind, profile, program=None, address=ADDRESS):
+        self.kind, self.profile, self.address = kind, profile, address
         self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
-        args = [with_it, "-a", ADDRESS, "-p", str(PORT), "-d", self.directory]
+        args = [with_it, "-a", address, "-p", str(PORT), "-d", self.directory]
         args += PROFILES[profile][0 if kind == "frevo" else 1]
         if kind == "frevo":
             args += ["-b", program]

@@ -1,0 +1,220 @@
+"""Fills a folder over SMB, tells what a server shows of it, or changes it: for folders that two servers serve in turn.
+
+    crossing_peer.py write|change|facts FILE
+
+`facts` writes JSON, {facet: {name: value}}; what a server refuses to tell is a value that begins with "error".
+`write` and `change` print a line per facet.  The server and the share are SMB_*'s.
+"""
+import json
+import os
+import struct
+import sys
+
+from raw import Tree, chained
+from report import check, pattern
+
+FILE, SECURITY = 1, 3
+BASIC, STREAMS, EAS = 4, 22, 15
+NO_EAS = (0xC0000052,)  # STATUS_NO_EAS_ON_FILE
+DACL = 4
+READ, WRITE_ALL = 0x00120089, 0x001301BF  # read; everything but ownership
+READONLY, HIDDEN, SYSTEM, DIRECTORY, ARCHIVE = 1, 2, 4, 0x10, 0x20
+
+ATTRIBUTES = {
+    "hidden": HIDDEN, "system": SYSTEM, "archive": ARCHIVE, "all four.txt": READONLY | HIDDEN | SYSTEM | ARCHIVE,
+    "read only": READONLY, "normal": 0x80, "hidden folder": HIDDEN | DIRECTORY,
+}
+STREAMED = {
+    "streamed.txt": {"first": b"one", "Zweiter Ström": pattern(1000), "empty": b"", "long": pattern(30_000),
+                     "Zone.Identifier": b"[ZoneTransfer]\r\nZoneId=3\r\n", "AFP_AfpInfo": b"AFP\0" + bytes(56)},
+    "streamed folder": {"of a folder": b"two"},
+}
+WITH_EAS = {"with eas.txt": {b"ONE": b"value", b"TWO": bytes(range(200))}, "folder with eas": {b"THREE": b"3"}}
+NAMES = ["MiXeD.TXT", "äöü", "cafe\u0301", "語" * 80, "emoji 🦀", ".dot", "trailing\u00a0", "comma,+=[]"]
+# Days long gone, in 100 ns since 1601, to the full 100 ns.
+BORN, WRITTEN = 126_227_808_001_234_567, 127_000_000_007_654_321
+
+EVERYONE, AUTHENTICATED, OWNER, CREATOR, USERS = (
+    bytes([1, 1]) + bytes([0, 0, 0, 0, 0, 1]) + struct.pack("<I", 0),
+    bytes([1, 1]) + bytes([0, 0, 0, 0, 0, 5]) + struct.pack("<I", 11),
+    bytes([1, 1]) + bytes([0, 0, 0, 0, 0, 3]) + struct.pack("<I", 4),
+    bytes([1, 1]) + bytes([0, 0, 0, 0, 0, 3]) + struct.pack("<I", 0),
+    bytes([1, 2]) + bytes([0, 0, 0, 0, 0, 5]) + struct.pack("<II", 32, 545),
+)
+PROTECTED, PRESENT, SELF_RELATIVE = 0x1000, 4, 0x8000
+
+
+def descriptor(*aces, control=0):
+    """A security descriptor with nothing but a DACL; an entry is (type, flags, mask, sid)."""
+    acl = b"".join(struct.pack("<BBHI", kind, flags, 8 + len(sid), mask) + sid for kind, flags, mask, sid in aces)
+    acl = struct.pack("<BBHHH", 2, 0, 8 + len(acl), len(aces), 0) + acl
+    return struct.pack("<BBHIIII", 1, 0, SELF_RELATIVE | PRESENT | control, 0, 0, 0, 20) + acl
+
+
+DACLS = {
+    "guarded.txt": descriptor((0, 0, 0x001F01FF, EVERYONE), (0, 0, READ, AUTHENTICATED), control=PROTECTED),
+    "denied.txt": descriptor((1, 0, 0x10, USERS), (0, 0, 0x001F01FF, EVERYONE), control=PROTECTED),
+    "guarded folder": descriptor(
+        (0, 3, 0x001F01FF, EVERYONE), (0, 0xB, 0x10000000, CREATOR), (0, 1, READ, AUTHENTICATED), control=PROTECTED),
+}
+
+
+def tree():
+    return Tree(*(os.environ["SMB_" + k] for k in ("ADDR",)), int(os.environ["SMB_PORT"]), os.environ["SMB_USER"],
+                os.environ["SMB_PASS"], os.environ["SMB_SHARE"])
+
+
+def make(smb, name, data=b"", folder=False):
+    file = smb.open(name, access=WRITE_ALL, disposition=3 if folder else 5,
+                    options=1 if folder else 0x40)
+    if data:
+        smb.write(file, data)
+    return file
+
+
+def write(smb):
+    with check("write-names"):
+        for name in NAMES:
+            smb.close(make(smb, name, name.encode()))
+        smb.close(make(smb, "big.bin", pattern(50_000)))
+    with check("write-attributes"):
+        for name, attributes in ATTRIBUTES.items():
+            file = make(smb, name, folder=bool(attributes & DIRECTORY))
+            smb.set(file, FILE, BASIC, struct.pack("<QQQQII", 0, 0, 0, 0, attributes, 0))
+            smb.close(file)
+    with check("write-times"):
+        for name in ("old.txt", "old folder"):
+            file = make(smb, name, folder="folder" in name)
+            smb.set(file, FILE, BASIC, struct.pack("<QQQQII", BORN, 0, WRITTEN, 0, 0, 0))
+            smb.close(file)
+    with check("write-streams"):
+        for name, streams in STREAMED.items():
+            smb.close(make(smb, name, folder="folder" in name))
+            for stream, data in streams.items():
+                smb.close(make(smb, f"{name}:{stream}", data))
+    with check("write-eas"):
+        for name, eas in WITH_EAS.items():
+            file = make(smb, name, folder="folder" in name)
+            for key, value in eas.items():
+                smb.set(file, FILE, EAS, struct.pack("<IBBH", 0, 0, len(key), len(value)) + key + b"\0" + value)
+            smb.close(file)
+    with check("write-dacls"):
+        for name, dacl in DACLS.items():
+            smb.close(make(smb, name, folder="folder" in name))
+            file = smb.open(name, access=0x00060080, options=0, disposition=1)
+            smb.set(file, SECURITY, 0, dacl, additional=DACL)
+            smb.close(file)
+        smb.close(make(smb, "guarded folder\\heir.txt"))
+        smb.close(make(smb, "guarded folder\\heir folder", folder=True))
+
+
+def change(smb):
+    """What the other server had written, changed by this one."""
+    with check("change-names"):
+        file = smb.open("mixed.txt", access=0x00110080, disposition=1)
+        target = "renamed.txt".encode("utf-16-le")
+        smb.set(file, FILE, 10, struct.pack("<B7xQI", 0, 0, len(target)) + target)
+        smb.close(file)
+    with check("change-attributes"):
+        for name, attributes in {"hidden": SYSTEM | ARCHIVE, "read only": 0x80, "hidden folder": DIRECTORY}.items():
+            file = smb.open(name, access=0x00000180, disposition=1)
+            smb.set(file, FILE, BASIC, struct.pack("<QQQQII", 0, 0, 0, 0, attributes, 0))
+            smb.close(file)
+    with check("change-streams"):
+        file = smb.open("streamed.txt:FIRST", disposition=1)
+        smb.write(file, b"changed by the other")
+        smb.close(file)
+        file = smb.open("streamed.txt:long", access=0x00010080, disposition=1, options=0x1000)
+        smb.close(file)
+        smb.close(make(smb, "streamed.txt:third", b"3"))
+    with check("change-eas"):
+        file = smb.open("with eas.txt", disposition=1)
+        smb.set(file, FILE, EAS, struct.pack("<IBBH", 0, 0, 3, 0) + b"ONE\0")
+        smb.set(file, FILE, EAS, struct.pack("<IBBH", 0, 0, 4, 1) + b"FOUR\0" + b"4")
+        smb.close(file)
+    with check("change-dacls"):
+        file = smb.open("guarded.txt", access=0x00060080, disposition=1)
+        smb.set(file, SECURITY, 0, descriptor((0, 0, 0x001F01FF, EVERYONE), control=PROTECTED), additional=DACL)
+        smb.close(file)
+
+
+def tell(into, name, what):
+    try:
+        into[name] = what()
+    except Exception as e:
+        into[name] = f"error: {e}"
+
+
+def stream_names(smb, file):
+    names = {}
+    for entry in chained(smb.query(file, FILE, STREAMS)):
+        length, size = struct.unpack_from("<IQ", entry, 4)
+        names[entry[24:24 + length].decode("utf-16-le")] = size
+    return names
+
+
+def stream_data(smb, name):
+    file = smb.open(name, access=READ, disposition=1)
+    data = smb.read(file)
+    smb.close(file)
+    return data.hex()
+
+
+def eas(smb, file):
+    found = {}
+    for entry in chained(smb.query(file, FILE, EAS, empty=NO_EAS)):
+        name, value = struct.unpack_from("<BH", entry, 5)
+        found[entry[8:8 + name].decode()] = entry[9 + name:9 + name + value].hex()
+    return found
+
+
+def dacl(smb, file):
+    """Control bits that are the DACL's, and the entries."""
+    data = smb.query(file, SECURITY, 0, additional=DACL)
+    control, offset = struct.unpack_from("<H", data, 2)[0], struct.unpack_from("<I", data, 16)[0]
+    size, count = struct.unpack_from("<HH", data, offset + 2)
+    entries, at = [], offset + 8
+    for _ in range(count):
+        length = struct.unpack_from("<H", data, at + 2)[0]
+        entries.append(data[at:at + length].hex())
+        at += length
+    return [f"{control & 0x1504:#x}", *entries]
+
+
+def facts(smb):
+    told = {f: {} for f in ("names", "data", "attributes", "creation-times", "write-times", "streams", "stream-data",
+                            "eas", "dacls")}
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        names = smb.list(folder)
+        told["names"][folder] = names
+        for name in names:
+            path = f"{folder}\\{name}" if folder else name
+            file = smb.open(path, access=0x00020089, disposition=1)
+            basic = struct.unpack("<QQQQI", smb.query(file, FILE, BASIC)[:36])
+            told["attributes"][path] = basic[4]
+            if name.startswith("old"):
+                told["creation-times"][path], told["write-times"][path] = basic[0], basic[2]
+            tell(told["streams"], path, lambda: stream_names(smb, file))
+            if isinstance(told["streams"][path], dict):
+                for stream in told["streams"][path]:
+                    if stream != "::$DATA":
+                        tell(told["stream-data"], path + stream, lambda: stream_data(smb, path + stream))
+            tell(told["eas"], path, lambda: eas(smb, file))
+            if path in DACLS or "heir" in path:
+                tell(told["dacls"], path, lambda: dacl(smb, file))
+            if basic[4] & DIRECTORY:
+                pending.append(path)
+            else:
+                tell(told["data"], path, lambda: smb.read(file).hex())
+            smb.close(file)
+    return told
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "facts":
+        with open(sys.argv[2], "w") as f:
+            json.dump(facts(tree()), f)
+    else:
+        {"write": write, "change": change}[sys.argv[1]](tree())
