@@ -1,16 +1,20 @@
 //! Byte-range locks of one file, MS-FSA 2.1.4.10, 2.1.5.8, 2.1.5.9.
 
-use alloc::vec::Vec;
-use core::task::Waker;
+mod interval;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::task::{Poll, Waker};
 
 use frevo_wire::Status;
+use hashbrown::HashMap;
 
 use crate::file::OpenId;
-use crate::limits::{LOCKS_PER_FILE, LOCKS_PER_OPEN};
+use crate::limits::{LOCK_WAITS_PER_FILE, LOCKS_PER_FILE, LOCKS_PER_OPEN};
+use interval::{Intervals, Key};
 
 /// A range of bytes. `length` may be zero: such a lock conflicts only with
 /// ranges that it lies strictly inside of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
     /// First byte.
     pub offset: u64,
@@ -27,135 +31,328 @@ impl Range {
         Ok(self)
     }
 
+    /// `{0, 0}` overlaps nothing, not even itself.
+    const fn is_nothing(self) -> bool {
+        self.offset == 0 && self.length == 0
+    }
+
     /// MS-FSA 2.1.4.10: inclusive ends computed modulo 2^64, as the algorithm
     /// writes it, so that a zero-length range at `n` ends at `n - 1`.
+    const fn last(self) -> u64 {
+        self.offset.wrapping_add(self.length).wrapping_sub(1)
+    }
+
     const fn overlaps(self, other: Self) -> bool {
-        if (self.offset == 0 && self.length == 0) || (other.offset == 0 && other.length == 0) {
+        if self.is_nothing() || other.is_nothing() {
             return false;
         }
-        let last = self.offset.wrapping_add(self.length).wrapping_sub(1);
-        let other_last = other.offset.wrapping_add(other.length).wrapping_sub(1);
-        self.offset <= other_last && last >= other.offset
+        self.offset <= other.last() && self.last() >= other.offset
     }
 }
 
 /// What a lock keeps others from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
+    /// Only the owner may read and write. Unlocked first, MS-FSA 2.1.5.9.
+    Exclusive,
     /// Others may read, nobody may write.
     Shared,
-    /// Only the owner may read and write.
-    Exclusive,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Lock {
+/// A request that waits for its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: Ticket,
     owner: OpenId,
     range: Range,
     mode: Mode,
+    /// How its wait ended, until it is told.
+    outcome: Option<Result<(), Status>>,
+    waker: Option<Waker>,
 }
+
+/// What one Open holds: how often each range, since the same may be locked
+/// shared more than once.
+type Held = BTreeMap<(Range, Mode), u32>;
 
 /// The ByteRangeLockList of one file and those who wait for it to change.
 #[derive(Debug, Default)]
 pub struct ByteRanges {
-    locks: Vec<Lock>,
-    waiting: Vec<Waker>,
+    state: Option<alloc::boxed::Box<State>>,
+}
+
+/// What there is from the first lock on.
+#[derive(Debug)]
+struct State {
+    exclusive: Intervals,
+    shared: Intervals,
+    held: HashMap<OpenId, (Held, usize)>,
+    /// Of all Opens.
+    count: usize,
+    /// In the order in which they came, which is that in which they are served.
+    waiting: VecDeque<Waiting>,
+    last_ticket: u64,
+}
+
+/// What a range that is asked for meets.
+enum Verdict {
+    Free,
+    Conflict,
 }
 
 impl ByteRanges {
     /// No lock.
-    pub const EMPTY: Self = Self { locks: Vec::new(), waiting: Vec::new() };
+    pub const EMPTY: Self = Self { state: None };
 
     /// Whether no range is locked: the data path's quick question.
-    pub const fn is_empty(&self) -> bool {
-        self.locks.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.state.as_ref().is_none_or(|state| state.count == 0)
     }
 
     /// May `owner` read `range`?
     pub fn may_read(&self, owner: OpenId, range: Range) -> bool {
-        !self
-            .locks
-            .iter()
-            .any(|l| l.mode == Mode::Exclusive && l.owner != owner && l.range.overlaps(range))
+        let Some(state) = &self.state else { return true };
+        range.is_nothing() || !state.exclusive.any_other(owner, range)
     }
 
     /// May `owner` write `range`? A shared lock stops even its own owner.
     pub fn may_write(&self, owner: OpenId, range: Range) -> bool {
-        !self
-            .locks
-            .iter()
-            .any(|l| (l.mode == Mode::Shared || l.owner != owner) && l.range.overlaps(range))
+        let Some(state) = &self.state else { return true };
+        range.is_nothing() || !(state.exclusive.any_other(owner, range) || state.shared.any(range))
     }
 
     /// Locks `range`. LOCK_NOT_GRANTED when somebody (or the owner itself,
     /// exclusively) holds an overlapping range in a conflicting way.
     pub fn lock(&mut self, owner: OpenId, range: Range, mode: Mode) -> Result<(), Status> {
         let range = range.check()?;
-        let conflict = self.locks.iter().any(|l| {
-            l.range.overlaps(range)
-                && match (l.mode, mode) {
-                    (Mode::Shared, Mode::Shared) => false,
-                    // A shared lock by the owner of the exclusive one is allowed.
-                    (Mode::Exclusive, Mode::Shared) => l.owner != owner,
-                    (_, Mode::Exclusive) => true,
-                }
-        });
-        if conflict {
-            return Err(Status::LOCK_NOT_GRANTED);
+        self.state.get_or_insert_default().lock(owner, range, mode)
+    }
+
+    /// The same, but what conflicts is waited for with [`Self::poll`]. Every
+    /// ticket must be given back with [`Self::give_up`] when its wait is over.
+    pub fn lock_or_wait(
+        &mut self,
+        owner: OpenId,
+        range: Range,
+        mode: Mode,
+    ) -> Result<Option<Ticket>, Status> {
+        let range = range.check()?;
+        let state = self.state.get_or_insert_default();
+        match state.lock(owner, range, mode) {
+            Err(Status::LOCK_NOT_GRANTED) => {}
+            outcome => return outcome.map(|()| None),
         }
-        let own = self.locks.iter().filter(|l| l.owner == owner).count();
-        if self.locks.len() >= LOCKS_PER_FILE || own >= LOCKS_PER_OPEN {
+        if state.waiting.len() >= LOCK_WAITS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        self.locks.push(Lock { owner, range, mode });
-        Ok(())
+        state.last_ticket = state.last_ticket.wrapping_add(1);
+        let ticket = Ticket(state.last_ticket);
+        let waiting = Waiting { ticket, owner, range, mode, outcome: None, waker: None };
+        state.waiting.push_back(waiting);
+        Ok(Some(ticket))
+    }
+
+    /// How a wait ended: with the range locked, or RANGE_NOT_LOCKED when the
+    /// Open was closed (as Windows says). `waker` is woken when it does.
+    pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), Status>> {
+        let Some(state) = &mut self.state else { return Poll::Ready(Err(Status::CANCELLED)) };
+        let Some(at) = state.find(ticket) else { return Poll::Ready(Err(Status::CANCELLED)) };
+        if let Some(outcome) = state.waiting.get(at).and_then(|w| w.outcome) {
+            state.waiting.remove(at);
+            return Poll::Ready(outcome);
+        }
+        if let Some(waiting) = state.waiting.get_mut(at) {
+            waiting.waker = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    /// Ends a wait. What was locked for it meanwhile and was not told is
+    /// unlocked.
+    pub fn give_up(&mut self, ticket: Ticket) {
+        let Some(state) = &mut self.state else { return };
+        let Some(at) = state.find(ticket) else { return };
+        if let Some(Waiting { owner, range, mode, outcome: Some(Ok(())), .. }) =
+            state.waiting.remove(at)
+        {
+            state.drop_lock(owner, range, mode);
+            state.grant(Some(range));
+        }
+        self.shrink();
     }
 
     /// Unlocks exactly `range` of `owner`; RANGE_NOT_LOCKED when it is not
     /// there. Exclusive locks go before shared ones, as MS-FSA 2.1.5.9 has it.
     pub fn unlock(&mut self, owner: OpenId, range: Range) -> Result<(), Status> {
         let range = range.check()?;
-        let find = |mode| {
-            self.locks.iter().position(|l| l.owner == owner && l.range == range && l.mode == mode)
-        };
-        let at = find(Mode::Exclusive).or_else(|| find(Mode::Shared));
-        self.locks.remove(at.ok_or(Status::RANGE_NOT_LOCKED)?);
-        self.wake();
+        let state = self.state.as_mut().ok_or(Status::RANGE_NOT_LOCKED)?;
+        let (held, _) = state.held.get(&owner).ok_or(Status::RANGE_NOT_LOCKED)?;
+        let is_held = |mode: &Mode| held.contains_key(&(range, *mode));
+        let mode = [Mode::Exclusive, Mode::Shared].into_iter().find(is_held);
+        state.drop_lock(owner, range, mode.ok_or(Status::RANGE_NOT_LOCKED)?);
+        state.grant(Some(range));
+        self.shrink();
         Ok(())
     }
 
-    /// Drops everything `owner` holds and wakes whoever waits, `owner` too: it
-    /// will find that it is gone.
-    pub fn release(&mut self, owner: OpenId) {
-        self.locks.retain(|l| l.owner != owner);
-        self.wake();
-    }
-
-    /// Wakes `waker` at the next unlock; a waiter asks again each time.
-    pub fn wait(&mut self, waker: &Waker) {
-        if !self.waiting.iter().any(|w| w.will_wake(waker)) {
-            self.waiting.push(waker.clone());
+    /// Takes a lock back that [`Self::lock`] has just granted.
+    pub fn take_back(&mut self, owner: OpenId, range: Range, mode: Mode) {
+        if let Some(state) = &mut self.state {
+            state.drop_lock(owner, range, mode);
+            state.grant(Some(range));
         }
+        self.shrink();
     }
 
-    /// Wakes `waker` no more: whoever waited has given up.
-    pub fn cease(&mut self, waker: &Waker) {
-        self.waiting.retain(|w| !w.will_wake(waker));
+    /// Drops everything `owner` holds and ends its waits.
+    pub fn release(&mut self, owner: OpenId) {
+        let Some(state) = &mut self.state else { return };
+        for waiting in state.waiting.iter_mut().filter(|w| w.owner == owner) {
+            waiting.end(Err(Status::RANGE_NOT_LOCKED));
+        }
+        if let Some((held, count)) = state.held.remove(&owner) {
+            state.count = state.count.saturating_sub(count);
+            for (range, mode) in held.into_keys() {
+                state.intervals(mode).remove(Key::new(owner, range));
+            }
+            state.grant(None);
+        }
+        self.shrink();
+    }
+
+    /// How many ranges `owner` holds (Open.LockCount).
+    pub fn held_by(&self, owner: OpenId) -> usize {
+        let held = self.state.as_ref().and_then(|state| state.held.get(&owner));
+        held.map_or(0, |(_, count)| *count)
+    }
+
+    /// How many ranges are held.
+    pub fn len(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.count)
     }
 
     /// How many wait.
-    pub const fn waiting_count(&self) -> usize {
-        self.waiting.len()
+    pub fn waiting_count(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.waiting.len())
     }
 
-    fn wake(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+    /// A file that nobody locks any more costs nothing again.
+    fn shrink(&mut self) {
+        if self.state.as_ref().is_some_and(|s| s.count == 0 && s.waiting.is_empty()) {
+            self.state = None;
+        }
+    }
+}
+
+impl Waiting {
+    fn end(&mut self, outcome: Result<(), Status>) {
+        if matches!(self.outcome, None | Some(Ok(()))) {
+            self.outcome = Some(outcome);
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            exclusive: Intervals::EMPTY,
+            shared: Intervals::EMPTY,
+            held: HashMap::new(),
+            count: 0,
+            waiting: VecDeque::new(),
+            last_ticket: 0,
+        }
+    }
+}
+
+impl State {
+    const fn intervals(&mut self, mode: Mode) -> &mut Intervals {
+        match mode {
+            Mode::Exclusive => &mut self.exclusive,
+            Mode::Shared => &mut self.shared,
+        }
+    }
+
+    fn find(&self, ticket: Ticket) -> Option<usize> {
+        self.waiting.binary_search_by_key(&ticket.0, |w| w.ticket.0).ok()
+    }
+
+    fn verdict(&self, owner: OpenId, range: Range, mode: Mode) -> Verdict {
+        let conflicts = !range.is_nothing()
+            && match mode {
+                // A shared lock by the owner of the exclusive one is allowed.
+                Mode::Shared => self.exclusive.any_other(owner, range),
+                Mode::Exclusive => self.exclusive.any(range) || self.shared.any(range),
+            };
+        if conflicts { Verdict::Conflict } else { Verdict::Free }
+    }
+
+    fn lock(&mut self, owner: OpenId, range: Range, mode: Mode) -> Result<(), Status> {
+        if let Verdict::Conflict = self.verdict(owner, range, mode) {
+            return Err(Status::LOCK_NOT_GRANTED);
+        }
+        let own = self.held.get(&owner).map_or(0, |(_, count)| *count);
+        if self.count >= LOCKS_PER_FILE || own >= LOCKS_PER_OPEN {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let (held, own) = self.held.entry(owner).or_default();
+        *own = own.saturating_add(1);
+        let times = held.entry((range, mode)).or_default();
+        *times = times.saturating_add(1);
+        let is_first = *times == 1;
+        self.count = self.count.saturating_add(1);
+        if is_first && !range.is_nothing() {
+            self.intervals(mode).insert(Key::new(owner, range));
+        }
+        Ok(())
+    }
+
+    /// Takes one lock out; does nothing when it is not there.
+    fn drop_lock(&mut self, owner: OpenId, range: Range, mode: Mode) {
+        let Some((held, own)) = self.held.get_mut(&owner) else { return };
+        let Some(times) = held.get_mut(&(range, mode)) else { return };
+        *times = times.saturating_sub(1);
+        *own = own.saturating_sub(1);
+        self.count = self.count.saturating_sub(1);
+        let was_last = *times == 0;
+        if was_last {
+            held.remove(&(range, mode));
+        }
+        if *own == 0 {
+            self.held.remove(&owner);
+        }
+        if was_last {
+            self.intervals(mode).remove(Key::new(owner, range));
+        }
+    }
+
+    /// Locks for those who waited for what has become free (all, without a
+    /// range): first come, first served, and only who is served is woken.
+    fn grant(&mut self, freed: Option<Range>) {
+        let mut waiting = core::mem::take(&mut self.waiting);
+        let concerned = |w: &&mut Waiting| {
+            w.outcome.is_none() && freed.is_none_or(|freed| freed.overlaps(w.range))
+        };
+        for one in waiting.iter_mut().filter(concerned) {
+            match self.lock(one.owner, one.range, one.mode) {
+                Err(Status::LOCK_NOT_GRANTED) => {}
+                outcome => one.end(outcome),
+            }
+        }
+        self.waiting = waiting;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     const A: OpenId = OpenId(1);
@@ -217,6 +414,117 @@ mod tests {
         r.lock(B, next, Mode::Shared).unwrap();
         r.release(A);
         r.lock(A, next, Mode::Shared).unwrap();
+    }
+
+    fn poll(r: &mut ByteRanges, ticket: Ticket) -> Poll<Result<(), Status>> {
+        r.poll(ticket, Waker::noop())
+    }
+
+    #[test]
+    fn who_came_first_is_served_first_and_only_when_it_can_be() {
+        let mut r = ByteRanges::default();
+        let c = OpenId(3);
+        r.lock(A, range(0, 10), Mode::Exclusive).unwrap();
+        r.lock(A, range(20, 10), Mode::Exclusive).unwrap();
+        let wait = |r: &mut ByteRanges, owner, range| {
+            r.lock_or_wait(owner, range, Mode::Exclusive).unwrap().unwrap()
+        };
+        let both = wait(&mut r, B, range(5, 20));
+        let first = wait(&mut r, B, range(0, 2));
+        let second = wait(&mut r, c, range(0, 2));
+        assert!(poll(&mut r, both).is_pending() && poll(&mut r, first).is_pending());
+        r.unlock(A, range(0, 10)).unwrap();
+        assert_eq!(poll(&mut r, first), Poll::Ready(Ok(())));
+        assert!(poll(&mut r, both).is_pending() && poll(&mut r, second).is_pending());
+        assert!(!r.may_read(c, range(0, 1)), "it is held at once");
+        r.unlock(A, range(20, 10)).unwrap();
+        assert_eq!(poll(&mut r, both), Poll::Ready(Ok(())));
+        r.unlock(B, range(0, 2)).unwrap();
+        // Granted, but the request has been given up before it heard of it.
+        r.give_up(second);
+        assert_eq!((r.held_by(c), r.waiting_count()), (0, 0));
+        r.lock(A, range(0, 2), Mode::Exclusive).unwrap();
+    }
+
+    #[test]
+    fn an_open_that_goes_ends_its_waits_and_frees_for_others() {
+        let mut r = ByteRanges::default();
+        r.lock(A, range(0, 10), Mode::Exclusive).unwrap();
+        let b = r.lock_or_wait(B, range(0, 1), Mode::Shared).unwrap().unwrap();
+        let c = r.lock_or_wait(OpenId(3), range(0, 1), Mode::Shared).unwrap().unwrap();
+        r.release(B);
+        assert_eq!(poll(&mut r, b), Poll::Ready(Err(Status::RANGE_NOT_LOCKED)));
+        r.release(A);
+        let late = r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().unwrap();
+        assert_eq!(poll(&mut r, c), Poll::Ready(Ok(())));
+        // Granted and then closed, before the request ran again.
+        let d = r.lock_or_wait(A, range(9, 1), Mode::Exclusive);
+        assert_eq!(d, Ok(None));
+        r.release(B);
+        r.release(A);
+        r.release(OpenId(3));
+        assert_eq!(poll(&mut r, late), Poll::Ready(Err(Status::RANGE_NOT_LOCKED)));
+        r.give_up(late);
+        assert!(r.is_empty() && r.waiting_count() == 0);
+        assert_eq!(poll(&mut r, c), Poll::Ready(Err(Status::CANCELLED)));
+    }
+
+    #[test]
+    fn the_same_shared_lock_counts() {
+        let mut r = ByteRanges::default();
+        for _ in 0..2 {
+            r.lock(A, range(0, 0), Mode::Shared).unwrap();
+            r.lock(A, range(5, 5), Mode::Shared).unwrap();
+        }
+        assert_eq!((r.len(), r.held_by(A)), (4, 4));
+        r.unlock(A, range(5, 5)).unwrap();
+        assert!(!r.may_write(B, range(9, 1)));
+        r.unlock(A, range(5, 5)).unwrap();
+        assert!(r.may_write(B, range(9, 1)));
+        assert_eq!(r.unlock(A, range(5, 5)), Err(Status::RANGE_NOT_LOCKED));
+    }
+
+    #[test]
+    fn waits_are_bounded() {
+        let mut r = ByteRanges::default();
+        r.lock(A, range(0, 1), Mode::Exclusive).unwrap();
+        let mut wait = || r.lock_or_wait(B, range(0, 1), Mode::Exclusive);
+        let tickets: Vec<_> = (0..LOCK_WAITS_PER_FILE).map(|_| wait().unwrap()).collect();
+        assert_eq!(wait(), Err(Status::INSUFFICIENT_RESOURCES));
+        r.give_up(tickets[7].unwrap());
+        assert!(r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().is_some());
+    }
+
+    /// What each question costs with many locks, for the commit message.
+    #[test]
+    #[ignore = "a measurement"]
+    #[allow(clippy::disallowed_methods, clippy::print_stdout, reason = "it measures")]
+    fn bench() {
+        for count in [1_000u64, 8_000, 65_000] {
+            let mut r = ByteRanges::default();
+            let began = std::time::Instant::now();
+            for i in 0..count {
+                let i = i.wrapping_mul(7919) % count;
+                r.lock(OpenId(i % 4), range(i * 8, 4), Mode::Exclusive).unwrap();
+            }
+            let locked = began.elapsed();
+            let began = std::time::Instant::now();
+            let free = (0..count).filter(|i| r.may_write(B, range(i * 8 + 4, 4))).count();
+            assert_eq!(free as u64, count);
+            let asked = began.elapsed();
+            let began = std::time::Instant::now();
+            for i in 0..count {
+                r.unlock(OpenId(i % 4), range(i * 8, 4)).unwrap();
+            }
+            let per = |time: std::time::Duration| time.as_nanos() as u64 / count;
+            let unlocked = began.elapsed();
+            std::println!(
+                "{count}: lock {} ns, may_write {} ns, unlock {} ns",
+                per(locked),
+                per(asked),
+                per(unlocked)
+            );
+        }
     }
 
     proptest! {

@@ -11,10 +11,13 @@ pub const NAME_UNITS: usize = 32_767;
 pub const NAME_COMPONENTS: usize = 1_024;
 
 /// Byte ranges that one Open may hold locked.
-pub const LOCKS_PER_OPEN: usize = 4_096;
+pub const LOCKS_PER_OPEN: usize = 65_536;
 
 /// Byte ranges locked in one file by all of its Opens.
-pub const LOCKS_PER_FILE: usize = 65_536;
+pub const LOCKS_PER_FILE: usize = 131_072;
+
+/// Lock requests that wait for ranges of one file.
+pub const LOCK_WAITS_PER_FILE: usize = 16_384;
 
 /// Opens of one file at a time.
 pub const OPENS_PER_FILE: usize = 65_536;

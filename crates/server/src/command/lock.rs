@@ -1,13 +1,13 @@
 //! LOCK: MS-SMB2 3.3.5.14.
 
 use std::future::poll_fn;
-use std::task::{Poll, Waker};
 
 use frevo_store::FileCell;
-use frevo_store::byte_range::{Mode, Range};
+use frevo_store::byte_range::{Mode, Range, Ticket};
 use frevo_wire::Status;
 use frevo_wire::command::lock::{self, LockElement, LockFlags};
 use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::dtyp::AccessMask;
 
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
@@ -23,6 +23,13 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if file.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
+    // Windows: whoever may neither read nor write locks nothing.
+    open.require_any(
+        AccessMask::READ_DATA
+            | AccessMask::WRITE_DATA
+            | AccessMask::APPEND_DATA
+            | AccessMask::EXECUTE,
+    )?;
     let verifies = verifies_sequences(rq)?;
     if verifies && open.lock_sequences.lock().is_replay(request.lock_sequence) {
         lock::Response.encode(&mut out.writer());
@@ -98,9 +105,10 @@ async fn lock(
         };
         if let Err(status) = outcome {
             let mut shared = file.cell.lock();
-            for taken in elements.iter().take(at) {
-                // What this request locked is given back.
-                let _ = shared.ranges.unlock(open.id(), self::range(taken));
+            for (taken, (mode, _)) in elements.iter().zip(modes).take(at) {
+                // What this request locked is given back, and nothing else: of
+                // the same range the Open may hold another kind of lock.
+                shared.ranges.take_back(open.id(), self::range(taken), *mode);
             }
             return Err(status);
         }
@@ -122,39 +130,29 @@ fn take(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), St
 /// request that is cancelled must leave nothing behind.
 struct Waiter<'a> {
     cell: &'a FileCell,
-    waker: Option<Waker>,
+    ticket: Ticket,
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if let Some(waker) = &self.waker {
-            self.cell.lock().ranges.cease(waker);
-        }
+        self.cell.lock().ranges.give_up(self.ticket);
     }
 }
 
 /// Waits until the range is free. The Open's end ends the wait.
 async fn wait(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), Status> {
-    let mut waiter = Waiter { cell: &file.cell, waker: None };
-    poll_fn(|cx| {
+    let ticket = {
         let mut shared = file.cell.lock();
         // Under the lock, as its end takes an Open out under it: whoever is not
-        // closed yet will have its ranges released.
+        // closed yet will have its ranges released and its waits ended.
         if open.is_closed() {
-            return Poll::Ready(Err(Status::RANGE_NOT_LOCKED));
+            return Err(Status::RANGE_NOT_LOCKED);
         }
-        match shared.ranges.lock(open.id(), range, mode) {
-            Err(Status::LOCK_NOT_GRANTED) => {
-                if let Some(old) = waiter.waker.replace(cx.waker().clone()) {
-                    shared.ranges.cease(&old);
-                }
-                shared.ranges.wait(cx.waker());
-                Poll::Pending
-            }
-            outcome => Poll::Ready(outcome),
-        }
-    })
-    .await
+        shared.ranges.lock_or_wait(open.id(), range, mode)?
+    };
+    let Some(ticket) = ticket else { return Ok(()) };
+    let waiter = Waiter { cell: &file.cell, ticket };
+    poll_fn(|cx| waiter.cell.lock().ranges.poll(ticket, cx.waker())).await
 }
 
 const fn range(element: &LockElement) -> Range {
