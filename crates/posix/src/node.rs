@@ -183,6 +183,10 @@ impl Node for PosixNode {
         Ok(stat::stat_of(&stx, &extra))
     }
 
+    fn birth(&self) -> Option<FileTime> {
+        stat::birth_of(&sys::stat_fd(self.handle.fd()).ok()?)
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
         let fd = self.data()?;
         let mut filled = 0;

@@ -33,6 +33,11 @@ fn time(t: &StatxTimestamp) -> FileTime {
     FileTime::from_unix(t.tv_sec, t.tv_nsec)
 }
 
+/// When the medium says that the object came to be, if it does.
+pub(crate) fn birth_of(stx: &Statx) -> Option<FileTime> {
+    (stx.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(&stx.stx_btime))
+}
+
 /// What the name and the attribute add to the host's own state.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extra {
@@ -54,11 +59,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     };
     let (accessed, written, changed) =
         (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
-    let born = if stx.stx_mask & StatxFlags::BTIME.bits() != 0 {
-        time(&stx.stx_btime)
-    } else {
-        accessed.min(written).min(changed)
-    };
+    let born = birth_of(stx).unwrap_or_else(|| accessed.min(written).min(changed));
     let data = kind == Kind::File;
     Stat {
         key: key_of(stx),

@@ -43,6 +43,17 @@ impl LockSequences {
         }
     }
 
+    /// The numbers by index less one, to be kept where the Open is persistent.
+    pub fn numbers(&self) -> [Option<u8>; LOCK_SEQUENCES] {
+        self.carried_out.as_deref().copied().unwrap_or([None; LOCK_SEQUENCES])
+    }
+
+    /// What [`Self::numbers`] gave.
+    pub fn from_numbers(numbers: [Option<u8>; LOCK_SEQUENCES]) -> Self {
+        let is_empty = numbers.iter().all(Option::is_none);
+        Self { carried_out: if is_empty { None } else { Some(Box::new(numbers)) } }
+    }
+
     fn entry(&mut self, sequence: LockSequence) -> Option<&mut Option<u8>> {
         self.carried_out.as_mut()?.get_mut(place(sequence)?)
     }
@@ -69,6 +80,15 @@ mod tests {
             assert!(!sequences.is_replay(LockSequence::new(2, index)));
             assert!(!sequences.is_replay(LockSequence::new(1, index)), "that made it forget");
         }
+    }
+
+    #[test]
+    fn numbers_can_be_kept() {
+        let mut sequences = LockSequences::new();
+        assert_eq!(LockSequences::from_numbers(sequences.numbers()), sequences);
+        sequences.carried_out(LockSequence::new(3, 1));
+        sequences.carried_out(LockSequence::new(15, 64));
+        assert_eq!(LockSequences::from_numbers(sequences.numbers()), sequences);
     }
 
     #[test]

@@ -94,6 +94,18 @@ impl ChannelSequence {
         *count = count.saturating_sub(1);
     }
 
+    /// The Open was reconnected by a request with this value, which is where its
+    /// client counts on from. What still runs belongs to a connection that is
+    /// gone: a replay has to wait for it.
+    pub const fn reconnect(&mut self, current: u16) {
+        if current == self.current {
+            return;
+        }
+        self.outstanding_before = self.outstanding_before.saturating_add(self.outstanding);
+        self.outstanding = 0;
+        self.current = current;
+    }
+
     /// Open.ChannelSequence.
     pub const fn current(&self) -> u16 {
         self.current
@@ -155,6 +167,27 @@ mod tests {
         open.finish(replay);
         open.finish(other);
         assert_eq!(open, ChannelSequence::new(1));
+    }
+
+    #[test]
+    fn after_a_reconnect_the_new_value_counts_and_a_replay_waits() {
+        let mut open = ChannelSequence::new(7);
+        let lost = open.start(Command::WRITE, 7, false).unwrap();
+        open.reconnect(2);
+        assert_eq!(open.start(Command::WRITE, 2, true), STALE);
+        let other = open.start(Command::WRITE, 2, false).unwrap();
+        open.finish(other);
+        open.finish(lost);
+        let replay = open.start(Command::WRITE, 2, true).unwrap();
+        open.finish(replay);
+        assert_eq!(open, ChannelSequence::new(2));
+        // The same value again changes nothing, and the counts still balance.
+        let lost = open.start(Command::WRITE, 2, false).unwrap();
+        open.reconnect(2);
+        let own = open.start(Command::WRITE, 2, false).unwrap();
+        open.finish(lost);
+        open.finish(own);
+        assert_eq!(open, ChannelSequence::new(2));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod interval;
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::task::{Poll, Waker};
 
 use frevo_wire::Status;
@@ -223,6 +224,22 @@ impl ByteRanges {
         self.shrink();
     }
 
+    /// Everything `owner` holds, in an order in which it can be locked anew:
+    /// exclusive ranges first, since they do not go over shared ones. Each as
+    /// often as it is held.
+    pub fn of(&self, owner: OpenId) -> Vec<(Range, Mode)> {
+        let held = self.state.as_ref().and_then(|state| state.held.get(&owner));
+        let mut all: Vec<_> = held
+            .into_iter()
+            .flat_map(|(held, _)| held)
+            .flat_map(|(lock, times)| core::iter::repeat_n(*lock, *times as usize))
+            .collect();
+        all.sort_unstable_by_key(|(range, mode)| {
+            (*mode == Mode::Shared, range.offset, range.length)
+        });
+        all
+    }
+
     /// How many ranges `owner` holds (Open.LockCount).
     pub fn held_by(&self, owner: OpenId) -> usize {
         let held = self.state.as_ref().and_then(|state| state.held.get(&owner));
@@ -375,6 +392,22 @@ mod tests {
         assert!(!r.may_write(B, range(10, 1)) && !r.may_write(A, range(10, 1)));
         r.lock(B, range(15, 10), Mode::Shared).unwrap();
         assert_eq!(r.lock(A, range(24, 1), Mode::Exclusive), Err(Status::LOCK_NOT_GRANTED));
+    }
+
+    #[test]
+    fn what_is_held_can_be_locked_anew() {
+        let mut r = ByteRanges::default();
+        r.lock(A, range(0, 8), Mode::Exclusive).unwrap();
+        r.lock(A, range(0, 8), Mode::Shared).unwrap();
+        r.lock(A, range(0, 8), Mode::Shared).unwrap();
+        r.lock(A, range(20, 8), Mode::Exclusive).unwrap();
+        r.lock(B, range(40, 8), Mode::Shared).unwrap();
+        let held = r.of(A);
+        assert_eq!(held.len(), 4);
+        let mut anew = ByteRanges::default();
+        held.iter().for_each(|(range, mode)| anew.lock(A, *range, *mode).unwrap());
+        assert_eq!(anew.of(A), held);
+        assert!(anew.of(B).is_empty());
     }
 
     #[test]

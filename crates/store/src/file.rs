@@ -181,6 +181,18 @@ impl File {
         }
     }
 
+    /// Whether closing `id` deletes the file, and whether the name by which it
+    /// opened the file is to go already: what of deletion is `id`'s own.
+    pub fn deletion_of(&self, id: OpenId) -> (bool, bool) {
+        let on_close = self.opens.iter().any(|e| e.id == id && e.delete_on_close);
+        (on_close, self.doomed.contains(self.name_of(id)))
+    }
+
+    /// What share modes are compared with for `id`.
+    pub fn claim_of(&self, id: OpenId) -> Option<Claim> {
+        self.opens.iter().find(|e| e.id == id).map(|e| e.claim)
+    }
+
     /// Takes `id` out: its locks go, delete-on-close becomes delete pending
     /// (MS-FSA 2.1.5.5).
     pub(crate) fn leave(&mut self, id: OpenId) -> Departure {

@@ -40,6 +40,7 @@ pub mod limits;
 pub mod memory;
 pub mod name;
 pub mod share_mode;
+pub mod state;
 pub mod vfs;
 pub mod watch;
 
@@ -47,4 +48,5 @@ pub use file::{Admission, Departure, File, OpenId};
 pub use file_table::{FileCell, FileTable};
 pub use name::Name;
 pub use share_mode::Sharing;
+pub use state::StateStore;
 pub use vfs::{Fault, FileKey, Node, Stat, Vfs};

@@ -22,6 +22,10 @@ pub const LOCK_WAITS_PER_FILE: usize = 16_384;
 /// Opens of one file at a time.
 pub const OPENS_PER_FILE: usize = 65_536;
 
+/// Bytes of one text (a name, mostly) in the record of a persistent Open: what a
+/// name of [`NAME_UNITS`] can take in UTF-8.
+pub const RECORD_TEXT_BYTES: usize = 3 * NAME_UNITS;
+
 /// Changes that are kept for one watch until they are fetched.
 pub const CHANGES_PER_WATCH: usize = 512;
 

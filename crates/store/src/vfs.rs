@@ -348,6 +348,13 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Its present state.
     fn stat(&self) -> VfsResult<Stat>;
 
+    /// When the object came to be, as the medium has it and nobody can change it:
+    /// with [`Self::key`] it names the object beyond its removal. None where the
+    /// file system does not know.
+    fn birth(&self) -> Option<FileTime> {
+        None
+    }
+
     /// Reads at `offset`; fewer bytes than asked for means end of file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize>;
 

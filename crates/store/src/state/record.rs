@@ -1,0 +1,339 @@
+//! What is kept of a persistent Open, and its form as bytes.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
+use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
+
+use crate::byte_range::{Mode, Range};
+use crate::limits::{LOCKS_PER_OPEN, RECORD_TEXT_BYTES};
+
+/// The first bytes of a record: its form. Another form is another number, and
+/// this code then reads both.
+const FORM: u32 = 0x3146_5046;
+
+/// Entries of Open.LockSequenceArray.
+const SEQUENCES: usize = 64;
+
+/// One byte-range lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockRecord {
+    /// What is locked.
+    pub range: Range,
+    /// How.
+    pub mode: Mode,
+}
+
+/// What was cached: Open.OplockLevel, Open.Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Open.OplockLevel as on the wire.
+    pub oplock_level: u8,
+    /// Lease.LeaseKey; zero without a lease.
+    pub key: [u8; 16],
+    /// Lease.ParentLeaseKey; zero without one.
+    pub parent_key: [u8; 16],
+    /// Lease.LeaseState as on the wire.
+    pub state: u32,
+    /// Lease.Epoch
+    pub epoch: u16,
+    /// Lease.Version: 0 without a lease.
+    pub version: u8,
+}
+
+impl LeaseRecord {
+    /// Nothing was cached.
+    pub const NONE: Self =
+        Self { oplock_level: 0, key: [0; 16], parent_key: [0; 16], state: 0, epoch: 0, version: 0 };
+}
+
+/// A persistent Open, as far as it can be made anew from this and the file
+/// system: MS-SMB2 3.3.1.10.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRecord {
+    /// Open.DurableFileId
+    pub durable_file_id: u64,
+    /// Open.CreateGuid
+    pub create_guid: Guid,
+    /// Open.ClientGuid
+    pub client_guid: Guid,
+    /// Open.DurableOwner: the account's name.
+    pub owner: String,
+    /// Name of the share.
+    pub share: String,
+    /// Name in the share by which the file can be found, renames included.
+    pub name: String,
+    /// Open.FileName: as the client wrote it.
+    pub file_name: String,
+    /// Serial number of the volume.
+    pub volume: u32,
+    /// The file in it.
+    pub inode: u64,
+    /// The stream of the file.
+    pub stream: u64,
+    /// When the file came to be; zero where the file system does not know.
+    pub birth: FileTime,
+    /// Open.GrantedAccess
+    pub granted_access: AccessMask,
+    /// What share modes are compared with.
+    pub claimed_access: AccessMask,
+    /// Open.DesiredAccess
+    pub desired_access: AccessMask,
+    /// Open.ShareAccess as on the wire.
+    pub share_access: u32,
+    /// Open.CreateOptions
+    pub create_options: u32,
+    /// Options in force, as FileModeInformation shows them.
+    pub mode: u32,
+    /// Open.DurableOpenTimeout, milliseconds.
+    pub timeout_ms: u32,
+    /// Deleted when it is closed.
+    pub delete_on_close: bool,
+    /// The file goes with its last close.
+    pub delete_pending: bool,
+    /// Open.AppInstanceId
+    pub app_instance_id: Option<Guid>,
+    /// Open.ApplicationInstanceVersionHigh and Low
+    pub app_instance_version: Option<(u64, u64)>,
+    /// What was cached.
+    pub lease: LeaseRecord,
+    /// Byte-range locks.
+    pub locks: Vec<LockRecord>,
+    /// Open.LockSequenceArray: numbers by index less one.
+    pub lock_sequences: [Option<u8>; SEQUENCES],
+}
+
+/// The bytes are no record, or one of a form that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotARecord(&'static str);
+
+impl fmt::Display for NotARecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not the record of an Open: {}", self.0)
+    }
+}
+
+impl core::error::Error for NotARecord {}
+
+impl OpenRecord {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let w = &mut Writer::new(&mut bytes);
+        w.u32(FORM).u64(self.durable_file_id);
+        w.bytes(&self.create_guid.0).bytes(&self.client_guid.0);
+        for text in [&self.owner, &self.share, &self.name, &self.file_name] {
+            put_text(w, text);
+        }
+        w.u32(self.volume).u64(self.inode).u64(self.stream).u64(self.birth.0);
+        w.u32(self.granted_access.0).u32(self.claimed_access.0).u32(self.desired_access.0);
+        w.u32(self.share_access).u32(self.create_options).u32(self.mode).u32(self.timeout_ms);
+        w.u8(u8::from(self.delete_on_close)).u8(u8::from(self.delete_pending));
+        w.u8(u8::from(self.app_instance_id.is_some()));
+        w.bytes(&self.app_instance_id.unwrap_or_default().0);
+        let (high, low) = self.app_instance_version.unwrap_or_default();
+        w.u8(u8::from(self.app_instance_version.is_some())).u64(high).u64(low);
+        let lease = &self.lease;
+        w.u8(lease.oplock_level).bytes(&lease.key).bytes(&lease.parent_key);
+        w.u32(lease.state).u16(lease.epoch).u8(lease.version);
+        for number in self.lock_sequences {
+            w.u8(number.map_or(0xFF, |number| number & 0x0F));
+        }
+        w.u32(u32::try_from(self.locks.len()).unwrap_or(u32::MAX));
+        for lock in &self.locks {
+            w.u64(lock.range.offset).u64(lock.range.length);
+            w.u8(u8::from(lock.mode == Mode::Exclusive));
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// When it did not write that.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotARecord> {
+        Self::parse(bytes).map_err(|malformed| NotARecord(malformed.what))
+    }
+
+    fn parse(bytes: &[u8]) -> Parsed<Self> {
+        let r = &mut Reader::new(bytes);
+        if r.u32("form")? != FORM {
+            return Err(Malformed::new("form"));
+        }
+        let record = Self {
+            durable_file_id: r.u64("DurableFileId")?,
+            create_guid: Guid(r.array("CreateGuid")?),
+            client_guid: Guid(r.array("ClientGuid")?),
+            owner: text(r)?,
+            share: text(r)?,
+            name: text(r)?,
+            file_name: text(r)?,
+            volume: r.u32("volume")?,
+            inode: r.u64("inode")?,
+            stream: r.u64("stream")?,
+            birth: FileTime(r.u64("birth")?),
+            granted_access: AccessMask(r.u32("GrantedAccess")?),
+            claimed_access: AccessMask(r.u32("claimed access")?),
+            desired_access: AccessMask(r.u32("DesiredAccess")?),
+            share_access: r.u32("ShareAccess")?,
+            create_options: r.u32("CreateOptions")?,
+            mode: r.u32("mode")?,
+            timeout_ms: r.u32("timeout")?,
+            delete_on_close: flag(r)?,
+            delete_pending: flag(r)?,
+            app_instance_id: {
+                let is_there = flag(r)?;
+                let id = Guid(r.array("AppInstanceId")?);
+                is_there.then_some(id)
+            },
+            app_instance_version: {
+                let is_there = flag(r)?;
+                let version = (r.u64("AppInstanceVersion")?, r.u64("AppInstanceVersion")?);
+                is_there.then_some(version)
+            },
+            lease: LeaseRecord {
+                oplock_level: r.u8("OplockLevel")?,
+                key: r.array("LeaseKey")?,
+                parent_key: r.array("ParentLeaseKey")?,
+                state: r.u32("LeaseState")?,
+                epoch: r.u16("Epoch")?,
+                version: r.u8("Lease.Version")?,
+            },
+            lock_sequences: r
+                .array::<SEQUENCES>("LockSequenceArray")?
+                .map(|number| (number <= 0x0F).then_some(number)),
+            locks: locks(r)?,
+        };
+        r.end("length")?;
+        Ok(record)
+    }
+}
+
+fn put_text(w: &mut Writer<'_>, text: &str) {
+    w.u32(u32::try_from(text.len()).unwrap_or(u32::MAX)).bytes(text.as_bytes());
+}
+
+fn text(r: &mut Reader<'_>) -> Parsed<String> {
+    let length = usize::try_from(r.u32("length of a text")?).unwrap_or(usize::MAX);
+    if length > RECORD_TEXT_BYTES {
+        return Err(Malformed::new("length of a text"));
+    }
+    let bytes = r.take(length, "text")?;
+    core::str::from_utf8(bytes).map(String::from).map_err(|_| Malformed::new("text"))
+}
+
+fn flag(r: &mut Reader<'_>) -> Parsed<bool> {
+    match r.u8("flag")? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed::new("flag")),
+    }
+}
+
+fn locks(r: &mut Reader<'_>) -> Parsed<Vec<LockRecord>> {
+    let count = usize::try_from(r.u32("number of locks")?).unwrap_or(usize::MAX);
+    if count > LOCKS_PER_OPEN {
+        return Err(Malformed::new("number of locks"));
+    }
+    (0..count)
+        .map(|_| {
+            let range = Range { offset: r.u64("lock")?, length: r.u64("lock")? };
+            let mode = if flag(r)? { Mode::Exclusive } else { Mode::Shared };
+            Ok(LockRecord { range, mode })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn sample() -> OpenRecord {
+        let mut lock_sequences = [None; SEQUENCES];
+        lock_sequences[0] = Some(15);
+        lock_sequences[63] = Some(0);
+        OpenRecord {
+            durable_file_id: 0x0123_4567_89AB_CDEF,
+            create_guid: Guid([1; 16]),
+            client_guid: Guid([2; 16]),
+            owner: "ann".into(),
+            share: "Daten".into(),
+            name: "a\\Straße:strom".into(),
+            file_name: "A\\STRASSE:strom".into(),
+            volume: 7,
+            inode: u64::MAX,
+            stream: 9,
+            birth: FileTime(130_000_000_000_000_000),
+            granted_access: AccessMask::FILE_ALL,
+            claimed_access: AccessMask::READ_DATA,
+            desired_access: AccessMask::MAXIMUM_ALLOWED,
+            share_access: 5,
+            create_options: 0x40,
+            mode: 2,
+            timeout_ms: 60_000,
+            delete_on_close: true,
+            delete_pending: false,
+            app_instance_id: Some(Guid([3; 16])),
+            app_instance_version: Some((1, u64::MAX)),
+            lease: LeaseRecord {
+                oplock_level: 0xFF,
+                key: [4; 16],
+                parent_key: [5; 16],
+                state: 7,
+                epoch: 0xFFFF,
+                version: 2,
+            },
+            locks: vec![
+                LockRecord { range: Range { offset: 1, length: 0 }, mode: Mode::Shared },
+                LockRecord { range: Range { offset: u64::MAX, length: 1 }, mode: Mode::Exclusive },
+            ],
+            lock_sequences,
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let none = OpenRecord {
+            app_instance_id: None,
+            app_instance_version: None,
+            lease: LeaseRecord::NONE,
+            locks: Vec::new(),
+            delete_on_close: false,
+            delete_pending: true,
+            ..sample()
+        };
+        for record in [sample(), none] {
+            assert_eq!(OpenRecord::from_bytes(&record.to_bytes()), Ok(record));
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_record_is_one() {
+        let bytes = sample().to_bytes();
+        for length in 0..bytes.len() {
+            assert!(OpenRecord::from_bytes(&bytes[..length]).is_err(), "{length}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(OpenRecord::from_bytes(&longer).is_err());
+        let mut other = bytes;
+        other[0] ^= 1;
+        assert!(OpenRecord::from_bytes(&other).is_err(), "another form");
+    }
+
+    proptest! {
+        /// A damaged disk costs a record, not the server.
+        #[test]
+        fn damage_is_read_without_panic(at in 0..400_usize, byte in any::<u8>()) {
+            let mut bytes = sample().to_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(record) = OpenRecord::from_bytes(&bytes) {
+                prop_assert!(record.locks.len() <= LOCKS_PER_OPEN);
+            }
+        }
+    }
+}
