@@ -17,6 +17,7 @@ mod cache;
 mod directory;
 pub mod dosattrib;
 mod errno;
+mod extents;
 mod fold;
 pub mod limits;
 mod names;

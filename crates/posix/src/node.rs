@@ -1,10 +1,12 @@
 //! An open file, directory, link or special object.
 
 use std::any::Any;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
-use frevo_store::vfs::{BasicChange, Directory, HostAccess, Kind, Node, OpenHow, VfsResult};
+use frevo_store::vfs::{
+    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, OpenHow, VfsResult,
+};
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::Mutex;
@@ -14,6 +16,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::directory::PosixDirectory;
 use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
+use crate::extents;
 use crate::options::STORED_ATTRIBUTES;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
@@ -330,5 +333,21 @@ impl Node for PosixNode {
             execute: sys::may_access(fd, Access::EXEC_OK),
             owner,
         }
+    }
+
+    fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
+        self.share.writable()?;
+        let source: &dyn Any = source;
+        let source: &Self = source.downcast_ref().ok_or(Fault::CrossDevice)?;
+        extents::share(self.share.root.as_fd(), self.data()?, source.data()?, copy)
+    }
+
+    fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {
+        self.share.writable()?;
+        extents::zero(self.data()?, first, length, punch)
+    }
+
+    fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
+        extents::allocated(self.data()?, first, beyond, limit)
     }
 }

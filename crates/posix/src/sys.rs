@@ -170,6 +170,35 @@ pub(crate) fn fs_id(fd: BorrowedFd<'_>) -> u64 {
     unsafe { core::mem::transmute::<libc::fsid_t, u64>(raw.f_fsid) }
 }
 
+/// struct file_clone_range of linux/fs.h.
+#[repr(C)]
+struct FileCloneRange {
+    source: i64,
+    source_offset: u64,
+    length: u64,
+    target_offset: u64,
+}
+
+/// `FICLONERANGE`: `target` shares `length` bytes of `source`; a length of zero
+/// means all up to the end.
+pub(crate) fn clone_range(
+    target: BorrowedFd<'_>,
+    target_offset: u64,
+    source: BorrowedFd<'_>,
+    source_offset: u64,
+    length: u64,
+) -> Result<(), Errno> {
+    let source = i64::from(source.as_raw_fd());
+    let range = FileCloneRange { source, source_offset, length, target_offset };
+    retry_on_intr(|| {
+        // SAFETY: the request reads one file_clone_range, which `range` is; both
+        // descriptors are open for as long as the call takes.
+        let done =
+            unsafe { libc::ioctl(target.as_raw_fd(), libc::FICLONERANGE as _, &raw const range) };
+        if done == 0 { Ok(()) } else { Err(last_errno()) }
+    })
+}
+
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

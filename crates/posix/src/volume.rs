@@ -7,7 +7,7 @@ use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::options::PosixOptions;
-use crate::{stat, sys};
+use crate::{extents, stat, sys};
 
 /// File systems that cannot hold holes, by statfs' f_type.
 const WITHOUT_HOLES: [u64; 4] = [
@@ -35,6 +35,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         sparse: !WITHOUT_HOLES.contains(&kind),
         xattrs,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
+        shares_extents: extents::can_share(root),
+        cluster: space(&vfs).unit,
     })
 }
 

@@ -72,6 +72,9 @@ pub const COPY_CHUNK_BYTES: u32 = 1024 * 1024;
 /// Bytes of one server-side copy.
 pub const COPY_BYTES: u32 = 16 * 1024 * 1024;
 
+/// Ranges of one FSCTL_FILE_LEVEL_TRIM.
+pub const TRIM_RANGES: usize = 1_024;
+
 /// Requests of one connection that wait for something.
 pub const WAITING_PER_CONNECTION: usize = 1_024;
 

@@ -27,6 +27,13 @@ use crate::vfs::{
     Opened, Stat, Vfs, VfsResult,
 };
 
+mod extents;
+
+pub use extents::{
+    extents_are_shared_or_not_at_all, extents_need_rights_and_sense,
+    zeros_are_read_and_holes_are_seen,
+};
+
 /// An empty, writable file system, and what only its host can do to it.
 pub trait Subject {
     /// The file system.
@@ -64,6 +71,9 @@ macro_rules! conformance_tests {
             the_root_stays
             space_and_volume
             foreign_nodes_are_refused
+            extents_are_shared_or_not_at_all
+            extents_need_rights_and_sense
+            zeros_are_read_and_holes_are_seen
         }
     };
     (@ $make:expr; $($check:ident)*) => {

@@ -303,6 +303,33 @@ pub struct Volume {
     pub xattrs: bool,
     /// Mounted read-only.
     pub read_only: bool,
+    /// Files can share extents: [`Node::share_extents`] works.
+    pub shares_extents: bool,
+    /// Bytes of a cluster, to which the ranges of [`Node::share_extents`] are
+    /// aligned.
+    pub cluster: u32,
+}
+
+/// Ranges of the same length in two files, MS-FSA 2.1.5.10.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtentCopy {
+    /// Where in the source, bytes.
+    pub source_offset: u64,
+    /// Where in the target, bytes.
+    pub target_offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// A failure leaves the target as it was.
+    pub is_atomic: bool,
+}
+
+/// Ranges of a file that have data, as first byte and first byte behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Allocated {
+    /// In order; none is empty and none touches the next.
+    pub ranges: Vec<(u64, u64)>,
+    /// Whether there are more than were asked for.
+    pub has_more: bool,
 }
 
 /// A file system, or the part of one that a share shows. Names are relative to
@@ -387,6 +414,32 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// Whether the host would let this process read, write or execute the object.
     fn host_access(&self) -> HostAccess;
+
+    // Extents and holes.
+
+    /// Makes a range of this file show what a range of `source` holds, by
+    /// sharing its extents. Both are aligned to [`Volume::cluster`], except that
+    /// they may end where both files do. The file grows when the range ends
+    /// behind its end. [`Fault::CrossDevice`] when `source` is a node of another
+    /// file system, [`Fault::Invalid`] for ranges that overlap or are not aligned.
+    fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
+        let _ = (source, copy);
+        Err(Fault::NotSupported)
+    }
+
+    /// Makes `length` bytes from `first` on read as zeros. The end of the file
+    /// stays. `punch`: their space is given back; otherwise it is kept where the
+    /// file system can do so without writing.
+    fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {
+        let _ = (first, length, punch);
+        Err(Fault::NotSupported)
+    }
+
+    /// Up to `limit` ranges with data from `first` to before `beyond`.
+    fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
+        let _ = (first, beyond, limit);
+        Err(Fault::NotSupported)
+    }
 }
 
 /// What the host's permissions allow this process on one object.

@@ -2,6 +2,7 @@
 //! the [`table`]; only when that holds does its handler run.
 
 mod copychunk;
+mod extents;
 mod facts;
 mod network_interface;
 mod ranges;
@@ -106,6 +107,11 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::DeleteReparsePoint => facts::delete_reparse_point(call),
         Act::GetCompression => facts::compression(call),
         Act::SetCompression => facts::set_compression(call),
+        Act::DuplicateExtents => extents::duplicate(call).await,
+        Act::DuplicateExtentsEx => extents::duplicate_ex(call).await,
+        Act::Trim => extents::trim(call).await,
+        Act::GetIntegrity => extents::integrity(call),
+        Act::SetIntegrity => extents::set_integrity(call),
         Act::Nothing => NO_OUTPUT,
     }
 }
@@ -152,7 +158,14 @@ fn check_rights(rq: &Request<'_>, row: &Row) -> Result<(), Status> {
             open.require_any(row.any)?;
         }
     }
-    if row.changes && rq.tree()?.share.read_only {
+    if !row.changes {
+        return Ok(());
+    }
+    let is_protected = match rq.open.as_ref().map(|open| &open.target) {
+        Some(OpenTarget::File(file)) => file.vfs.volume().read_only,
+        _ => false,
+    };
+    if is_protected || rq.tree()?.share.read_only {
         return Err(Status::MEDIA_WRITE_PROTECTED);
     }
     Ok(())

@@ -154,11 +154,7 @@ fn what_is_not_here_says_so() {
             ask(&mut peer, &mount, code, file, &[0; 8], 4096).await.expect(blocked);
         }
         let absent = Status::INVALID_DEVICE_REQUEST;
-        for code in [
-            CtlCode::OFFLOAD_READ,
-            CtlCode::DUPLICATE_EXTENTS_TO_FILE,
-            CtlCode::GET_NTFS_VOLUME_DATA,
-        ] {
+        for code in [CtlCode::SIS_COPYFILE, CtlCode::QUERY_FAT_BPB, CtlCode::READ_FILE_USN_DATA] {
             ask(&mut peer, &mount, code, file, &[0; 64], 4096).await.expect(absent);
         }
     });

@@ -6,6 +6,7 @@ mod client;
 
 mod calls;
 mod copies;
+mod extents;
 mod facts;
 mod negotiated;
 mod notify;

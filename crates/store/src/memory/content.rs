@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::limits::MEMORY_PAGE_BYTES as PAGE;
 use crate::vfs::{Fault, VfsResult};
@@ -109,6 +110,90 @@ impl Content {
         Ok(())
     }
 
+    /// Shares `count` pages of `source` from page `from` on, as pages from page
+    /// `to` on. At most `room` pages more may be had: a shared page is paid for
+    /// by each of its files, and so can be written without asking again.
+    pub(super) fn share(
+        &mut self,
+        source: &Self,
+        (from, to, count): (u64, u64, u64),
+        room: u64,
+    ) -> VfsResult<()> {
+        let range = from..from.saturating_add(count);
+        let gone = self.pages.range(to..to.saturating_add(count)).count() as u64;
+        let come = source.pages.range(range.clone()).count() as u64;
+        let left = (self.pages.len() as u64).saturating_sub(gone).saturating_add(come);
+        if left.max(self.reserved).saturating_sub(self.held()) > room {
+            return Err(Fault::DiskFull);
+        }
+        self.remove(to, count);
+        for (number, page) in source.pages.range(range) {
+            let number = number.saturating_sub(from).saturating_add(to);
+            self.pages.insert(number, Arc::clone(page));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, first: u64, count: u64) {
+        let mut behind = self.pages.split_off(&first);
+        let mut rest = behind.split_off(&first.saturating_add(count));
+        self.pages.append(&mut rest);
+    }
+
+    /// Makes a range read as zeros and gives its whole pages back.
+    pub(super) fn zero(&mut self, first: u64, length: u64) {
+        let beyond = first.saturating_add(length).min(self.end);
+        if first >= beyond {
+            return;
+        }
+        // A page that ends with the file is as good as whole.
+        let whole = if beyond == self.end { pages_of(beyond) } else { locate(beyond).0 };
+        let (from, to) = (pages_of(first), whole);
+        if from < to {
+            self.remove(from, to.saturating_sub(from));
+        }
+        let (last, _) = locate(beyond.saturating_sub(1));
+        for number in [locate(first).0, last] {
+            let start = number.saturating_mul(PAGE as u64);
+            let (_, at) = locate(first.max(start));
+            let len =
+                beyond.min(start.saturating_add(PAGE as u64)).saturating_sub(first.max(start));
+            let len = usize::try_from(len).unwrap_or(0);
+            let page = self.pages.get_mut(&number).map(Arc::make_mut);
+            let part = page.and_then(|page| page.get_mut(at..)).and_then(|p| p.get_mut(..len));
+            if let Some(part) = part {
+                part.fill(0);
+            }
+        }
+    }
+
+    /// Up to `limit` ranges with pages, cut to `first..beyond`, and whether
+    /// there are more.
+    pub(super) fn allocated(
+        &self,
+        first: u64,
+        beyond: u64,
+        limit: usize,
+    ) -> (Vec<(u64, u64)>, bool) {
+        let beyond = beyond.min(self.end);
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        if first >= beyond {
+            return (ranges, false);
+        }
+        for number in self.pages.range(locate(first).0..pages_of(beyond)).map(|(n, _)| *n) {
+            let start = number.saturating_mul(PAGE as u64);
+            let end = start.saturating_add(PAGE as u64).min(beyond);
+            if let Some((_, last)) = ranges.last_mut().filter(|(_, last)| *last == start) {
+                *last = end;
+            } else if ranges.len() == limit {
+                return (ranges, true);
+            } else {
+                ranges.push((start.max(first), end));
+            }
+        }
+        (ranges, false)
+    }
+
     /// Takes over the pages and the end of `newer` that `survives` says yes to.
     pub(super) fn mix(&mut self, newer: &Self, survives: &mut dyn FnMut() -> bool) {
         for (number, page) in &newer.pages {
@@ -129,7 +214,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::vec;
-    use std::vec::Vec;
 
     fn whole(content: &Content) -> Vec<u8> {
         let mut bytes = vec![0xEE; usize::try_from(content.end()).unwrap() + 10];
@@ -168,6 +252,25 @@ mod tests {
                     model[at..at + len].fill(byte);
                 }
                 prop_assert_eq!(&whole(&content), &model);
+            }
+        }
+
+        #[test]
+        fn zeros_are_a_vector_too(steps in prop::collection::vec((0..3 * PAGE, 1..2 * PAGE), 1..8)) {
+            let mut content = Content::default();
+            content.write(0, &[7; 3 * PAGE + 5], u64::MAX).unwrap();
+            let mut model = vec![7; 3 * PAGE + 5];
+            for (at, len) in steps {
+                content.zero(at as u64, len as u64);
+                let end = (at + len).min(model.len());
+                model[at..end].fill(0);
+                prop_assert_eq!(&whole(&content), &model);
+                let (ranges, more) = content.allocated(0, u64::MAX, usize::MAX);
+                prop_assert!(!more);
+                for (at, byte) in model.iter().enumerate() {
+                    let shown = ranges.iter().any(|(a, b)| (*a..*b).contains(&(at as u64)));
+                    prop_assert!(shown || *byte == 0);
+                }
             }
         }
 

@@ -15,7 +15,8 @@ use super::tree::{Body, EntryKey, Ino, Inode};
 use super::vfs::{Shared, storable};
 use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
 use crate::vfs::{
-    BasicChange, Directory, Fault, FileKey, HostAccess, Kind, Node, OpenHow, Stat, VfsResult,
+    Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node, OpenHow,
+    Stat, VfsResult,
 };
 
 /// A file that somebody holds; it exists until this is dropped.
@@ -272,6 +273,77 @@ impl Node for MemoryNode {
             owner: true,
         }
     }
+
+    /// Ranges that end within a page must end with both files, as on the host.
+    fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
+        let source: &dyn Any = source;
+        let source: &Self = source.downcast_ref().ok_or(Fault::CrossDevice)?;
+        if !source.is_of(&self.hold.shared) {
+            return Err(Fault::CrossDevice);
+        }
+        self.check_data(self.write)?;
+        source.check_data(source.read)?;
+        self.pass(Operation::Write)?;
+        let length = copy.length;
+        let (from, count) = whole_pages(copy.source_offset, length)?;
+        let (to, _) = whole_pages(copy.target_offset, length)?;
+        let source_end = copy.source_offset.checked_add(length).ok_or(Fault::Invalid)?;
+        let target_end = copy.target_offset.checked_add(length).ok_or(Fault::Invalid)?;
+        check_end(target_end)?;
+        let same = source.hold.ino == self.hold.ino;
+        if same && from.abs_diff(to) < count {
+            return Err(Fault::Invalid);
+        }
+        let shown = source.look(|inode| match &inode.body {
+            Body::File(content) => Ok(content.clone()),
+            _ => Err(Fault::AccessDenied),
+        })?;
+        if source_end > shown.end() {
+            return Err(Fault::Invalid);
+        }
+        let is_ragged = !length.is_multiple_of(crate::limits::MEMORY_PAGE_BYTES as u64);
+        self.alter_content(|content, room| {
+            if is_ragged && (source_end < shown.end() || target_end < content.end()) {
+                return Err(Fault::Invalid);
+            }
+            content.share(&shown, (from, to, count), room)?;
+            if target_end > content.end() {
+                content.set_end(target_end);
+            }
+            Ok(())
+        })
+    }
+
+    fn zero(&self, first: u64, length: u64, _punch: bool) -> VfsResult<()> {
+        self.check_data(self.write)?;
+        self.pass(Operation::Write)?;
+        self.alter_content(|content, _| {
+            content.zero(first, length);
+            Ok(())
+        })
+    }
+
+    fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
+        self.check_data(self.read)?;
+        self.pass(Operation::Read)?;
+        self.look(|inode| match &inode.body {
+            Body::File(content) => {
+                let (ranges, has_more) = content.allocated(first, beyond, limit);
+                Ok(Allocated { ranges, has_more })
+            }
+            _ => Err(Fault::AccessDenied),
+        })
+    }
+}
+
+/// The first page and how many; [`Fault::Invalid`] for what is not made of pages.
+fn whole_pages(offset: u64, length: u64) -> VfsResult<(u64, u64)> {
+    let page = crate::limits::MEMORY_PAGE_BYTES as u64;
+    if !offset.is_multiple_of(page) {
+        return Err(Fault::Invalid);
+    }
+    let first = offset.checked_div(page).ok_or(Fault::Invalid)?;
+    Ok((first, length.div_ceil(page)))
 }
 
 /// A listing in progress. It goes by names, so entries that come and go

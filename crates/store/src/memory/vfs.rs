@@ -123,9 +123,11 @@ impl MemoryVfs {
             created: born,
             file_system: options.file_system_name.clone(),
             max_component: u32::try_from(MEMORY_COMPONENT_BYTES).unwrap_or(u32::MAX),
-            sparse: false,
+            sparse: true,
             xattrs: true,
             read_only: options.read_only,
+            shares_extents: true,
+            cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
         };
         let state = Mutex::new(State::new(born));
         Self { shared: Arc::new(Shared { state, faults, volume, options, clock }) }

@@ -1,7 +1,5 @@
 //! Holes: FSCTL_SET_SPARSE, FSCTL_SET_ZERO_DATA, FSCTL_QUERY_ALLOCATED_RANGES.
 
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use frevo_net::file_io::run_blocking;
@@ -14,8 +12,6 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
-use rustix::fs::{FallocateFlags, SeekFrom};
-use rustix::io::Errno;
 
 use super::{Answer, Call, NO_OUTPUT, output};
 use crate::changes;
@@ -74,36 +70,18 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset: first, length }) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
-    let io = file.io().ok_or(Status::INVALID_DEVICE_REQUEST)?;
     let punch = stat.attributes.contains(FileAttributes::SPARSE_FILE);
-    io.run_blocking(move |fd| Ok(zero(fd, first, length, punch)?)).await.map_err(|error| {
-        match Errno::from_io_error(&error) {
-            Some(Errno::OPNOTSUPP | Errno::NOSYS) => Status::INVALID_DEVICE_REQUEST,
-            _ => data::status(&error),
-        }
+    let node = Arc::clone(&file.node);
+    let zeroed = run_blocking(move || node.zero(first, length, punch)).await;
+    zeroed.map_err(|error| data::status(&error))?.map_err(|fault| match fault {
+        Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
+        fault => fault.status(),
     })?;
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
         data::sync(file).await?;
     }
     file.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
     NO_OUTPUT
-}
-
-/// A sparse file gives its space back; another keeps it where the file system
-/// can zero without writing.
-fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> Result<(), Errno> {
-    let fallocate = |flags: FallocateFlags| {
-        rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(fd, flags | FallocateFlags::KEEP_SIZE, first, length)
-        })
-    };
-    if !punch {
-        match fallocate(FallocateFlags::ZERO_RANGE) {
-            Err(Errno::OPNOTSUPP) => {}
-            other => return other,
-        }
-    }
-    fallocate(FallocateFlags::PUNCH_HOLE)
 }
 
 /// FSCTL_QUERY_ALLOCATED_RANGES, MS-FSA 2.1.5.10.22, within the file.
@@ -128,11 +106,13 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     }
     let sparse = stat.attributes.contains(FileAttributes::SPARSE_FILE);
     let limit = call.max_output as usize / AllocatedRange::SIZE;
-    let (ranges, complete) = match file.io() {
-        Some(_) if sparse => allocated(file, first, beyond, limit).await?,
-        // What has no holes, or none that can be seen, is all there.
-        _ if limit > 0 => (vec![(first, beyond)], true),
-        _ => (Vec::new(), false),
+    let (ranges, complete) = if sparse {
+        allocated(file, first, beyond, limit).await?
+    } else if limit > 0 {
+        // What has no holes is all there.
+        (vec![(first, beyond)], true)
+    } else {
+        (Vec::new(), false)
     };
     if ranges.is_empty() && !complete {
         return Err(Status::BUFFER_TOO_SMALL.into());
@@ -154,33 +134,8 @@ async fn allocated(
     beyond: u64,
     limit: usize,
 ) -> Result<(Vec<(u64, u64)>, bool), Status> {
-    let io = file.io().ok_or(Status::INVALID_DEVICE_REQUEST)?;
-    let walk = move |fd: BorrowedFd<'_>| -> io::Result<_> {
-        let mut ranges = Vec::new();
-        let mut at = first;
-        while let Some((from, to)) = next_data(fd, at)?.filter(|(from, _)| *from < beyond) {
-            if ranges.len() == limit {
-                return Ok((ranges, false));
-            }
-            ranges.push((from, to.min(beyond)));
-            at = to;
-        }
-        Ok((ranges, true))
-    };
-    io.run_blocking(walk).await.map_err(|error| data::status(&error))
-}
-
-/// The next range with data. The descriptor's position is moved, and nobody
-/// uses it: all other I/O brings its own offset.
-fn next_data(fd: BorrowedFd<'_>, at: u64) -> Result<Option<(u64, u64)>, Errno> {
-    let from = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
-        // Nothing but a hole from here on.
-        Err(Errno::NXIO) => return Ok(None),
-        from => from?,
-    };
-    match rustix::fs::seek(fd, SeekFrom::Hole(from)) {
-        Err(Errno::NXIO) => Ok(None),
-        // The file may have changed in between: no range is empty.
-        to => Ok(to.ok().filter(|to| *to > from).map(|to| (from, to))),
-    }
+    let node = Arc::clone(&file.node);
+    let walked = run_blocking(move || node.allocated(first, beyond, limit)).await;
+    let found = walked.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    Ok((found.ranges, !found.has_more))
 }

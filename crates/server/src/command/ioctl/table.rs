@@ -58,6 +58,16 @@ pub enum Act {
     GetCompression,
     /// MS-FSA 2.1.5.10.30
     SetCompression,
+    /// MS-FSA 2.1.5.10.4
+    DuplicateExtents,
+    /// MS-FSA 2.1.5.10.5
+    DuplicateExtentsEx,
+    /// MS-FSA 2.1.5.10.6
+    Trim,
+    /// MS-FSA 2.1.5.10.10
+    GetIntegrity,
+    /// MS-FSA 2.1.5.10.33
+    SetIntegrity,
 }
 
 /// What must hold before a handler runs.
@@ -162,18 +172,14 @@ pub static TABLE: &[Row] = &[
     shows(CtlCode::GET_REPARSE_POINT, Act::GetReparsePoint),
     changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
     changes(CtlCode::DELETE_REPARSE_POINT, CHANGES_FILE, Act::DeleteReparsePoint),
-    changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE, WRITE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
-    changes(
-        CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX,
-        WRITE,
-        Act::Refuse(Status::INVALID_DEVICE_REQUEST),
-    ),
-    changes(CtlCode::FILE_LEVEL_TRIM, WRITE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
+    changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE, WRITE, Act::DuplicateExtents),
+    changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX, WRITE, Act::DuplicateExtentsEx),
+    changes(CtlCode::FILE_LEVEL_TRIM, WRITE, Act::Trim),
     absent(CtlCode::FIND_FILES_BY_SID),
     shows(CtlCode::GET_COMPRESSION, Act::GetCompression),
     changes(CtlCode::SET_COMPRESSION, WRITE, Act::SetCompression),
-    absent(CtlCode::GET_INTEGRITY_INFORMATION),
-    absent(CtlCode::SET_INTEGRITY_INFORMATION),
+    shows(CtlCode::GET_INTEGRITY_INFORMATION, Act::GetIntegrity),
+    changes(CtlCode::SET_INTEGRITY_INFORMATION, CHANGES_FILE, Act::SetIntegrity),
     absent(CtlCode::SET_INTEGRITY_INFORMATION_EX),
     absent(CtlCode::GET_NTFS_VOLUME_DATA),
     absent(CtlCode::GET_REFS_VOLUME_DATA),

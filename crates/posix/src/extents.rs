@@ -1,0 +1,133 @@
+//! Extents that files share, and holes.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use frevo_store::Fault;
+use frevo_store::vfs::{Allocated, ExtentCopy, VfsResult};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::errno::fault_of;
+use crate::sys;
+
+/// Whether files of the file system can share extents: asked of two files
+/// without names, since XFS can or cannot as it was made.
+pub(crate) fn can_share(root: BorrowedFd<'_>) -> bool {
+    let (Ok(one), Ok(other)) = (nameless(root), nameless(root)) else { return false };
+    rustix::fs::ioctl_ficlone(&one, &other).is_ok()
+}
+
+/// A file that goes with its descriptor.
+fn nameless(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR)
+}
+
+/// As [`frevo_store::vfs::Node::share_extents`].
+pub(crate) fn share(
+    root: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    source: BorrowedFd<'_>,
+    copy: &ExtentCopy,
+) -> VfsResult<()> {
+    // To the kernel a length of zero means all there is.
+    if copy.length == 0 {
+        return Ok(());
+    }
+    let kept = if copy.is_atomic { Some(Kept::of(root, target, copy)?) } else { None };
+    let shared =
+        sys::clone_range(target, copy.target_offset, source, copy.source_offset, copy.length);
+    shared.map_err(|errno| {
+        if let Some(kept) = kept {
+            kept.put_back(target, copy);
+        }
+        match errno {
+            Errno::BADF => Fault::AccessDenied,
+            errno => fault_of(errno),
+        }
+    })
+}
+
+/// What the target held before: the kernel may give up in the middle.
+struct Kept {
+    file: OwnedFd,
+    end: u64,
+}
+
+impl Kept {
+    fn of(root: BorrowedFd<'_>, target: BorrowedFd<'_>, copy: &ExtentCopy) -> VfsResult<Self> {
+        let file = nameless(root).map_err(fault_of)?;
+        let end = sys::stat_fd(target).map_err(fault_of)?.stx_size;
+        let held = end.saturating_sub(copy.target_offset).min(copy.length);
+        let kept = Self { file, end };
+        if held != 0 {
+            // Up to the end, whether or not that is aligned.
+            let length = if copy.target_offset + copy.length >= end { 0 } else { held };
+            sys::clone_range(kept.fd(), 0, target, copy.target_offset, length).map_err(fault_of)?;
+        }
+        Ok(kept)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.file)
+    }
+
+    fn put_back(&self, target: BorrowedFd<'_>, copy: &ExtentCopy) {
+        let back = sys::clone_range(target, copy.target_offset, self.fd(), 0, 0);
+        let cut = retry_on_intr(|| rustix::fs::ftruncate(target, self.end));
+        // What failed first is what is told.
+        let _ = back.and(cut);
+    }
+}
+
+/// Makes a range read as zeros; the end of the file stays.
+pub(crate) fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> VfsResult<()> {
+    let fallocate = |flags: FallocateFlags| {
+        retry_on_intr(|| {
+            rustix::fs::fallocate(fd, flags | FallocateFlags::KEEP_SIZE, first, length)
+        })
+    };
+    let zeroed = if punch { Err(Errno::OPNOTSUPP) } else { fallocate(FallocateFlags::ZERO_RANGE) };
+    match zeroed {
+        // What cannot be zeroed without writing is given back.
+        Err(Errno::OPNOTSUPP) => fallocate(FallocateFlags::PUNCH_HOLE),
+        other => other,
+    }
+    .map_err(|errno| if errno == Errno::BADF { Fault::AccessDenied } else { fault_of(errno) })
+}
+
+/// The ranges with data from `first` to before `beyond`, at most `limit`.
+pub(crate) fn allocated(
+    fd: BorrowedFd<'_>,
+    first: u64,
+    beyond: u64,
+    limit: usize,
+) -> VfsResult<Allocated> {
+    let mut found = Allocated::default();
+    let mut at = first;
+    let next = |at| next_data(fd, at).map_err(fault_of);
+    while let Some((from, to)) = next(at)?.filter(|(from, _)| *from < beyond) {
+        if found.ranges.len() == limit {
+            found.has_more = true;
+            break;
+        }
+        found.ranges.push((from, to.min(beyond)));
+        at = to;
+    }
+    Ok(found)
+}
+
+/// The next range with data. The descriptor's position is moved, and nobody
+/// uses it: all other I/O brings its own offset.
+fn next_data(fd: BorrowedFd<'_>, at: u64) -> Result<Option<(u64, u64)>, Errno> {
+    let from = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
+        // Nothing but a hole from here on.
+        Err(Errno::NXIO) => return Ok(None),
+        from => from?,
+    };
+    match rustix::fs::seek(fd, SeekFrom::Hole(from)) {
+        Err(Errno::NXIO) => Ok(None),
+        // The file may have changed in between: no range is empty.
+        to => Ok(to.ok().filter(|to| *to > from).map(|to| (from, to))),
+    }
+}

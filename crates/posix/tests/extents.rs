@@ -1,0 +1,96 @@
+//! Extents that XFS and btrfs share. Left out, with a word, where neither can
+//! be mounted.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
+mod common;
+#[path = "common/loops.rs"]
+mod loops;
+
+use std::path::Path;
+
+use common::name;
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_store::conformance::{self, Subject};
+use frevo_store::vfs::ExtentCopy;
+use frevo_store::{Fault, Vfs};
+use loops::Mounted;
+
+struct Volume<'a> {
+    vfs: PosixVfs,
+    root: &'a Path,
+}
+
+impl Subject for Volume<'_> {
+    fn vfs(&self) -> &dyn Vfs {
+        &self.vfs
+    }
+
+    fn symlink(&self, name: &str, target: &str) {
+        std::os::unix::fs::symlink(target, self.root.join(name.replace('\\', "/"))).unwrap();
+    }
+}
+
+fn conforms(kind: &str, megabytes: u64) {
+    let Some(mounted) = Mounted::new(kind, megabytes, &["-q"], "loop") else { return };
+    type Check = fn(&dyn Subject);
+    let checks: [Check; 3] = [
+        conformance::extents_are_shared_or_not_at_all,
+        conformance::extents_need_rights_and_sense,
+        conformance::zeros_are_read_and_holes_are_seen,
+    ];
+    for (number, check) in checks.into_iter().enumerate() {
+        let root = mounted.path().join(format!("share{number}"));
+        std::fs::create_dir(&root).unwrap();
+        let vfs = PosixVfs::open_root(&root, PosixOptions::default()).unwrap();
+        assert!(vfs.volume().shares_extents, "{kind} can");
+        check(&Volume { vfs, root: &root });
+    }
+    shared_blocks_are_taken_once(&mounted.path());
+}
+
+/// Half of a volume, copied ten times, fits.
+fn shared_blocks_are_taken_once(path: &Path) {
+    let vfs = PosixVfs::open_root(path, PosixOptions::default()).unwrap();
+    let space = vfs.space().unwrap();
+    let length = (space.available * u64::from(space.unit) / 2).min(64 << 20) >> 20 << 20;
+    let source = vfs.open(&name("large"), &common::create()).unwrap().node;
+    for at in (0..length).step_by(1 << 20) {
+        source.write_at(at, &vec![at as u8 | 1; 1 << 20]).unwrap();
+    }
+    source.sync().unwrap();
+    let before = vfs.space().unwrap().available;
+    for number in 0..10 {
+        let copy = vfs.open(&name(&format!("copy{number}")), &common::create()).unwrap().node;
+        let all = ExtentCopy { source_offset: 0, target_offset: 0, length, is_atomic: true };
+        copy.share_extents(&*source, &all).unwrap();
+        copy.sync().unwrap();
+        let mut last = [0; 4];
+        copy.read_at(length - 4, &mut last).unwrap();
+        assert_ne!(last, [0; 4]);
+    }
+    let taken = (before - vfs.space().unwrap().available) * u64::from(space.unit);
+    assert!(taken < length / 2, "{taken} of {length} bytes");
+}
+
+#[test]
+fn xfs_shares() {
+    conforms("xfs", 512);
+}
+
+#[test]
+fn btrfs_shares() {
+    conforms("btrfs", 256);
+}
+
+#[test]
+fn two_volumes_share_nothing() {
+    let Some(one) = Mounted::new("btrfs", 128, &["-q"], "loop") else { return };
+    let Some(other) = Mounted::new("btrfs", 128, &["-q"], "loop") else { return };
+    let [one, other] = [one.path(), other.path()].map(|path| {
+        let vfs = PosixVfs::open_root(&path, PosixOptions::default()).unwrap();
+        vfs.open(&name("f"), &common::create()).unwrap().node
+    });
+    one.write_at(0, &[1; 4096]).unwrap();
+    let all = ExtentCopy { source_offset: 0, target_offset: 0, length: 4096, is_atomic: false };
+    assert_eq!(other.share_extents(&*one, &all), Err(Fault::CrossDevice));
+}

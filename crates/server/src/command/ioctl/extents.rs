@@ -1,0 +1,261 @@
+//! Sharing extents, giving them back, and their checksums:
+//! FSCTL_DUPLICATE_EXTENTS_TO_FILE and _EX, FSCTL_FILE_LEVEL_TRIM,
+//! FSCTL_GET_ and FSCTL_SET_INTEGRITY_INFORMATION.
+
+use std::sync::Arc;
+
+use frevo_net::file_io::run_blocking;
+use frevo_store::Fault;
+use frevo_store::byte_range::Range;
+use frevo_store::vfs::ExtentCopy;
+use frevo_wire::Status;
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::fsctl::{
+    CHECKSUM_TYPE_CRC32, CHECKSUM_TYPE_CRC64, CHECKSUM_TYPE_NONE, CHECKSUM_TYPE_UNCHANGED,
+    DUPLICATE_EXTENTS_EX_SIZE, DuplicateExtents, DuplicateExtentsEx, DuplicateExtentsFlags,
+    IntegrityFlags, IntegrityInformation, SetIntegrityInformation, TrimReply, TrimRequest,
+};
+use frevo_wire::fscc::notify::NotifyAction;
+
+use super::{Answer, Call, NO_OUTPUT, output};
+use crate::changes;
+use crate::data::{self, MAX_OFFSET};
+use crate::limits::TRIM_RANGES;
+use crate::open::{FileOpen, Open, OpenTarget};
+
+/// SystemPageSize of MS-FSA 2.1.5.10.6.
+const PAGE: u64 = 4096;
+
+/// FSCTL_DUPLICATE_EXTENTS_TO_FILE, MS-SMB2 3.3.5.15.17, MS-FSA 2.1.5.10.4.
+pub(super) async fn duplicate(call: &Call<'_>) -> Answer {
+    let request = DuplicateExtents::parse(call.input)?;
+    duplicate_from(call, &request, false).await
+}
+
+/// FSCTL_DUPLICATE_EXTENTS_TO_FILE_EX, MS-SMB2 3.3.5.15.18, MS-FSA 2.1.5.10.5.
+pub(super) async fn duplicate_ex(call: &Call<'_>) -> Answer {
+    let request = DuplicateExtentsEx::parse(call.input)?;
+    if request.structure_size != DUPLICATE_EXTENTS_EX_SIZE {
+        return Err(Status::NOT_SUPPORTED.into());
+    }
+    let plain = DuplicateExtents {
+        source_file_id: request.source_file_id,
+        source_file_offset: request.source_file_offset,
+        target_file_offset: request.target_file_offset,
+        byte_count: request.byte_count,
+    };
+    let is_atomic = request.flags.contains(DuplicateExtentsFlags::SOURCE_ATOMIC);
+    duplicate_from(call, &plain, is_atomic).await
+}
+
+async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: bool) -> Answer {
+    let from = call.rq.session()?.open(request.source_file_id);
+    let from = from.map_err(|_| Status::INVALID_HANDLE)?;
+    let (to, target) = (call.open()?, call.file()?);
+    let volume = target.vfs.volume();
+    if !volume.shares_extents {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    let OpenTarget::File(source) = &from.target else {
+        return Err(Status::INVALID_PARAMETER.into());
+    };
+    let copy = ranges(request, is_atomic)?;
+    let cluster = u64::from(volume.cluster);
+    let is_aligned = |number: u64| number.is_multiple_of(cluster);
+    // Deviation: MS-FSA wants ByteCount aligned too. Linux clients ask for
+    // whole files, and what ends with its source has no cluster behind it.
+    let source_end = if source.is_directory { 0 } else { source.stat()?.end_of_file };
+    let ends_with_source = copy.source_offset.checked_add(copy.length) == Some(source_end);
+    if !is_aligned(copy.source_offset)
+        || !is_aligned(copy.target_offset)
+        || !(is_aligned(copy.length) || ends_with_source)
+    {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    if copy.length == 0 {
+        return NO_OUTPUT;
+    }
+    check_pair((&from, source), target, &copy, source_end)?;
+    check_locks((&from, source), (to, target), &copy)?;
+    share(source, target, copy).await?;
+    written(call, target).await
+}
+
+/// The numbers as what they are.
+fn ranges(request: &DuplicateExtents, is_atomic: bool) -> Result<ExtentCopy, Status> {
+    let number = |number: i64| u64::try_from(number).map_err(|_| Status::INVALID_PARAMETER);
+    let copy = ExtentCopy {
+        source_offset: number(request.source_file_offset)?,
+        target_offset: number(request.target_file_offset)?,
+        length: number(request.byte_count)?,
+        is_atomic,
+    };
+    let fits = |offset: u64| offset.checked_add(copy.length).is_some_and(|end| end <= MAX_OFFSET);
+    if fits(copy.source_offset) && fits(copy.target_offset) {
+        Ok(copy)
+    } else {
+        Err(Status::INVALID_PARAMETER)
+    }
+}
+
+/// What MS-FSA 2.1.5.10.4 asks of the two, in its order.
+fn check_pair(
+    (from, source): (&Open, &FileOpen),
+    target: &FileOpen,
+    copy: &ExtentCopy,
+    source_end: u64,
+) -> Result<(), Status> {
+    if target.is_directory {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let reads = AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES;
+    if source.is_directory || !from.granted_access.contains(reads) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    if copy.source_offset + copy.length > source_end {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let (a, b) = (source.node.key(), target.node.key());
+    if a.device != b.device {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let sparse = |file: &FileOpen| {
+        file.stat().map(|stat| stat.attributes.contains(FileAttributes::SPARSE_FILE))
+    };
+    if sparse(source)? && !sparse(target)? {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    // MS-FSCC 2.3.8
+    if a == b && copy.source_offset.abs_diff(copy.target_offset) < copy.length {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    Ok(())
+}
+
+/// The target first; one after the other, since they may be the same file.
+fn check_locks(
+    (from, source): (&Open, &FileOpen),
+    (to, target): (&Open, &FileOpen),
+    copy: &ExtentCopy,
+) -> Result<(), Status> {
+    let range = |offset| Range { offset, length: copy.length };
+    let may_write = target.cell.lock().ranges.may_write(to.id(), range(copy.target_offset));
+    let may_read = source.cell.lock().ranges.may_read(from.id(), range(copy.source_offset));
+    if may_write && may_read { Ok(()) } else { Err(Status::FILE_LOCK_CONFLICT) }
+}
+
+async fn share(source: &FileOpen, target: &FileOpen, copy: ExtentCopy) -> Result<(), Status> {
+    let (from, to) = (Arc::clone(&source.node), Arc::clone(&target.node));
+    let shared = run_blocking(move || to.share_extents(&*from, &copy)).await;
+    shared.map_err(|error| data::status(&error))?.map_err(|fault| match fault {
+        Fault::CrossDevice => Status::INVALID_PARAMETER,
+        Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
+        fault => fault.status(),
+    })
+}
+
+/// What follows a change of a file's data.
+async fn written(call: &Call<'_>, file: &FileOpen) -> Answer {
+    if file.has_mode(CreateOptions::WRITE_THROUGH) {
+        data::sync(file).await?;
+    }
+    file.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
+    NO_OUTPUT
+}
+
+/// FSCTL_FILE_LEVEL_TRIM, MS-FSA 2.1.5.10.6: what is not needed any more is
+/// given back, and reads as zeros.
+pub(super) async fn trim(call: &Call<'_>) -> Answer {
+    let file = call.data_file()?;
+    if !file.vfs.volume().sparse {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    let request = TrimRequest::parse(call.input)?;
+    if call.max_output != 0 && (call.max_output as usize) < TrimReply::SIZE {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    if request.ranges().count() > TRIM_RANGES {
+        return Err(Status::INSUFFICIENT_RESOURCES.into());
+    }
+    let end = file.stat()?.end_of_file;
+    let mut ranges_processed = 0;
+    for range in request.ranges() {
+        let Some((first, length)) = whole_pages(range.offset, range.length, end)? else { continue };
+        let open = call.open()?;
+        if !file.cell.lock().ranges.may_write(open.id(), Range { offset: first, length }) {
+            return Err(Status::FILE_LOCK_CONFLICT.into());
+        }
+        let node = Arc::clone(&file.node);
+        let zeroed = run_blocking(move || node.zero(first, length, true)).await;
+        zeroed.map_err(|error| data::status(&error))?.map_err(refusal)?;
+        ranges_processed += 1;
+    }
+    if ranges_processed != 0 {
+        written(call, file).await?;
+    }
+    if call.max_output == 0 {
+        return NO_OUTPUT;
+    }
+    Ok((output(|w| TrimReply { ranges_processed }.encode(w)), Status::SUCCESS))
+}
+
+const fn refusal(fault: Fault) -> Status {
+    match fault {
+        Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
+        fault => fault.status(),
+    }
+}
+
+/// The pages that lie wholly in a range and before `end`; `None` without any.
+fn whole_pages(offset: u64, length: u64, end: u64) -> Result<Option<(u64, u64)>, Status> {
+    let first = offset.checked_next_multiple_of(PAGE).ok_or(Status::INTEGER_OVERFLOW)?;
+    let length = length.saturating_sub(first - offset);
+    let beyond = first.checked_add(length).ok_or(Status::INTEGER_OVERFLOW)?;
+    // The page that the file ends in is all its own.
+    let beyond = beyond.min(end.next_multiple_of(PAGE));
+    let length = beyond.saturating_sub(first);
+    let length = length - length % PAGE;
+    Ok((length != 0).then_some((first, length)))
+}
+
+/// FSCTL_GET_INTEGRITY_INFORMATION, MS-FSA 2.1.5.10.10: clients ask before they
+/// duplicate extents, so volumes that share them answer.
+pub(super) fn integrity(call: &Call<'_>) -> Answer {
+    let volume = call.file()?.vfs.volume();
+    if !volume.shares_extents {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    if (call.max_output as usize) < IntegrityInformation::SIZE {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    // The checksums that btrfs keeps are its own affair: nobody turns them off.
+    let information = IntegrityInformation {
+        checksum_algorithm: CHECKSUM_TYPE_NONE,
+        flags: IntegrityFlags::EMPTY,
+        checksum_chunk_size: 0,
+        cluster_size: volume.cluster,
+    };
+    Ok((output(|w| information.encode(w)), Status::SUCCESS))
+}
+
+/// FSCTL_SET_INTEGRITY_INFORMATION, MS-FSA 2.1.5.10.33: whoever wants none has
+/// it so; there is none to be had.
+pub(super) fn set_integrity(call: &Call<'_>) -> Answer {
+    if !call.file()?.vfs.volume().shares_extents {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    let request = SetIntegrityInformation::parse(call.input)?;
+    if !request.flags.is_empty() {
+        // Either unknown, or about checksums that the file does not have.
+        let known = request.flags == IntegrityFlags::CHECKSUM_ENFORCEMENT_OFF;
+        let wants = matches!(request.checksum_algorithm, CHECKSUM_TYPE_CRC32 | CHECKSUM_TYPE_CRC64);
+        let status = if known && wants { Status::NOT_SUPPORTED } else { Status::INVALID_PARAMETER };
+        return Err(status.into());
+    }
+    match request.checksum_algorithm {
+        CHECKSUM_TYPE_NONE | CHECKSUM_TYPE_UNCHANGED => NO_OUTPUT,
+        CHECKSUM_TYPE_CRC32 | CHECKSUM_TYPE_CRC64 => Err(Status::NOT_SUPPORTED.into()),
+        _ => Err(Status::INVALID_PARAMETER.into()),
+    }
+}
