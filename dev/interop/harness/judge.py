@@ -2,11 +2,15 @@
 import collections
 import datetime
 import fnmatch
+import re
 import tomllib
 
 from .model import HERE, OUT
 
 WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference server", "choice": "by choice"}
+
+# A section of a specification, as a reason for doing otherwise than smbd.
+CITATION = re.compile(r"\bMS-[A-Z0-9]+ \d|\bRFC ?\d")
 
 
 def results(path):
@@ -56,6 +60,26 @@ class Expectations:
         else:
             row.verdict = "SKIPPED" if row.result == "skip" else "UNEXPECTED"
         return row.verdict
+
+    def against_reference(self, rows):
+        """[(a line for each peer that the baseline has too, tests lost without a citation)].
+
+        What smbd passes and Frevo does not, by decision, must be a decision of the specification.
+        """
+        lines = []
+        for peer in ("smbtorture", "pike"):
+            mine = [r for r in rows if r.name.startswith(peer + "/")]
+            if not mine or self.server == "smbd":
+                continue
+            passed = sum(r.result == "pass" for r in mine)
+            there = sum(self.baseline.get(r.name) == "pass" for r in mine)
+            gained = sum(self.baseline.get(r.name) != "pass" and r.result == "pass" for r in mine)
+            lost = [r for r in mine if self.baseline.get(r.name) == "pass" and r.result != "pass"]
+            bare = [r.name for r in lost if not CITATION.search(r.detail if r.verdict == "expected" else "")]
+            lines.append((f"{peer}: {passed} passed of {len(mine)}; smbd passes {there}; {gained} more than smbd, "
+                          f"{len(lost)} lost against smbd, {len(bare)} of them without a citation"
+                          + "".join(f"\n  lost: {name}" for name in bare[:40]), len(bare)))
+        return lines
 
     def idle(self):
         """Entries that no row met."""

@@ -41,17 +41,19 @@ class Group:
     run: object
     full_only: bool = False
     about: str = ""
+    # Seconds that smbd takes, for groups that may run beside others, each on a server of its own.
+    beside: float | None = None
 
 
 GROUPS: list[Group] = []
 
 
-def group(name, *, profile="default", full_only=False):
+def group(name, *, profile="default", full_only=False, beside=None):
     """Registers a function that takes a Context as the group `name`."""
 
     def register(function):
         about = (function.__doc__ or "").strip().splitlines()
-        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else ""))
+        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside))
         return function
 
     return register
@@ -89,7 +91,8 @@ class Context:
         if selects(self.patterns, name):
             detail = " ".join(str(detail).split())[:300]
             self.rows.append(Row(name, result, seconds, detail))
-            print(f"  {result:4} {name} {seconds:.1f} s{'  ' + detail if detail else ''}", flush=True)
+            # One write, that groups beside each other do not break each other's lines.
+            print(f"  {result:4} {name} {seconds:.1f} s{'  ' + detail if detail else ''}\n", end="", flush=True)
 
     @contextlib.contextmanager
     def check(self, name):

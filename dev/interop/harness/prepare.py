@@ -16,6 +16,8 @@ PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
 GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
 FSX = "0.3.2"
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
+# Its cryptography must be pycryptodome, of which the others' requirements want nothing: a venv of its own.
+PIKE, PIKE_TESTS = OUT / "pike", ["pike-smb2==0.4.6", "attrs==25.3.0", "future==1.0.0", "pycryptodome==3.23.0", "six==1.17.0"]
 
 
 def stamped(directory, text):
@@ -67,13 +69,14 @@ def fsx():
         stamp(TOOLS, FSX)
 
 
-def python_clients():
-    wanted = " ".join(PYTHON_CLIENTS)
-    if not stamped(VENV, wanted):
-        shutil.rmtree(VENV, ignore_errors=True)
-        call(sys.executable, "-m", "venv", VENV)
-        call(VENV / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *PYTHON_CLIENTS)
-        stamp(VENV, wanted)
+def python_clients(venv=VENV, packages=PYTHON_CLIENTS):
+    """A virtual environment with exactly these packages."""
+    wanted = " ".join(packages)
+    if not stamped(venv, wanted):
+        shutil.rmtree(venv, ignore_errors=True)
+        call(sys.executable, "-m", "venv", venv)
+        call(venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *packages)
+        stamp(venv, wanted)
 
 
 def go_suite():
@@ -105,6 +108,8 @@ def everything(args, groups):
         packages.append("frevo-guest-checks")
     if names & {"clients", "crossing"}:
         python_clients()
+    if "pike" in names:
+        python_clients(PIKE, PIKE_TESTS)
     if "clients" in names:
         go_suite()
         packages.append("frevo-peer-smb2")

@@ -18,7 +18,7 @@ AS_ROOT = ["-s", "force user = root"]
 OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offered"]
 OLD = ["-x", "--min-dialect", "-x", "2.0.2"]
 
-# What each profile asks of the server: arguments of with-frevo and of with-samba.
+# What each profile asks of the server: arguments of with-frevo and of with-samba, {address} being its own.
 PROFILES = {
     "default": (OFFERED, [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
     "old-dialects": ([*OFFERED, *OLD], AS_ROOT),
@@ -30,11 +30,13 @@ PROFILES = {
     # A client makes one channel for each address, and several to one that tells of RSS.
     "multichannel": (
         [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],
-        [*AS_ROOT, "-i", f"{ADDRESS};speed=10000000000,capability=RSS"],
+        [*AS_ROOT, "-i", "{address};speed=10000000000,capability=RSS"],
     ),
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
-    "torture": ([*OFFERED, *OLD], ["-i", f"{ADDRESS};speed=10000000000,capability=RSS"]),
+    "torture": ([*OFFERED, *OLD], ["-i", "{address};speed=10000000000,capability=RSS"]),
+    "torture-signed": (["-x", "--encryption", "-x", "offered", *OLD], ["-g", "server signing = mandatory"]),
+    "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     "crossing": (OFFERED, AS_ROOT),
 }
 
@@ -52,7 +54,7 @@ class Server:
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
         args = [with_it, "-a", address, "-p", str(PORT), "-d", self.directory]
-        args += PROFILES[profile][0 if kind == "frevo" else 1]
+        args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
         if kind == "frevo":
             args += ["-b", program]
         # It lives until its CMD's input ends, which happens even if this process is killed.
@@ -116,7 +118,8 @@ class Server:
         except subprocess.TimeoutExpired:
             self.child.terminate()
             status = self.child.wait(timeout=30)
-        kept = OUT / "logs" / f"server-{self.kind}-{self.profile}.log"
+        beside = "" if self.address == ADDRESS else f"-{self.address}"
+        kept = OUT / "logs" / f"server-{self.kind}-{self.profile}{beside}.log"
         if self.log_path().exists():
             shutil.copyfile(self.log_path(), kept)
         shutil.rmtree(self.directory, ignore_errors=True)

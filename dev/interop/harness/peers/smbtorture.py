@@ -1,10 +1,11 @@
 """Samba's smbtorture: a row per test, judged one by one."""
+import collections
 import os
 import re
 import shutil
 import subprocess
 
-from ..model import Failure, group, selects
+from ..model import HERE, Failure, group, selects
 
 # Suites, and the seconds that smbd takes for them doubled and rounded up.
 QUICK = {
@@ -22,7 +23,21 @@ FULL = {
     "smb2.maxfid": 120, "smb2.secleak": 60, "smb2.mangle": 30, "smb2.twrp": 30, "smb2.ioctl-on-stream": 30,
     "smb2.set-sparse-ioctl": 30, "smb2.zero-data-ioctl": 30, "smb2.async_dosmode": 30, "smb2.notify-inotify": 30,
     "smb2.timestamp_resolution": 30, "smb2.create_no_streams": 30, "smb2.acls_non_canonical": 30,
-    "smb2.samba3misc": 30, "smb2.session-require-signing": 30,
+    "smb2.samba3misc": 30, "smb2.session-require-signing": 30, "smb2.aio_delay": 30, "smb2.change_notify_disabled": 30,
+    "smb2.kernel-oplocks": 60,
+}
+# What never ends by design, and what measures: hold-oplock, hold-sharemode, check-sharemode, bench.
+
+# Suites that want a share with other settings than the rest (with-samba and with-frevo have them).
+SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "kernel_oplocks", "smb2.twrp": "snapshots",
+          "smb2.acls_non_canonical": "noncanonical"}
+PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
+# What a suite is told more; the snapshot is the one that snapshot() makes.
+STAMP = "@GMT-2015.10.31-19.40.30"
+OPTIONS = {
+    "smb2.twrp": [f"torture:twrp_snapshot={STAMP}", "torture:twrp_file=file", "torture:twrp_stream=stream",
+                  "torture:twrp_stream_size=11"],
+    "smb2.ea": ["torture:acl_xattr_name=hackattr"],
 }
 LISTS = {}
 
@@ -54,7 +69,10 @@ def torture(ctx, what, seconds):
                f"torture:user2password={server.password}",
                # for the two that are made to be driven by a script
                "torture:filename=driven.bin", "torture:offset=0", "torture:beyond_final_zero=4096"]
-    command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/torture", "-p", str(server.port),
+    suite = next((s for s in SHARES | OPTIONS if what == s or what.startswith(s + ".")), None)
+    options += OPTIONS.get(suite, [])
+    share = SHARES.get(suite, "torture")
+    command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/{share}", "-p", str(server.port),
                f"-U{server.user}%{server.password}", "--format=subunit", "--target=samba3",
                f"--extra-user={user2}%{server.password}", *[f"--option={o}" for o in options], what]
     ctx.log.write("$ smbtorture ... " + what + "\n")
@@ -109,8 +127,21 @@ def rows(ctx, suite, tests, found):
         ctx.add(short_name(suite, test), WORDS.get(result, "fail"), seconds, reason if result != "success" else "")
 
 
+def snapshot(ctx):
+    """A folder of the past in the place where the share is told to find its snapshots."""
+    for root in (ctx.server.path2, ctx.server.path2 / ".snapshots" / STAMP):
+        (root / "subdir").mkdir(parents=True)
+        for name in ("file", "subdir/hardlink"):
+            path = root / name
+            path.write_text("as it was\n")
+            path.chmod(0o666)
+            os.setxattr(path, "user.DosStream.stream:$DATA", b"of the past\0")
+
+
 def run_suite(ctx, suite, seconds):
     tests = listing(ctx, suite)
+    if suite == "smb2.twrp":
+        snapshot(ctx)
     if suite == "smb2.zero-data-ioctl":
         torture(ctx, "smb2.set-sparse-ioctl", seconds)  # it makes the file
     wanted = [t for t in tests if selects(ctx.patterns, f"{ctx.group.name}/{short_name(suite, t)}")]
@@ -127,7 +158,19 @@ def run_suite(ctx, suite, seconds):
     rows(ctx, suite, tests, found)
 
 
+def usual_seconds():
+    """{suite: seconds it takes on smbd}, by which the long ones are begun first."""
+    seconds = collections.Counter()
+    with open(HERE / "baseline-smbd-4.17.tsv") as f:
+        for line in f.readlines()[1:]:
+            name, _, took, *_ = line.rstrip("\n").split("\t")
+            if name.startswith("smbtorture/"):
+                seconds["smb2." + name.split("/")[1]] += float(took)
+    return seconds
+
+
 def register(suites, full_only):
+    usual = usual_seconds()
     for suite, seconds in suites.items():
         name = suite.removeprefix("smb2.")
 
@@ -135,7 +178,7 @@ def register(suites, full_only):
             run_suite(ctx, suite, seconds)
 
         run.__doc__ = f"{suite}, at most {seconds} s"
-        group(f"smbtorture/{name}", profile="torture", full_only=full_only)(run)
+        group(f"smbtorture/{name}", profile=PROFILES.get(suite, "torture"), full_only=full_only, beside=usual[suite])(run)
 
 
 register(QUICK, False)

@@ -1,0 +1,33 @@
+"""pike's own tests of the protocol: a row per test."""
+from ..model import HERE, group, selects
+from ..prepare import PIKE
+
+# Modules, and the seconds that smbd takes.
+MODULES = {
+    "acl": 1, "appinstanceid": 1, "changenotify": 1, "compound": 1, "copychunk": 20, "credit": 20, "durable": 5, "echo": 1,
+    "encryption": 5, "invalid_session": 1, "invalid_tree": 1, "ioctl": 1, "lease": 3, "lock": 1, "multichannel": 1,
+    "negotiate": 1, "oplock": 1, "persistent": 1, "query": 1, "querydirectory": 1, "queryondiskid": 1, "readwrite": 1,
+    "reparse": 1, "session": 1, "set": 1, "tree": 1,
+}
+
+
+def run_module(ctx, module):
+    server = ctx.server
+    env = {"PIKE_SERVER": server.address, "PIKE_PORT": str(server.port), "PIKE_SHARE": "torture",
+           "PIKE_CREDS": f"\\{server.user}%{server.password}"}
+    python, peer = PIKE / "bin/python", HERE / "peers/pike_peer.py"
+    _, listing = ctx.command(python, peer, "--list", module, env=env)
+    names = [n for n in listing.split() if selects(ctx.patterns, f"{ctx.group.name}/{n}")]
+    if not names:
+        ctx.add("list", "fail", 0.0, listing.strip()[-200:])
+        return
+    output = ctx.command(python, peer, module, *names, env=env, timeout=400)[1]
+    ctx.report(output, needed=names)
+
+
+for _module, _seconds in MODULES.items():
+
+    @group(f"pike/{_module}", profile="torture", beside=_seconds)
+    def _(ctx, module=_module):
+        """pike.test's module of this name."""
+        run_module(ctx, module)
