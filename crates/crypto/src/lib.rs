@@ -32,6 +32,7 @@ extern crate alloc;
 extern crate std;
 
 mod derivation;
+mod hash;
 pub mod limits;
 mod nonce;
 mod preauth;
@@ -40,6 +41,7 @@ mod secret;
 mod signing;
 
 pub use derivation::{Derivation, NoSessionKey, SessionKeys};
+pub use hash::sha256;
 pub use nonce::{KeyExhausted, Nonce, NonceSequence};
 pub use preauth::PreauthHash;
 pub use sealing::{BadSeal, Cipher, OpeningKey, SealingKey, TAG_LEN};

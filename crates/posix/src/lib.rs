@@ -22,7 +22,9 @@ mod fold;
 pub mod limits;
 mod names;
 mod node;
+mod ntacl;
 mod options;
+mod security;
 mod stat;
 mod sys;
 mod vfs;
@@ -31,5 +33,5 @@ mod walk;
 mod xattr;
 
 pub use errno::fault_of;
-pub use options::{Case, PosixOptions};
+pub use options::{Case, NtAcls, PosixOptions};
 pub use vfs::PosixVfs;

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, OpenHow, VfsResult,
+    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, OpenHow, Security,
+    SecurityChange, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -319,6 +320,15 @@ impl Node for PosixNode {
         }
         let target = rustix::fs::readlinkat(self.handle.fd(), c"", Vec::new()).map_err(fault_of)?;
         target.into_string().map_err(|_| Fault::NameInvalid)
+    }
+
+    fn security(&self) -> VfsResult<Security> {
+        crate::security::query(&self.share, &self.handle)
+    }
+
+    fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
+        self.share.writable()?;
+        crate::security::set(&self.share, &self.handle, change)
     }
 
     fn host_access(&self) -> HostAccess {

@@ -11,6 +11,18 @@ pub enum Case {
     Sensitive,
 }
 
+/// Where security descriptors of clients go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NtAcls {
+    /// Into an extended attribute, in Samba's layout: `security.NTACL`, or
+    /// `user.NTACL` where the process may not set that.
+    Xattr,
+    /// Into mode, owner and group; what they cannot say is lost.
+    Posix,
+    /// Nowhere: they cannot be set.
+    Off,
+}
+
 /// Options of a [`crate::PosixVfs`].
 #[derive(Debug, Clone)]
 pub struct PosixOptions {
@@ -25,6 +37,8 @@ pub struct PosixOptions {
     pub case: Case,
     /// Keep DOS attributes and creation times in `user.DOSATTRIB`.
     pub dos_attributes: bool,
+    /// Where security descriptors go.
+    pub nt_acls: NtAcls,
     /// Count extended attributes while listing directories, which costs a system
     /// call or two for each entry. Without, listings say 0 for all; what is
     /// asked of an open file is always counted.
@@ -46,6 +60,7 @@ impl Default for PosixOptions {
             directory_mask: 0o755,
             case: Case::Insensitive,
             dos_attributes: true,
+            nt_acls: NtAcls::Xattr,
             list_ea_sizes: false,
             hide_dot_files: true,
             follow_symlinks_inside: false,

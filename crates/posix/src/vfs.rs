@@ -34,6 +34,8 @@ pub(crate) struct Share {
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
     pub(crate) names: NameCache,
+    /// The attribute that holds security descriptors.
+    pub(crate) ntacl: &'static CStr,
     /// The kernel has getxattrat(2).
     entry_xattrs: bool,
 }
@@ -120,7 +122,14 @@ impl PosixVfs {
         let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
         let names = NameCache::new();
-        let share = Share { root: Arc::new(root), options, volume, names, entry_xattrs };
+        let share = Share {
+            root: Arc::new(root),
+            options,
+            volume,
+            names,
+            ntacl: crate::security::attribute(),
+            entry_xattrs,
+        };
         Ok(Self { share: Arc::new(share) })
     }
 

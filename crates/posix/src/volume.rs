@@ -6,7 +6,7 @@ use frevo_store::vfs::{Space, Volume};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::options::PosixOptions;
+use crate::options::{NtAcls, PosixOptions};
 use crate::{extents, stat, sys};
 
 /// File systems that cannot hold holes, by statfs' f_type.
@@ -34,6 +34,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
         sparse: !WITHOUT_HOLES.contains(&kind),
         xattrs,
+        descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
         shares_extents: extents::can_share(root),
         cluster: space(&vfs).unit,

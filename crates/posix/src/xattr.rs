@@ -61,7 +61,7 @@ impl Handle {
         self.path_only
     }
 
-    fn value(&self, name: &CStr, into: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn value(&self, name: &CStr, into: &mut [u8]) -> Result<usize, Errno> {
         if self.path_only {
             rustix::fs::getxattr(ProcPath::of(self.fd()).as_c_str(), name, into)
         } else {
@@ -78,7 +78,7 @@ impl Handle {
     }
 
     /// A whole value; it may change while it is read.
-    fn whole_value(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn whole_value(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
         for _ in 0..RETRIES {
             let mut value = vec![0; self.value_len(name)?.max(1)];
             match self.value(name, &mut value) {
@@ -93,7 +93,7 @@ impl Handle {
         Err(Errno::BUSY)
     }
 
-    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         if self.path_only {
             let path = ProcPath::of(self.fd());
             rustix::fs::setxattr(path.as_c_str(), name, value, XattrFlags::empty())

@@ -39,6 +39,7 @@ pub mod file_table;
 pub mod limits;
 pub mod memory;
 pub mod name;
+pub mod security;
 pub mod share_mode;
 pub mod state;
 pub mod vfs;

@@ -17,6 +17,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::name::Name;
+use crate::security::HostAcl;
 
 /// What names one stream of one file on one machine for as long as it exists:
 /// share modes, byte ranges and caching rights are per stream (MS-FSA 2.1.1.3
@@ -308,6 +309,8 @@ pub struct Volume {
     /// Bytes of a cluster, to which the ranges of [`Node::share_extents`] are
     /// aligned.
     pub cluster: u32,
+    /// Security descriptors can be stored.
+    pub descriptors: bool,
 }
 
 /// Ranges of the same length in two files, MS-FSA 2.1.5.10.4.
@@ -412,6 +415,17 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Target of a symbolic link as stored.
     fn link_target(&self) -> VfsResult<String>;
 
+    /// What protects the object.
+    fn security(&self) -> VfsResult<Security> {
+        Ok(Security::Host(HostAcl::default()))
+    }
+
+    /// Stores a descriptor and what on the host comes nearest to it. It is in
+    /// force until the host's permissions are changed by anybody else.
+    fn set_security(&self, _change: &SecurityChange<'_>) -> VfsResult<()> {
+        Err(Fault::NotSupported)
+    }
+
     /// Whether the host would let this process read, write or execute the object.
     fn host_access(&self) -> HostAccess;
 
@@ -440,6 +454,30 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         let _ = (first, beyond, limit);
         Err(Fault::NotSupported)
     }
+}
+
+/// What protects an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// A self-relative security descriptor, as it was stored.
+    Stored(Vec<u8>),
+    /// None is stored, or the host's permissions were changed since it was:
+    /// they decide.
+    Host(HostAcl),
+}
+
+/// New protection of an object.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SecurityChange<'a> {
+    /// The descriptor to store, self-relative; none where only the host's
+    /// permissions are to say what it says.
+    pub descriptor: Option<&'a [u8]>,
+    /// New POSIX owner.
+    pub uid: Option<u32>,
+    /// New POSIX group.
+    pub gid: Option<u32>,
+    /// New permission bits.
+    pub mode: Option<u32>,
 }
 
 /// What the host's permissions allow this process on one object.

@@ -14,9 +14,10 @@ use super::faults::Operation;
 use super::tree::{Body, EntryKey, Ino, Inode};
 use super::vfs::{Shared, storable};
 use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
+use crate::security::HostAcl;
 use crate::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node, OpenHow,
-    Stat, VfsResult,
+    Security, SecurityChange, Stat, VfsResult,
 };
 
 /// A file that somebody holds; it exists until this is dropped.
@@ -260,6 +261,34 @@ impl Node for MemoryNode {
         self.look(|inode| match &inode.body {
             Body::Symlink(target) => Ok(target.clone()),
             _ => Err(Fault::Invalid),
+        })
+    }
+
+    fn security(&self) -> VfsResult<Security> {
+        self.pass(Operation::Stat)?;
+        self.look(|inode| {
+            let meta = &inode.meta;
+            let stored = meta.security.as_ref().filter(|(_, mode)| *mode == meta.mode);
+            Ok(stored.map_or_else(
+                || Security::Host(HostAcl::default()),
+                |(descriptor, _)| Security::Stored(descriptor.clone()),
+            ))
+        })
+    }
+
+    fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
+        self.pass(Operation::SetBasic)?;
+        self.alter(|inode, now| {
+            if inode.kind() == Kind::Symlink {
+                return Err(Fault::NotSupported);
+            }
+            let meta = &mut inode.meta;
+            meta.uid = change.uid.unwrap_or(meta.uid);
+            meta.gid = change.gid.unwrap_or(meta.gid);
+            meta.mode = change.mode.map_or(meta.mode, |mode| mode & 0o7777);
+            meta.security = change.descriptor.map(|bytes| (Vec::from(bytes), meta.mode));
+            meta.changed = now;
+            Ok(())
         })
     }
 

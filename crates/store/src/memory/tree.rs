@@ -97,6 +97,10 @@ pub(super) struct Meta {
     pub(super) changed: FileTime,
     pub(super) mode: u32,
     pub(super) eas: Vec<(String, Vec<u8>)>,
+    /// A security descriptor and the mode that was set with it.
+    pub(super) security: Option<(Vec<u8>, u32)>,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
     pub(super) links: u32,
 }
 
@@ -117,6 +121,9 @@ impl Inode {
             changed: now,
             mode,
             eas: Vec::new(),
+            security: None,
+            uid: 0,
+            gid: 0,
             links: 0,
         };
         Self { meta, body }
@@ -168,8 +175,8 @@ impl Inode {
             written: self.meta.written,
             changed: self.meta.changed,
             mode: self.meta.mode,
-            uid: 0,
-            gid: 0,
+            uid: self.meta.uid,
+            gid: self.meta.gid,
             reparse_tag,
             ea_size: self.ea_size(),
         }

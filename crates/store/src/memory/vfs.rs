@@ -128,6 +128,7 @@ impl MemoryVfs {
             read_only: options.read_only,
             shares_extents: true,
             cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
+            descriptors: true,
         };
         let state = Mutex::new(State::new(born));
         Self { shared: Arc::new(Shared { state, faults, volume, options, clock }) }

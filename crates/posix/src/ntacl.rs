@@ -1,0 +1,310 @@
+//! The value of `security.NTACL`, Samba's `xattr_NTACL`, and the host's access
+//! control lists.
+//!
+//! An NDR structure around a self-relative security descriptor, version 4 as
+//! smbd 4 writes it. What keeps it honest is a hash of the host's permissions
+//! (owner, group, mode and POSIX lists, as Samba's `smb_acl_wrapper`): once they
+//! are changed by anybody else, the hash is another and the descriptor is not in
+//! force any more. Versions 1 and 2 have no such hash and are always in force.
+//!
+//! Deviation: what version 3 is hashed over is smbd's own mapping of the mode to
+//! a descriptor. smbd has not written it since 4.0; it counts as in force.
+
+use frevo_crypto::sha256;
+use frevo_store::security::{HostAcl, HostEntry, Whose};
+use frevo_wire::dtyp::FileTime;
+
+/// Where Samba and Frevo keep the descriptor; it takes CAP_SYS_ADMIN to set.
+pub(crate) const PRIVILEGED: &std::ffi::CStr = c"security.NTACL";
+/// Where a server without that keeps it, and where smbd finds it with
+/// `acl_xattr:security_acl_name = user.NTACL`.
+pub(crate) const UNPRIVILEGED: &std::ffi::CStr = c"user.NTACL";
+
+/// The attributes in which Linux keeps POSIX access control lists.
+pub(crate) const ACCESS: &std::ffi::CStr = c"system.posix_acl_access";
+pub(crate) const DEFAULT: &std::ffi::CStr = c"system.posix_acl_default";
+
+/// XATTR_SD_HASH_TYPE_SHA256
+const SHA256: u16 = 1;
+/// Bytes that the format has for a hash.
+const HASH: usize = 64;
+/// What smbd says that the second hash is of.
+const DESCRIPTION: &[u8] = b"posix_acl\0";
+/// Bytes in front of the descriptor in what is written here.
+const HEAD: usize = 160;
+/// The largest POSIX list that is looked at: one attribute.
+const ENTRIES_MAX: usize = 8_192;
+
+/// What a hash is taken of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Permissions<'a> {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// With the file type.
+    pub(crate) mode: u32,
+    /// Whether there can be a default list.
+    pub(crate) is_directory: bool,
+    pub(crate) acl: &'a HostAcl,
+}
+
+/// The descriptor in a value, when it is in force.
+pub(crate) fn decode(value: &[u8], permissions: &Permissions<'_>) -> Option<Vec<u8>> {
+    let version = u16_at(value, 0)?;
+    if u16_at(value, 2)? != version {
+        return None;
+    }
+    // A pointer each to what the version holds, and in it to the descriptor.
+    match version {
+        1 => descriptor(value, 8),
+        // Sixteen bytes of hash in version 2.
+        2 => descriptor(value, 12 + 16),
+        3 => descriptor(value, (14 + HASH).next_multiple_of(4)),
+        4 => {
+            let text = 14 + HASH;
+            let end = value.get(text..)?.iter().position(|byte| *byte == 0)? + text + 1;
+            let time = end.next_multiple_of(4);
+            let hash = value.get(time + 8..)?.get(..HASH)?;
+            let is_current = u16_at(value, 12)? == SHA256 && *hash == host_hash(permissions);
+            if is_current { descriptor(value, time + 8 + HASH) } else { None }
+        }
+        _ => None,
+    }
+}
+
+/// The value that stores `descriptor`, self-relative, while the host's
+/// permissions are these; none for one that is too short to be any.
+pub(crate) fn encode(
+    descriptor: &[u8],
+    permissions: &Permissions<'_>,
+    now: FileTime,
+) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(HEAD + descriptor.len());
+    out.extend_from_slice(&4u16.to_le_bytes());
+    out.extend_from_slice(&4u16.to_le_bytes());
+    out.extend_from_slice(&0x0002_0000u32.to_le_bytes());
+    out.extend_from_slice(&0x0002_0004u32.to_le_bytes());
+    out.extend_from_slice(&SHA256.to_le_bytes());
+    // The first hash is of smbd's mapping of the mode, which it looks at when
+    // the second does not agree: zeros agree with nothing.
+    out.resize(14 + HASH, 0);
+    out.extend_from_slice(DESCRIPTION);
+    out.extend_from_slice(&now.0.to_le_bytes());
+    out.extend_from_slice(&host_hash(permissions));
+    debug_assert_eq!(out.len(), HEAD);
+    out.extend_from_slice(descriptor);
+    shift_offsets(out.get_mut(HEAD..)?, u32::try_from(HEAD).ok()?, u32::wrapping_add)?;
+    Some(out)
+}
+
+/// Samba's NDR counts a descriptor's offsets from the start of the value.
+fn descriptor(value: &[u8], at: usize) -> Option<Vec<u8>> {
+    let mut descriptor = value.get(at..)?.to_vec();
+    shift_offsets(&mut descriptor, u32::try_from(at).ok()?, u32::wrapping_sub)?;
+    Some(descriptor)
+}
+
+/// Moves the four offsets that are not zero.
+fn shift_offsets(descriptor: &mut [u8], by: u32, shift: fn(u32, u32) -> u32) -> Option<()> {
+    let offsets = descriptor.get_mut(4..20)?;
+    for field in offsets.chunks_exact_mut(4) {
+        let old = u32::from_le_bytes(field.try_into().ok()?);
+        if old != 0 {
+            field.copy_from_slice(&shift(old, by).to_le_bytes());
+        }
+    }
+    Some(())
+}
+
+fn u16_at(value: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(value.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// SHA-256 of the permissions as smbd packs them, in 64 bytes.
+fn host_hash(permissions: &Permissions<'_>) -> [u8; HASH] {
+    let mut hash = [0; HASH];
+    hash[..32].copy_from_slice(&sha256(&pack(permissions)));
+    hash
+}
+
+/// `smb_acl_wrapper` in NDR: two pointers to lists, owner, group, mode, and the
+/// lists.
+fn pack(permissions: &Permissions<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    let second: u32 = if permissions.is_directory { 0x0002_0004 } else { 0 };
+    out.extend_from_slice(&0x0002_0000u32.to_le_bytes());
+    out.extend_from_slice(&second.to_le_bytes());
+    out.extend_from_slice(&u64::from(permissions.uid).to_le_bytes());
+    out.extend_from_slice(&u64::from(permissions.gid).to_le_bytes());
+    out.extend_from_slice(&permissions.mode.to_le_bytes());
+    let acl = permissions.acl;
+    if acl.access.is_empty() {
+        pack_list(&of_mode(permissions.mode), &mut out);
+    } else {
+        pack_list(&acl.access, &mut out);
+    }
+    if permissions.is_directory {
+        pack_list(&acl.default, &mut out);
+    }
+    out
+}
+
+/// The list that a file without one has, by its mode.
+fn of_mode(mode: u32) -> [HostEntry; 3] {
+    let entry = |whose, shift: u32| HostEntry { whose, bits: (mode >> shift & 7) as u8 };
+    [entry(Whose::Owner, 6), entry(Whose::OwningGroup, 3), entry(Whose::Other, 0)]
+}
+
+fn pack_list(list: &[HostEntry], out: &mut Vec<u8>) {
+    let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
+    let align = |out: &mut Vec<u8>, to: usize| out.resize(out.len().next_multiple_of(to), 0);
+    // The array's size stands first; the structure is aligned as its ids are.
+    align(out, 4);
+    out.extend_from_slice(&count.to_le_bytes());
+    align(out, 8);
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&0u32.to_le_bytes());
+    for entry in list {
+        align(out, 8);
+        let (tag, id): (u16, _) = match entry.whose {
+            Whose::User(uid) => (1, Some(uid)),
+            Whose::Owner => (2, None),
+            Whose::Group(gid) => (3, Some(gid)),
+            Whose::OwningGroup => (4, None),
+            Whose::Other => (5, None),
+            Whose::Mask => (6, None),
+        };
+        out.extend_from_slice(&tag.to_le_bytes());
+        out.extend_from_slice(&tag.to_le_bytes());
+        if let Some(id) = id {
+            align(out, 8);
+            out.extend_from_slice(&u64::from(id).to_le_bytes());
+        }
+        out.extend_from_slice(&u32::from(entry.bits).to_le_bytes());
+    }
+}
+
+/// A POSIX list as Linux keeps it in an attribute (linux/posix_acl_xattr.h):
+/// version 2, then tag, permissions and id of each entry.
+pub(crate) fn parse_list(value: &[u8]) -> Option<Vec<HostEntry>> {
+    let (version, entries) = value.split_at_checked(4)?;
+    if version != [2, 0, 0, 0] || !entries.len().is_multiple_of(8) {
+        return None;
+    }
+    let entries = entries.chunks_exact(8).take(ENTRIES_MAX);
+    entries
+        .map(|entry| {
+            let id = u32::from_le_bytes(entry.get(4..8)?.try_into().ok()?);
+            let whose = match u16_at(entry, 0)? {
+                0x01 => Whose::Owner,
+                0x02 => Whose::User(id),
+                0x04 => Whose::OwningGroup,
+                0x08 => Whose::Group(id),
+                0x10 => Whose::Mask,
+                0x20 => Whose::Other,
+                _ => return None,
+            };
+            Some(HostEntry { whose, bits: (u16_at(entry, 2)? & 7) as u8 })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, Sid};
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    }
+
+    /// Written by smbd 4.17.12: a file with an entry of Everyone for reading.
+    const FILE: &str = concat!(
+        "04000400000002000400020001007da750681d6973e0be3084078f438b3445054e33433a72382a7ea815a3",
+        "0c01000000000000000000000000000000000000000000000000000000000000000000706f7369785f6163",
+        "6c00e66ec41c1b7add019ad2cc640533350d14afb019dc21361e18cc82d7a23aa727a06a396f6f0aa99800",
+        "00000000000000000000000000000000000000000000000000000000000000010004",
+        "80b4000000d000000000000000ec000000010500000000000515000000fd0b5db7b86589eafa1cef83e903",
+        "0000010500000000000515000000fd0b5db7b86589eafa1cef830102000002007800040000000000140",
+        "0a900120001010000000000010000000000001400ff011f0001010000000000010000000000002400ff011f",
+        "00010500000000000515000000fd0b5db7b86589eafa1cef830102000000002400ff011f00010500000000",
+        "000515000000fd0b5db7b86589eafa1cef83e9030000"
+    );
+    /// The POSIX list that the file and, as both lists, the directory had.
+    const LIST: &str = concat!(
+        "0200000001000700ffffffff0200070051c3000004000700ffffffff0800070051c3000010000700",
+        "ffffffff20000700ffffffff"
+    );
+    /// What smbd hashed the permissions of a directory to.
+    const DIRECTORY_HASH: &str = "fa3d75009effc512597f7bf61545ce51a9608bd50fdc8d7564b7c61d6fbb981a";
+
+    fn permissions(acl: &HostAcl, mode: u32, is_directory: bool) -> Permissions<'_> {
+        Permissions { uid: 50_001, gid: 50_001, mode, is_directory, acl }
+    }
+
+    #[test]
+    fn what_smbd_wrote_is_in_force_while_the_permissions_are_the_same() {
+        let acl = HostAcl { access: parse_list(&bytes(LIST)).unwrap(), default: Vec::new() };
+        let value = bytes(FILE);
+        let read = decode(&value, &permissions(&acl, 0o100_777, false)).unwrap();
+        let read = SecurityDescriptor::parse(&read).unwrap();
+        let owner: Sid = "S-1-5-21-3076328445-3934873016-2213485818-1001".parse().unwrap();
+        assert_eq!(read.owner, Some(owner));
+        let aces = &read.dacl.as_ref().unwrap().aces;
+        assert_eq!((aces.len(), aces[0].sid()), (4, Some(&Sid::EVERYONE)));
+        assert_eq!(aces[0].mask(), Some(AccessMask::FILE_GENERIC_READ | AccessMask::EXECUTE));
+        assert_eq!(decode(&value, &permissions(&acl, 0o100_775, false)), None);
+        assert_eq!(decode(&value, &permissions(&HostAcl::default(), 0o100_777, false)), None);
+        let other = Permissions { uid: 1, ..permissions(&acl, 0o100_777, false) };
+        assert_eq!(decode(&value, &other), None);
+    }
+
+    #[test]
+    fn both_lists_of_a_directory_are_hashed_as_smbd_does() {
+        let list = parse_list(&bytes(LIST)).unwrap();
+        let acl = HostAcl { access: list.clone(), default: list };
+        let hash = host_hash(&permissions(&acl, 0o40_777, true));
+        assert_eq!(hash[..32], bytes(DIRECTORY_HASH));
+    }
+
+    #[test]
+    fn what_is_written_is_read_while_nobody_changes_the_mode() {
+        let mut descriptor = Vec::new();
+        let whole = SecurityDescriptor {
+            owner: Some(Sid::unix_user(7)),
+            group: Some(Sid::USERS),
+            dacl: Some(frevo_wire::dtyp::Acl::new(Vec::new())),
+            ..SecurityDescriptor::default()
+        };
+        whole.encode(&mut descriptor).unwrap();
+        let acl = HostAcl::default();
+        let then = permissions(&acl, 0o100_600, false);
+        let value = encode(&descriptor, &then, FileTime(5)).unwrap();
+        assert_eq!(decode(&value, &then).unwrap(), descriptor);
+        assert_eq!(decode(&value, &permissions(&acl, 0o100_644, false)), None);
+    }
+
+    #[test]
+    fn versions_without_a_hash() {
+        let acl = HostAcl::default();
+        let mut value = bytes("0100010000000200");
+        let mut descriptor = vec![0; 20];
+        descriptor[0] = 1;
+        value.extend_from_slice(&descriptor);
+        assert_eq!(decode(&value, &permissions(&acl, 0, false)), Some(descriptor));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_survived(value in proptest::collection::vec(0u8.., 0..400), version in 0u8..6) {
+            let acl = HostAcl::default();
+            let mut value = value;
+            let _ = decode(&value, &permissions(&acl, 0, true));
+            if value.len() > 4 {
+                value[..4].copy_from_slice(&[version, 0, version, 0]);
+            }
+            let _ = decode(&value, &permissions(&acl, 0, true));
+            let _ = parse_list(&value);
+            let _ = encode(&value, &permissions(&acl, 0, true), FileTime(0));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What protects a file of the host: a stored security descriptor while the
+//! host's permissions are what they were when it was stored, else they.
+
+use std::ffi::CStr;
+
+use frevo_store::Fault;
+use frevo_store::security::HostAcl;
+use frevo_store::vfs::{Kind, Security, SecurityChange, VfsResult};
+use frevo_wire::dtyp::FileTime;
+use rustix::fs::{AtFlags, CWD, Mode, Statx};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+
+use crate::errno::fault_of;
+use crate::ntacl::{self, Permissions};
+use crate::options::NtAcls;
+use crate::stat;
+use crate::sys::{self, ProcPath};
+use crate::vfs::Share;
+use crate::xattr::Handle;
+
+/// The attribute that this process keeps descriptors in.
+pub(crate) fn attribute() -> &'static CStr {
+    let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
+    if held.is_ok_and(|held| held.contains(CapabilitySet::SYS_ADMIN)) {
+        ntacl::PRIVILEGED
+    } else {
+        ntacl::UNPRIVILEGED
+    }
+}
+
+/// What protects the file behind `handle`.
+pub(crate) fn query(share: &Share, handle: &Handle) -> VfsResult<Security> {
+    if share.options.nt_acls == NtAcls::Off || !share.volume.xattrs {
+        return Ok(Security::Host(HostAcl::default()));
+    }
+    let stored = if share.volume.descriptors { value(handle, share.ntacl)? } else { None };
+    let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+    let acl = host_acl(handle, &stx)?;
+    let in_force = stored.and_then(|stored| ntacl::decode(&stored, &permissions(&stx, &acl)));
+    Ok(in_force.map_or(Security::Host(acl), Security::Stored))
+}
+
+/// Changes owner, mode and the stored descriptor, which is good for the
+/// permissions that the file has at the end: when anything fails before, the
+/// old one has lost its force and the host's permissions decide.
+pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -> VfsResult<()> {
+    let kind = stat::kind_of(&sys::stat_fd(handle.fd()).map_err(fault_of)?);
+    if !matches!(kind, Kind::File | Kind::Directory) || share.options.nt_acls == NtAcls::Off {
+        return Err(Fault::NotSupported);
+    }
+    if change.descriptor.is_some() && !share.volume.descriptors {
+        return Err(Fault::NotSupported);
+    }
+    if change.uid.is_some() || change.gid.is_some() {
+        chown(handle, change.uid, change.gid)?;
+    }
+    if let Some(mode) = change.mode {
+        let path = ProcPath::of(handle.fd());
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)?;
+    }
+    let Some(descriptor) = change.descriptor else { return Ok(()) };
+    let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+    let acl = host_acl(handle, &stx)?;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let now = FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
+    let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
+    match handle.set(share.ntacl, &value) {
+        Ok(()) => Ok(()),
+        Err(Errno::RANGE | Errno::TOOBIG) => Err(Fault::DiskFull),
+        Err(errno) => Err(fault_of(errno)),
+    }
+}
+
+fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
+    use rustix::process::{Gid, Uid};
+    if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+        // To the kernel that is nobody, and no change.
+        return Err(Fault::Invalid);
+    }
+    let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+    rustix::fs::chownat(handle.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(fault_of)
+}
+
+const fn permissions<'a>(stx: &Statx, acl: &'a HostAcl) -> Permissions<'a> {
+    let mode = stx.stx_mode as u32;
+    Permissions {
+        uid: stx.stx_uid,
+        gid: stx.stx_gid,
+        mode,
+        is_directory: mode & 0o170_000 == 0o040_000,
+        acl,
+    }
+}
+
+/// The host's lists; none where the file system keeps none.
+fn host_acl(handle: &Handle, stx: &Statx) -> VfsResult<HostAcl> {
+    let list = |name| match value(handle, name)? {
+        Some(value) => ntacl::parse_list(&value).ok_or(Fault::Io(libc::EINVAL)),
+        None => Ok(Vec::new()),
+    };
+    let kind = stat::kind_of(stx);
+    let access = if kind == Kind::Symlink { Vec::new() } else { list(ntacl::ACCESS)? };
+    let default = if kind == Kind::Directory { list(ntacl::DEFAULT)? } else { Vec::new() };
+    Ok(HostAcl { access, default })
+}
+
+/// An attribute, if it is there.
+fn value(handle: &Handle, name: &CStr) -> VfsResult<Option<Vec<u8>>> {
+    let mut small = [0; 512];
+    match handle.value(name, &mut small) {
+        Ok(len) => Ok(Some(small.get(..len).unwrap_or_default().to_vec())),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(Errno::RANGE) => match handle.whole_value(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(Errno::NODATA) => Ok(None),
+            Err(errno) => Err(fault_of(errno)),
+        },
+        Err(errno) => Err(fault_of(errno)),
+    }
+}

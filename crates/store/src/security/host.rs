@@ -1,0 +1,164 @@
+//! Between the permissions of a POSIX host and security descriptors.
+//!
+//! Where no descriptor is stored, clients see one that says what the host's
+//! mode and access control list say, and a descriptor that is stored shows on
+//! the host as the mode that comes nearest to it.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
+
+use super::{Privileges, Token, maximal};
+
+/// Whose permissions an entry of a POSIX access control list is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// ACL_USER_OBJ
+    Owner,
+    /// ACL_USER
+    User(u32),
+    /// ACL_GROUP_OBJ
+    OwningGroup,
+    /// ACL_GROUP
+    Group(u32),
+    /// ACL_MASK
+    Mask,
+    /// ACL_OTHER
+    Other,
+}
+
+/// One entry: three permission bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostEntry {
+    /// Whose.
+    pub whose: Whose,
+    /// Read 4, write 2, execute 1.
+    pub bits: u8,
+}
+
+/// The access control lists of the host on one object; empty without any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostAcl {
+    /// What decides about the object itself.
+    pub access: Vec<HostEntry>,
+    /// What new objects in a directory get.
+    pub default: Vec<HostEntry>,
+}
+
+/// Owner, group and permissions of an object of the host.
+#[derive(Debug, Clone, Copy)]
+pub struct Owned {
+    /// Permission bits.
+    pub mode: u32,
+    /// Who the owner is.
+    pub owner: Sid,
+    /// Who the group is.
+    pub group: Sid,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// The descriptor that says what the host says.
+pub fn descriptor(of: &Owned, acl: &HostAcl) -> SecurityDescriptor {
+    let from_mode;
+    let access = if acl.access.is_empty() {
+        from_mode = mode_entries(of.mode);
+        &from_mode
+    } else {
+        &acl.access
+    };
+    let mut aces = Vec::new();
+    entries(access, of, AceFlags::EMPTY, [of.owner, of.group], &mut aces);
+    if of.is_directory {
+        let flags = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT | AceFlags::INHERIT_ONLY;
+        let creators = [Sid::CREATOR_OWNER, Sid::CREATOR_GROUP];
+        entries(&acl.default, of, flags, creators, &mut aces);
+    }
+    SecurityDescriptor {
+        control: SdControl::SELF_RELATIVE | SdControl::DACL_PRESENT,
+        rm_control: 0,
+        owner: Some(of.owner),
+        group: Some(of.group),
+        sacl: None,
+        dacl: Some(Acl::new(aces)),
+    }
+}
+
+fn mode_entries(mode: u32) -> Vec<HostEntry> {
+    let bits = |shift: u32| u8::try_from(mode.checked_shr(shift).unwrap_or(0) & 7).unwrap_or(0);
+    vec![
+        HostEntry { whose: Whose::Owner, bits: bits(6) },
+        HostEntry { whose: Whose::OwningGroup, bits: bits(3) },
+        HostEntry { whose: Whose::Other, bits: bits(0) },
+    ]
+}
+
+/// Entries that allow what a POSIX list allows; the mask bounds all but the
+/// owner and others.
+fn entries(
+    list: &[HostEntry],
+    of: &Owned,
+    flags: AceFlags,
+    [owner, group]: [Sid; 2],
+    into: &mut Vec<Ace>,
+) {
+    let mask = list.iter().find(|entry| entry.whose == Whose::Mask).map_or(7, |mask| mask.bits);
+    for entry in list {
+        let (sid, bits) = match entry.whose {
+            Whose::Owner => (owner, entry.bits),
+            Whose::User(uid) => (Sid::unix_user(uid), entry.bits & mask),
+            Whose::OwningGroup => (group, entry.bits & mask),
+            Whose::Group(gid) => (Sid::unix_group(gid), entry.bits & mask),
+            Whose::Other => (Sid::EVERYONE, entry.bits),
+            Whose::Mask => continue,
+        };
+        let rights = rights(bits, of.is_directory);
+        if !rights.is_empty() {
+            into.push(Ace::allow(flags, rights, sid));
+        }
+    }
+}
+
+/// The rights that three permission bits stand for.
+pub fn rights(bits: u8, is_directory: bool) -> AccessMask {
+    if bits & 7 == 7 {
+        return AccessMask::FILE_ALL;
+    }
+    let mut mask = AccessMask::EMPTY;
+    if bits & 4 != 0 {
+        mask |= AccessMask::FILE_GENERIC_READ;
+    }
+    if bits & 2 != 0 {
+        mask |= AccessMask::FILE_GENERIC_WRITE;
+        if is_directory {
+            mask |= AccessMask::DELETE_CHILD;
+        }
+    }
+    if bits & 1 != 0 {
+        mask |= AccessMask::FILE_GENERIC_EXECUTE;
+    }
+    mask
+}
+
+/// The permission bits that come nearest to a descriptor: what its owner, its
+/// group and everybody else may do.
+pub fn mode(descriptor: &SecurityDescriptor) -> u32 {
+    let nobody = Sid::ANONYMOUS;
+    let owner = descriptor.owner.unwrap_or(nobody);
+    let group = descriptor.group.unwrap_or(nobody);
+    let of = |user: Sid, primary: Sid| {
+        let token = Token::new(user, primary, Token::WELL_KNOWN, Privileges::EMPTY);
+        bits(maximal(descriptor, &token))
+    };
+    let shift = |bits: u32, by: u32| bits.checked_shl(by).unwrap_or(0);
+    shift(of(owner, nobody), 6) | shift(of(nobody, group), 3) | of(nobody, nobody)
+}
+
+/// The permission bits that rights come nearest to.
+pub fn bits(rights: AccessMask) -> u32 {
+    let has = |right: AccessMask, bit| if rights.contains(right) { bit } else { 0 };
+    has(AccessMask::READ_DATA, 4)
+        | has(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA, 2)
+        | has(AccessMask::EXECUTE, 1)
+}
