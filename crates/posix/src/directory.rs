@@ -14,7 +14,7 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
-use crate::stat::{self, Extra};
+use crate::stat::Extra;
 use crate::sys;
 use crate::vfs::Share;
 use crate::xattr::DOSATTRIB;
@@ -146,7 +146,7 @@ impl Directory for PosixDirectory {
         }
         let Some(entry) = self.entry() else { return Ok(None) };
         match sys::stat_entry(self.fd.as_fd(), entry) {
-            Ok(stx) => Ok(Some(stat::stat_of(&stx, &self.extra(entry)))),
+            Ok(stx) => Ok(Some(self.share.stat_of(&stx, &self.extra(entry)))),
             Err(Errno::NOENT | Errno::STALE) => Ok(None),
             Err(errno) => Err(fault_of(errno)),
         }

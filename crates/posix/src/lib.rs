@@ -25,6 +25,7 @@ mod node;
 mod ntacl;
 mod options;
 mod security;
+mod snapshots;
 mod stat;
 mod sys;
 mod vfs;
@@ -34,4 +35,5 @@ mod xattr;
 
 pub use errno::fault_of;
 pub use options::{Case, NtAcls, PosixOptions};
+pub use snapshots::{SnapshotFault, SnapshotFolders};
 pub use vfs::PosixVfs;

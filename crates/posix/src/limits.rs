@@ -43,5 +43,8 @@ pub const CHANGES_BUFFER_BYTES: usize = 16 * 1_024;
 /// once more within the same tick of its clock: what was read then is not kept.
 pub const TICK_MS: u64 = 20;
 
+/// Snapshots of one share; the oldest beyond them are not shown.
+pub const SNAPSHOTS: usize = 1_024;
+
 /// Locks under which names are looked up and then made.
 pub const NAMING_LOCKS: usize = 64;

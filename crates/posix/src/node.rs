@@ -49,8 +49,8 @@ impl PosixNode {
         hidden_name: bool,
     ) -> Self {
         Self {
+            key: share.marked(stat::key_of(stx)),
             share,
-            key: stat::key_of(stx),
             kind: stat::kind_of(stx),
             moves_data: (how.read || how.write) && !handle.is_path_only(),
             handle,
@@ -184,7 +184,7 @@ impl Node for PosixNode {
             hidden_name: self.hidden_name,
             ea_size: self.ea_size(),
         };
-        Ok(stat::stat_of(&stx, &extra))
+        Ok(self.share.stat_of(&stx, &extra))
     }
 
     fn birth(&self) -> Option<FileTime> {

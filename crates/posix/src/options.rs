@@ -2,6 +2,8 @@
 
 use frevo_wire::dtyp::FileAttributes;
 
+use crate::snapshots::SnapshotFolders;
+
 /// How names are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
@@ -50,6 +52,8 @@ pub struct PosixOptions {
     pub follow_symlinks_inside: bool,
     /// Name of the file system that clients are told.
     pub file_system_name: String,
+    /// Where snapshots of the share are, if anywhere.
+    pub snapshots: Option<SnapshotFolders>,
 }
 
 impl Default for PosixOptions {
@@ -65,6 +69,7 @@ impl Default for PosixOptions {
             hide_dot_files: true,
             follow_symlinks_inside: false,
             file_system_name: String::from("NTFS"),
+            snapshots: None,
         }
     }
 }

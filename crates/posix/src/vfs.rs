@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Existence, Kind, KindWanted, Node, OpenHow, Opened, Space, Vfs, VfsResult, Volume,
 };
@@ -22,6 +23,7 @@ use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::DiskPath;
 use crate::node::PosixNode;
 use crate::options::{Case, PosixOptions, STORED_ATTRIBUTES};
+use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
@@ -38,9 +40,23 @@ pub(crate) struct Share {
     pub(crate) ntacl: &'static CStr,
     /// The kernel has getxattrat(2).
     entry_xattrs: bool,
+    /// What the keys of files are marked with; 0 but for snapshots.
+    mark: u64,
+    snapshots: Snapshots,
 }
 
 impl Share {
+    /// A key as it is told: those of snapshots are marked.
+    pub(crate) const fn marked(&self, key: FileKey) -> FileKey {
+        FileKey { device: key.device ^ self.mark, ..key }
+    }
+
+    /// The state of a file of this share.
+    pub(crate) fn stat_of(&self, stx: &Statx, extra: &Extra) -> Stat {
+        let stat = stat::stat_of(stx, extra);
+        Stat { key: self.marked(stat.key), ..stat }
+    }
+
     /// Whether DOSATTRIB is used at all.
     pub(crate) fn keeps_attributes(&self) -> bool {
         self.options.dos_attributes && self.volume.xattrs
@@ -106,7 +122,15 @@ impl PosixVfs {
     /// or refuses it, or when `/proc` is not mounted; the error says which.
     pub fn open_root(path: &Path, options: PosixOptions) -> std::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        Self::of_root(rustix::fs::open(path, flags, Mode::empty())?, options, 0)
+    }
+
+    /// The same for an open directory; keys of files are marked with `mark`.
+    pub(crate) fn of_root(
+        root: OwnedFd,
+        options: PosixOptions,
+        mark: u64,
+    ) -> std::io::Result<Self> {
         if let Err(errno) = probe_openat2(root.as_fd()) {
             let text = format!(
                 "openat2 is needed to keep clients inside the share, and this kernel or sandbox \
@@ -122,6 +146,7 @@ impl PosixVfs {
         let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
         let names = NameCache::new();
+        let snapshots = Snapshots::default();
         let share = Share {
             root: Arc::new(root),
             options,
@@ -129,6 +154,8 @@ impl PosixVfs {
             names,
             ntacl: crate::security::attribute(),
             entry_xattrs,
+            mark,
+            snapshots,
         };
         Ok(Self { share: Arc::new(share) })
     }
@@ -192,7 +219,7 @@ impl PosixVfs {
             hidden_name: self.share.hides(entry),
             ea_size: 0,
         };
-        let stat = stat::stat_of(&stx, &extra);
+        let stat = self.share.stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
         Opened { node: Arc::new(node), stat, created: false, name }
     }
@@ -268,7 +295,7 @@ impl PosixVfs {
         let dos = self.new_dos_attrib(how, born).filter(|dos| handle.set_dos_attrib(dos).is_ok());
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let extra = Extra { dos, hidden_name: self.share.hides(entry), ea_size: 0 };
-        let stat = stat::stat_of(&stx, &extra);
+        let stat = self.share.stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
         node.was_created_in(place.parent.clone());
         let name = place.name_of(entry);
@@ -404,7 +431,7 @@ fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
 
 impl Vfs for PosixVfs {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
-        if how.write && how.existence == Existence::MustExist {
+        if how.write && how.existence != Existence::MustNotExist {
             self.share.writable()?;
         }
         let path = self.path_of(name, how.case_sensitive)?;
@@ -532,6 +559,17 @@ impl Vfs for PosixVfs {
 
     fn volume(&self) -> &Volume {
         &self.share.volume
+    }
+
+    fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
+        let Some(folders) = &self.share.options.snapshots else { return Ok(Vec::new()) };
+        Snapshots::of(self.share.root.as_fd(), folders, name)
+    }
+
+    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+        let share = &*self.share;
+        let vfs = share.snapshots.at(share.root.as_fd(), &share.options, taken)?;
+        Ok(vfs)
     }
 }
 

@@ -41,6 +41,7 @@ pub mod memory;
 pub mod name;
 pub mod security;
 pub mod share_mode;
+pub mod snapshot;
 pub mod state;
 pub mod vfs;
 pub mod watch;

@@ -18,6 +18,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::name::Name;
 use crate::security::HostAcl;
+use crate::snapshot::Moment;
 
 /// What names one stream of one file on one machine for as long as it exists:
 /// share modes, byte ranges and caching rights are per stream (MS-FSA 2.1.1.3
@@ -363,6 +364,22 @@ pub trait Vfs: Send + Sync + fmt::Debug {
 
     /// Facts.
     fn volume(&self) -> &Volume;
+
+    // Snapshots.
+
+    /// When the snapshots were taken in which there is something of that name
+    /// now, the newest first.
+    fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
+        let _ = name;
+        Ok(Vec::new())
+    }
+
+    /// The file system as it was then, read-only; [`Fault::NotFound`] without a
+    /// snapshot of that second. No key of a file in it is one of a file here.
+    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+        let _ = taken;
+        Err(Fault::NotFound)
+    }
 }
 
 /// An open object of a file system. Dropping it closes it. It is `Any` so that

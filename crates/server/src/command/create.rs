@@ -3,6 +3,7 @@
 mod access;
 mod contexts;
 mod symlink;
+mod timewarp;
 mod validate;
 
 use std::sync::atomic::AtomicU64;
@@ -47,15 +48,20 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
     validate::parameters(&request)?;
     let tree = rq.tree()?;
-    let vfs = match &tree.share.target {
+    let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
-        Target::Disk(vfs) => vfs,
+        Target::Disk(live) => live,
     };
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let wanted = contexts::parse(&request)?;
+    let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
+    let vfs = &vfs;
     let name = validate::name(&text, request.create_options)?;
     validate::stream_type(&text, &mut request)?;
-    let wanted = contexts::parse(&request)?;
     let desired = validate::access(&request, tree)?;
+    if !Arc::ptr_eq(vfs, live) {
+        timewarp::check_access(&request, desired)?;
+    }
     let file_id = rq.server().new_file_id();
     let create = Create { rq, request: &request, wanted: &wanted, name, desired, file_id, vfs };
     let made = create.open()?;

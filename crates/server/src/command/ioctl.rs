@@ -98,7 +98,7 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::PipePeek => Ok(ipc::peek(call.open()?, call.max_output)?),
         Act::ResumeKey => copychunk::resume_key(call),
         Act::CopyChunk => copychunk::handle(call).await,
-        Act::Snapshots => facts::snapshots(call),
+        Act::Snapshots => facts::snapshots(call).await,
         Act::SetSparse => ranges::set_sparse(call).await,
         Act::SetZeroData => ranges::set_zero_data(call).await,
         Act::AllocatedRanges => ranges::query_allocated(call).await,

@@ -96,6 +96,7 @@ impl ShareSection {
         options.dos_attributes = self.dos_attributes.unwrap_or(options.dos_attributes);
         options.hide_dot_files = self.hide_dot_files.unwrap_or(options.hide_dot_files);
         options.follow_symlinks_inside = self.follow_symlinks;
+        options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
         options
     }
 

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName};
 use super::values::{
     CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, SigningAlgorithmName,
-    SigningChoice, Size,
+    SigningChoice, Size, SnapshotPath,
 };
 use crate::limits;
 
@@ -130,6 +130,9 @@ pub struct ShareSection {
     /// Symbolic links that stay inside the share are followed.
     #[serde(default)]
     pub follow_symlinks: bool,
+    /// Where snapshots of the folder are.
+    #[serde(default)]
+    pub snapshots: Option<SnapshotPath>,
 }
 
 /// `[[user]]`
@@ -216,6 +219,7 @@ impl ShareSection {
             dos_attributes: None,
             hide_dot_files: None,
             follow_symlinks: false,
+            snapshots: None,
         }
     }
 }

@@ -62,6 +62,7 @@ fn every_key_can_be_set() {
         dos_attributes = false
         hide_dot_files = false
         follow_symlinks = true
+        snapshots = ".snapshots/%N/snapshot"
 
         [[user]]
         name = "ann"
@@ -71,6 +72,7 @@ fn every_key_can_be_set() {
     assert_eq!(config.server.name.unwrap().as_str(), "BOX");
     assert_eq!(config.server.listen.len(), 2);
     assert_eq!(config.limits.max_io.unwrap().get_ref().0, 1 << 20);
+    assert!(config.shares[0].snapshots.is_some());
     assert_eq!(config.shares[0].file_mode, Some(Mode(0o644)));
     assert_eq!(config.shares[0].directory_mode, Some(Mode(0o755)));
     // The text above has them all.
@@ -142,4 +144,19 @@ fn what_contradicts_itself_is_found_all_at_once() {
     );
     let text = "[server]\nmin_dialect = \"3.1.1\"\nmax_dialect = \"2.1\"\nciphers = []\nencryption = \"required\"\n";
     assert_eq!(faults(text).len(), 3);
+}
+
+#[test]
+fn snapshots_need_a_path_that_says_of_when() {
+    for (path, hint) in [
+        ("snapshots", "exactly one part"),
+        ("%Y%m%d/%N", "exactly one part"),
+        ("../%N", "must not go through"),
+        ("a/%Y", "needs %Y, %m and %d"),
+        ("a/%q", "after % comes"),
+    ] {
+        let text = format!("[[share]]\nname = \"a\"\npath = \"/srv/a\"\nsnapshots = \"{path}\"\n");
+        let faults = Config::parse(&text).unwrap_err();
+        assert!(format!("{faults:?}").contains(hint), "{path}: {faults:?}");
+    }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_posix::SnapshotFolders;
 use frevo_proto::Dialect;
 use serde::{Deserialize, Deserializer, de};
 
@@ -325,6 +326,17 @@ impl<'de> Deserialize<'de> for Mode {
 enum Number {
     Number(u64),
     Text(String),
+}
+
+/// Where snapshots are: a path of which one part has the time or a number in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotPath(pub SnapshotFolders);
+
+impl<'de> Deserialize<'de> for SnapshotPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(de::Error::custom)
+    }
 }
 
 #[cfg(test)]

@@ -248,11 +248,16 @@ pub fn play(settings: Settings, bytes: &[u8]) {
 /// Runs a test over a file system in memory, which can what that of temporary
 /// files may not.
 pub fn in_memory(test: impl AsyncFnOnce(&World)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clock = Arc::new(|| Host.now());
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(MemoryOptions::default(), clock));
+    over(&vfs, test);
+}
+
+/// Runs a test over a file system of its own.
+pub fn over(vfs: &Arc<dyn Vfs>, test: impl AsyncFnOnce(&World)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let world = World::over(settings(), &vfs);
+        let world = World::over(settings(), vfs);
         test(&world).await;
         world.wind_up().await;
     });

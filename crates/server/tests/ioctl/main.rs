@@ -13,3 +13,4 @@ mod notify;
 mod pipes;
 mod ranges;
 mod rights;
+mod snapshots;

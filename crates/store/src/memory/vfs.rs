@@ -290,7 +290,7 @@ fn there(tree: &Tree, place: &Place) -> Option<There> {
 impl Vfs for MemoryVfs {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         self.shared.faults.pass(Operation::Open)?;
-        if how.write && how.existence == Existence::MustExist {
+        if how.write && how.existence != Existence::MustNotExist {
             self.shared.writable()?;
         }
         let ((node, stat), name, created) = self.open_found(name, how)?;

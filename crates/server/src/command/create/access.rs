@@ -5,7 +5,7 @@ use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 
-use super::Create;
+use super::{Create, timewarp};
 
 /// Rights that READONLY takes away from files.
 const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
@@ -73,5 +73,5 @@ pub(super) fn maximal(
         access = access.without(WRITES | AccessMask::DELETE_CHILD);
     }
     let share = create.rq.tree().map_or(AccessMask::EMPTY, |tree| tree.maximal_access);
-    access & share
+    timewarp::readable(create.vfs.volume().read_only, access & share)
 }

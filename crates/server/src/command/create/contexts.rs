@@ -31,6 +31,8 @@ pub(super) struct Wanted {
     pub(super) eas: Vec<Ea>,
     /// MxAc, with the time stamp if there is one.
     maximal_access: Option<Option<FileTime>>,
+    /// TWrp
+    pub(super) timewarp: Option<FileTime>,
     /// QFid
     disk_id: bool,
 }
@@ -50,8 +52,7 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
             CreateContext::ExtendedAttributes(list) => wanted.eas = eas(list)?,
             CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
             CreateContext::QueryOnDiskId => wanted.disk_id = true,
-            // There are no snapshots, so none of that time.
-            CreateContext::Timewarp(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
+            CreateContext::Timewarp(time) => wanted.timewarp = Some(time),
             CreateContext::DurableRequest => durable.request = true,
             CreateContext::DurableReconnect(_) => durable.reconnect = true,
             CreateContext::DurableRequestV2(_) => durable.request_v2 = true,

@@ -1,16 +1,20 @@
 //! Small questions about a file: snapshots, object id, reparse point,
 //! compression.
 
+use std::sync::Arc;
+
+use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::vfs::Kind;
-use frevo_wire::Status;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fsctl::{CompressionState, ObjectIdBuffer};
 use frevo_wire::fscc::query::CompressionFormat;
 use frevo_wire::fscc::reparse::{NfsSpecial, ReparseTag, Symlink};
+use frevo_wire::{Status, Utf16};
 
 use super::{Answer, Call, NO_OUTPUT, output};
+use crate::data;
 use crate::open::FileOpen;
 
 /// Bytes that FSCTL_SRV_ENUMERATE_SNAPSHOTS must have room for.
@@ -18,13 +22,24 @@ const SNAPSHOTS_MIN: u32 = 16;
 /// Bytes of a reparse buffer before its data.
 const REPARSE_HEAD: usize = 8;
 
-/// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.3.5.15.1: there are none.
-pub(super) fn snapshots(call: &Call<'_>) -> Answer {
+/// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.3.5.15.1: those in which the file
+/// is, by its present name.
+pub(super) async fn snapshots(call: &Call<'_>) -> Answer {
     if call.max_output < SNAPSHOTS_MIN {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    let none = SnapshotArray::new(Vec::new(), call.max_output);
-    Ok((output(|w| none.encode(w)), Status::SUCCESS))
+    let file = call.file()?;
+    let (vfs, name) = (Arc::clone(&file.vfs), file.name().with_stream(None));
+    let listed = run_blocking(move || vfs.snapshots(&name)).await;
+    let moments = listed.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    let tokens: Vec<_> = moments.iter().map(|moment| utf16(&moment.to_string())).collect();
+    let tokens = tokens.iter().map(|token| Utf16::new(token)).collect::<Result<_, _>>()?;
+    let array = SnapshotArray::new(tokens, call.max_output);
+    Ok((output(|w| array.encode(w)), Status::SUCCESS))
+}
+
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
 /// FSCTL_CREATE_OR_GET_OBJECT_ID and FSCTL_GET_OBJECT_ID, MS-FSA 2.1.5.10.1:

@@ -1,0 +1,212 @@
+//! Snapshots: folders that hold the share as it was. Whoever makes them (btrfs,
+//! snapper, a copying job) is not asked; their names or births say of when.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Weak};
+
+use frevo_store::snapshot::{Moment, Pattern, PatternFault, Taken};
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Fault, FileKey, Name};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+
+use crate::errno::{fault_of, walk_fault};
+use crate::limits::SNAPSHOTS;
+use crate::names::DiskPath;
+use crate::options::PosixOptions;
+use crate::stat::{self, Extra};
+use crate::sys::{self, ProcPath};
+use crate::vfs::PosixVfs;
+
+/// Where the snapshots of a share are: a path of which one component is a
+/// [`Pattern`], such as `.snapshots/@GMT-%Y.%m.%d-%H.%M.%S` or, of snapper,
+/// `.snapshots/%N/snapshot`. It begins at the share's root unless it begins with
+/// a slash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotFolders {
+    folder: PathBuf,
+    pattern: Pattern,
+    inner: PathBuf,
+}
+
+/// Why a text is no [`SnapshotFolders`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotFault {
+    /// Not exactly one component has a `%`.
+    NoPattern,
+    /// It goes through `..`.
+    Upwards,
+    /// The pattern is none.
+    Pattern(PatternFault),
+}
+
+impl std::fmt::Display for SnapshotFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoPattern => f.write_str("exactly one part of the path has % in it"),
+            Self::Upwards => f.write_str("the path must not go through .."),
+            Self::Pattern(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl FromStr for SnapshotFolders {
+    type Err = SnapshotFault;
+
+    fn from_str(text: &str) -> Result<Self, SnapshotFault> {
+        let (mut folder, mut inner, mut pattern) = (PathBuf::new(), PathBuf::new(), None);
+        if text.starts_with('/') {
+            folder.push("/");
+        }
+        for component in text.split('/').filter(|c| !c.is_empty() && *c != ".") {
+            if component == ".." {
+                return Err(SnapshotFault::Upwards);
+            }
+            match (component.contains('%'), &pattern) {
+                (true, None) => {
+                    pattern = Some(Pattern::parse(component).map_err(SnapshotFault::Pattern)?);
+                }
+                (true, Some(_)) => return Err(SnapshotFault::NoPattern),
+                (false, None) => folder.push(component),
+                (false, Some(_)) => inner.push(component),
+            }
+        }
+        let pattern = pattern.ok_or(SnapshotFault::NoPattern)?;
+        Ok(Self { folder, pattern, inner })
+    }
+}
+
+/// The snapshots of one share, looked for anew each time, and those of them
+/// that somebody has open.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    open: Mutex<HashMap<Moment, (FileKey, Weak<PosixVfs>)>>,
+}
+
+/// A folder that is a snapshot, by its path in the folder of them.
+struct Found {
+    taken: Moment,
+    path: PathBuf,
+}
+
+impl SnapshotFolders {
+    /// The folder of snapshots. What clients can write to may be full of links:
+    /// below the root none is followed.
+    fn open(&self, root: BorrowedFd<'_>) -> VfsResult<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if self.folder.is_absolute() {
+            return rustix::fs::open(&self.folder, flags, Mode::empty()).map_err(fault_of);
+        }
+        let path = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
+        let path = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+        sys::open_beneath(root, path, flags, Mode::empty(), false).map_err(walk_fault)
+    }
+
+    /// All that are there, the newest first, one of each second. A folder of
+    /// snapshots that is not there has none.
+    fn find(&self, folder: BorrowedFd<'_>) -> VfsResult<Vec<Found>> {
+        let path = ProcPath::of(folder);
+        let path = Path::new(path.as_c_str().to_str().unwrap_or_default());
+        let listing = std::fs::read_dir(path).map_err(|error| io_fault(&error))?;
+        let mut found = Vec::new();
+        for entry in listing {
+            let name = entry.map_err(|error| io_fault(&error))?.file_name();
+            let Some(taken) = name.to_str().and_then(|text| self.pattern.matches(text)) else {
+                continue;
+            };
+            let path = Path::new(&name).join(&self.inner);
+            let taken = match taken {
+                Taken::At(moment) => Some(moment),
+                Taken::Unsaid => born(folder, Path::new(&name)),
+            };
+            found.extend(taken.map(|taken| Found { taken, path }));
+        }
+        found.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| a.path.cmp(&b.path)));
+        found.dedup_by_key(|found| found.taken);
+        found.truncate(SNAPSHOTS);
+        Ok(found)
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+}
+
+fn io_fault(error: &std::io::Error) -> Fault {
+    rustix::io::Errno::from_io_error(error).map_or(Fault::Io(0), fault_of)
+}
+
+/// When an entry was made, of a folder that only has a number.
+fn born(folder: BorrowedFd<'_>, entry: &Path) -> Option<Moment> {
+    let stx = sys::stat_at(folder, bytes(entry)).ok()?;
+    Moment::of(stat::stat_of(&stx, &Extra::default()).created)
+}
+
+fn enter(folder: BorrowedFd<'_>, path: &Path) -> VfsResult<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    // A trailing slash is what joining with nothing leaves.
+    let path = bytes(path);
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    sys::open_beneath(folder, path, flags, Mode::empty(), false).map_err(walk_fault)
+}
+
+impl Snapshots {
+    /// As [`frevo_store::Vfs::snapshots`].
+    pub(crate) fn of(
+        root: BorrowedFd<'_>,
+        folders: &SnapshotFolders,
+        name: &Name,
+    ) -> VfsResult<Vec<Moment>> {
+        let folder = match folders.open(root) {
+            Err(Fault::NotFound | Fault::PathNotDirectory) => return Ok(Vec::new()),
+            folder => folder?,
+        };
+        let wanted = DiskPath::of(name, false)?;
+        let has = |found: &Found| {
+            let snapshot = enter(folder.as_fd(), &found.path)?;
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            let path = wanted.as_bytes();
+            sys::open_beneath(snapshot.as_fd(), path, flags, Mode::empty(), false)
+                .map_err(walk_fault)
+        };
+        let all = folders.find(folder.as_fd())?;
+        Ok(all.iter().filter(|found| has(found).is_ok()).map(|found| found.taken).collect())
+    }
+
+    /// As [`frevo_store::Vfs::snapshot`].
+    pub(crate) fn at(
+        &self,
+        root: BorrowedFd<'_>,
+        options: &PosixOptions,
+        taken: Moment,
+    ) -> VfsResult<Arc<PosixVfs>> {
+        let folders = options.snapshots.as_ref().ok_or(Fault::NotFound)?;
+        let folder = folders.open(root)?;
+        let all = folders.find(folder.as_fd())?;
+        let found = all.iter().find(|found| found.taken == taken).ok_or(Fault::NotFound)?;
+        let snapshot = enter(folder.as_fd(), &found.path)?;
+        let key = stat::key_of(&sys::stat_fd(snapshot.as_fd()).map_err(fault_of)?);
+        let mut open = self.open.lock();
+        open.retain(|_, (_, vfs)| vfs.strong_count() != 0);
+        // A folder of the same name may be another one by now.
+        let known = open.get(&taken).filter(|(known, _)| *known == key);
+        if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
+            return Ok(vfs);
+        }
+        let options = PosixOptions { read_only: true, snapshots: None, ..options.clone() };
+        let vfs = PosixVfs::of_root(snapshot, options, mark(taken));
+        let vfs = Arc::new(vfs.map_err(|error| io_fault(&error))?);
+        open.insert(taken, (key, Arc::downgrade(&vfs)));
+        Ok(vfs)
+    }
+}
+
+/// What the keys of a snapshot's files are marked with. Devices of the host have
+/// no top bit; and a file that several snapshots have in common, as a hard link,
+/// is another file in each.
+fn mark(taken: Moment) -> u64 {
+    taken.time().0.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63
+}

@@ -1,0 +1,117 @@
+//! Which file system a CREATE is about: the share's own, or what it was at an
+//! earlier time. MS-SMB2 3.3.5.9.4, and the `@GMT-` components of names that
+//! clients write who know no create contexts.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use frevo_store::name::{Name, Rules};
+use frevo_store::snapshot::Moment;
+use frevo_store::{Fault, Vfs};
+use frevo_wire::Status;
+use frevo_wire::command::create::{CreateDisposition, CreateOptions, Request};
+use frevo_wire::dtyp::{AccessMask, FileTime};
+
+/// Rights that change something, which nothing of a snapshot gives.
+const CHANGES: AccessMask = AccessMask(
+    AccessMask::WRITE_DATA.0
+        | AccessMask::APPEND_DATA.0
+        | AccessMask::WRITE_EA.0
+        | AccessMask::WRITE_ATTRIBUTES.0
+        | AccessMask::DELETE_CHILD.0
+        | AccessMask::DELETE.0
+        | AccessMask::WRITE_DAC.0
+        | AccessMask::WRITE_OWNER.0,
+);
+
+/// The file system that is meant, and the name in it.
+pub(super) fn choose<'a>(
+    live: &Arc<dyn Vfs>,
+    text: &'a str,
+    timewarp: Option<FileTime>,
+) -> Result<(Arc<dyn Vfs>, Cow<'a, str>), Status> {
+    let found = token(text);
+    let Some(time) = timewarp else {
+        return match found {
+            Some((moment, rest)) if is_warped(live, text) => Ok((snapshot(live, moment)?, rest)),
+            _ => Ok((Arc::clone(live), Cow::Borrowed(text))),
+        };
+    };
+    let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    // Whoever says it twice means it once.
+    let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
+    Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
+}
+
+fn snapshot(live: &Arc<dyn Vfs>, moment: Moment) -> Result<Arc<dyn Vfs>, Status> {
+    live.snapshot(moment).map_err(|fault| match fault {
+        Fault::PathNotFound | Fault::NotADirectory | Fault::PathNotDirectory => {
+            Status::OBJECT_NAME_NOT_FOUND
+        }
+        fault => fault.status(),
+    })
+}
+
+/// The first component that is a token, and the name without it.
+fn token(text: &str) -> Option<(Moment, Cow<'_, str>)> {
+    let mut components = text.split('\\');
+    let moment = components.find_map(Moment::of_token)?;
+    let mut is_left_out = false;
+    let rest: Vec<&str> = text
+        .split('\\')
+        .filter(|component| {
+            let is_token = !is_left_out && Moment::of_token(component).is_some();
+            is_left_out |= is_token;
+            !is_token
+        })
+        .collect();
+    Some((moment, Cow::Owned(rest.join("\\"))))
+}
+
+/// A folder of snapshots may itself be seen in the share: what is there by the
+/// name as it stands is what is meant. A share without snapshots has none to
+/// mean.
+fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> bool {
+    let stands = Name::parse(text, Rules::Windows).is_ok_and(|name| live.stat(&name).is_ok());
+    !stands && live.snapshots(&Name::root()).is_ok_and(|all| !all.is_empty())
+}
+
+/// Nothing of a snapshot is changed: what asks for a right to is refused, and
+/// so is what would make something.
+pub(super) fn check_access(request: &Request<'_>, desired: AccessMask) -> Result<(), Status> {
+    let makes =
+        !matches!(request.create_disposition, CreateDisposition::OPEN | CreateDisposition::OPEN_IF);
+    let deletes = request.create_options.contains(CreateOptions::DELETE_ON_CLOSE);
+    if makes || deletes || desired.intersects(CHANGES) {
+        return Err(Status::MEDIA_WRITE_PROTECTED);
+    }
+    Ok(())
+}
+
+/// What is left of the rights that somebody may have at most.
+pub(super) const fn readable(vfs_is_read_only: bool, access: AccessMask) -> AccessMask {
+    if vfs_is_read_only { access.without(CHANGES) } else { access }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_leave_the_name() {
+        for (text, rest) in [
+            ("@GMT-2024.03.01-00.00.00", ""),
+            ("@GMT-2024.03.01-00.00.00\\a\\b", "a\\b"),
+            ("a\\@gmt-2024.03.01-00.00.00\\b", "a\\b"),
+            ("a\\b\\@GMT-2024.03.01-00.00.00", "a\\b"),
+            ("@GMT-2024.03.01-00.00.00\\@GMT-2024.03.02-00.00.00", "@GMT-2024.03.02-00.00.00"),
+        ] {
+            let (moment, left) = token(text).expect(text);
+            assert_eq!(moment.to_string(), "@GMT-2024.03.01-00.00.00");
+            assert_eq!(left, rest);
+        }
+        for text in ["", "a\\b", "x@GMT-2024.03.01-00.00.00", "@GMT-2024.03.01-00.00.00:s"] {
+            assert!(token(text).is_none(), "{text}");
+        }
+    }
+}
