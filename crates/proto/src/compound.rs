@@ -133,6 +133,12 @@ impl<F: Copy> Chain<F> {
         *self = Self::new();
     }
 
+    /// The session of the element before: that in which a related one is
+    /// answered even when it fails, unrun.
+    pub fn session_id(&self) -> Option<u64> {
+        self.previous.as_ref().and_then(|previous| previous.session_id)
+    }
+
     /// What a related element ([`Verdict::Continue`]) runs with, or the status
     /// that it fails with, unrun, and leaves to those after it.
     pub fn inherit(&mut self, needs: Needs) -> Result<Inherited<F>, Status> {

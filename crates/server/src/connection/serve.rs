@@ -218,6 +218,8 @@ impl Connection {
             Verdict::Continue => {
                 let file = matches!(row.file_id, FileIdAt::Needed(_));
                 let needs = Needs { session: row.session, tree: row.tree, file };
+                // Its refusal too is signed or sealed in the session.
+                header.session_id = chain.session_id().unwrap_or(header.session_id);
                 let inherited = chain.inherit(needs)?;
                 header.session_id = inherited.session_id.unwrap_or(header.session_id);
                 if let Some(tree_id) = inherited.tree_id {

@@ -42,7 +42,9 @@ fn f1_no_race_with_a_link_leads_out_of_the_share() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let (mut inside, mut refused, mut made) = (0_u64, 0_u64, 0_u64);
         let begun = Instant::now();
-        while begun.elapsed() < RACE {
+        let both = |inside: u64, refused: u64| inside > 0 && refused > 0;
+        // A busy machine may show one side only for a while.
+        while begun.elapsed() < RACE || (!both(inside, refused) && begun.elapsed() < RACE * 20) {
             let reply = peer.create(&mount, &Want::existing("swap\\secret")).await;
             if reply.status() == Status::SUCCESS {
                 let file = file_id(&reply);
@@ -66,7 +68,7 @@ fn f1_no_race_with_a_link_leads_out_of_the_share() {
         let swaps = attacker.join().unwrap();
         assert_eq!(std::fs::read(outside.path().join("secret")).unwrap(), b"outside");
         println!("{swaps} swaps, {inside} opened inside, {made} made inside, {refused} refused");
-        assert!(inside > 0 && refused > 0, "both sides of the race were seen");
+        assert!(both(inside, refused), "both sides of the race were seen");
     });
 }
 

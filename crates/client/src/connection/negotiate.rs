@@ -1,0 +1,231 @@
+//! NEGOTIATE: MS-SMB2 3.2.4.2.2.2 and 3.2.5.2.
+
+use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::{Dialect, Negotiated};
+use frevo_wire::Command;
+use frevo_wire::Status;
+use frevo_wire::command::negotiate::{self, GlobalCapabilities, SecurityMode};
+use frevo_wire::dtyp::Guid;
+use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateContext};
+
+use super::{Call, Connection, Guard};
+use crate::error::Cause;
+use crate::options::{Encryption, Options};
+
+/// What NEGOTIATE settled.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    /// Dialect, algorithms, sizes.
+    pub(crate) terms: Negotiated,
+    /// What the server can do.
+    pub(crate) capabilities: GlobalCapabilities,
+    /// The server's id.
+    pub(crate) server_guid: Guid,
+    /// The server's SecurityMode.
+    pub(crate) security_mode: SecurityMode,
+    /// What was offered, for VALIDATE_NEGOTIATE_INFO.
+    pub(crate) offered: Vec<Dialect>,
+    /// The logon's hint.
+    pub(crate) hint: Vec<u8>,
+}
+
+/// What this client can do.
+pub(crate) const CAPABILITIES: GlobalCapabilities = GlobalCapabilities(
+    GlobalCapabilities::DFS.0
+        | GlobalCapabilities::LEASING.0
+        | GlobalCapabilities::LARGE_MTU.0
+        | GlobalCapabilities::MULTI_CHANNEL.0
+        | GlobalCapabilities::PERSISTENT_HANDLES.0
+        | GlobalCapabilities::DIRECTORY_LEASING.0
+        | GlobalCapabilities::ENCRYPTION.0,
+);
+
+impl Agreed {
+    /// Before anything is settled.
+    pub(super) const NOTHING: Self = Self {
+        terms: Negotiated {
+            dialect: Dialect::SMB_2_0_2,
+            cipher: None,
+            signing_algorithm: SigningAlgorithm::HmacSha256,
+            is_multi_credit: false,
+            max_transact_size: 65_536,
+            max_read_size: 65_536,
+            max_write_size: 65_536,
+        },
+        capabilities: GlobalCapabilities::EMPTY,
+        server_guid: Guid([0; 16]),
+        security_mode: SecurityMode::EMPTY,
+        offered: Vec::new(),
+        hint: Vec::new(),
+    };
+
+    /// Whether the server has `capability`.
+    pub(crate) const fn has(&self, capability: GlobalCapabilities) -> bool {
+        self.capabilities.contains(capability)
+    }
+}
+
+/// The SecurityMode that a client of these options says.
+pub(crate) const fn security_mode(options: &Options) -> SecurityMode {
+    if options.require_signing {
+        SecurityMode(SecurityMode::SIGNING_ENABLED.0 | SecurityMode::SIGNING_REQUIRED.0)
+    } else {
+        SecurityMode::SIGNING_ENABLED
+    }
+}
+
+impl Connection {
+    pub(super) async fn negotiate(&self, options: &Options, guid: Guid) -> Result<(), Cause> {
+        let dialects = options.dialects();
+        if dialects.is_empty() {
+            return Err(Cause::Usage("no dialect lies between the oldest and the newest"));
+        }
+        let salt = {
+            let mut salt = [0; 32];
+            getrandom::fill(&mut salt).map_err(|_| Cause::Usage("no random numbers"))?;
+            salt
+        };
+        let request = negotiate::Request {
+            security_mode: security_mode(options),
+            capabilities: CAPABILITIES,
+            client_guid: guid,
+            dialects: dialects.clone(),
+            negotiate_contexts: contexts(options, &dialects, &salt),
+        };
+        let call = Call::new(Command::NEGOTIATE, |w| request.encode(w));
+        let (sent, request) = self.send(call, Guard::None).await.map_err(|_| self.reason())?;
+        let reply = sent.await.map_err(|_| self.reason())?;
+        if reply.header.status != Status::SUCCESS {
+            return Err(reply.header.status.into());
+        }
+        let response = negotiate::Response::parse(reply.bytes())?;
+        let agreed = judge(options, dialects, &response)?;
+        if agreed.terms.is_3_1_1() {
+            let mut preauth = self.preauth.lock();
+            preauth.on_negotiate(&[&request]);
+            preauth.on_negotiate(&[reply.bytes()]);
+        }
+        let _ = self.agreed.set(agreed);
+        Ok(())
+    }
+
+    /// Why it ended, for who waited.
+    pub(crate) fn reason(&self) -> Cause {
+        let lost = || std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
+        self.why().cloned().unwrap_or_else(lost)
+    }
+}
+
+fn contexts<'a>(
+    options: &Options,
+    dialects: &[Dialect],
+    salt: &'a [u8],
+) -> Vec<NegotiateContext<'a>> {
+    if !dialects.contains(&Dialect::SMB_3_1_1) {
+        return Vec::new();
+    }
+    let ciphers = options.ciphers.iter().map(|cipher| context::Cipher(cipher.id()));
+    let signing = options.signing.iter().map(|one| context::SigningAlgorithm(one.id()));
+    let mut contexts = vec![NegotiateContext::PreauthIntegrity {
+        hash_algorithms: vec![HashAlgorithm::SHA_512],
+        salt,
+    }];
+    if !options.ciphers.is_empty() {
+        contexts.push(NegotiateContext::Encryption(ciphers.collect()));
+    }
+    if !options.signing.is_empty() {
+        contexts.push(NegotiateContext::Signing(signing.collect()));
+    }
+    contexts
+}
+
+/// MS-SMB2 3.2.5.2: what was answered must be among what was offered.
+fn judge(
+    options: &Options,
+    offered: Vec<Dialect>,
+    response: &negotiate::Response<'_>,
+) -> Result<Agreed, Cause> {
+    let dialect = response.dialect_revision;
+    if !offered.contains(&dialect) {
+        return Err(Cause::Security("the server chose a dialect that was not offered"));
+    }
+    let common = response.capabilities & CAPABILITIES;
+    let (cipher, signing_algorithm) = if dialect == Dialect::SMB_3_1_1 {
+        algorithms(options, &response.negotiate_contexts)?
+    } else {
+        // MS-SMB2 3.2.5.2: with 3.0 and 3.0.2 it is this one or none.
+        let can = common.contains(GlobalCapabilities::ENCRYPTION)
+            && options.ciphers.contains(&Cipher::Aes128Ccm);
+        (can.then_some(Cipher::Aes128Ccm), Negotiated::default_signing_algorithm(dialect))
+    };
+    if options.encryption == Encryption::Required && cipher.is_none() {
+        return Err(Cause::Security(
+            "encryption is required and the server cannot do it with any cipher that is offered",
+        ));
+    }
+    let is_multi_credit =
+        dialect != Dialect::SMB_2_0_2 && common.contains(GlobalCapabilities::LARGE_MTU);
+    let size = |size: u32| match (size, is_multi_credit) {
+        (0..65_536, _) => Err(Cause::Protocol("a maximum below 64 KiB")),
+        (size, true) => Ok(size),
+        (_, false) => Ok(65_536),
+    };
+    Ok(Agreed {
+        terms: Negotiated {
+            dialect,
+            cipher,
+            signing_algorithm,
+            is_multi_credit,
+            max_transact_size: size(response.max_transact_size)?,
+            max_read_size: size(response.max_read_size)?,
+            max_write_size: size(response.max_write_size)?,
+        },
+        capabilities: response.capabilities,
+        server_guid: response.server_guid,
+        security_mode: response.security_mode,
+        offered,
+        hint: response.security_buffer.to_vec(),
+    })
+}
+
+/// The contexts of a 3.1.1 response: one hash, at most one cipher and one
+/// signing algorithm, each of those offered.
+fn algorithms(
+    options: &Options,
+    contexts: &[NegotiateContext<'_>],
+) -> Result<(Option<Cipher>, SigningAlgorithm), Cause> {
+    let mut hashes = 0;
+    let mut cipher = None;
+    let mut signing = SigningAlgorithm::AesCmac;
+    for context in contexts {
+        match context {
+            NegotiateContext::PreauthIntegrity { hash_algorithms, .. } => {
+                hashes += 1;
+                if **hash_algorithms != [HashAlgorithm::SHA_512] {
+                    return Err(Cause::Protocol("a pre-authentication hash that was not offered"));
+                }
+            }
+            NegotiateContext::Encryption(ids) => {
+                let [id] = **ids else { return Err(Cause::Protocol("more than one cipher")) };
+                let found = Cipher::from_id(id.0).filter(|one| options.ciphers.contains(one));
+                if found.is_none() && id.0 != 0 {
+                    return Err(Cause::Security("a cipher that was not offered"));
+                }
+                cipher = found;
+            }
+            NegotiateContext::Signing(ids) => {
+                let [id] = **ids else {
+                    return Err(Cause::Protocol("more than one signing algorithm"));
+                };
+                signing = SigningAlgorithm::from_id(id.0)
+                    .filter(|one| options.signing.contains(one))
+                    .ok_or(Cause::Security("a signing algorithm that was not offered"))?;
+            }
+            _ => {}
+        }
+    }
+    if hashes != 1 {
+        return Err(Cause::Protocol("no pre-authentication hash, or several"));
+    }
+    Ok((cipher, signing))
+}

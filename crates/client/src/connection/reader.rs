@@ -1,0 +1,113 @@
+//! What comes in: MS-SMB2 3.2.5.1.
+
+use std::sync::Arc;
+
+use frevo_crypto::Sender;
+use frevo_net::buffer::Buf;
+use frevo_net::frame_reader::FrameReader;
+use frevo_proto::frame::Stage;
+use frevo_proto::transform::{is_sealed, unseal_frame};
+use frevo_wire::command::oplock_break::Notification;
+use frevo_wire::compound::Compound;
+use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use tokio::time::Instant;
+
+use super::{Connection, Message, Unasked};
+use crate::error::Cause;
+use crate::limits::UNSEAL_BESIDE;
+
+impl Connection {
+    /// Reads until the end; the reason, if it is not an orderly one.
+    pub(super) async fn read(self: &Arc<Self>) -> Option<Cause> {
+        let mut reader = FrameReader::new(0);
+        loop {
+            reader.set_limit(self.frame_limit());
+            let frame = match reader.next(&self.stream).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return None,
+                Err(error) => return Some(std::io::Error::from(error).into()),
+            };
+            *self.heard.lock() = Instant::now();
+            if is_sealed(&frame) && frame.len() >= UNSEAL_BESIDE {
+                let connection = Arc::clone(self);
+                tokio::spawn(async move {
+                    if let Err(why) = connection.on_frame(frame) {
+                        connection.fail(why);
+                    }
+                });
+            } else if let Err(why) = self.on_frame(frame) {
+                return Some(why);
+            }
+        }
+    }
+
+    fn frame_limit(&self) -> u32 {
+        let stage = match self.agreed.get() {
+            None => Stage::New,
+            Some(agreed) => Stage::Authenticated { max_payload: agreed.terms.max_payload() },
+        };
+        u32::try_from(stage.frame_limit()).unwrap_or(u32::MAX)
+    }
+
+    /// One frame: opened, split, dealt out.
+    fn on_frame(&self, mut frame: Buf) -> Result<(), Cause> {
+        let mut sealed = None;
+        if is_sealed(&frame) {
+            let opening = self.opening.read().clone();
+            let key = |id| opening.filter(|(of, _)| *of == id).map(|(_, key)| key);
+            let unsealed = unseal_frame(&mut frame, Sender::Server, false, key)
+                .map_err(|_| Cause::Security("a reply does not open with the session's key"))?;
+            frame.truncate(unsealed.message.end);
+            frame.advance(unsealed.message.start);
+            sealed = Some(unsealed.session_id);
+        }
+        let first = Header::parse(&frame)?;
+        if first.next_command == 0 {
+            return self.on_message(frame, first, sealed);
+        }
+        let mut parts = Vec::new();
+        for part in Compound::new(&frame) {
+            let (_, part) = part?;
+            parts.push((Buf::copy_of(part), Header::parse(part)?));
+        }
+        parts.into_iter().try_for_each(|(part, header)| self.on_message(part, header, sealed))
+    }
+
+    fn on_message(&self, buf: Buf, header: Header, sealed: Option<u64>) -> Result<(), Cause> {
+        if !header.is_response() {
+            return Err(Cause::Protocol("a request where a response belongs"));
+        }
+        if header.message_id == u64::MAX {
+            return self.on_unasked(&buf, &header);
+        }
+        let id = header.message_id;
+        let is_interim =
+            header.status == Status::PENDING && header.flags.contains(HeaderFlags::ASYNC_COMMAND);
+        if is_interim {
+            let Route::Async { async_id } = header.route else { return Ok(()) };
+            // It may have been overtaken by the final response, which was
+            // opened on another core.
+            self.waiters.interim(id, async_id, |taken| {
+                self.credits.answered(taken, header.credits, false);
+            });
+            return Ok(());
+        }
+        let Some(mut waiter) = self.waiters.take(id) else {
+            return Err(Cause::Protocol("an answer to what was not asked"));
+        };
+        self.credits.answered(&mut waiter.taken, header.credits, true);
+        // Whoever asked may have given up.
+        let _ = waiter.reply.send(Message { buf, header, sealed });
+        Ok(())
+    }
+
+    fn on_unasked(&self, message: &[u8], header: &Header) -> Result<(), Cause> {
+        if header.command != Command::OPLOCK_BREAK {
+            // Notifications of kinds that nobody asked for are ignored.
+            return Ok(());
+        }
+        let notification = Notification::parse(message)?;
+        let _ = self.unasked.send(Unasked { session_id: header.session_id, notification });
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Who waits for which answer: Connection.OutstandingRequests.
+
+use std::collections::HashMap;
+
+use frevo_proto::window::Taken;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::Message;
+
+/// One request under way.
+pub(super) struct Waiter {
+    pub(super) taken: Taken,
+    pub(super) reply: oneshot::Sender<Message>,
+    /// Of its interim response; 0 before there was one.
+    pub(super) async_id: u64,
+}
+
+/// See the module's text. `None` once the connection has ended.
+pub(super) struct Waiters(Mutex<Option<HashMap<u64, Waiter>>>);
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self(Mutex::new(Some(HashMap::new())))
+    }
+}
+
+impl Waiters {
+    /// Enters a request; none after the end.
+    pub(super) fn enter(&self, taken: Taken) -> Option<oneshot::Receiver<Message>> {
+        let (reply, receiver) = oneshot::channel();
+        let id = taken.message_id;
+        self.0.lock().as_mut()?.insert(id, Waiter { taken, reply, async_id: 0 });
+        Some(receiver)
+    }
+
+    /// Takes out the request that an answer is for.
+    pub(super) fn take(&self, id: u64) -> Option<Waiter> {
+        self.0.lock().as_mut()?.remove(&id)
+    }
+
+    /// Notes an interim response; false when nobody waits for it.
+    pub(super) fn interim(&self, id: u64, async_id: u64, account: impl FnOnce(&mut Taken)) -> bool {
+        let mut waiters = self.0.lock();
+        let Some(waiter) = waiters.as_mut().and_then(|all| all.get_mut(&id)) else { return false };
+        waiter.async_id = async_id;
+        account(&mut waiter.taken);
+        true
+    }
+
+    /// The AsyncId of a request under way, 0 if it has none.
+    pub(super) fn async_id(&self, id: u64) -> Option<u64> {
+        self.0.lock().as_ref()?.get(&id).map(|waiter| waiter.async_id)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().as_ref().map_or(0, HashMap::len)
+    }
+
+    /// Whether an answer is due: one that was not put off by an interim response.
+    pub(super) fn due(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
+    }
+
+    /// Tells all that no answer comes.
+    pub(super) fn close(&self) {
+        self.0.lock().take();
+    }
+}

@@ -1,0 +1,185 @@
+//! Directories: listing in as few round trips as the server's replies allow.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
+use frevo_wire::{Command, Status, Utf16};
+
+use crate::connection::{Call, Message};
+use crate::error::{Cause, During, Error, Result};
+use crate::limits::LISTING_BYTES;
+use crate::metadata::Metadata;
+use crate::open::{Ask, Open};
+use crate::path::is_sound;
+use crate::share::{Replay, Share};
+
+/// The class asked for: names, times, sizes, attributes, ids, reparse tags.
+const CLASS: FileInfoClass = FileInfoClass::ID_BOTH_DIRECTORY;
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    name: String,
+    metadata: Metadata,
+}
+
+impl DirEntry {
+    /// Its name: one component, never `.` or `..`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the listing tells of it.
+    pub const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// A directory being listed.
+pub struct Dir {
+    open: Arc<Open>,
+    pattern: String,
+    fresh: bool,
+    ended: bool,
+    ready: VecDeque<DirEntry>,
+}
+
+impl std::fmt::Debug for Dir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dir({})", self.open.url)
+    }
+}
+
+impl Dir {
+    pub(crate) async fn new(share: &Share, path: &str, ask: Option<Ask>) -> Result<Self> {
+        let mut ask = ask.unwrap_or_else(|| Ask::existing(listing_access()));
+        ask.options |= CreateOptions::DIRECTORY_FILE;
+        let (open, _) = Open::new(share, path, ask, "list").await?;
+        Ok(Self {
+            open,
+            pattern: String::from("*"),
+            fresh: true,
+            ended: false,
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// Only names that fit `pattern` (`*` and `?`), matched by the server.
+    #[must_use]
+    pub fn matching(self, pattern: &str) -> Self {
+        Self { pattern: pattern.into(), ..self }
+    }
+
+    /// The next entry, in the server's order.
+    ///
+    /// # Errors
+    /// What the server says. After a lost connection the listing goes on in a
+    /// new handle only from its beginning; that is reported, not guessed.
+    pub async fn next(&mut self) -> Result<Option<DirEntry>> {
+        loop {
+            if let Some(entry) = self.ready.pop_front() {
+                return Ok(Some(entry));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.more().await?;
+        }
+    }
+
+    /// All entries.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn all(mut self) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        while let Some(entry) = self.next().await? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    async fn more(&mut self) -> Result<()> {
+        let session = &self.open.share.inner.session;
+        let live = session.inner.live().await.during("list", &self.open.url)?;
+        let most = LISTING_BYTES.min(live.terms.max_transact_size).min(live.affordable());
+        let also = [Status::NO_MORE_FILES, Status::NO_SUCH_FILE];
+        let flags = if self.fresh {
+            QueryDirectoryFlags::RESTART_SCANS
+        } else {
+            QueryDirectoryFlags::EMPTY
+        };
+        // Where a scan stands is known to the server alone.
+        let replay = if self.fresh { Replay::Idempotent } else { Replay::Never };
+        let pattern = &self.pattern;
+        let message =
+            self.open.ask(replay, "list", &also, |id| Ok(call(id, flags, pattern, most))).await?;
+        self.fresh = false;
+        if message.header.status != Status::SUCCESS {
+            self.ended = true;
+            return Ok(());
+        }
+        read(&message, &mut self.ready).map_err(|cause| Error::new(cause, "list", &*self.open.url))
+    }
+}
+
+/// Rights for listing.
+pub(crate) const fn listing_access() -> AccessMask {
+    AccessMask(AccessMask::READ_DATA.0 | AccessMask::READ_ATTRIBUTES.0 | AccessMask::SYNCHRONIZE.0)
+}
+
+pub(crate) fn call(
+    file_id: FileId,
+    flags: QueryDirectoryFlags,
+    pattern: &str,
+    most: u32,
+) -> Call<'static> {
+    let request = query_directory::Request {
+        file_information_class: CLASS.0,
+        flags,
+        file_index: 0,
+        file_id,
+        output_buffer_length: most,
+        file_name: Utf16::from_str(pattern),
+    };
+    Call::new(Command::QUERY_DIRECTORY, |w| request.encode(w)).cost(most)
+}
+
+/// Appends the entries of a reply. A name that would lead out of the directory
+/// is the server's attack, and ends the listing.
+pub(crate) fn read(
+    message: &Message,
+    into: &mut VecDeque<DirEntry>,
+) -> std::result::Result<(), Cause> {
+    let output = query_directory::Response::parse(message.bytes())?.output;
+    let entries = DirectoryEntries::new(output, CLASS).ok_or(Cause::Protocol("entries"))?;
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.name.decode().unwrap_or_else(|_| entry.name.to_string_lossy());
+        if name == "." || name == ".." {
+            continue;
+        }
+        if !is_sound(&name) {
+            return Err(Cause::Protocol("a name that is none"));
+        }
+        let metadata = Metadata {
+            len: entry.end_of_file,
+            allocation: entry.allocation_size,
+            attributes: entry.attributes,
+            created: entry.creation_time,
+            accessed: entry.last_access_time,
+            written: entry.last_write_time,
+            changed: entry.change_time,
+            reparse_tag: entry.reparse_tag,
+            file_id: entry.file_id,
+            links: 0,
+        };
+        into.push_back(DirEntry { name, metadata });
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! What goes wrong, said so that a person knows what to do and a program knows
+//! what it was.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use frevo_wire::{Malformed, Status};
+
+/// What the library's calls return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation: what was done, to what, and why it failed.
+#[derive(Debug, Clone)]
+pub struct Error {
+    cause: Cause,
+    operation: &'static str,
+    path: String,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone)]
+pub enum Cause {
+    /// The server said no.
+    Status(Status),
+    /// The server cannot be reached, or not any more.
+    Transport(Arc<io::Error>),
+    /// The connection ended before the answer, and what became of the request
+    /// is not known: it could not be sent again without the risk of it
+    /// happening twice.
+    Unknown,
+    /// The Open did not survive the loss of the connection: somebody else may
+    /// have changed the file or holds it now.
+    HandleLost,
+    /// Name and password (or what else was given) do not suffice, or the
+    /// server did not prove that it knows them.
+    Logon(frevo_auth::Refusal),
+    /// The server offers less protection than is asked for, or tried to lower
+    /// it.
+    Security(&'static str),
+    /// What the server sent breaks the protocol.
+    Protocol(&'static str),
+    /// The call makes no sense: a name that cannot be, a number out of range.
+    Usage(&'static str),
+    /// Something on this machine: a local file, memory.
+    Local(Arc<io::Error>),
+}
+
+impl Error {
+    /// An error of `operation` on `path`.
+    pub fn new(cause: impl Into<Cause>, operation: &'static str, path: impl Into<String>) -> Self {
+        Self { cause: cause.into(), operation, path: path.into() }
+    }
+
+    /// Why.
+    pub const fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// The server's status, if it was the server that refused.
+    pub const fn status(&self) -> Option<Status> {
+        match self.cause {
+            Cause::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// What was being done.
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// To what, as the caller called it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The nearest kind of the standard library.
+    pub fn kind(&self) -> io::ErrorKind {
+        use io::ErrorKind as Kind;
+        match &self.cause {
+            Cause::Status(status) => kind_of(*status),
+            Cause::Transport(error) | Cause::Local(error) => error.kind(),
+            Cause::Unknown => Kind::ConnectionAborted,
+            Cause::HandleLost => Kind::StaleNetworkFileHandle,
+            Cause::Logon(_) | Cause::Security(_) => Kind::PermissionDenied,
+            Cause::Protocol(_) => Kind::InvalidData,
+            Cause::Usage(_) => Kind::InvalidInput,
+        }
+    }
+
+    /// Whether the object is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == io::ErrorKind::NotFound
+    }
+}
+
+/// The kind that a program written for local files expects.
+fn kind_of(status: Status) -> io::ErrorKind {
+    use io::ErrorKind as Kind;
+    match status {
+        Status::OBJECT_NAME_NOT_FOUND
+        | Status::OBJECT_PATH_NOT_FOUND
+        | Status::NO_SUCH_FILE
+        | Status::BAD_NETWORK_NAME
+        | Status::NOT_FOUND => Kind::NotFound,
+        Status::ACCESS_DENIED
+        | Status::LOGON_FAILURE
+        | Status::ACCOUNT_DISABLED
+        | Status::CANNOT_DELETE
+        | Status::PRIVILEGE_NOT_HELD => Kind::PermissionDenied,
+        Status::OBJECT_NAME_COLLISION => Kind::AlreadyExists,
+        Status::DIRECTORY_NOT_EMPTY => Kind::DirectoryNotEmpty,
+        Status::NOT_A_DIRECTORY => Kind::NotADirectory,
+        Status::FILE_IS_A_DIRECTORY => Kind::IsADirectory,
+        Status::SHARING_VIOLATION | Status::DELETE_PENDING => Kind::ResourceBusy,
+        Status::FILE_LOCK_CONFLICT | Status::LOCK_NOT_GRANTED => Kind::WouldBlock,
+        Status::DISK_FULL => Kind::StorageFull,
+        Status::QUOTA_EXCEEDED => Kind::QuotaExceeded,
+        Status::MEDIA_WRITE_PROTECTED => Kind::ReadOnlyFilesystem,
+        Status::END_OF_FILE => Kind::UnexpectedEof,
+        Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST | Status::INVALID_INFO_CLASS => {
+            Kind::Unsupported
+        }
+        Status::INVALID_PARAMETER | Status::OBJECT_NAME_INVALID => Kind::InvalidInput,
+        Status::IO_TIMEOUT => Kind::TimedOut,
+        Status::CANCELLED => Kind::Interrupted,
+        Status::INSUFFICIENT_RESOURCES => Kind::OutOfMemory,
+        Status::NOT_SAME_DEVICE => Kind::CrossesDevices,
+        Status::FILE_CLOSED => Kind::StaleNetworkFileHandle,
+        _ => Kind::Other,
+    }
+}
+
+/// A sentence for the statuses that people meet.
+fn sentence(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::LOGON_FAILURE => "the server does not accept the user name or password",
+        Status::ACCOUNT_DISABLED => "the account is disabled on the server",
+        Status::ACCESS_DENIED => "permission denied",
+        Status::BAD_NETWORK_NAME => "the server has no share of that name",
+        Status::OBJECT_NAME_NOT_FOUND | Status::NO_SUCH_FILE => "no such file or directory",
+        Status::OBJECT_PATH_NOT_FOUND => "a directory on the way does not exist",
+        Status::OBJECT_NAME_COLLISION => "it exists already",
+        Status::OBJECT_NAME_INVALID => "the server does not accept such a name",
+        Status::SHARING_VIOLATION => "another program has it open and does not share it",
+        Status::FILE_LOCK_CONFLICT | Status::LOCK_NOT_GRANTED => "another program has locked it",
+        Status::DIRECTORY_NOT_EMPTY => "the directory is not empty",
+        Status::NOT_A_DIRECTORY => "not a directory",
+        Status::FILE_IS_A_DIRECTORY => "it is a directory",
+        Status::DELETE_PENDING => "it is being deleted",
+        Status::DISK_FULL => "no space left on the server",
+        Status::QUOTA_EXCEEDED => "the quota on the server is used up",
+        Status::MEDIA_WRITE_PROTECTED => "the share is read-only",
+        Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST => "the server cannot do that",
+        Status::PATH_NOT_COVERED => "it lies on another server (DFS)",
+        Status::CANNOT_DELETE => "it cannot be deleted: it is read-only or in use",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => match sentence(*status) {
+                Some(text) => write!(f, "{text} ({status})"),
+                None => write!(f, "the server answers {status}"),
+            },
+            Self::Transport(error) | Self::Local(error) => error.fmt(f),
+            Self::Unknown => f.write_str(
+                "the connection was lost before the answer came; whether it was done is not known",
+            ),
+            Self::HandleLost => {
+                f.write_str("the file was taken by somebody else while the connection was lost")
+            }
+            Self::Logon(refusal) => write!(f, "logon: {refusal}"),
+            Self::Security(what) => f.write_str(what),
+            Self::Protocol(what) => write!(f, "the server breaks the protocol: {what}"),
+            Self::Usage(what) => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            write!(f, "{}: {}", self.operation, self.cause)
+        } else {
+            write!(f, "{} {}: {}", self.operation, self.path, self.cause)
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Transport(error) | Cause::Local(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+impl From<Status> for Cause {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl From<Malformed> for Cause {
+    fn from(malformed: Malformed) -> Self {
+        Self::Protocol(malformed.what)
+    }
+}
+
+impl From<frevo_auth::Refusal> for Cause {
+    fn from(refusal: frevo_auth::Refusal) -> Self {
+        Self::Logon(refusal)
+    }
+}
+
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Self {
+        Self::Transport(Arc::new(error))
+    }
+}
+
+/// Puts operation and path to a cause.
+pub(crate) trait During<T> {
+    /// The error of `operation` on `path`.
+    fn during(self, operation: &'static str, path: &str) -> Result<T>;
+}
+
+impl<T, E: Into<Cause>> During<T> for std::result::Result<T, E> {
+    fn during(self, operation: &'static str, path: &str) -> Result<T> {
+        self.map_err(|cause| Error::new(cause, operation, path))
+    }
+}

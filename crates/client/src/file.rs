@@ -1,0 +1,537 @@
+//! Files: reading and writing at offsets, many requests at once.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use frevo_net::buffer::Buf;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::{CreateAction, CreateDisposition, CreateOptions, ShareAccess};
+use frevo_wire::command::lock::{LockElement, LockFlags};
+use frevo_wire::command::oplock_break::LeaseState;
+use frevo_wire::command::query_info::InfoType;
+use frevo_wire::command::{flush, lock, query_info, read, set_info, write};
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::{Command, Status};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::connection::{Call, Message, PAYLOAD_HEADROOM, Payload};
+use crate::error::{Cause, During, Error, Result};
+use crate::metadata::{Metadata, file_time};
+use crate::open::{Ask, Open, Opened};
+use crate::session::breaks::LeaseHolder;
+use crate::share::{Replay, Share};
+
+/// How a file is opened; like `std::fs::OpenOptions`.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    create: bool,
+    create_new: bool,
+    truncate: bool,
+    delete_on_close: bool,
+    write_through: bool,
+    sharing: ShareAccess,
+    access: AccessMask,
+    lease: LeaseState,
+    follow: bool,
+    attributes: FileAttributes,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Declares setters.
+macro_rules! setters {
+    ($($(#[$meta:meta])* $name:ident)*) => { $(
+        $(#[$meta])*
+        #[must_use]
+        pub const fn $name(mut self, $name: bool) -> Self {
+            self.$name = $name;
+            self
+        }
+    )* };
+}
+
+impl OpenOptions {
+    /// Nothing is allowed yet; all is shared with others.
+    pub const fn new() -> Self {
+        Self {
+            read: false,
+            write: false,
+            create: false,
+            create_new: false,
+            truncate: false,
+            delete_on_close: false,
+            write_through: false,
+            sharing: ShareAccess(
+                ShareAccess::READ.0 | ShareAccess::WRITE.0 | ShareAccess::DELETE.0,
+            ),
+            access: AccessMask::EMPTY,
+            lease: LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0),
+            follow: true,
+            attributes: FileAttributes::EMPTY,
+        }
+    }
+
+    setters! {
+        /// Data can be read.
+        read
+        /// Data can be written.
+        write
+        /// Made if it does not exist.
+        create
+        /// Must not exist, and is made.
+        create_new
+        /// Emptied when opened.
+        truncate
+        /// Removed when it is closed.
+        delete_on_close
+        /// What a write acknowledges is on stable storage.
+        write_through
+    }
+
+    /// What others may do meanwhile.
+    #[must_use]
+    pub const fn sharing(mut self, sharing: ShareAccess) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Rights beyond reading and writing.
+    #[must_use]
+    pub const fn access(mut self, access: AccessMask) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// What this client would like to cache.
+    #[must_use]
+    pub const fn lease(mut self, lease: LeaseState) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Attributes of a file that is made.
+    #[must_use]
+    pub const fn attributes(mut self, attributes: FileAttributes) -> Self {
+        self.attributes = attributes;
+        self
+    }
+
+    /// Opens a symbolic link itself instead of what it leads to.
+    #[must_use]
+    pub const fn no_follow(mut self) -> Self {
+        self.follow = false;
+        self
+    }
+
+    fn ask(&self, durable: bool) -> Ask {
+        let mut access = self.access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE;
+        if self.read {
+            access |= AccessMask::READ_DATA | AccessMask::READ_EA | AccessMask::READ_CONTROL;
+        }
+        if self.write {
+            access |= AccessMask::WRITE_DATA
+                | AccessMask::APPEND_DATA
+                | AccessMask::WRITE_ATTRIBUTES
+                | AccessMask::WRITE_EA;
+        }
+        let mut options = CreateOptions::NON_DIRECTORY_FILE;
+        if self.delete_on_close {
+            access |= AccessMask::DELETE;
+            options |= CreateOptions::DELETE_ON_CLOSE;
+        }
+        if self.write_through {
+            options |= CreateOptions::WRITE_THROUGH;
+        }
+        if !self.follow {
+            options |= CreateOptions::OPEN_REPARSE_POINT;
+        }
+        let disposition = match (self.create_new, self.create, self.truncate) {
+            (true, ..) => CreateDisposition::CREATE,
+            (_, true, true) => CreateDisposition::OVERWRITE_IF,
+            (_, true, false) => CreateDisposition::OPEN_IF,
+            (_, false, true) => CreateDisposition::OVERWRITE,
+            _ => CreateDisposition::OPEN,
+        };
+        Ask {
+            access,
+            sharing: self.sharing,
+            disposition,
+            options,
+            attributes: self.attributes,
+            keep: durable,
+            lease: self.lease,
+            snapshot: None,
+        }
+    }
+
+    /// Opens `path` in `share`.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn open(&self, share: &Share, path: &str) -> Result<File> {
+        let ask = self.ask(share.session().options().durable);
+        let (open, opened) = Open::new(share, path, ask, "open").await?;
+        Ok(File { open, opened })
+    }
+}
+
+/// An open file. Cloning it gives the same Open; it is closed when the last
+/// clone is dropped, or by [`Self::close`], which says whether that went well.
+#[derive(Clone)]
+pub struct File {
+    pub(crate) open: Arc<Open>,
+    opened: Opened,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "File({})", self.open.url)
+    }
+}
+
+impl File {
+    /// Opens an existing file for reading.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn open(share: &Share, path: &str) -> Result<Self> {
+        OpenOptions::new().read(true).open(share, path).await
+    }
+
+    /// Makes a file, or empties the one that is there, for writing.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn create(share: &Share, path: &str) -> Result<Self> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(share, path).await
+    }
+
+    /// What a person calls it.
+    pub fn url(&self) -> &str {
+        &self.open.url
+    }
+
+    /// What was known of it when it was opened.
+    pub fn metadata_at_open(&self) -> Metadata {
+        Metadata::from(&self.opened)
+    }
+
+    /// The largest READ and WRITE that are sent, bytes.
+    pub(crate) async fn sizes(&self) -> Result<(u32, u32)> {
+        let session = &self.open.share.inner.session;
+        let live = session.inner.live().await.during("open", &self.open.url)?;
+        let most = session.options().transfer.min(live.affordable()).max(4096);
+        Ok((live.terms.max_read_size.min(most), live.terms.max_write_size.min(most)))
+    }
+
+    /// Reads up to `len` bytes at `offset` in one request; fewer at the end of
+    /// the file, none behind it. The bytes are where the network put them.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn read_bytes(&self, offset: u64, len: u32) -> Result<Bytes> {
+        Ok(self.read_chunk(offset, len).await?.into_bytes())
+    }
+
+    pub(crate) async fn read_chunk(&self, offset: u64, len: u32) -> Result<Buf> {
+        let also = [Status::END_OF_FILE, Status::BUFFER_OVERFLOW];
+        let message = self
+            .open
+            .ask(Replay::Idempotent, "read", &also, |id| {
+                let request = read::Request::new(id, offset, len);
+                Ok(Call::new(Command::READ, |w| request.encode(w)).cost(len))
+            })
+            .await?;
+        if message.header.status == Status::END_OF_FILE {
+            return Ok(Buf::new());
+        }
+        let parsed = read::Response::parse(message.bytes()).during("read", &self.open.url)?;
+        if parsed.data.len() > len as usize {
+            let cause = Cause::Protocol("more data than was asked for");
+            return Err(Error::new(cause, "read", &*self.open.url));
+        }
+        let range = parsed.data_range;
+        Ok(message.into_range(range))
+    }
+
+    /// Reads at `offset` until `into` is full or the file ends; returns the
+    /// count. Many requests are under way at once.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let (most, _) = self.sizes().await?;
+        let mut parts = FuturesUnordered::new();
+        for (at, part) in into.chunks_mut(most as usize).enumerate() {
+            let start = at * most as usize;
+            parts.push(async move {
+                Ok::<_, Error>((
+                    start,
+                    self.read_part(offset + start as u64, part).await?,
+                    part.len(),
+                ))
+            });
+        }
+        // The end lies where the first part is not full.
+        let mut end = usize::MAX;
+        let mut total = 0;
+        while let Some(part) = parts.next().await {
+            let (start, count, wanted) = part?;
+            total = total.max(start + count);
+            if count < wanted {
+                end = end.min(start + count);
+            }
+        }
+        Ok(total.min(end))
+    }
+
+    async fn read_part(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            let rest = &mut into[done..];
+            let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+            let chunk = self.read_chunk(offset + done as u64, len).await?;
+            if chunk.is_empty() {
+                break;
+            }
+            rest[..chunk.len()].copy_from_slice(&chunk);
+            done += chunk.len();
+        }
+        Ok(done)
+    }
+
+    /// Writes all of `data` at `offset`. Many requests are under way at once.
+    ///
+    /// # Errors
+    /// What the server says. What was written before is not taken back.
+    pub async fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let (_, most) = self.sizes().await?;
+        let parts: FuturesUnordered<_> = data
+            .chunks(most as usize)
+            .enumerate()
+            .map(|(at, part)| self.write_chunk(offset + at as u64 * u64::from(most), part))
+            .collect();
+        parts.collect::<Vec<_>>().await.into_iter().collect()
+    }
+
+    async fn write_chunk(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.write_with(offset, len, |payload| {
+            payload.extend_from_slice(data);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Writes `len` bytes at `offset` that `fill` appends to the buffer from
+    /// which they are sent. It is called again if they must be sent again.
+    ///
+    /// # Errors
+    /// What the server says, or `fill`.
+    pub async fn write_with(
+        &self,
+        offset: u64,
+        len: u32,
+        mut fill: impl FnMut(&mut Buf) -> std::io::Result<()> + Send,
+    ) -> Result<()> {
+        let message = self
+            .open
+            .ask(Replay::Idempotent, "write", &[], |id| {
+                let mut payload = Buf::with_headroom(PAYLOAD_HEADROOM, len as usize);
+                fill(&mut payload).map_err(|error| Cause::Local(Arc::new(error)))?;
+                if payload.len() != len as usize {
+                    return Err(Cause::Usage("the data became shorter while it was sent"));
+                }
+                let request = write::Request::new(id, offset, &[]);
+                Ok(Call::new(Command::WRITE, |w| request.encode_fixed(len, w))
+                    .cost(len)
+                    .payload(Payload::Placed(payload)))
+            })
+            .await?;
+        let response = write::Response::parse(message.bytes()).during("write", &self.open.url)?;
+        if response.count == len {
+            return Ok(());
+        }
+        let cause = Cause::Protocol("fewer bytes written than were sent");
+        Err(Error::new(cause, "write", &*self.open.url))
+    }
+
+    /// Puts what was written on stable storage.
+    ///
+    /// # Errors
+    /// What the server says; then what was written may be lost.
+    pub async fn sync(&self) -> Result<()> {
+        self.open
+            .ask(Replay::Idempotent, "flush", &[], |file_id| {
+                let request = flush::Request { reserved1: 0, file_id };
+                Ok(Call::new(Command::FLUSH, |w| request.encode(w)))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Its present metadata.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn metadata(&self) -> Result<Metadata> {
+        crate::info::metadata(&self.open).await
+    }
+
+    /// Cuts or extends it.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn set_len(&self, len: u64) -> Result<()> {
+        let class = FileInfoClass::END_OF_FILE;
+        self.set_info(class, "resize", len.to_le_bytes().to_vec()).await
+    }
+
+    /// Sets the time of the last write, and of the last access.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn set_times(
+        &self,
+        modified: Option<SystemTime>,
+        accessed: Option<SystemTime>,
+    ) -> Result<()> {
+        let ticks = |time: Option<SystemTime>| time.map_or(0, |time| file_time(time).0);
+        let mut data = Vec::with_capacity(40);
+        let mut w = Writer::new(&mut data);
+        w.u64(0).u64(ticks(accessed)).u64(ticks(modified)).u64(0).u32(0).u32(0);
+        self.set_info(FileInfoClass::BASIC, "set the times of", data).await
+    }
+
+    pub(crate) async fn set_info(
+        &self,
+        class: FileInfoClass,
+        operation: &'static str,
+        data: Vec<u8>,
+    ) -> Result<()> {
+        crate::info::set(&self.open, class, operation, &data).await
+    }
+
+    /// Locks `len` bytes at `offset`, for writing if `exclusive`. With `wait`
+    /// the call waits until whoever has them lets go.
+    ///
+    /// # Errors
+    /// LOCK_NOT_GRANTED (`WouldBlock`) without `wait`, and what else the server
+    /// says.
+    pub async fn lock(&self, offset: u64, len: u64, exclusive: bool, wait: bool) -> Result<()> {
+        let kind = if exclusive { LockFlags::EXCLUSIVE_LOCK } else { LockFlags::SHARED_LOCK };
+        let flags = if wait { kind } else { kind | LockFlags::FAIL_IMMEDIATELY };
+        self.lock_call(offset, len, flags, "lock").await?;
+        self.open.locks.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Unlocks what [`Self::lock`] locked: the same offset and length.
+    ///
+    /// # Errors
+    /// RANGE_NOT_LOCKED when that is not locked.
+    pub async fn unlock(&self, offset: u64, len: u64) -> Result<()> {
+        self.lock_call(offset, len, LockFlags::UNLOCK, "unlock").await?;
+        self.open.locks.fetch_sub(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// A lock that is lost on its way is sent again with its sequence, by which
+    /// a server that keeps the Open knows it (MS-SMB2 3.3.5.14).
+    async fn lock_call(
+        &self,
+        offset: u64,
+        length: u64,
+        flags: LockFlags,
+        operation: &'static str,
+    ) -> Result<()> {
+        let sequence = self.open.sequences.take();
+        let lock_sequence = sequence.as_ref().map(|s| s.sequence).unwrap_or_default();
+        let call = |file_id: FileId| {
+            let locks = vec![LockElement { offset, length, flags }];
+            let request = lock::Request { lock_sequence, file_id, locks };
+            Ok(Call::new(Command::LOCK, |w| request.encode(w)))
+        };
+        let replay = if sequence.is_some() { Replay::Idempotent } else { Replay::Never };
+        self.open.ask(replay, operation, &[], call).await?;
+        Ok(())
+    }
+
+    /// Closes it and says whether that went well.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn close(self) -> Result<()> {
+        self.open.close().await
+    }
+
+    /// Whether opening it made it.
+    pub fn was_created(&self) -> bool {
+        self.opened.action == CreateAction::CREATED
+    }
+
+    /// `holder` is told when the lease breaks, before the server is answered.
+    pub fn watch_lease(&self, holder: Weak<dyn LeaseHolder>) {
+        self.open.watch_lease(holder);
+    }
+
+    /// What this client may cache of it now.
+    pub fn lease(&self) -> LeaseState {
+        self.open.lease()
+    }
+}
+
+/// A QUERY_INFO request.
+pub(crate) fn query(
+    kind: InfoType,
+    class: u8,
+    additional: u32,
+    file_id: FileId,
+    input: &[u8],
+    max: u32,
+) -> Call<'static> {
+    let request = query_info::Request {
+        info_type: kind,
+        file_info_class: class,
+        output_buffer_length: max,
+        additional_information: additional,
+        flags: query_info::QueryInfoFlags::EMPTY,
+        file_id,
+        input,
+    };
+    Call::new(Command::QUERY_INFO, |w| request.encode(w)).cost(max)
+}
+
+/// A SET_INFO request.
+pub(crate) fn set(
+    kind: InfoType,
+    class: u8,
+    additional: u32,
+    file_id: FileId,
+    buffer: &[u8],
+) -> Call<'static> {
+    let request = set_info::Request {
+        info_type: kind,
+        file_info_class: class,
+        additional_information: additional,
+        file_id,
+        buffer,
+    };
+    let cost = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+    Call::new(Command::SET_INFO, |w| request.encode(w)).cost(cost)
+}
+
+/// The output of a QUERY_INFO response.
+pub(crate) fn output(message: &Message) -> std::result::Result<&[u8], Cause> {
+    Ok(query_info::Response::parse(message.bytes())?.output)
+}

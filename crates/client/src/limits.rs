@@ -1,0 +1,34 @@
+//! Numbers that bound what a server can make this client do or wait for.
+
+use std::time::Duration;
+
+/// Most credits held on one connection unless told: 32 MiB in flight.
+pub const CREDITS: u16 = 512;
+/// Most channels of a session.
+pub const CHANNELS_MAX: usize = 16;
+/// How long one attempt at a connection and a logon may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long operations wait for a lost server to come back, unless told.
+pub const RECOVER_FOR: Duration = Duration::from_secs(60);
+/// First pause between two attempts to reach a lost server; it doubles.
+pub const BACK_OFF_FIRST: Duration = Duration::from_millis(50);
+/// Longest pause between two attempts.
+pub const BACK_OFF_MAX: Duration = Duration::from_secs(2);
+/// Silence, while answers are due, after which an ECHO is sent.
+pub const ECHO_AFTER: Duration = Duration::from_secs(4);
+/// Silence, while answers are due, after which a connection counts as dead.
+pub const DEAD_AFTER: Duration = Duration::from_secs(12);
+/// Rounds that a logon may take.
+pub const LOGON_ROUNDS: usize = 8;
+/// Largest READ or WRITE, bytes, whatever the server would take.
+pub const TRANSFER_MAX: u32 = 1 << 20;
+/// Replies at least this long are unsealed beside the reader, on any core.
+pub const UNSEAL_BESIDE: usize = 32 << 10;
+/// Attempts at one operation while the server comes and goes.
+pub const ATTEMPTS: u32 = 32;
+/// Lifetime that is asked for durable handles, milliseconds.
+pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
+/// Bytes asked for by one QUERY_DIRECTORY.
+pub const LISTING_BYTES: u32 = 1 << 20;
+/// Symbolic links and DFS referrals followed for one path.
+pub const REDIRECTS: usize = 16;

@@ -1,0 +1,175 @@
+//! What is known of a file.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+
+use crate::open::Opened;
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileType {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link or another reparse point, by its tag (0 if the server
+    /// did not tell).
+    Reparse(u32),
+}
+
+/// Size, times and attributes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    pub(crate) len: u64,
+    pub(crate) allocation: u64,
+    pub(crate) attributes: FileAttributes,
+    pub(crate) created: FileTime,
+    pub(crate) accessed: FileTime,
+    pub(crate) written: FileTime,
+    pub(crate) changed: FileTime,
+    pub(crate) reparse_tag: u32,
+    pub(crate) file_id: u64,
+    pub(crate) links: u32,
+}
+
+impl Metadata {
+    /// Bytes to the end of the file.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes on the medium.
+    pub const fn allocation(&self) -> u64 {
+        self.allocation
+    }
+
+    /// DOS attributes.
+    pub const fn attributes(&self) -> FileAttributes {
+        self.attributes
+    }
+
+    /// What it is.
+    pub const fn file_type(&self) -> FileType {
+        if self.attributes.contains(FileAttributes::REPARSE_POINT) {
+            FileType::Reparse(self.reparse_tag)
+        } else if self.attributes.contains(FileAttributes::DIRECTORY) {
+            FileType::Directory
+        } else {
+            FileType::File
+        }
+    }
+
+    /// Whether it is a directory (and no link to one).
+    pub const fn is_dir(&self) -> bool {
+        matches!(self.file_type(), FileType::Directory)
+    }
+
+    /// Whether it is a file.
+    pub const fn is_file(&self) -> bool {
+        matches!(self.file_type(), FileType::File)
+    }
+
+    /// When it was made.
+    pub fn created(&self) -> SystemTime {
+        system_time(self.created)
+    }
+
+    /// When it was read last, as far as the server keeps that.
+    pub fn accessed(&self) -> SystemTime {
+        system_time(self.accessed)
+    }
+
+    /// When its data was changed last.
+    pub fn modified(&self) -> SystemTime {
+        system_time(self.written)
+    }
+
+    /// When anything of it was changed last.
+    pub fn changed(&self) -> SystemTime {
+        system_time(self.changed)
+    }
+
+    /// The time of the last write as the server has it, in units of 100 ns.
+    pub const fn modified_ticks(&self) -> FileTime {
+        self.written
+    }
+
+    /// What names it on its volume, 0 if the server did not tell.
+    pub const fn file_id(&self) -> u64 {
+        self.file_id
+    }
+
+    /// Hard links, 0 if the server did not tell.
+    pub const fn links(&self) -> u32 {
+        self.links
+    }
+}
+
+impl From<&Opened> for Metadata {
+    fn from(opened: &Opened) -> Self {
+        Self {
+            len: opened.end_of_file,
+            allocation: opened.allocation,
+            attributes: opened.attributes,
+            created: opened.created,
+            accessed: opened.accessed,
+            written: opened.written,
+            changed: opened.changed,
+            reparse_tag: 0,
+            file_id: 0,
+            links: 0,
+        }
+    }
+}
+
+/// The time as the standard library has it.
+pub fn system_time(time: FileTime) -> SystemTime {
+    let (seconds, nanoseconds) = time.to_unix();
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    base.and_then(|base| base.checked_add(Duration::from_nanos(nanoseconds.into())))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+/// The time as the protocol has it.
+pub fn file_time(time: SystemTime) -> FileTime {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => {
+            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+            FileTime::from_unix(seconds, since.subsec_nanos())
+        }
+        Err(before) => {
+            let before = before.duration();
+            let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
+            let nanoseconds = before.subsec_nanos();
+            if nanoseconds == 0 {
+                FileTime::from_unix(-seconds, 0)
+            } else {
+                FileTime::from_unix(-seconds - 1, 1_000_000_000 - nanoseconds)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_back() {
+        for time in [
+            UNIX_EPOCH,
+            UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_700),
+            UNIX_EPOCH - Duration::new(1_000, 500_000_000),
+        ] {
+            assert_eq!(system_time(file_time(time)), time);
+        }
+    }
+}

@@ -1,0 +1,535 @@
+//! Opens: MS-SMB2 3.2.1.6. An Open outlives its session: it is taken up again
+//! in the next one, as durable if the server kept it, else by its name when it
+//! still is the same file and nothing that only the handle had is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use frevo_wire::command::close::{self, CloseFlags};
+use frevo_wire::command::create::{
+    self, CreateAction, CreateDisposition, CreateOptions, ImpersonationLevel, OplockLevel,
+    ShareAccess,
+};
+use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::command::oplock_break::{LeaseKey, LeaseState};
+use frevo_wire::command::tree_connect::ShareCapabilities;
+use frevo_wire::create_context::{
+    CreateContext, CreateContexts, DurableHandleFlags, DurableReconnectV2, DurableRequestV2, Lease,
+    LeaseFlags, LeaseV2, OnDiskId, ResponseContext,
+};
+use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
+use frevo_wire::file_id::FileId;
+use frevo_wire::{Command, HeaderFlags, Status};
+use parking_lot::Mutex;
+
+use crate::connection::{Call, Message};
+use crate::error::{Cause, During, Error, Result};
+use crate::limits::DURABLE_TIMEOUT_MS;
+use crate::path::{wire_name, wire_path};
+use crate::sequences::Sequences;
+use crate::session::breaks::{Answer, Holder, LeaseHolder};
+use crate::session::{Failure, Live};
+use crate::share::{Bound, Replay, Share};
+
+/// What a CREATE asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) access: AccessMask,
+    pub(crate) sharing: ShareAccess,
+    pub(crate) disposition: CreateDisposition,
+    pub(crate) options: CreateOptions,
+    pub(crate) attributes: FileAttributes,
+    /// A handle that survives, and what may be cached.
+    pub(crate) keep: bool,
+    pub(crate) lease: LeaseState,
+    /// An older version of the file.
+    pub(crate) snapshot: Option<FileTime>,
+}
+
+impl Ask {
+    /// Opens what exists, shared with everybody.
+    pub(crate) const fn existing(access: AccessMask) -> Self {
+        Self {
+            access,
+            sharing: ShareAccess(
+                ShareAccess::READ.0 | ShareAccess::WRITE.0 | ShareAccess::DELETE.0,
+            ),
+            disposition: CreateDisposition::OPEN,
+            options: CreateOptions::EMPTY,
+            attributes: FileAttributes::EMPTY,
+            keep: false,
+            lease: LeaseState::EMPTY,
+            snapshot: None,
+        }
+    }
+
+    /// The request, with `contexts`.
+    pub(crate) fn call(
+        &self,
+        path: &str,
+        oplock: OplockLevel,
+        contexts: &[CreateContext<'_>],
+    ) -> Call<'static> {
+        let mut all: Vec<_> = contexts.to_vec();
+        if let Some(time) = self.snapshot {
+            all.push(CreateContext::Timewarp(time));
+        }
+        let request = create::Request {
+            requested_oplock_level: oplock,
+            impersonation_level: ImpersonationLevel::IMPERSONATION,
+            desired_access: self.access,
+            file_attributes: self.attributes,
+            share_access: self.sharing,
+            create_disposition: self.disposition,
+            create_options: self.options,
+            name: wire_name(path),
+            contexts: CreateContexts::from_requests(&all),
+        };
+        Call::new(Command::CREATE, |w| request.encode(w))
+    }
+}
+
+/// What a CREATE answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opened {
+    pub(crate) file_id: FileId,
+    pub(crate) action: CreateAction,
+    pub(crate) created: FileTime,
+    pub(crate) accessed: FileTime,
+    pub(crate) written: FileTime,
+    pub(crate) changed: FileTime,
+    pub(crate) allocation: u64,
+    pub(crate) end_of_file: u64,
+    pub(crate) attributes: FileAttributes,
+    durability: Durability,
+    lease: LeaseState,
+    identity: Option<OnDiskId>,
+}
+
+/// Whether the server keeps the Open when the connection is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    None,
+    V1,
+    V2 { persistent: bool },
+}
+
+impl Opened {
+    /// Reads a CREATE response.
+    pub(crate) fn parse(message: &Message) -> std::result::Result<Self, Cause> {
+        let response = create::Response::parse(message.bytes())?;
+        let mut opened = Self {
+            file_id: response.file_id,
+            action: response.create_action,
+            created: response.creation_time,
+            accessed: response.last_access_time,
+            written: response.last_write_time,
+            changed: response.change_time,
+            allocation: response.allocation_size,
+            end_of_file: response.end_of_file,
+            attributes: response.file_attributes,
+            durability: Durability::None,
+            lease: LeaseState::EMPTY,
+            identity: None,
+        };
+        for context in response.contexts.responses() {
+            match context? {
+                ResponseContext::Durable => opened.durability = Durability::V1,
+                ResponseContext::DurableV2(granted) => {
+                    let persistent = granted.flags.contains(DurableHandleFlags::PERSISTENT);
+                    opened.durability = Durability::V2 { persistent };
+                }
+                ResponseContext::Lease(lease) => opened.lease = lease.lease_state,
+                ResponseContext::LeaseV2(lease) => opened.lease = lease.lease.lease_state,
+                ResponseContext::OnDiskId(id) => opened.identity = Some(id),
+                _ => {}
+            }
+        }
+        Ok(opened)
+    }
+}
+
+/// Where an Open is in the present session.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    bound: Bound,
+    file_id: FileId,
+    durability: Durability,
+}
+
+/// One Open.
+pub(crate) struct Open {
+    pub(crate) share: Share,
+    /// As a person calls it.
+    pub(crate) url: String,
+    path: String,
+    ask: Ask,
+    create_guid: Guid,
+    lease_key: LeaseKey,
+    identity: Option<OnDiskId>,
+    place: Mutex<Place>,
+    placing: tokio::sync::Mutex<()>,
+    /// What the lease allows now.
+    lease: Mutex<LeaseState>,
+    /// Who is told when the lease breaks.
+    watcher: Mutex<Option<Weak<dyn LeaseHolder>>>,
+    /// Byte-range locks held: they go with the handle.
+    pub(crate) locks: AtomicUsize,
+    pub(crate) sequences: Sequences,
+    lost: AtomicBool,
+    closed: AtomicBool,
+}
+
+fn random_guid() -> std::result::Result<[u8; 16], Cause> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| Cause::Usage("the system has no random numbers"))?;
+    Ok(bytes)
+}
+
+impl Open {
+    /// Opens `path`. It goes on when the caller gives up waiting, so that no
+    /// handle is left behind on the server.
+    pub(crate) async fn new(
+        share: &Share,
+        path: &str,
+        ask: Ask,
+        operation: &'static str,
+    ) -> Result<(Arc<Self>, Opened)> {
+        let share = share.clone();
+        let url = share.url(path);
+        let path = wire_path(path).during(operation, &url)?;
+        let lost = url.clone();
+        let opening = tokio::spawn(Self::create(share, url, path, ask, operation));
+        match opening.await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::new(Cause::Usage("the runtime is ending"), operation, lost)),
+        }
+    }
+
+    async fn create(
+        share: Share,
+        url: String,
+        path: String,
+        ask: Ask,
+        operation: &'static str,
+    ) -> Result<(Arc<Self>, Opened)> {
+        let create_guid = Guid(random_guid().during(operation, &url)?);
+        let lease_key = LeaseKey(random_guid().during(operation, &url)?);
+        let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
+        let mut before: Option<u64> = None;
+        let (bound, opened) = loop {
+            let (live, bound) = attempts.next().await?;
+            let mut call = first(&ask, &path, &live, bound, create_guid, lease_key);
+            call.tree_id = bound.tree_id;
+            if before == Some(live.generation) && live.knows_replay() {
+                call.flags |= HeaderFlags::REPLAY_OPERATION;
+            }
+            let elsewhere = before.is_some_and(|generation| generation != live.generation);
+            before = Some(live.generation);
+            let outcome = match live.ask(call, bound.seal, &[]).await {
+                Ok(message) => Opened::parse(&message).map_err(Failure::from),
+                // Perhaps it was this very request that made it.
+                Err(Failure::Final(Cause::Status(Status::OBJECT_NAME_COLLISION)))
+                    if elsewhere && ask.disposition == CreateDisposition::CREATE =>
+                {
+                    Err(Cause::Unknown.into())
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Some(end) = attempts.judge(outcome, bound) {
+                break (bound, end?);
+            }
+        };
+        let place = Place { bound, file_id: opened.file_id, durability: opened.durability };
+        let open = Arc::new(Self {
+            share,
+            url,
+            path,
+            ask,
+            create_guid,
+            lease_key,
+            identity: opened.identity,
+            place: Mutex::new(place),
+            placing: tokio::sync::Mutex::new(()),
+            lease: Mutex::new(opened.lease),
+            watcher: Mutex::new(None),
+            locks: AtomicUsize::new(0),
+            sequences: Sequences::default(),
+            lost: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        });
+        if !opened.lease.is_empty() {
+            let holder: Weak<dyn Holder> = Arc::<Self>::downgrade(&open);
+            open.share.inner.session.inner.leases.enter(lease_key, holder);
+        }
+        Ok((open, opened))
+    }
+
+    /// What may be cached now.
+    pub(crate) fn lease(&self) -> LeaseState {
+        *self.lease.lock()
+    }
+
+    /// `watcher` is told when that changes, before the server is.
+    pub(crate) fn watch_lease(&self, watcher: Weak<dyn LeaseHolder>) {
+        *self.watcher.lock() = Some(watcher);
+    }
+
+    /// Sends a request about this Open and gives its answer, whose status is
+    /// SUCCESS or one of `also`. `make` may be called again.
+    pub(crate) async fn ask<'p>(
+        &self,
+        replay: Replay,
+        operation: &'static str,
+        also: &[Status],
+        mut make: impl FnMut(FileId) -> std::result::Result<Call<'p>, Cause> + Send,
+    ) -> Result<Message> {
+        let mut attempts = self.share.attempts(replay, operation, &self.url);
+        let mut before = None;
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let outcome = match self.place(&live, bound).await.and_then(|id| Ok(make(id)?)) {
+                Ok(mut call) => {
+                    call.tree_id = bound.tree_id;
+                    if before == Some(live.generation) && live.knows_replay() {
+                        call.flags |= HeaderFlags::REPLAY_OPERATION;
+                    }
+                    before = Some(live.generation);
+                    live.ask(call, bound.seal, also).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Some(end) = attempts.judge(outcome, bound) {
+                return end;
+            }
+        }
+    }
+
+    /// The FileId in `live`, the Open taken up again if it is a new session.
+    pub(crate) async fn place(
+        &self,
+        live: &Arc<Live>,
+        bound: Bound,
+    ) -> std::result::Result<FileId, Failure> {
+        let present = || {
+            let place = self.place.lock();
+            (place.bound.generation == live.generation).then_some(place.file_id)
+        };
+        if let Some(file_id) = present() {
+            return Ok(file_id);
+        }
+        let _turn = self.placing.lock().await;
+        if let Some(file_id) = present() {
+            return Ok(file_id);
+        }
+        if self.lost.load(Ordering::Acquire) {
+            return Err(Cause::HandleLost.into());
+        }
+        let opened = match self.reconnect(live, bound).await {
+            Err(Failure::Final(_)) => self.reopen(live, bound).await.inspect_err(|why| {
+                if matches!(why, Failure::Final(_)) {
+                    self.lost.store(true, Ordering::Release);
+                }
+            })?,
+            other => other?,
+        };
+        *self.lease.lock() = opened.lease;
+        *self.place.lock() =
+            Place { bound, file_id: opened.file_id, durability: opened.durability };
+        Ok(opened.file_id)
+    }
+
+    /// MS-SMB2 3.2.4.4: takes a durable Open up again.
+    async fn reconnect(
+        &self,
+        live: &Arc<Live>,
+        bound: Bound,
+    ) -> std::result::Result<Opened, Failure> {
+        let old = *self.place.lock();
+        let context = match old.durability {
+            Durability::None => return Err(Cause::HandleLost.into()),
+            Durability::V1 => CreateContext::DurableReconnect(old.file_id),
+            Durability::V2 { persistent } => {
+                CreateContext::DurableReconnectV2(DurableReconnectV2 {
+                    file_id: old.file_id,
+                    create_guid: self.create_guid,
+                    flags: if persistent {
+                        DurableHandleFlags::PERSISTENT
+                    } else {
+                        DurableHandleFlags::EMPTY
+                    },
+                })
+            }
+        };
+        let lease = lease_context(live, self.lease_key, self.lease());
+        let contexts: Vec<_> = [context].into_iter().chain(lease).collect();
+        let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
+        let mut opened = self.again(live, bound, &ask, &contexts).await?;
+        // The answer need not repeat what it was.
+        opened.durability = old.durability;
+        Ok(opened)
+    }
+
+    /// Opens it once more by its name, when that is as good.
+    async fn reopen(&self, live: &Arc<Live>, bound: Bound) -> std::result::Result<Opened, Failure> {
+        let lost = || Failure::Final(Cause::HandleLost);
+        let identity = self.identity.ok_or_else(lost)?;
+        if self.locks.load(Ordering::Acquire) > 0
+            || self.ask.options.contains(CreateOptions::DELETE_ON_CLOSE)
+        {
+            return Err(lost());
+        }
+        let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
+        let contexts = contexts_of(&ask, live, bound, self.create_guid, self.lease_key);
+        let opened = match self.again(live, bound, &ask, &contexts).await {
+            Err(Failure::Final(_)) => return Err(lost()),
+            other => other?,
+        };
+        if opened.identity != Some(identity) {
+            // Another file of that name.
+            let call = Call { tree_id: bound.tree_id, ..close_call(opened.file_id) };
+            let _ = live.ask(call, bound.seal, &[]).await;
+            return Err(lost());
+        }
+        Ok(opened)
+    }
+
+    async fn again(
+        &self,
+        live: &Arc<Live>,
+        bound: Bound,
+        ask: &Ask,
+        contexts: &[CreateContext<'_>],
+    ) -> std::result::Result<Opened, Failure> {
+        let oplock = oplock_of(contexts);
+        let mut call = ask.call(&self.path, oplock, contexts);
+        call.tree_id = bound.tree_id;
+        let message = live.ask(call, bound.seal, &[]).await?;
+        Ok(Opened::parse(&message)?)
+    }
+
+    /// Closes it. Later calls fail with FILE_CLOSED.
+    pub(crate) async fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.share.inner.session.inner.leases.leave(self.lease_key);
+        let place = *self.place.lock();
+        let session = &self.share.inner.session.inner;
+        // A session that is gone has closed it, unless it was kept: then it is
+        // taken up again for that.
+        let live = session.current();
+        if live.is_some_and(|live| live.generation == place.bound.generation)
+            || place.durability != Durability::None
+        {
+            self.ask(Replay::Idempotent, "close", &[Status::FILE_CLOSED], |id| Ok(close_call(id)))
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Open {
+    /// The server is told, without anybody waiting for it.
+    fn drop(&mut self) {
+        let inner = &self.share.inner.session.inner;
+        inner.leases.leave(self.lease_key);
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let place = *self.place.lock();
+        let Some(live) = inner.current().filter(|l| l.generation == place.bound.generation) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // The session stays until then.
+        let share = self.share.clone();
+        runtime.spawn(async move {
+            let call = Call { tree_id: place.bound.tree_id, ..close_call(place.file_id) };
+            let _ = live.ask(call, place.bound.seal, &[]).await;
+            drop(share);
+        });
+    }
+}
+
+impl Holder for Open {
+    fn broken(&self, to: LeaseState) -> Answer {
+        *self.lease.lock() = to;
+        let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
+        let bound = self.place.lock().bound;
+        Box::pin(async move {
+            if let Some(watcher) = watcher {
+                watcher.broken(to).await;
+            }
+            Some(bound)
+        })
+    }
+}
+
+fn close_call(file_id: FileId) -> Call<'static> {
+    let request = close::Request { flags: CloseFlags::EMPTY, file_id };
+    Call::new(Command::CLOSE, |w| request.encode(w))
+}
+
+/// The lease context that the dialect has; none before 2.1.
+fn lease_context(live: &Live, key: LeaseKey, state: LeaseState) -> Option<CreateContext<'static>> {
+    if state.is_empty() || !live.capabilities.contains(GlobalCapabilities::LEASING) {
+        return None;
+    }
+    let lease = Lease { lease_key: key, lease_state: state, flags: LeaseFlags::EMPTY };
+    Some(if live.terms.is_smb3() {
+        CreateContext::LeaseV2(LeaseV2 { lease, parent_lease_key: LeaseKey([0; 16]), epoch: 0 })
+    } else {
+        CreateContext::Lease(lease)
+    })
+}
+
+fn contexts_of(
+    ask: &Ask,
+    live: &Live,
+    bound: Bound,
+    create_guid: Guid,
+    lease_key: LeaseKey,
+) -> Vec<CreateContext<'static>> {
+    let mut contexts = Vec::new();
+    if !ask.keep {
+        return contexts;
+    }
+    contexts.push(CreateContext::QueryOnDiskId);
+    contexts.extend(lease_context(live, lease_key, ask.lease));
+    if live.terms.is_smb3() {
+        let continuous = ShareCapabilities::CONTINUOUS_AVAILABILITY;
+        let persistent = bound.capabilities.contains(continuous)
+            && live.capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES);
+        contexts.push(CreateContext::DurableRequestV2(DurableRequestV2 {
+            timeout: DURABLE_TIMEOUT_MS,
+            flags: if persistent {
+                DurableHandleFlags::PERSISTENT
+            } else {
+                DurableHandleFlags::EMPTY
+            },
+            create_guid,
+        }));
+    } else {
+        contexts.push(CreateContext::DurableRequest);
+    }
+    contexts
+}
+
+fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {
+    let lease =
+        |c: &CreateContext<'_>| matches!(c, CreateContext::Lease(_) | CreateContext::LeaseV2(_));
+    if contexts.iter().any(lease) { OplockLevel::LEASE } else { OplockLevel::NONE }
+}
+
+fn first(
+    ask: &Ask,
+    path: &str,
+    live: &Live,
+    bound: Bound,
+    create_guid: Guid,
+    lease_key: LeaseKey,
+) -> Call<'static> {
+    let contexts = contexts_of(ask, live, bound, create_guid, lease_key);
+    ask.call(path, oplock_of(&contexts), &contexts)
+}

@@ -1,0 +1,283 @@
+//! What is done to names: make, remove, rename, look up.
+
+use frevo_wire::codec::Writer;
+use frevo_wire::command::close::{self, CloseFlags};
+use frevo_wire::command::create::{CreateDisposition, CreateOptions, OplockLevel};
+use frevo_wire::command::query_info::InfoType;
+use frevo_wire::command::{read, write};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::set::FileRenameInformation;
+use frevo_wire::{Command, Status};
+
+use crate::connection::{Call, Message, Payload};
+use crate::dir::{Dir, DirEntry};
+use crate::error::{Cause, During, Error, Result};
+use crate::file::{File, OpenOptions};
+use crate::metadata::Metadata;
+use crate::open::{Ask, Opened};
+use crate::path::wire_path;
+use crate::session::Failure;
+use crate::share::{Replay, Share, good};
+
+/// Files up to this long are read and written in one round trip.
+const SMALL: u32 = 65_536;
+
+impl Share {
+    /// Opens an existing file for reading.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn open(&self, path: &str) -> Result<File> {
+        File::open(self, path).await
+    }
+
+    /// Lists a directory; the share's root is the empty path.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn list(&self, path: &str) -> Result<Dir> {
+        Dir::new(self, path, None).await
+    }
+
+    /// All entries of a directory.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
+        self.list(path).await?.all().await
+    }
+
+    /// What `path` is. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn metadata(&self, path: &str) -> Result<Metadata> {
+        let mut ask = Ask::existing(AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
+        ask.options |= CreateOptions::OPEN_REPARSE_POINT;
+        let close = close_call(CloseFlags::EMPTY);
+        let answers =
+            self.chain("stat", path, Replay::Idempotent, &ask, &[], || vec![close()]).await?;
+        let [opened, ..] = &*answers else { return Err(self.broken("stat", path)) };
+        let opened = Opened::parse(opened).during("stat", &self.url(path))?;
+        Ok(Metadata::from(&opened))
+    }
+
+    /// Makes a directory, which must not exist.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn create_dir(&self, path: &str) -> Result<()> {
+        let mut ask = Ask::existing(AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
+        ask.disposition = CreateDisposition::CREATE;
+        ask.options |= CreateOptions::DIRECTORY_FILE;
+        let close = close_call(CloseFlags::EMPTY);
+        self.chain("make directory", path, Replay::Never, &ask, &[], || vec![close()]).await?;
+        Ok(())
+    }
+
+    /// Makes a directory and those on the way to it that do not exist.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn create_dir_all(&self, path: &str) -> Result<()> {
+        let whole = wire_path(path).during("make directory", &self.url(path))?;
+        let mut ask = Ask::existing(AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
+        ask.disposition = CreateDisposition::OPEN_IF;
+        ask.options |= CreateOptions::DIRECTORY_FILE;
+        let ends = whole.match_indices('\\').map(|(at, _)| at).chain([whole.len()]);
+        for end in ends.filter(|end| *end > 0) {
+            let part = &whole[..end];
+            let close = close_call(CloseFlags::EMPTY);
+            self.chain("make directory", part, Replay::Idempotent, &ask, &[], || vec![close()])
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a file or a link.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn remove_file(&self, path: &str) -> Result<()> {
+        self.remove(path, CreateOptions::NON_DIRECTORY_FILE).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn remove_dir(&self, path: &str) -> Result<()> {
+        self.remove(path, CreateOptions::DIRECTORY_FILE).await
+    }
+
+    async fn remove(&self, path: &str, kind: CreateOptions) -> Result<()> {
+        let mut ask = Ask::existing(
+            AccessMask::DELETE | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE,
+        );
+        ask.options |= kind | CreateOptions::OPEN_REPARSE_POINT;
+        let calls = || {
+            let disposition = crate::file::set(
+                InfoType::FILE,
+                FileInfoClass::DISPOSITION.0,
+                0,
+                FileId::ALL_ONES,
+                &[1],
+            );
+            vec![disposition, close_call(CloseFlags::EMPTY)()]
+        };
+        // The answer to the second try would be that it is not there.
+        self.chain("remove", path, Replay::Never, &ask, &[], calls).await?;
+        Ok(())
+    }
+
+    /// Renames `from` to `to`, in the same share. What is at `to` is replaced
+    /// if `replace` is set.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        self.relink("rename", FileInfoClass::RENAME, AccessMask::DELETE, from, to, replace).await
+    }
+
+    /// Makes `to` another name of the file `from`.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn hard_link(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        let access = AccessMask::WRITE_ATTRIBUTES;
+        self.relink("link", FileInfoClass::LINK, access, from, to, replace).await
+    }
+
+    async fn relink(
+        &self,
+        operation: &'static str,
+        class: FileInfoClass,
+        access: AccessMask,
+        from: &str,
+        to: &str,
+        replace: bool,
+    ) -> Result<()> {
+        let target = wire_path(to).during(operation, &self.url(to))?;
+        let mut data = Vec::new();
+        FileRenameInformation { replace_if_exists: replace, root_directory: 0, name: &*target }
+            .encode(&mut Writer::new(&mut data));
+        let mut ask = Ask::existing(access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
+        ask.options |= CreateOptions::OPEN_REPARSE_POINT;
+        let calls = || {
+            let set = crate::file::set(InfoType::FILE, class.0, 0, FileId::ALL_ONES, &data);
+            vec![set, close_call(CloseFlags::EMPTY)()]
+        };
+        self.chain(operation, from, Replay::Never, &ask, &[], calls).await?;
+        Ok(())
+    }
+
+    /// Reads a whole file: a small one in one round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn read(&self, path: &str) -> Result<Vec<u8>> {
+        let mut ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
+        ask.options |= CreateOptions::NON_DIRECTORY_FILE;
+        let calls = || {
+            let request = read::Request::new(FileId::ALL_ONES, 0, SMALL);
+            let read = Call::new(Command::READ, |w| request.encode(w)).cost(SMALL);
+            vec![read, close_call(CloseFlags::EMPTY)()]
+        };
+        let also = [Status::END_OF_FILE];
+        let answers = self.chain("read", path, Replay::Idempotent, &ask, &also, calls).await?;
+        let [opened, data, ..] = &*answers else { return Err(self.broken("read", path)) };
+        let url = self.url(path);
+        let opened = Opened::parse(opened).during("read", &url)?;
+        if data.header.status == Status::END_OF_FILE {
+            return Ok(Vec::new());
+        }
+        let first = read::Response::parse(data.bytes()).during("read", &url)?.data;
+        if opened.end_of_file <= first.len() as u64 || first.len() < SMALL as usize {
+            return Ok(first.to_vec());
+        }
+        let file = self.open(path).await?;
+        let len = file.metadata_at_open().len();
+        let len = usize::try_from(len)
+            .map_err(|_| Error::new(Cause::Usage("the file is too large"), "read", &*url))?;
+        let mut whole = vec![0; len];
+        let count = file.read_at(0, &mut whole).await?;
+        whole.truncate(count);
+        Ok(whole)
+    }
+
+    /// Writes a whole file, made or replaced: a small one in one round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn write(&self, path: &str, data: &[u8]) -> Result<()> {
+        let small = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL);
+        let Some(len) = small else {
+            let options = OpenOptions::new().write(true).create(true).truncate(true);
+            let file = options.open(self, path).await?;
+            file.write_at(0, data).await?;
+            return file.close().await;
+        };
+        let mut ask = Ask::existing(
+            AccessMask::WRITE_DATA | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE,
+        );
+        ask.disposition = CreateDisposition::OVERWRITE_IF;
+        ask.options |= CreateOptions::NON_DIRECTORY_FILE;
+        let calls = || {
+            let request = write::Request::new(FileId::ALL_ONES, 0, &[]);
+            let call = Call::new(Command::WRITE, |w| request.encode_fixed(len, w)).cost(len);
+            let close = close_call(CloseFlags::EMPTY)();
+            if data.is_empty() {
+                return vec![close];
+            }
+            vec![call.payload(Payload::Copied(data)), close]
+        };
+        self.chain("write", path, Replay::Idempotent, &ask, &[], calls).await?;
+        Ok(())
+    }
+
+    /// CREATE and what follows it, as one compound. The first error is the
+    /// operation's; `also` are statuses that are none.
+    pub(crate) async fn chain<'p>(
+        &self,
+        operation: &'static str,
+        path: &str,
+        replay: Replay,
+        ask: &Ask,
+        also: &[Status],
+        calls: impl Fn() -> Vec<Call<'p>>,
+    ) -> Result<Vec<Message>> {
+        let url = self.url(path);
+        let path = wire_path(path).during(operation, &url)?;
+        let mut attempts = self.attempts(replay, operation, &url);
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let mut all = vec![ask.call(&path, OplockLevel::NONE, &[])];
+            all.extend(calls());
+            if let Some(first) = all.first_mut() {
+                first.tree_id = bound.tree_id;
+            }
+            let outcome = match live.channel() {
+                Some(channel) => live.chain(&channel, all, bound.seal).await,
+                None => Err(Failure::Gone),
+            };
+            let outcome = outcome
+                .and_then(|answers| answers.into_iter().map(|answer| good(answer, also)).collect());
+            if let Some(end) = attempts.judge(outcome, bound) {
+                return end;
+            }
+        }
+    }
+
+    fn broken(&self, operation: &'static str, path: &str) -> Error {
+        Error::new(Cause::Protocol("an answer is missing"), operation, self.url(path))
+    }
+}
+
+fn close_call(flags: CloseFlags) -> impl Fn() -> Call<'static> {
+    move || {
+        let request = close::Request { flags, file_id: FileId::ALL_ONES };
+        Call::new(Command::CLOSE, |w| request.encode(w))
+    }
+}

@@ -1,0 +1,99 @@
+//! What a client wants of its servers.
+
+use std::time::Duration;
+
+pub use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::Dialect;
+
+use crate::limits;
+
+/// Whether requests are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encryption {
+    /// When the server asks for it, for the session or for a share.
+    #[default]
+    AsServerAsks,
+    /// Always. A server that cannot is refused; one that does not ask for it
+    /// is spoken to sealed all the same, which the protocol lets every client do.
+    Required,
+}
+
+/// Settings of a client. The default is what is best against a current server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The oldest dialect accepted.
+    pub oldest: Dialect,
+    /// The newest dialect offered.
+    pub newest: Dialect,
+    /// Ciphers, the preferred one first.
+    pub ciphers: Vec<Cipher>,
+    /// Signing algorithms, the preferred one first.
+    pub signing: Vec<SigningAlgorithm>,
+    /// When to encrypt.
+    pub encryption: Encryption,
+    /// Whether every message that is not sealed must be signed. Without it
+    /// what the server demands is done.
+    pub require_signing: bool,
+    /// Whether a logon that the server turns into a guest's is accepted: it has
+    /// no keys, so nothing is signed or sealed.
+    pub allow_guest: bool,
+    /// Credits to hold on each connection: 64 KiB in flight for each.
+    pub credits: u16,
+    /// Connections of one session, where the server has several channels.
+    pub channels: usize,
+    /// How long an operation waits for a lost server.
+    pub recover_for: Duration,
+    /// How long one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// Ask for handles that survive a lost connection.
+    pub durable: bool,
+    /// Largest READ or WRITE, bytes.
+    pub transfer: u32,
+    /// This machine's name, as the server's logs show it.
+    pub workstation: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            oldest: Dialect::SMB_3_0,
+            newest: Dialect::SMB_3_1_1,
+            ciphers: vec![
+                Cipher::Aes128Gcm,
+                Cipher::Aes256Gcm,
+                Cipher::Aes128Ccm,
+                Cipher::Aes256Ccm,
+            ],
+            signing: vec![
+                SigningAlgorithm::AesGmac,
+                SigningAlgorithm::AesCmac,
+                SigningAlgorithm::HmacSha256,
+            ],
+            encryption: Encryption::AsServerAsks,
+            require_signing: true,
+            allow_guest: false,
+            credits: limits::CREDITS,
+            channels: 1,
+            recover_for: limits::RECOVER_FOR,
+            connect_timeout: limits::CONNECT_TIMEOUT,
+            durable: true,
+            transfer: limits::TRANSFER_MAX,
+            workstation: String::from("FREVO"),
+        }
+    }
+}
+
+impl Options {
+    /// The dialects offered, oldest first.
+    pub(crate) fn dialects(&self) -> Vec<Dialect> {
+        const ALL: [Dialect; 5] = [
+            Dialect::SMB_2_0_2,
+            Dialect::SMB_2_1,
+            Dialect::SMB_3_0,
+            Dialect::SMB_3_0_2,
+            Dialect::SMB_3_1_1,
+        ];
+        let within = |dialect: &Dialect| (self.oldest.0..=self.newest.0).contains(&dialect.0);
+        ALL.into_iter().filter(within).collect()
+    }
+}

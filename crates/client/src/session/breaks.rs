@@ -1,0 +1,97 @@
+//! Oplock and lease breaks: MS-SMB2 3.2.5.19.
+//!
+//! What is kept under a lease is the business of those who asked for one: they
+//! are told first, and the acknowledgment is sent when they have given it up.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use frevo_wire::Command;
+use frevo_wire::command::oplock_break::{
+    self, LeaseBreak, LeaseBreakFlags, LeaseKey, LeaseState, Notification,
+};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::Inner;
+use crate::connection::{Call, Unasked};
+use crate::share::Bound;
+
+/// What is done before a break is acknowledged.
+pub type Yield = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One who caches what a lease allows.
+pub trait LeaseHolder: Send + Sync {
+    /// The lease falls to `to`. The future gives up what it allowed (writes what
+    /// was kept back, forgets what was read); the server is told afterwards.
+    fn broken(&self, to: LeaseState) -> Yield;
+}
+
+/// What is done before a break is acknowledged, and where that is said.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Option<Bound>> + Send>>;
+
+/// An Open that has a lease.
+pub(crate) trait Holder: Send + Sync {
+    /// The lease falls to `to`.
+    fn broken(&self, to: LeaseState) -> Answer;
+}
+
+/// Leases of a session, by key.
+#[derive(Default)]
+pub(crate) struct Leases(Mutex<HashMap<LeaseKey, Weak<dyn Holder>>>);
+
+impl Leases {
+    /// From now on `holder` is told of breaks of `key`.
+    pub(crate) fn enter(&self, key: LeaseKey, holder: Weak<dyn Holder>) {
+        self.0.lock().insert(key, holder);
+    }
+
+    /// Nobody holds it any more.
+    pub(crate) fn leave(&self, key: LeaseKey) {
+        self.0.lock().remove(&key);
+    }
+
+    fn holder(&self, key: LeaseKey) -> Option<Arc<dyn Holder>> {
+        self.0.lock().get(&key).and_then(Weak::upgrade)
+    }
+}
+
+/// Answers what the server says unasked, until the session is gone.
+pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::UnboundedReceiver<Unasked>) {
+    while let Some(unasked) = heard.recv().await {
+        let Some(session) = session.upgrade() else { return };
+        match unasked.notification {
+            Notification::Lease(lease) => {
+                // Each on its own: giving up one cache may take long.
+                tokio::spawn(async move {
+                    let Some(holder) = session.leases.holder(lease.lease_key) else { return };
+                    let bound = holder.broken(lease.new_lease_state).await;
+                    if let Some(bound) = bound
+                        && lease.flags.contains(LeaseBreakFlags::ACK_REQUIRED)
+                    {
+                        let state = lease.new_lease_state;
+                        acknowledge(&session, bound, lease.lease_key, state).await;
+                    }
+                });
+            }
+            // This client asks for leases only; a server without them gets no
+            // oplock requests either.
+            Notification::Oplock(_) => {}
+        }
+        let _ = unasked.session_id;
+    }
+}
+
+/// MS-SMB2 3.2.4.22 and 2.2.24.2. A break of a session that is gone needs none.
+async fn acknowledge(session: &Inner, bound: Bound, lease_key: LeaseKey, lease_state: LeaseState) {
+    let Some(live) = session.current().filter(|live| live.generation == bound.generation) else {
+        return;
+    };
+    let Some(channel) = live.channel() else { return };
+    let ack = oplock_break::Request::Lease(LeaseBreak { lease_key, lease_state });
+    let mut call = Call::new(Command::OPLOCK_BREAK, |w| ack.encode(w));
+    call.tree_id = bound.tree_id;
+    let _ = live.call(&channel, call, bound.seal).await;
+}

@@ -1,0 +1,261 @@
+//! A channel: one connection as one session uses it, MS-SMB2 3.2.1.8.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
+use frevo_proto::Negotiated;
+use frevo_wire::command::logoff::Request as Logoff;
+use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::{Command, HeaderFlags, Status};
+use parking_lot::RwLock;
+
+use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
+use crate::error::Cause;
+
+/// Keys and policy of a session, the same on all its channels.
+pub(crate) struct Security {
+    pub(crate) sealing: Option<SealingKey>,
+    pub(crate) opening: Option<Arc<OpeningKey>>,
+    /// Everything is sealed.
+    pub(crate) seal: bool,
+    /// What is not sealed is signed.
+    pub(crate) sign: bool,
+}
+
+/// One connection with its own signing key. Dropping it ends the connection.
+pub(crate) struct Channel {
+    pub(crate) connection: Arc<Connection>,
+    /// None of a guest.
+    pub(crate) signing: Option<SigningKey>,
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+/// A session as it is between two losses of all its channels.
+pub(crate) struct Live {
+    /// Counts logons: what was bound in another one is bound anew.
+    pub(crate) generation: u64,
+    pub(crate) session_id: u64,
+    pub(crate) security: Security,
+    pub(crate) terms: Negotiated,
+    pub(crate) capabilities: GlobalCapabilities,
+    pub(crate) channels: RwLock<Vec<Arc<Channel>>>,
+    /// Session.ChannelSequence
+    pub(crate) sequence: AtomicU16,
+}
+
+/// Why a request has no answer that means anything.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// The channel, or the session on the server, is gone.
+    Gone,
+    /// It will not get better.
+    Final(Cause),
+}
+
+impl From<Gone> for Failure {
+    fn from(Gone: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Self {
+        Self::Final(cause)
+    }
+}
+
+impl Live {
+    /// The channel with the least under way.
+    pub(crate) fn channel(&self) -> Option<Arc<Channel>> {
+        let channels = self.channels.read();
+        let live = channels.iter().filter(|channel| !channel.connection.is_gone());
+        live.min_by_key(|channel| channel.connection.load()).cloned()
+    }
+
+    /// Whether requests can be sent.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.channels.read().iter().any(|channel| !channel.connection.is_gone())
+    }
+
+    /// Takes dead channels out. What is sent again on the others bears a new
+    /// sequence (MS-SMB2 3.2.4.1.5, 3.3.5.2.10), so that what the dead one
+    /// still carries is known to be stale.
+    pub(crate) fn prune(&self) {
+        let mut channels = self.channels.write();
+        let before = channels.len();
+        channels.retain(|channel| !channel.connection.is_gone());
+        if channels.len() != before {
+            self.sequence.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends all channels: the server has forgotten the session.
+    pub(crate) fn abandon(&self) {
+        self.channels.write().clear();
+    }
+
+    /// The largest payload of one request, bytes.
+    pub(crate) fn affordable(&self) -> u32 {
+        let channels = self.channels.read();
+        channels.iter().map(|c| c.connection.affordable()).min().unwrap_or(65_536)
+    }
+
+    fn guard<'a>(&'a self, channel: &'a Channel, seal: bool) -> Result<Guard<'a>, Cause> {
+        if seal || self.security.seal {
+            let key = self.security.sealing.as_ref();
+            return key.map(Guard::Sealed).ok_or(Cause::Security(
+                "the share demands encryption, which this session has no keys for",
+            ));
+        }
+        Ok(match &channel.signing {
+            Some(key) if self.security.sign => Guard::Signed(key),
+            _ => Guard::None,
+        })
+    }
+
+    /// Sends a request on `channel`.
+    pub(crate) async fn send(
+        &self,
+        channel: &Channel,
+        mut call: Call<'_>,
+        seal: bool,
+    ) -> Result<Sent, Failure> {
+        let guard = self.guard(channel, seal)?;
+        self.stamp(&mut call);
+        Ok(channel.connection.send(call, guard).await?.0)
+    }
+
+    /// Sends related requests on `channel` and gives their answers in order.
+    pub(crate) async fn chain(
+        &self,
+        channel: &Channel,
+        mut calls: Vec<Call<'_>>,
+        seal: bool,
+    ) -> Result<Vec<Message>, Failure> {
+        let guard = self.guard(channel, seal)?;
+        for (at, call) in calls.iter_mut().enumerate() {
+            self.stamp(call);
+            if at > 0 {
+                // MS-SMB2 3.2.4.1.4: what it is about is said by the one before.
+                call.flags |= HeaderFlags::RELATED_OPERATIONS;
+                call.session_id = u64::MAX;
+                call.tree_id = u32::MAX;
+            }
+        }
+        let sent = channel.connection.send_chain(calls, guard).await?;
+        let mut answers = Vec::with_capacity(sent.len());
+        for sent in sent {
+            answers.push(self.checked(channel, sent.await?, seal)?);
+        }
+        Ok(answers)
+    }
+
+    fn stamp(&self, call: &mut Call<'_>) {
+        call.session_id = self.session_id;
+        if self.terms.is_smb3() {
+            call.channel_sequence = self.sequence.load(Ordering::Acquire);
+        }
+    }
+
+    /// Sends a request and gives its answer, verified. Whoever gives up waiting
+    /// cancels it.
+    pub(crate) async fn call(
+        &self,
+        channel: &Channel,
+        call: Call<'_>,
+        seal: bool,
+    ) -> Result<Message, Failure> {
+        let sent = self.send(channel, call, seal).await?;
+        let mut given_up = GivenUp { live: self, channel, id: Some(sent.id), seal };
+        let message = sent.await;
+        given_up.id = None;
+        self.checked(channel, message?, seal)
+    }
+
+    /// Sends a request on any channel; an answer of a status other than SUCCESS
+    /// and `also` is a failure.
+    pub(crate) async fn ask(
+        &self,
+        call: Call<'_>,
+        seal: bool,
+        also: &[Status],
+    ) -> Result<Message, Failure> {
+        let channel = self.channel().ok_or(Failure::Gone)?;
+        let message = self.call(&channel, call, seal).await?;
+        let status = message.header.status;
+        if status == Status::SUCCESS || also.contains(&status) {
+            return Ok(message);
+        }
+        Err(Failure::Final(status.into()))
+    }
+
+    /// MS-SMB2 3.2.5.1.1 and 3.2.5.1.3: what was sent sealed is answered
+    /// sealed, what was sent signed is answered signed.
+    pub(crate) fn checked(
+        &self,
+        channel: &Channel,
+        mut message: Message,
+        seal: bool,
+    ) -> Result<Message, Failure> {
+        let status = message.header.status;
+        let sealed = message.sealed == Some(self.session_id);
+        let must_seal = seal || self.security.seal;
+        let is_good = match (&channel.signing, sealed) {
+            (_, true) => true,
+            (_, false) if must_seal => false,
+            (Some(key), false) if self.security.sign => message.is_signed_with(key),
+            _ => true,
+        };
+        if matches!(status, Status::USER_SESSION_DELETED | Status::NETWORK_SESSION_EXPIRED) {
+            // The server has no key left to sign it with. Who forges it can as
+            // well cut the connection.
+            channel.connection.close();
+            return Err(Failure::Gone);
+        }
+        if !is_good {
+            let why = if must_seal {
+                Cause::Security("an answer that should be encrypted is not")
+            } else {
+                Cause::Security("an answer is not signed as it should be: it may be forged")
+            };
+            channel.connection.fail(why.clone());
+            return Err(why.into());
+        }
+        Ok(message)
+    }
+
+    /// Whether a failed request may go again with the REPLAY flag.
+    pub(crate) const fn knows_replay(&self) -> bool {
+        self.terms.is_smb3()
+    }
+}
+
+/// Cancels a request whose caller does not wait any more.
+struct GivenUp<'a> {
+    live: &'a Live,
+    channel: &'a Channel,
+    id: Option<u64>,
+    seal: bool,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        if let Ok(guard) = self.live.guard(self.channel, self.seal) {
+            self.channel.connection.cancel(id, self.live.session_id, guard);
+        }
+    }
+}
+
+/// LOGOFF, best effort: whoever closes does not wait long.
+pub(crate) async fn log_off(live: &Live) {
+    let Some(channel) = live.channel() else { return };
+    let call = Call::new(Command::LOGOFF, |w| Logoff.encode(w));
+    let _ = live.call(&channel, call, false).await;
+}

@@ -1,0 +1,335 @@
+//! Sessions: a user on a server, for as long as the program wants it. The
+//! connections beneath come and go (MS-SMB2 3.2.1.3, 3.2.4.1.7, 3.2.7.1).
+
+pub(crate) mod breaks;
+mod channel;
+mod logon;
+
+pub(crate) use channel::{Failure, Live};
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::time::Duration;
+
+use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::dtyp::Guid;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::connection::{Connection, Unasked};
+use crate::credentials::Credentials;
+use crate::dial::{Dial, ServerName, Tcp};
+use crate::error::{Cause, During, Result};
+use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, CHANNELS_MAX};
+use crate::options::Options;
+use crate::share::Share;
+use breaks::Leases;
+use logon::Logon;
+
+/// A client: who asks (its ClientGuid) and how. All of its sessions share both.
+#[derive(Clone, Debug)]
+pub struct Client {
+    options: Arc<Options>,
+    dial: Arc<dyn Dial>,
+    guid: Guid,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Client {
+    /// A client that speaks TCP.
+    ///
+    /// # Panics
+    /// When the system has no random numbers.
+    pub fn new(options: Options) -> Self {
+        Self::over(options, Arc::new(Tcp))
+    }
+
+    /// A client that reaches servers through `dial`.
+    ///
+    /// # Panics
+    /// When the system has no random numbers.
+    #[allow(clippy::expect_used, reason = "without randomness there is no security at all")]
+    pub fn over(options: Options, dial: Arc<dyn Dial>) -> Self {
+        let mut guid = [0; 16];
+        getrandom::fill(&mut guid).expect("the system has random numbers");
+        Self { options: Arc::new(options), dial, guid: Guid(guid) }
+    }
+
+    /// The same client with a ClientGuid of the caller's: a program that takes
+    /// up what another run of it left open needs its own again.
+    #[must_use]
+    pub fn with_guid(self, guid: Guid) -> Self {
+        Self { guid, ..self }
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Logs on to `server`.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, does not accept the credentials, or
+    /// offers less protection than the options demand.
+    pub async fn log_on(&self, server: ServerName, credentials: Credentials) -> Result<Session> {
+        let path = format!("smb://{server}");
+        let (unasked, heard) = mpsc::unbounded_channel();
+        let inner = Arc::new(Inner {
+            client: self.clone(),
+            server,
+            credentials,
+            live: RwLock::new(None),
+            recovering: tokio::sync::Mutex::new(()),
+            generations: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            unasked,
+            leases: Leases::default(),
+            addresses: Mutex::default(),
+        });
+        let live = inner.establish(0).await.during("connect to", &path)?;
+        *inner.live.write() = Some(live);
+        tokio::spawn(breaks::answer(Arc::downgrade(&inner), heard));
+        Ok(Session { inner })
+    }
+}
+
+/// A user on a server. Cloning it is cheap and gives the same session; it ends
+/// when the last clone, share and file of it is dropped, or by [`Self::log_off`].
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the clones share.
+pub(crate) struct Inner {
+    pub(crate) client: Client,
+    server: ServerName,
+    credentials: Credentials,
+    live: RwLock<Option<Arc<Live>>>,
+    recovering: tokio::sync::Mutex<()>,
+    generations: AtomicU64,
+    closed: AtomicBool,
+    unasked: mpsc::UnboundedSender<Unasked>,
+    pub(crate) leases: Leases,
+    /// Where else the server listens.
+    addresses: Mutex<Vec<IpAddr>>,
+}
+
+/// Facts about a session's protection and limits, for people.
+#[derive(Debug, Clone)]
+pub struct SessionFacts {
+    /// The dialect.
+    pub dialect: frevo_proto::Dialect,
+    /// The cipher that was agreed on.
+    pub cipher: Option<frevo_crypto::Cipher>,
+    /// The signing algorithm.
+    pub signing: frevo_crypto::SigningAlgorithm,
+    /// Whether all is sealed.
+    pub encrypted: bool,
+    /// Whether what is not sealed is signed.
+    pub signed: bool,
+    /// Connections in use.
+    pub channels: usize,
+    /// Largest READ, bytes.
+    pub max_read: u32,
+    /// Largest WRITE, bytes.
+    pub max_write: u32,
+}
+
+impl Session {
+    /// The share `name`.
+    ///
+    /// # Errors
+    /// When there is none, or the user may not use it.
+    pub async fn share(&self, name: &str) -> Result<Share> {
+        Share::connect(self.clone(), name).await
+    }
+
+    /// The server that was named.
+    pub fn server(&self) -> &ServerName {
+        &self.inner.server
+    }
+
+    /// Who is logged on.
+    pub fn user(&self) -> &str {
+        &self.inner.credentials.user
+    }
+
+    /// How it is protected now; nothing while it is being recovered.
+    pub fn facts(&self) -> Option<SessionFacts> {
+        let live = self.inner.current()?;
+        let channels = live.channels.read().len();
+        Some(SessionFacts {
+            dialect: live.terms.dialect,
+            cipher: live.terms.cipher,
+            signing: live.terms.signing_algorithm,
+            encrypted: live.security.seal,
+            signed: live.security.sign,
+            channels,
+            max_read: live.terms.max_read_size,
+            max_write: live.terms.max_write_size,
+        })
+    }
+
+    /// Ends the session on the server. What was open is closed.
+    pub async fn log_off(self) {
+        self.inner.closed.store(true, Ordering::Release);
+        let live = self.inner.live.write().take();
+        if let Some(live) = live {
+            let _ = timeout(Duration::from_secs(2), channel::log_off(&live)).await;
+            live.abandon();
+        }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.client.options
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("server", &self.inner.server).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// The session if it can be used right now.
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+        let live = self.live.read().clone()?;
+        live.prune();
+        live.is_alive().then_some(live)
+    }
+
+    /// The session, recovered if need be: the caller waits meanwhile.
+    pub(crate) async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Cause::Usage("the session was logged off"));
+        }
+        let _turn = self.recovering.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let previous = self.live.read().as_ref().map_or(0, |live| live.session_id);
+        let live = self.recover(previous).await?;
+        tracing::debug!(server = %self.server, "the session was recovered");
+        *self.live.write() = Some(Arc::clone(&live));
+        Ok(live)
+    }
+
+    /// Tries until it works, it is clear that it never will, or patience ends.
+    async fn recover(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
+        let until = Instant::now() + self.client.options.recover_for;
+        let mut pause = BACK_OFF_FIRST;
+        loop {
+            let why = match self.establish(previous).await {
+                Ok(live) => return Ok(live),
+                Err(why) if is_final(&why) => return Err(why),
+                Err(why) => why,
+            };
+            if Instant::now() + pause >= until {
+                return Err(why);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(BACK_OFF_MAX);
+        }
+    }
+
+    /// One attempt, with its time limit.
+    async fn establish(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
+        let limit = self.client.options.connect_timeout;
+        match timeout(limit, self.establish_once(previous)).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        }
+    }
+
+    async fn establish_once(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
+        let connection = self.connect(None).await?;
+        let logged_on = self.logon().begin(Arc::clone(&connection), previous).await?;
+        let agreed = connection.agreed();
+        let live = Arc::new(Live {
+            generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
+            session_id: logged_on.session_id,
+            security: logged_on.security,
+            terms: agreed.terms,
+            capabilities: agreed.capabilities,
+            channels: RwLock::new(vec![Arc::new(logged_on.channel)]),
+            sequence: AtomicU16::new(0),
+        });
+        let more = self.client.options.channels.min(CHANNELS_MAX).saturating_sub(1);
+        if more > 0 && agreed.has(GlobalCapabilities::MULTI_CHANNEL) && agreed.terms.is_smb3() {
+            self.widen(&live, more).await;
+        }
+        Ok(live)
+    }
+
+    /// Binds up to `more` further channels. One that cannot be had is done
+    /// without.
+    async fn widen(&self, live: &Live, more: usize) {
+        let Some(main) = live.channel() else { return };
+        let Some(signing) = &main.signing else { return };
+        let others = self.addresses.lock().clone();
+        for at in 0..more {
+            let address = others.get(at % others.len().max(1)).copied();
+            let bound = async {
+                let connection = self.connect(address).await?;
+                if connection.agreed().terms != live.terms {
+                    return Err(Cause::Protocol("a channel with other terms"));
+                }
+                let logon = self.logon();
+                logon.bind(connection, live.session_id, signing, &live.security).await
+            };
+            match bound.await {
+                Ok(channel) => live.channels.write().push(Arc::new(channel)),
+                Err(why) => {
+                    tracing::debug!(%why, "no further channel");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn connect(
+        &self,
+        address: Option<IpAddr>,
+    ) -> std::result::Result<Arc<Connection>, Cause> {
+        let stream = self.client.dial.dial(&self.server, address).await?;
+        Connection::open(stream, &self.client.options, self.client.guid, self.unasked.clone()).await
+    }
+
+    fn logon(&self) -> Logon<'_> {
+        Logon {
+            options: &self.client.options,
+            credentials: &self.credentials,
+            host: &self.server.host,
+        }
+    }
+
+    /// The ClientGuid.
+    pub(crate) const fn guid(&self) -> Guid {
+        self.client.guid
+    }
+}
+
+/// Whether trying again is no use.
+const fn is_final(why: &Cause) -> bool {
+    use frevo_wire::Status;
+    match why {
+        Cause::Transport(_) | Cause::Unknown => false,
+        Cause::Status(status) => {
+            !matches!(*status, Status::INSUFFICIENT_RESOURCES | Status::USER_SESSION_DELETED)
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,269 @@
+//! Shares: tree connects that are made again when the session was.
+
+use std::sync::Arc;
+
+use frevo_proto::Dialect;
+use frevo_wire::command::ioctl::{self, CtlCode, validate_negotiate};
+use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+use frevo_wire::{Command, Status, Utf16};
+use parking_lot::Mutex;
+
+use crate::connection::{CAPABILITIES, Call, Message, security_mode};
+use crate::error::{Cause, Error, Result};
+use crate::limits::ATTEMPTS;
+use crate::session::{Failure, Live, Session};
+
+/// Where a share is in the present session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) generation: u64,
+    pub(crate) tree_id: u32,
+    /// What goes to it is sealed.
+    pub(crate) seal: bool,
+    pub(crate) capabilities: ShareCapabilities,
+    pub(crate) kind: ShareType,
+    pub(crate) maximal_access: AccessMask,
+}
+
+/// What may be done about a request whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replay {
+    /// It is sent again: doing it twice is like doing it once.
+    Idempotent,
+    /// The caller is told that nobody knows.
+    Never,
+}
+
+/// A share of a server.
+#[derive(Clone)]
+pub struct Share {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) session: Session,
+    name: String,
+    bound: Mutex<Option<Bound>>,
+    binding: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Share({})", self.url(""))
+    }
+}
+
+impl Share {
+    pub(crate) async fn connect(session: Session, name: &str) -> Result<Self> {
+        if name.is_empty() || name.len() > 80 || name.contains(['/', '\\', '\0']) {
+            let cause = Cause::Usage("that cannot be the name of a share");
+            return Err(Error::new(cause, "connect to", name));
+        }
+        let inner = Inner {
+            session,
+            name: name.into(),
+            bound: Mutex::new(None),
+            binding: tokio::sync::Mutex::new(()),
+        };
+        let share = Self { inner: Arc::new(inner) };
+        let path = share.url("");
+        share.attempts(Replay::Idempotent, "connect to", &path).next().await?;
+        Ok(share)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.inner.session
+    }
+
+    /// What a person calls a path in it.
+    pub fn url(&self, path: &str) -> String {
+        let path = path.trim_start_matches('/');
+        let slash = if path.is_empty() { "" } else { "/" };
+        format!("smb://{}/{}{slash}{path}", self.inner.session.server(), self.inner.name)
+    }
+
+    /// The most that the user may do in it.
+    pub fn maximal_access(&self) -> AccessMask {
+        self.inner.bound.lock().map_or(AccessMask::EMPTY, |bound| bound.maximal_access)
+    }
+
+    /// Whether it is a share of files.
+    pub fn is_disk(&self) -> bool {
+        self.inner.bound.lock().is_some_and(|bound| bound.kind == ShareType::DISK)
+    }
+
+    /// Attempts at an operation: each gets the session and the tree connect as
+    /// they are then.
+    pub(crate) const fn attempts<'a>(
+        &'a self,
+        replay: Replay,
+        operation: &'static str,
+        path: &'a str,
+    ) -> Attempts<'a> {
+        Attempts { share: self, replay, operation, path, left: ATTEMPTS }
+    }
+
+    fn unbind(&self, old: Bound) {
+        let mut bound = self.inner.bound.lock();
+        if bound.is_some_and(|now| now.tree_id == old.tree_id) {
+            *bound = None;
+        }
+    }
+
+    /// The tree connect in `live`, made if there is none.
+    async fn bind(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
+        let present = || self.inner.bound.lock().filter(|b| b.generation == live.generation);
+        if let Some(bound) = present() {
+            return Ok(bound);
+        }
+        let _turn = self.inner.binding.lock().await;
+        if let Some(bound) = present() {
+            return Ok(bound);
+        }
+        let bound = self.tree_connect(live).await?;
+        *self.inner.bound.lock() = Some(bound);
+        Ok(bound)
+    }
+
+    /// MS-SMB2 3.2.4.2.4 and 3.2.5.5.
+    async fn tree_connect(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
+        let unc = format!("\\\\{}\\{}", self.inner.session.server().host, self.inner.name);
+        let path = Utf16::from_str(&unc);
+        let call = Call::new(Command::TREE_CONNECT, |w| {
+            tree_connect::Request::new(path).encode(w);
+        });
+        let channel = live.channel().ok_or(Failure::Gone)?;
+        let message = good(live.call(&channel, call, false).await?, &[])?;
+        let response = tree_connect::Response::parse(message.bytes()).map_err(Cause::from)?;
+        let bound = Bound {
+            generation: live.generation,
+            tree_id: message.header.tree_id().unwrap_or(0),
+            seal: live.terms.is_smb3() && response.share_flags.contains(ShareFlags::ENCRYPT_DATA),
+            capabilities: response.capabilities,
+            kind: response.share_type,
+            maximal_access: response.maximal_access,
+        };
+        if bound.seal && live.security.sealing.is_none() {
+            let why =
+                "the share demands encryption, and the server knows no cipher that is offered";
+            return Err(Cause::Security(why).into());
+        }
+        self.validate(live, bound).await?;
+        Ok(bound)
+    }
+
+    /// VALIDATE_NEGOTIATE_INFO, MS-SMB2 3.2.5.5: that nobody lowered the
+    /// dialect. 3.1.1 has the pre-authentication hash for that.
+    async fn validate(&self, live: &Arc<Live>, bound: Bound) -> std::result::Result<(), Failure> {
+        let channel = live.channel().ok_or(Failure::Gone)?;
+        let agreed = channel.connection.agreed();
+        let offers_3 = agreed.offered.iter().any(|dialect| dialect.0 >= Dialect::SMB_3_0.0);
+        if agreed.terms.is_3_1_1() || !offers_3 || !live.security.sign {
+            return Ok(());
+        }
+        let request = validate_negotiate::Request {
+            capabilities: CAPABILITIES,
+            guid: self.inner.session.inner.guid(),
+            security_mode: security_mode(self.inner.session.options()),
+            dialects: agreed.offered.clone(),
+        };
+        let mut input = Vec::new();
+        request.encode(&mut frevo_wire::codec::Writer::new(&mut input));
+        let call = fsctl(CtlCode::VALIDATE_NEGOTIATE_INFO, FileId::ALL_ONES, &input, 24);
+        let call = Call { tree_id: bound.tree_id, ..call };
+        let message = live.call(&channel, call, bound.seal).await?;
+        if matches!(
+            message.header.status,
+            Status::FILE_CLOSED | Status::INVALID_DEVICE_REQUEST | Status::NOT_SUPPORTED
+        ) {
+            // A signed refusal: a server of before 3.0, which cannot know it.
+            return Ok(());
+        }
+        let lowered = Cause::Security("somebody lowered the protection while it was negotiated");
+        let message = good(message, &[]).map_err(|_| lowered.clone())?;
+        let same = ioctl::Response::parse(message.bytes())
+            .and_then(|response| validate_negotiate::Response::parse(response.output))
+            .is_ok_and(|said| {
+                said.capabilities == agreed.capabilities
+                    && said.guid == agreed.server_guid
+                    && said.security_mode == agreed.security_mode
+                    && said.dialect == agreed.terms.dialect
+            });
+        if same {
+            return Ok(());
+        }
+        channel.connection.fail(lowered.clone());
+        Err(lowered.into())
+    }
+}
+
+/// An operation that may take several attempts.
+pub(crate) struct Attempts<'a> {
+    share: &'a Share,
+    replay: Replay,
+    operation: &'static str,
+    path: &'a str,
+    left: u32,
+}
+
+impl Attempts<'_> {
+    /// Session and tree connect for the next one, recovered if need be.
+    pub(crate) async fn next(&mut self) -> Result<(Arc<Live>, Bound)> {
+        let error = |cause| Error::new(cause, self.operation, self.path);
+        loop {
+            self.left = self.left.checked_sub(1).ok_or_else(|| {
+                error(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
+            })?;
+            let live = self.share.inner.session.inner.live().await.map_err(error)?;
+            match self.share.bind(&live).await {
+                Ok(bound) => return Ok((live, bound)),
+                Err(Failure::Gone) => {}
+                Err(Failure::Final(cause)) => return Err(error(cause)),
+            }
+        }
+    }
+
+    /// The end of the operation, or nothing when it is to be tried again.
+    pub(crate) fn judge<T>(
+        &self,
+        outcome: std::result::Result<T, Failure>,
+        bound: Bound,
+    ) -> Option<Result<T>> {
+        let error = |cause| Some(Err(Error::new(cause, self.operation, self.path)));
+        match outcome {
+            Ok(value) => Some(Ok(value)),
+            Err(Failure::Gone) if self.replay == Replay::Never => error(Cause::Unknown),
+            Err(Failure::Gone) => None,
+            // The tree connect has gone under us: the share was reloaded.
+            Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
+                self.share.unbind(bound);
+                None
+            }
+            Err(Failure::Final(cause)) => error(cause),
+        }
+    }
+}
+
+/// An FSCTL with its credit cost.
+pub(crate) fn fsctl(code: CtlCode, file: FileId, input: &[u8], max_output: u32) -> Call<'static> {
+    let cost = max_output.max(u32::try_from(input.len()).unwrap_or(u32::MAX));
+    let request = ioctl::Request::fsctl(code, file, input, max_output);
+    Call::new(Command::IOCTL, |w| request.encode(w)).cost(cost)
+}
+
+/// The message, unless its status is an error.
+pub(crate) fn good(message: Message, also: &[Status]) -> std::result::Result<Message, Failure> {
+    let status = message.header.status;
+    if status == Status::SUCCESS || also.contains(&status) {
+        return Ok(message);
+    }
+    Err(Failure::Final(status.into()))
+}

@@ -1,0 +1,177 @@
+//! Files and directories through the whole client and the whole server.
+#![allow(missing_docs, reason = "tests")]
+
+mod world;
+
+use std::io::ErrorKind;
+
+use frevo_client::options::{Cipher, Encryption};
+use frevo_client::{Cause, Client, Credentials, File, OpenOptions, Options, ServerName};
+use frevo_proto::Dialect;
+use world::{in_world, settings};
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    in_world(async |world| {
+        let share = world.share().await;
+        for len in [0, 1, 4096, 65_536, 65_537, 3_000_000] {
+            let data = bytes(len);
+            let name = format!("file-{len}");
+            share.write(&name, &data).await.unwrap();
+            assert_eq!(std::fs::read(world.path(&name)).unwrap(), data);
+            assert_eq!(share.read(&name).await.unwrap(), data, "{len}");
+        }
+    });
+}
+
+#[test]
+fn every_protection_and_dialect() {
+    let dialects = [
+        Dialect::SMB_2_0_2,
+        Dialect::SMB_2_1,
+        Dialect::SMB_3_0,
+        Dialect::SMB_3_0_2,
+        Dialect::SMB_3_1_1,
+    ];
+    in_world(async |world| {
+        let data = bytes(2_000_000);
+        for dialect in dialects {
+            let options = Options { oldest: dialect, newest: dialect, ..Options::default() };
+            let share = world.session(options).await.share("data").await.unwrap();
+            share.write("x", &data).await.unwrap();
+            assert!(share.read("x").await.unwrap() == data, "{dialect}");
+        }
+        for cipher in [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm] {
+            for share in ["data", "sealed"] {
+                let encryption =
+                    if share == "data" { Encryption::Required } else { Encryption::AsServerAsks };
+                let options = Options { ciphers: vec![cipher], encryption, ..Options::default() };
+                let session = world.session(options).await;
+                assert_eq!(session.facts().unwrap().cipher, Some(cipher));
+                let share = session.share(share).await.unwrap();
+                share.write("x", &data).await.unwrap();
+                assert!(share.read("x").await.unwrap() == data, "{cipher:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn many_requests_are_under_way_on_several_channels() {
+    in_world(async |world| {
+        let options = Options { channels: 4, ..Options::default() };
+        let session = world.session(options).await;
+        assert_eq!(session.facts().unwrap().channels, 4);
+        let share = session.share("data").await.unwrap();
+        let data = bytes(9_000_000);
+        share.write("large", &data).await.unwrap();
+        assert!(share.read("large").await.unwrap() == data);
+        let file = share.open("large").await.unwrap();
+        let mut part = vec![0; 4_000_000];
+        assert_eq!(file.read_at(5_500_000, &mut part).await.unwrap(), 3_500_000);
+        assert!(part[..3_500_000] == data[5_500_000..]);
+        let mut whole = Vec::new();
+        let sink = |at: u64, piece: frevo_net::buffer::Buf| {
+            assert_eq!(at, whole.len() as u64);
+            whole.extend_from_slice(&piece);
+            std::future::ready(Ok(()))
+        };
+        assert_eq!(file.fetch(0, u64::MAX, sink).await.unwrap(), data.len() as u64);
+        assert!(whole == data);
+    });
+}
+
+#[test]
+fn names_are_made_found_moved_and_removed() {
+    in_world(async |world| {
+        let share = world.share().await;
+        share.create_dir_all("a/b/c").await.unwrap();
+        share.write("a/b/c/f", b"x").await.unwrap();
+        let refused = share.create_dir("a").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+        let refused = share.remove_dir("a/b").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::DirectoryNotEmpty);
+        share.rename("a/b/c/f", "a/g", false).await.unwrap();
+        share.hard_link("a/g", "a/h", false).await.unwrap();
+        let names: Vec<_> =
+            share.read_dir("a").await.unwrap().iter().map(|e| e.name().to_owned()).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        let found = share.metadata("a/g").await.unwrap();
+        assert!(found.is_file() && found.len() == 1);
+        assert!(share.metadata("a").await.unwrap().is_dir());
+        share.remove_file("a/g").await.unwrap();
+        let missing = share.metadata("a/g").await.unwrap_err();
+        assert!(missing.is_not_found(), "{missing}");
+        assert!(missing.to_string().contains("smb://frevo/data/a/g"), "{missing}");
+        assert!(share.open("../x").await.is_err());
+    });
+}
+
+#[test]
+fn a_large_directory_is_listed_whole() {
+    in_world(async |world| {
+        let share = world.share().await;
+        for at in 0..7_000 {
+            std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
+        }
+        let entries = share.read_dir("").await.unwrap();
+        assert_eq!(entries.len(), 7_000);
+        let some = share.list("").await.unwrap().matching("entry-0001?").all().await.unwrap();
+        assert_eq!(some.len(), 10);
+    });
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    in_world(async |world| {
+        let wrong = world
+            .client(Options::default())
+            .log_on(ServerName::new("frevo"), Credentials::password("ann", "wrong"))
+            .await
+            .unwrap_err();
+        assert!(wrong.to_string().contains("user name or password"), "{wrong}");
+        let session = world.session(Options::default()).await;
+        let missing = session.share("nothing").await.unwrap_err();
+        assert!(missing.to_string().contains("no share of that name"), "{missing}");
+    });
+    let settings = frevo_server::Settings {
+        encryption: frevo_server::settings::Encryption::Off,
+        ..settings()
+    };
+    world::in_world_with(settings, async |world| {
+        let options = Options { encryption: Encryption::Required, ..Options::default() };
+        let refused = world
+            .client(options)
+            .log_on(ServerName::new("frevo"), Credentials::password("ann", "secret"))
+            .await
+            .unwrap_err();
+        assert!(matches!(refused.cause(), Cause::Security(_)), "{refused}");
+    });
+    let _ = Client::default();
+}
+
+#[test]
+fn a_cut_connection_is_a_pause() {
+    in_world(async |world| {
+        let share = world.share().await;
+        let file = OpenOptions::new().read(true).write(true).create(true);
+        let file: File = file.open(&share, "log").await.unwrap();
+        for round in 0..20_u64 {
+            if round % 5 == 4 {
+                // All connections end under the client.
+                for session in world.server.sessions() {
+                    world.server.close_session(&session);
+                }
+            }
+            file.write_at(round * 10, &[round as u8; 10]).await.unwrap();
+        }
+        file.sync().await.unwrap();
+        let content = std::fs::read(world.path("log")).unwrap();
+        let expected: Vec<u8> = (0..20).flat_map(|round| [round; 10]).collect();
+        assert_eq!(content, expected);
+    });
+}

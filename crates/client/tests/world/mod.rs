@@ -1,0 +1,144 @@
+//! A server of the same process, and a network between it and the client that
+//! can be cut.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests")]
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use frevo_auth::{Account, Accounts, NtHash};
+use frevo_client::dial::Dialing;
+use frevo_client::{Client, Credentials, Dial, Options, ServerName, Session, Share};
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::memory::{self, MemoryStream};
+use frevo_net::transport::Stream;
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_proto::Dialect;
+use frevo_server::ambient::Host;
+use frevo_server::connection::{self, Accepted};
+use frevo_server::settings::Encryption;
+use frevo_server::share::{Share as ServerShare, Shares, Target};
+use frevo_server::{Server, Settings};
+use frevo_store::Vfs;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+#[derive(Debug)]
+struct Users;
+
+impl Accounts for Users {
+    fn account(&self, user: &str, _domain: &str) -> Option<Account> {
+        let name = user.to_lowercase();
+        (name == "ann").then(|| Account {
+            nt_hash: NtHash::from_password("secret"),
+            is_enabled: true,
+            name,
+        })
+    }
+}
+
+/// The wire between: it can be cut, and refuse new connections.
+#[derive(Debug)]
+pub struct Wire {
+    ends: mpsc::UnboundedSender<MemoryStream>,
+    pub down: AtomicBool,
+    pub dialed: AtomicUsize,
+}
+
+impl Dial for Wire {
+    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+        Box::pin(async move {
+            if self.down.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            self.dialed.fetch_add(1, Ordering::SeqCst);
+            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
+            let _ = self.ends.send(theirs);
+            Ok(Stream::Memory(ours))
+        })
+    }
+}
+
+pub struct World {
+    pub server: Arc<Server>,
+    pub dir: TempDir,
+    pub wire: Arc<Wire>,
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        min_dialect: Dialect::SMB_2_0_2,
+        encryption: Encryption::Offered,
+        ..Settings::default()
+    }
+}
+
+impl World {
+    fn new(settings: Settings) -> (Self, mpsc::UnboundedReceiver<MemoryStream>) {
+        let dir = tempfile::tempdir().unwrap();
+        let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs);
+        let share = |name: &str, encrypt| ServerShare {
+            name: name.into(),
+            comment: String::new(),
+            target: Target::Disk(Arc::clone(&vfs)),
+            read_only: false,
+            encrypt,
+            hidden: false,
+            users: Vec::new(),
+        };
+        let shares = Shares::new([share("data", false), share("sealed", true)]);
+        let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));
+        let (ends, heard) = mpsc::unbounded_channel();
+        let wire = Wire { ends, down: AtomicBool::new(false), dialed: AtomicUsize::new(0) };
+        (Self { server, dir, wire: Arc::new(wire) }, heard)
+    }
+
+    pub fn client(&self, options: Options) -> Client {
+        Client::over(options, Arc::clone(&self.wire) as _)
+    }
+
+    pub async fn session(&self, options: Options) -> Session {
+        let credentials = Credentials::password("ann", "secret");
+        self.client(options).log_on(ServerName::new("frevo"), credentials).await.unwrap()
+    }
+
+    pub async fn share(&self) -> Share {
+        self.session(Options::default()).await.share("data").await.unwrap()
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+}
+
+/// Runs a test with a server beside it.
+pub fn in_world(test: impl AsyncFnOnce(&World)) {
+    in_world_with(settings(), test);
+}
+
+pub fn in_world_with(settings: Settings, test: impl AsyncFnOnce(&World)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let (world, mut ends) = World::new(settings);
+        let server = Arc::clone(&world.server);
+        tokio::task::spawn_local(async move {
+            while let Some(stream) = ends.recv().await {
+                let ticket = server.admission.enter(Ipv4Addr::LOCALHOST.into()).unwrap();
+                let accepted = Accepted {
+                    stream: Stream::Memory(stream),
+                    reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
+                    first: None,
+                    ticket,
+                };
+                tokio::task::spawn_local(connection::run(Arc::clone(&server), accepted));
+            }
+        });
+        test(&world).await;
+    });
+}
