@@ -27,6 +27,9 @@ MOUNTS_FULL = [
     ("small-requests", "default", "rsize=65536,wsize=65536"),
     ("vers-3.0", "old-dialects", "vers=3.0"),
     ("resilient", "default", "resilienthandles"),
+    ("mfsymlinks", "default", "mfsymlinks"),
+    ("sfu", "default", "sfu"),
+    ("cifsacl", "torture", "cifsacl"),
 ]
 
 # What the kernel tells of a mount with these options.
