@@ -19,6 +19,7 @@ pub mod dosattrib;
 mod errno;
 mod extents;
 mod fold;
+mod host;
 pub mod limits;
 mod names;
 mod node;

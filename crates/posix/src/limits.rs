@@ -48,3 +48,13 @@ pub const SNAPSHOTS: usize = 1_024;
 
 /// Locks under which names are looked up and then made.
 pub const NAMING_LOCKS: usize = 64;
+
+/// Directories that are watched for what other programs do in them, in all; the
+/// kernel allows one user some more (fs.fanotify.max_user_marks).
+pub const HOST_DIRECTORIES: usize = 65_536;
+
+/// The same, for one observation of a tree.
+pub const HOST_DIRECTORIES_PER_TREE: usize = 8_192;
+
+/// Bytes of host changes read from the kernel at a time.
+pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;

@@ -69,6 +69,11 @@ impl PosixNode {
         self.created_in.lock().is_some()
     }
 
+    /// For what is done to the object itself, not to its data.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.handle.fd()
+    }
+
     pub(crate) const fn kind(&self) -> Kind {
         self.kind
     }

@@ -50,6 +50,8 @@ pub struct PosixOptions {
     /// Resolve symbolic links that stay inside the share. Links never lead out
     /// of it, whatever this says.
     pub follow_symlinks_inside: bool,
+    /// Tell of what other programs do in a directory that is observed.
+    pub host_changes: bool,
     /// Name of the file system that clients are told.
     pub file_system_name: String,
     /// Where snapshots of the share are, if anywhere.
@@ -68,6 +70,7 @@ impl Default for PosixOptions {
             list_ea_sizes: false,
             hide_dot_files: true,
             follow_symlinks_inside: false,
+            host_changes: true,
             file_system_name: String::from("NTFS"),
             snapshots: None,
         }

@@ -10,7 +10,7 @@ use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Existence, Kind, KindWanted, Node, OpenHow, Opened, Space, Vfs, VfsResult, Volume,
 };
-use frevo_store::{Fault, FileKey, Name, Stat};
+use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
@@ -27,7 +27,7 @@ use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{sys, volume, xattr};
+use crate::{host, sys, volume, xattr};
 
 /// What all nodes of one share have in common.
 #[derive(Debug)]
@@ -570,6 +570,20 @@ impl Vfs for PosixVfs {
         let share = &*self.share;
         let vfs = share.snapshots.at(share.root.as_fd(), &share.options, taken)?;
         Ok(vfs)
+    }
+
+    fn observe(
+        &self,
+        directory: &dyn Node,
+        is_tree: bool,
+        observer: Observer,
+    ) -> VfsResult<Box<dyn Observation>> {
+        let directory: &dyn Any = directory;
+        let directory: &PosixNode = directory.downcast_ref().ok_or(Fault::NotSupported)?;
+        if !self.share.options.host_changes {
+            return Err(Fault::NotSupported);
+        }
+        host::observe(directory.fd(), is_tree, observer)
     }
 }
 

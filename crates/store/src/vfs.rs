@@ -17,6 +17,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::name::Name;
+use crate::observe::{Observation, Observer};
 use crate::security::HostAcl;
 use crate::snapshot::Moment;
 
@@ -379,6 +380,19 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
         let _ = taken;
         Err(Fault::NotFound)
+    }
+
+    /// Tells `observer` what other programs do in the open `directory` (in
+    /// everything below it, for a tree), until what this returns is dropped.
+    /// [`Fault::NotSupported`] where that cannot be known.
+    fn observe(
+        &self,
+        directory: &dyn Node,
+        is_tree: bool,
+        observer: Observer,
+    ) -> VfsResult<Box<dyn Observation>> {
+        let _ = (directory, is_tree, observer);
+        Err(Fault::NotSupported)
     }
 }
 

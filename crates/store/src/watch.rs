@@ -5,7 +5,8 @@
 //! Changes that happen while no request waits are kept for the next one, up to
 //! a limit beyond which the client is told to look for itself.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,16 +18,17 @@ use core::task::{Context, Poll, Waker};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::file::OpenId;
 use crate::file_table::FileCell;
 use crate::limits::{CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH};
 use crate::name::Name;
+use crate::observe::{HostChange, Observation};
 use crate::vfs::FileKey;
 
 /// Tells file systems apart: names of one mean nothing in another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub usize);
 
 /// One change, with its name relative to the watched directory.
@@ -49,13 +51,26 @@ pub enum Reported {
     Deleted,
 }
 
-/// All watches of the server. Lock order: this, then the file of a watched
+/// All watches of the server, by the directory that they are of, so that a
+/// change looks only at those that may be concerned: its directory's and, for
+/// trees, those above it. Lock order: this, then the file of a watched
 /// directory, then the watch.
 #[derive(Debug, Default)]
 pub struct Watches {
-    watches: Mutex<HashMap<OpenId, Arc<Watch>>>,
+    index: RwLock<Index>,
     /// How many, so that a change that nobody waits for costs one load.
     count: AtomicUsize,
+}
+
+type ByName = BTreeMap<String, Vec<(OpenId, Arc<Watch>)>>;
+
+#[derive(Debug, Default)]
+struct Index {
+    /// With the name under which it is in the other.
+    by_open: HashMap<OpenId, (Arc<Watch>, String)>,
+    /// By the present name of the directory.
+    by_name: HashMap<Place, ByName>,
+    by_key: HashMap<FileKey, Vec<OpenId>>,
 }
 
 /// One watch.
@@ -65,6 +80,8 @@ pub struct Watch {
     directory: Arc<FileCell>,
     wanted: Wanted,
     state: Mutex<State>,
+    /// Of what other programs do; lasts as long as the watch.
+    observation: Mutex<Option<Box<dyn Observation>>>,
 }
 
 /// What the first request of an Open asks for, and with it all others
@@ -98,24 +115,32 @@ struct Waiting {
 }
 
 impl Watches {
-    /// The watch of an Open. Only the first call says what is watched for: the
-    /// others find what it made.
+    /// The watch of an Open, and whether this call began it. Only the first
+    /// call says what is watched for: the others find what it made.
     pub fn of(
         &self,
         id: OpenId,
         place: Place,
         directory: &Arc<FileCell>,
         wanted: Wanted,
-    ) -> Arc<Watch> {
-        let mut watches = self.watches.lock();
-        let watch = watches.entry(id).or_insert_with(|| {
-            let directory = Arc::clone(directory);
-            let state = Mutex::default();
-            Arc::new(Watch { place, directory, wanted, state })
+    ) -> (Arc<Watch>, bool) {
+        let mut index = self.index.write();
+        if let Some((watch, _)) = index.by_open.get(&id) {
+            return (Arc::clone(watch), false);
+        }
+        let watch = Arc::new(Watch {
+            place,
+            directory: Arc::clone(directory),
+            wanted,
+            state: Mutex::default(),
+            observation: Mutex::new(None),
         });
-        let watch = Arc::clone(watch);
-        self.count.store(watches.len(), Ordering::Release);
-        watch
+        // Under the index's lock: a rename that this misses comes to
+        // `report_rename` after it.
+        let name = String::from(directory.lock().name_of(id).path());
+        index.insert(id, name, Arc::clone(&watch));
+        self.count.store(index.by_open.len(), Ordering::Release);
+        (watch, true)
     }
 
     /// Forgets the watch of an Open that closes.
@@ -123,9 +148,14 @@ impl Watches {
         if self.is_empty() {
             return;
         }
-        let mut watches = self.watches.lock();
-        watches.remove(&id);
-        self.count.store(watches.len(), Ordering::Release);
+        let mut index = self.index.write();
+        let forgotten = index.remove(id);
+        self.count.store(index.by_open.len(), Ordering::Release);
+        drop(index);
+        // Ends an observation, which takes locks of its own.
+        if let Some(watch) = forgotten {
+            *watch.observation.lock() = None;
+        }
     }
 
     /// Whether nobody watches anything: the quick question of whoever would
@@ -149,6 +179,12 @@ impl Watches {
     /// Reports that `from` is now called `to`: both names together to those who
     /// watch the directory of both, one going or coming to others.
     pub fn report_rename(&self, place: Place, from: &Name, to: &Name, matches: CompletionFilter) {
+        if self.is_empty() {
+            return;
+        }
+        if matches.intersects(CompletionFilter::DIR_NAME) {
+            self.index.write().rename(place, from.path(), to.path());
+        }
         if from.parent() == to.parent() {
             let both =
                 [(NotifyAction::RENAMED_OLD_NAME, from), (NotifyAction::RENAMED_NEW_NAME, to)];
@@ -159,19 +195,30 @@ impl Watches {
         }
     }
 
+    /// All reports are of one directory.
     fn report_all(
         &self,
         place: Place,
         matches: CompletionFilter,
         reports: &[(NotifyAction, &Name)],
     ) {
-        if self.is_empty() {
+        let Some((_, name)) = reports.first() else { return };
+        if self.is_empty() || name.path().is_empty() {
             return;
         }
-        let watches = self.watches.lock();
-        let concerned = |w: &&Arc<Watch>| w.place == place && w.wanted.filter.intersects(matches);
-        for watch in watches.values().filter(concerned) {
-            watch.add(reports);
+        let index = self.index.read();
+        let Some(watched) = index.by_name.get(&place) else { return };
+        let mut above = name.path();
+        let mut is_parent = true;
+        while !above.is_empty() {
+            above = above.rsplit_once('\\').map_or("", |(parent, _)| parent);
+            for (_, watch) in watched.get(above).into_iter().flatten() {
+                let wants = watch.wanted.filter.intersects(matches);
+                if wants && (is_parent || watch.wanted.is_tree) {
+                    watch.add(reports, above);
+                }
+            }
+            is_parent = false;
         }
     }
 
@@ -181,11 +228,64 @@ impl Watches {
         if self.is_empty() {
             return;
         }
-        let watches = self.watches.lock();
-        for watch in watches.values().filter(|w| w.directory.key() == key) {
+        let index = self.index.read();
+        let ids = index.by_key.get(&key).into_iter().flatten();
+        for (watch, _) in ids.filter_map(|id| index.by_open.get(id)) {
             let mut state = watch.state.lock();
             state.deleted = true;
             state.wake_all();
+        }
+    }
+}
+
+impl Index {
+    fn insert(&mut self, id: OpenId, name: String, watch: Arc<Watch>) {
+        self.by_key.entry(watch.directory.key()).or_default().push(id);
+        let named = self.by_name.entry(watch.place).or_default();
+        named.entry(name.clone()).or_default().push((id, Arc::clone(&watch)));
+        self.by_open.insert(id, (watch, name));
+    }
+
+    fn remove(&mut self, id: OpenId) -> Option<Arc<Watch>> {
+        let (watch, name) = self.by_open.remove(&id)?;
+        let key = watch.directory.key();
+        if let Some(ids) = self.by_key.get_mut(&key) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+        if let Some(named) = self.by_name.get_mut(&watch.place) {
+            if let Some(watches) = named.get_mut(&name) {
+                watches.retain(|(other, _)| *other != id);
+                if watches.is_empty() {
+                    named.remove(&name);
+                }
+            }
+            if named.is_empty() {
+                self.by_name.remove(&watch.place);
+            }
+        }
+        Some(watch)
+    }
+
+    /// A directory, with all that is watched in it, is called otherwise.
+    fn rename(&mut self, place: Place, from: &str, to: &str) {
+        let Some(named) = self.by_name.get_mut(&place) else { return };
+        let below = |name: &str| {
+            let rest = name.strip_prefix(from)?;
+            (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
+        };
+        let moved: Vec<_> =
+            named.keys().filter_map(|name| Some((name.clone(), below(name)?))).collect();
+        for (old, new) in moved {
+            let watches = named.remove(&old).unwrap_or_default();
+            for (id, _) in &watches {
+                if let Some((_, name)) = self.by_open.get_mut(id) {
+                    name.clone_from(&new);
+                }
+            }
+            named.entry(new).or_default().extend(watches);
         }
     }
 }
@@ -205,25 +305,44 @@ impl Watch {
         Next { watch: self, ticket }
     }
 
-    fn add(&self, reports: &[(NotifyAction, &Name)]) {
-        let directory = self.directory.lock().name().clone();
+    /// Keeps what the file system observes as long as this watch lasts.
+    pub fn observed(&self, observation: Box<dyn Observation>) {
+        *self.observation.lock() = Some(observation);
+    }
+
+    /// Adds what another program did.
+    pub fn add_host(&self, change: &HostChange<'_>) {
+        let wants = |matches: &CompletionFilter| self.wanted.filter.intersects(*matches);
         let mut state = self.state.lock();
-        for (action, name) in reports {
-            if let Some(name) = self.relative(&directory, name) {
-                state.add(Change { action: *action, name: String::from(name) });
+        match *change {
+            HostChange::Change { action, name, matches } if wants(&matches) => {
+                state.add(Change { action, name: String::from(name) });
             }
+            HostChange::Renamed { from, to, matches } if wants(&matches) => {
+                let (old, new) = (NotifyAction::RENAMED_OLD_NAME, NotifyAction::RENAMED_NEW_NAME);
+                state.add(Change { action: old, name: String::from(from) });
+                state.add(Change { action: new, name: String::from(to) });
+            }
+            HostChange::Lost => state.lose(),
+            _ => return,
         }
         state.wake_first();
     }
 
-    /// The name as it is told, when it lies where the watch looks.
-    fn relative<'n>(&self, directory: &Name, name: &'n Name) -> Option<&'n str> {
-        if !name.is_below(directory) {
-            return None;
+    /// All reports are of names below `directory`, which is the one watched.
+    fn add(&self, reports: &[(NotifyAction, &Name)], directory: &str) {
+        let mut state = self.state.lock();
+        for (action, name) in reports {
+            let below = name.path().strip_prefix(directory).unwrap_or_default();
+            let mut told = String::from(below.strip_prefix('\\').unwrap_or(below));
+            if let Some(stream) = name.stream() {
+                // MS-FSA 2.1.5.5: "file:stream" with the type.
+                told.push(':');
+                told.push_str(stream);
+            }
+            state.add(Change { action: *action, name: told });
         }
-        let below = name.path().strip_prefix(directory.path())?;
-        let relative = below.strip_prefix('\\').unwrap_or(below);
-        (self.wanted.is_tree || !relative.contains('\\')).then_some(relative)
+        state.wake_first();
     }
 }
 
@@ -239,12 +358,16 @@ impl State {
         }
         self.bytes = self.bytes.saturating_add(change.name.len());
         if self.changes.len() >= CHANGES_PER_WATCH || self.bytes > CHANGE_BYTES_PER_WATCH {
-            self.changes = Vec::new();
-            self.bytes = 0;
-            self.too_many = true;
-            return;
+            return self.lose();
         }
         self.changes.push(change);
+    }
+
+    /// The client is told to look for itself.
+    fn lose(&mut self) {
+        self.changes = Vec::new();
+        self.bytes = 0;
+        self.too_many = true;
     }
 
     fn take(&mut self) -> Option<Reported> {
@@ -361,9 +484,9 @@ mod tests {
     fn only_what_lies_where_the_watch_looks_is_told() {
         let watches = Watches::default();
         let d = directory("d", 7);
-        let flat = watches.of(OpenId(1), HERE, &d, FLAT);
-        let tree = watches.of(OpenId(2), HERE, &d, TREE);
-        let root = watches.of(OpenId(3), HERE, &directory("", 8), FLAT);
+        let flat = watches.of(OpenId(1), HERE, &d, FLAT).0;
+        let tree = watches.of(OpenId(2), HERE, &d, TREE).0;
+        let root = watches.of(OpenId(3), HERE, &directory("", 8), FLAT).0;
         for path in ["d\\a", "d\\b\\c", "d", "da", "e\\d\\a"] {
             let added = NotifyAction::ADDED;
             watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
@@ -381,8 +504,8 @@ mod tests {
         let watches = Watches::default();
         let d = directory("d", 7);
         let one =
-            watches.of(OpenId(1), HERE, &d, Wanted { filter: CompletionFilter::SIZE, ..FLAT });
-        let two = watches.of(OpenId(1), HERE, &d, TREE);
+            watches.of(OpenId(1), HERE, &d, Wanted { filter: CompletionFilter::SIZE, ..FLAT }).0;
+        let two = watches.of(OpenId(1), HERE, &d, TREE).0;
         assert!(Arc::ptr_eq(&one, &two));
         let added = NotifyAction::ADDED;
         watches.report(HERE, &name("d\\a"), added, CompletionFilter::FILE_NAME);
@@ -394,7 +517,7 @@ mod tests {
     #[test]
     fn renames_are_told_together_or_as_going_and_coming() {
         let watches = Watches::default();
-        let watch = watches.of(OpenId(1), HERE, &directory("d", 7), TREE);
+        let watch = watches.of(OpenId(1), HERE, &directory("d", 7), TREE).0;
         let matches = CompletionFilter::FILE_NAME;
         watches.report_rename(HERE, &name("d\\a"), &name("d\\b"), matches);
         watches.report_rename(HERE, &name("d\\b"), &name("d\\e\\b"), matches);
@@ -404,9 +527,60 @@ mod tests {
     }
 
     #[test]
+    fn a_watched_directory_that_moves_is_watched_where_it_is() {
+        let watches = Watches::default();
+        let (watch, _) = watches.of(OpenId(1), HERE, &directory("d\\e", 7), FLAT);
+        let (above, _) = watches.of(OpenId(2), HERE, &directory("d", 8), FLAT);
+        let matches = CompletionFilter::DIR_NAME;
+        watches.report_rename(HERE, &name("d\\e"), &name("d\\f"), matches);
+        watches.report_rename(HERE, &name("d"), &name("g"), matches);
+        assert_eq!(told(&above), pairs(&[(4, "e"), (5, "f")]));
+        for path in ["d\\e\\old", "g\\f\\new", "g\\x"] {
+            let added = NotifyAction::ADDED;
+            watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
+        }
+        assert_eq!(told(&watch), pairs(&[(1, "new")]));
+        assert_eq!(told(&above), pairs(&[(1, "x")]));
+        watches.forget(OpenId(1));
+        watches.forget(OpenId(2));
+        assert!(watches.is_empty() && watches.index.read().by_name.is_empty());
+    }
+
+    #[test]
+    fn what_other_programs_do_is_filtered_and_kept() {
+        let watches = Watches::default();
+        let (watch, _) = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT);
+        let action = NotifyAction::MODIFIED;
+        let change = |matches| HostChange::Change { action, name: "x", matches };
+        watch.add_host(&change(CompletionFilter::SIZE));
+        watch.add_host(&HostChange::Renamed { from: "a", to: "b", matches: NAMES });
+        watch.add_host(&change(NAMES));
+        assert_eq!(told(&watch), pairs(&[(4, "a"), (5, "b"), (3, "x")]));
+        watch.add_host(&change(NAMES));
+        watch.add_host(&HostChange::Lost);
+        assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
+    }
+
+    /// A thousand watchers elsewhere: not one of them is looked at.
+    #[test]
+    fn other_directories_cost_nothing() {
+        let watches = Watches::default();
+        for i in 0..1_000 {
+            let wanted = if i % 2 == 0 { FLAT } else { TREE };
+            let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
+        }
+        let index = watches.index.read();
+        // Whoever looked at a watch would wait for this for ever.
+        let guards: Vec<_> = index.by_open.values().map(|(watch, _)| watch.state.lock()).collect();
+        let added = NotifyAction::ADDED;
+        watches.report(HERE, &name("e\\f\\g"), added, CompletionFilter::FILE_NAME);
+        drop(guards);
+    }
+
+    #[test]
     fn requests_are_answered_in_the_order_they_came() {
         let watches = Watches::default();
-        let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT);
+        let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT).0;
         let (mut one, mut two, mut three) = (watch.next(), watch.next(), watch.next());
         let add = |path| {
             let matches = CompletionFilter::FILE_NAME;
@@ -425,7 +599,7 @@ mod tests {
     #[test]
     fn changes_that_nobody_fetches_are_bounded() {
         let watches = Watches::default();
-        let watch = watches.of(OpenId(1), HERE, &directory("", 7), FLAT);
+        let watch = watches.of(OpenId(1), HERE, &directory("", 7), FLAT).0;
         let add = |path: &str, action| {
             watches.report(HERE, &name(path), action, CompletionFilter::FILE_NAME);
         };
@@ -451,7 +625,7 @@ mod tests {
     fn a_directory_that_goes_ends_every_request() {
         let watches = Watches::default();
         let d = directory("d", 7);
-        let watch = watches.of(OpenId(1), HERE, &d, FLAT);
+        let watch = watches.of(OpenId(1), HERE, &d, FLAT).0;
         let (mut one, mut two) = (watch.next(), watch.next());
         watches.deleting(FileKey::of_file(1, 8));
         assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());

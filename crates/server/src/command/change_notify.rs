@@ -1,9 +1,11 @@
 //! CHANGE_NOTIFY: MS-SMB2 3.3.5.19. Reported is what is done through this
-//! server; what other programs do on the host is not.
+//! server, by whoever does it, and what other programs do on the host, by the
+//! file system (`Vfs::observe`), which leaves out what this process does.
 
 use std::sync::Arc;
 
 use frevo_store::watch::{Change, Reported, Wanted, Watch};
+use frevo_store::{Fault, HostChange};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags};
 use frevo_wire::dtyp::AccessMask;
@@ -68,13 +70,35 @@ fn watch(
         is_tree: request.flags.contains(ChangeNotifyFlags::WATCH_TREE),
         room: request.output_buffer_length,
     };
-    let watch = watches.of(open.id(), file.place(), &file.cell, wanted);
+    let (watch, is_new) = watches.of(open.id(), file.place(), &file.cell, wanted);
+    if is_new {
+        observe(file, &watch);
+    }
     if open.is_closed() {
         // Closed on another channel meanwhile: nobody else would forget it.
         watches.forget(open.id());
         return Err(Status::NOTIFY_CLEANUP);
     }
     Ok(watch)
+}
+
+/// Has the watch told of what other programs do. Where that cannot be known,
+/// it tells of what is done through this server.
+fn observe(file: &FileOpen, watch: &Arc<Watch>) {
+    let weak = Arc::downgrade(watch);
+    let observer = move |change: &HostChange<'_>| {
+        if let Some(watch) = weak.upgrade() {
+            watch.add_host(change);
+        }
+    };
+    match file.vfs.observe(&*file.node, watch.wanted().is_tree, Arc::new(observer)) {
+        Ok(observation) => watch.observed(observation),
+        Err(Fault::NotSupported) => {}
+        Err(fault) => {
+            tracing::warn!(target: "frevo::notify", name = %file.name(), %fault,
+                "changes that other programs make in a folder will not be told of");
+        }
+    }
 }
 
 /// All changes, or that there are more than fit.

@@ -97,6 +97,7 @@ impl ShareSection {
         options.hide_dot_files = self.hide_dot_files.unwrap_or(options.hide_dot_files);
         options.follow_symlinks_inside = self.follow_symlinks;
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
+        options.host_changes = self.host_changes.unwrap_or(options.host_changes);
         options
     }
 

@@ -133,6 +133,9 @@ pub struct ShareSection {
     /// Where snapshots of the folder are.
     #[serde(default)]
     pub snapshots: Option<SnapshotPath>,
+    /// Tell clients that watch a folder what other programs do in it.
+    #[serde(default)]
+    pub host_changes: Option<bool>,
 }
 
 /// `[[user]]`
@@ -220,6 +223,7 @@ impl ShareSection {
             hide_dot_files: None,
             follow_symlinks: false,
             snapshots: None,
+            host_changes: None,
         }
     }
 }

@@ -63,6 +63,7 @@ fn every_key_can_be_set() {
         hide_dot_files = false
         follow_symlinks = true
         snapshots = ".snapshots/%N/snapshot"
+        host_changes = false
 
         [[user]]
         name = "ann"

@@ -1,0 +1,481 @@
+//! What other programs do in directories of shares: [`Vfs::observe`].
+//!
+//! One fanotify group and one thread for the process, both from the first
+//! observation on. A directory is marked for as long as somebody observes it.
+//! What this process did itself is told apart by the process id that every
+//! event bears, exactly: nothing is compared, nothing times out, and an event
+//! is never taken for another one's echo.
+//!
+//! In a tree every directory is marked, new ones as their coming is noted; what
+//! is in them by then is told as added with them. A tree of more than
+//! [`HOST_DIRECTORIES_PER_TREE`] directories is marked in part, which is told
+//! once as lost changes. Writes through shared maps are not noted by the kernel,
+//! nor what other machines do on network file systems.
+//!
+//! [`Vfs::observe`]: frevo_store::Vfs::observe
+
+mod fanotify;
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Fault, HostChange, Observation, Observer};
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::fscc::notify::NotifyAction;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use crate::limits::{HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, LIST_BUFFER_BYTES};
+use crate::sys;
+use crate::walk::client_name;
+use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
+
+/// All observations of the process.
+struct Hub {
+    group: Fanotify,
+    /// Wakes the thread for `State::unscanned`.
+    wake: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    directories: HashMap<Handle, Vec<Member>>,
+    observed: HashMap<u64, Observed>,
+    last_id: u64,
+    /// Directories whose own directories are to be marked: observation and path.
+    unscanned: Vec<(u64, Vec<u8>, Scan)>,
+}
+
+/// A directory's place in an observation.
+struct Member {
+    id: u64,
+    /// From the observed directory, `/` between components; empty for itself.
+    path: Vec<u8>,
+}
+
+struct Observed {
+    root: OwnedFd,
+    is_tree: bool,
+    observer: Observer,
+    /// The directories that are marked for it.
+    handles: HashSet<Handle>,
+    was_lost: bool,
+}
+
+/// What a scan finds in a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    /// It was there all along.
+    Old,
+    /// Another program made it just now: what is in it has come too.
+    Added,
+}
+
+/// What is to be told, once nothing is locked.
+type Told = Vec<(Observer, Owned)>;
+
+enum Owned {
+    Change(NotifyAction, String, CompletionFilter),
+    Renamed(String, String, CompletionFilter),
+    Lost,
+}
+
+fn hub() -> Option<&'static Arc<Hub>> {
+    static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
+    HUB.get_or_init(|| {
+        let group = Fanotify::new().ok()?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        let hub = Arc::new(Hub { group, wake, state: Mutex::default() });
+        let running = Arc::clone(&hub);
+        let named = std::thread::Builder::new().name(String::from("host-changes"));
+        named.spawn(move || running.run()).ok()?;
+        Some(hub)
+    })
+    .as_ref()
+}
+
+/// Begins an observation of the directory behind `dir`.
+pub(crate) fn observe(
+    dir: BorrowedFd<'_>,
+    is_tree: bool,
+    observer: Observer,
+) -> VfsResult<Box<dyn Observation>> {
+    let hub = hub().ok_or(Fault::NotSupported)?;
+    let root = open_directory(dir, b".").map_err(crate::fault_of)?;
+    let handle = fanotify::handle_of(root.as_fd()).map_err(|_| Fault::NotSupported)?;
+    let mut state = hub.state.lock();
+    if state.directories.len() >= HOST_DIRECTORIES {
+        return Err(Fault::NoMemory);
+    }
+    hub.group.mark(root.as_fd()).map_err(|errno| match errno {
+        Errno::NOSPC | Errno::NOMEM => Fault::NoMemory,
+        _ => Fault::NotSupported,
+    })?;
+    state.last_id = state.last_id.wrapping_add(1);
+    let id = state.last_id;
+    state.directories.entry(handle.clone()).or_default().push(Member { id, path: Vec::new() });
+    let handles = HashSet::from_iter([handle]);
+    let observed = Observed { root, is_tree, observer, handles, was_lost: false };
+    state.observed.insert(id, observed);
+    if is_tree {
+        state.unscanned.push((id, Vec::new(), Scan::Old));
+    }
+    drop(state);
+    if is_tree {
+        hub.wake();
+    }
+    Ok(Box::new(Guard { hub, id }))
+}
+
+/// Ends an observation when dropped.
+struct Guard {
+    hub: &'static Arc<Hub>,
+    id: u64,
+}
+
+impl Observation for Guard {}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Guard").field(&self.id).finish()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.hub.state.lock();
+        let mut ended = state.observed.remove(&self.id);
+        if let Some(ended) = &mut ended {
+            state.forget(&self.hub.group, self.id, ended, |_| true);
+        }
+        drop(state);
+        // Its observer may own what locks.
+        drop(ended);
+    }
+}
+
+fn open_directory(dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    sys::open_beneath(dir, path, flags, Mode::empty(), false)
+}
+
+fn join(directory: &[u8], entry: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { entry.to_vec() } else { [directory, b"/", entry].concat() }
+}
+
+/// Whether `path` is `top` or below it.
+fn is_within(path: &[u8], top: &[u8]) -> bool {
+    path.strip_prefix(top)
+        .is_some_and(|rest| top.is_empty() || rest.is_empty() || rest.first() == Some(&b'/'))
+}
+
+fn name_of(path: &[u8]) -> String {
+    client_name(path).path().to_owned()
+}
+
+impl Hub {
+    fn wake(&self) {
+        // It fails only when it is awake a hundred times over.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn run(&self) {
+        let mut buffer = Vec::new();
+        loop {
+            let both = [self.group.fd(), &self.wake];
+            let mut fds = both.map(|fd| PollFd::new(fd, PollFlags::IN));
+            if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
+                return;
+            }
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            let mut told = Told::new();
+            self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
+            tell(&mut told);
+            self.scan(&mut told);
+        }
+    }
+
+    fn handle(&self, event: Option<Event>, told: &mut Told) {
+        let mut state = self.state.lock();
+        let Some(event) = event else {
+            for observed in state.observed.values() {
+                told.push((Arc::clone(&observed.observer), Owned::Lost));
+            }
+            return;
+        };
+        let (old, new) = (state.places(&event.entry), state.places(&event.new_entry));
+        if event.mask & FAN_RENAME != 0 {
+            state.renamed(&self.group, &event, &old, &new, told);
+        } else {
+            for (id, path) in &old {
+                state.happened(&self.group, &event, *id, path, told);
+            }
+        }
+    }
+
+    /// Marks directories that are new to an observation, a few at a time, so
+    /// that changes do not pile up behind a large tree.
+    fn scan(&self, told: &mut Told) {
+        const AT_A_TIME: usize = 64;
+        for _ in 0..AT_A_TIME {
+            let mut state = self.state.lock();
+            let Some((id, path, scan)) = state.unscanned.pop() else { return };
+            state.scan(&self.group, id, &path, scan, told);
+            drop(state);
+            tell(told);
+        }
+        self.wake();
+    }
+}
+
+fn tell(told: &mut Told) {
+    for (observer, change) in told.drain(..) {
+        match &change {
+            Owned::Change(action, name, matches) => {
+                observer(&HostChange::Change { action: *action, name, matches: *matches });
+            }
+            Owned::Renamed(from, to, matches) => {
+                observer(&HostChange::Renamed { from, to, matches: *matches });
+            }
+            Owned::Lost => observer(&HostChange::Lost),
+        }
+    }
+}
+
+impl State {
+    /// What an entry is called in each observation that sees it.
+    fn places(&self, entry: &Option<(Handle, Box<[u8]>)>) -> Vec<(u64, Vec<u8>)> {
+        let Some((handle, name)) = entry else { return Vec::new() };
+        // The directory itself, which its parent's events are about.
+        if name.is_empty() || **name == *b"." {
+            return Vec::new();
+        }
+        let members = self.directories.get(handle).into_iter().flatten();
+        members.map(|member| (member.id, join(&member.path, name))).collect()
+    }
+
+    fn tell(&self, id: u64, change: Owned, told: &mut Told) {
+        if let Some(observed) = self.observed.get(&id) {
+            told.push((Arc::clone(&observed.observer), change));
+        }
+    }
+
+    fn lost(&mut self, id: u64, told: &mut Told) {
+        let Some(observed) = self.observed.get_mut(&id) else { return };
+        if !std::mem::replace(&mut observed.was_lost, true) {
+            told.push((Arc::clone(&observed.observer), Owned::Lost));
+        }
+    }
+
+    /// Something other than a rename.
+    fn happened(&mut self, group: &Fanotify, event: &Event, id: u64, path: &[u8], told: &mut Told) {
+        let is_directory = event.mask & libc::FAN_ONDIR != 0;
+        let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
+        let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
+        // One event may be several that the kernel has merged, and does not say
+        // in which order: what is there now tells.
+        let is_there = came
+            && (!went
+                || self
+                    .observed
+                    .get(&id)
+                    .is_some_and(|o| sys::stat_at(o.root.as_fd(), path).is_ok()));
+        if !event.is_own {
+            let mut tell = |action, matches| {
+                self.tell(id, Owned::Change(action, name_of(path), matches), told);
+            };
+            if went && is_there {
+                tell(NotifyAction::REMOVED, names(is_directory));
+            }
+            if came {
+                tell(NotifyAction::ADDED, names(is_directory));
+            }
+            if event.mask & (libc::FAN_MODIFY | libc::FAN_ATTRIB) != 0 {
+                tell(NotifyAction::MODIFIED, modified(event.mask));
+            }
+            if went && !is_there {
+                tell(NotifyAction::REMOVED, names(is_directory));
+            }
+        }
+        if is_directory && went {
+            self.forget_below(group, id, path);
+        }
+        if is_directory && is_there {
+            self.add(id, path, event.is_own);
+        }
+    }
+
+    fn renamed(
+        &mut self,
+        group: &Fanotify,
+        event: &Event,
+        old: &[(u64, Vec<u8>)],
+        new: &[(u64, Vec<u8>)],
+        told: &mut Told,
+    ) {
+        let is_directory = event.mask & libc::FAN_ONDIR != 0;
+        let matches = names(is_directory);
+        let in_one_directory = match (&event.entry, &event.new_entry) {
+            (Some((from, _)), Some((to, _))) => from == to,
+            _ => false,
+        };
+        for (id, from) in old {
+            let to = new.iter().find(|(other, _)| other == id).map(|(_, path)| path);
+            if !event.is_own {
+                match to {
+                    Some(to) if in_one_directory => {
+                        let both = Owned::Renamed(name_of(from), name_of(to), matches);
+                        self.tell(*id, both, told);
+                    }
+                    _ => {
+                        let gone = Owned::Change(NotifyAction::REMOVED, name_of(from), matches);
+                        self.tell(*id, gone, told);
+                    }
+                }
+            }
+            if is_directory {
+                match to {
+                    Some(to) => self.move_below(*id, from, to),
+                    None => self.forget_below(group, *id, from),
+                }
+            }
+        }
+        for (id, to) in new {
+            let from_here = old.iter().any(|(other, _)| other == id);
+            let is_told = event.is_own || (from_here && in_one_directory);
+            if !is_told {
+                let come = Owned::Change(NotifyAction::ADDED, name_of(to), matches);
+                self.tell(*id, come, told);
+            }
+            if is_directory && !from_here {
+                // What was in it before it came is not told of.
+                self.add(*id, to, true);
+            }
+        }
+    }
+
+    /// A directory has come into an observation.
+    fn add(&mut self, id: u64, path: &[u8], is_old: bool) {
+        if self.observed.get(&id).is_some_and(|observed| observed.is_tree) {
+            let scan = if is_old { Scan::Old } else { Scan::Added };
+            self.unscanned.push((id, path.to_vec(), scan));
+        }
+    }
+
+    fn forget_below(&mut self, group: &Fanotify, id: u64, top: &[u8]) {
+        if let Some(mut observed) = self.observed.remove(&id) {
+            self.forget(group, id, &mut observed, |path| is_within(path, top));
+            self.observed.insert(id, observed);
+        }
+    }
+
+    fn move_below(&mut self, id: u64, from: &[u8], to: &[u8]) {
+        let moved = |path: &mut Vec<u8>| {
+            if is_within(path, from) {
+                *path = [to, &path[from.len()..]].concat();
+            }
+        };
+        let Some(observed) = self.observed.get(&id) else { return };
+        for handle in &observed.handles {
+            let members = self.directories.get_mut(handle).into_iter().flatten();
+            members.filter(|member| member.id == id).for_each(|member| moved(&mut member.path));
+        }
+        let waiting = self.unscanned.iter_mut().filter(|(other, ..)| *other == id);
+        waiting.for_each(|(_, path, _)| moved(path));
+    }
+
+    /// Takes directories out of an observation, and their marks where it was the
+    /// last that had them.
+    fn forget(
+        &mut self,
+        group: &Fanotify,
+        id: u64,
+        observed: &mut Observed,
+        which: impl Fn(&[u8]) -> bool,
+    ) {
+        let Observed { root, handles, .. } = observed;
+        handles.retain(|handle| {
+            let Some(members) = self.directories.get_mut(handle) else { return false };
+            let goes = |member: &Member| member.id == id && which(&member.path);
+            let Some(at) = members.iter().position(goes) else { return true };
+            let Member { path, .. } = members.swap_remove(at);
+            if members.is_empty() {
+                self.directories.remove(handle);
+                // The mark of one that has moved or gone ends with it; until then
+                // its events find nobody.
+                if let Ok(dir) = reopen(root, &path)
+                    && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
+                {
+                    group.unmark(dir.as_fd());
+                }
+            }
+            false
+        });
+    }
+
+    /// Marks a directory and finds those in it.
+    fn scan(&mut self, group: &Fanotify, id: u64, path: &[u8], scan: Scan, told: &mut Told) {
+        let full = self.directories.len() >= HOST_DIRECTORIES;
+        let Some(observed) = self.observed.get_mut(&id) else { return };
+        let Ok(dir) = reopen(&observed.root, path) else { return };
+        if !path.is_empty() {
+            let Ok(handle) = fanotify::handle_of(dir.as_fd()) else { return };
+            if observed.handles.contains(&handle) {
+                return;
+            }
+            let is_full = full || observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
+            if is_full || group.mark(dir.as_fd()).is_err() {
+                self.unscanned.retain(|(other, ..)| *other != id);
+                return self.lost(id, told);
+            }
+            observed.handles.insert(handle.clone());
+            self.directories.entry(handle).or_default().push(Member { id, path: path.to_vec() });
+        }
+        let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
+        let mut entries = RawDir::new(dir.as_fd(), &mut buffer);
+        while let Some(Ok(entry)) = entries.next() {
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let below = join(path, name);
+            let is_directory = entry.file_type().is_dir();
+            if scan == Scan::Added {
+                let matches = names(is_directory);
+                let come = Owned::Change(NotifyAction::ADDED, name_of(&below), matches);
+                self.tell(id, come, told);
+            }
+            if is_directory {
+                self.unscanned.push((id, below, scan));
+            }
+        }
+    }
+}
+
+fn reopen(root: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
+    open_directory(root.as_fd(), if path.is_empty() { b"." } else { path })
+}
+
+const fn names(is_directory: bool) -> CompletionFilter {
+    if is_directory { CompletionFilter::DIR_NAME } else { CompletionFilter::FILE_NAME }
+}
+
+/// The kernel does not say which of an inode's times, attributes or extended
+/// attributes (security among them) has changed.
+const fn modified(mask: u64) -> CompletionFilter {
+    const DATA: u32 = CompletionFilter::SIZE.0 | CompletionFilter::LAST_WRITE.0;
+    const INODE: u32 = CompletionFilter::ATTRIBUTES.0
+        | CompletionFilter::LAST_WRITE.0
+        | CompletionFilter::LAST_ACCESS.0
+        | CompletionFilter::CREATION.0
+        | CompletionFilter::EA.0
+        | CompletionFilter::SECURITY.0;
+    let data = if mask & libc::FAN_MODIFY != 0 { DATA } else { 0 };
+    let inode = if mask & libc::FAN_ATTRIB != 0 { INODE } else { 0 };
+    CompletionFilter(data | inode)
+}
