@@ -21,6 +21,7 @@ pub mod config;
 pub mod connection;
 pub mod data;
 pub mod ipc;
+pub mod lease;
 pub mod limits;
 pub mod open;
 pub mod refusal;

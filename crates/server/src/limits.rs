@@ -84,6 +84,14 @@ pub const IN_FLIGHT_PER_CONNECTION: usize = 8_192;
 /// A request that takes longer than this gets an interim response, MS-SMB2 3.3.4.2.
 pub const INTERIM_AFTER: Duration = Duration::from_millis(100);
 
+/// How long a client has to acknowledge the break of an oplock or a lease,
+/// MS-SMB2 3.3.2.1 and 3.3.2.5: what Windows allows.
+pub const BREAK_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// Times that one CREATE waits for others to give back what they cache: a file
+/// whose oplocks change hands without end is in use.
+pub const BREAKS_AWAITED: usize = 32;
+
 /// Elements of one compound.
 pub const COMPOUND_ELEMENTS: usize = 128;
 

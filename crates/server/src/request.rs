@@ -1,7 +1,10 @@
 //! One request on its way through a handler: MS-SMB2 3.3.1.13.
 
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use frevo_proto::Dialect;
 use frevo_proto::credit::check_credit_charge;
@@ -36,6 +39,44 @@ pub struct Request<'a> {
     /// Bytes that the body of the response may take, so that the whole
     /// compound's response stays within what was negotiated.
     pub room: usize,
+    /// Whether the client wants no answer any more.
+    pub cancellation: Cancellation,
+}
+
+/// CANCEL, for requests that wait in one place only.
+#[derive(Debug, Default)]
+pub struct Cancellation {
+    told: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Cancellation {
+    /// The client has cancelled, or is gone.
+    pub(crate) fn tell(&self) {
+        self.told.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Resolves when somebody waits for others within the request: it will take
+    /// as long as they like.
+    pub(crate) async fn awaited(&self) {
+        poll_fn(|_| if self.waker.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending })
+            .await;
+    }
+
+    /// Waits until it does.
+    pub async fn told(&self) {
+        poll_fn(|cx| {
+            if self.told.get() {
+                return Poll::Ready(());
+            }
+            self.waker.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
 }
 
 impl Request<'_> {

@@ -264,6 +264,12 @@ impl Session {
         Ok(())
     }
 
+    /// A channel that is none of `tried`.
+    pub fn channel_besides(&self, tried: &[u64]) -> Option<(u64, ConnectionHandle)> {
+        let channels = self.channels.lock();
+        channels.iter().find(|(id, _)| !tried.contains(id)).cloned()
+    }
+
     /// A connection has gone. True when it was the last channel.
     pub fn remove_channel(&self, connection: u64) -> bool {
         let mut channels = self.channels.lock();

@@ -6,6 +6,9 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::byte_range::ByteRanges;
+use crate::lease::{
+    self, Actor, Cause, Contention, Granted, LeaseOwner, Oplocks, Room, Route, Wish,
+};
 use crate::limits::OPENS_PER_FILE;
 use crate::name::Name;
 use crate::share_mode::{Claim, Sharing, Verdict};
@@ -26,12 +29,27 @@ pub struct Admission {
     pub sharing: Sharing,
     /// FILE_DELETE_ON_CLOSE
     pub delete_on_close: bool,
+    /// The lease that it will belong to.
+    pub lease: Option<LeaseOwner>,
+    /// What is in the file is to go.
+    pub overwrites: bool,
+}
+
+/// Whether an Open is among those of its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admitted {
+    /// It is.
+    In,
+    /// Not before somebody has given back what he caches: see
+    /// [`Oplocks::would_wait`].
+    Waits(Cause),
 }
 
 #[derive(Debug)]
 struct Entry {
     id: OpenId,
     claim: Claim,
+    lease: Option<LeaseOwner>,
     delete_on_close: bool,
     /// Open.Link, where it is another one than the file's first.
     link: Option<Name>,
@@ -62,6 +80,8 @@ pub struct File {
     retired: bool,
     /// Byte-range locks.
     pub ranges: ByteRanges,
+    /// Oplocks and leases.
+    pub oplocks: Oplocks,
 }
 
 impl File {
@@ -73,6 +93,7 @@ impl File {
             doomed: Vec::new(),
             retired: false,
             ranges: ByteRanges::EMPTY,
+            oplocks: Oplocks::EMPTY,
         }
     }
 
@@ -129,23 +150,79 @@ impl File {
     }
 
     /// Admits an Open by the name `link`, or says the status that refuses it: DELETE_PENDING,
-    /// SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2).
+    /// SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2). What others cache may
+    /// have to be given back before; a violation too may end that way.
     ///
     /// Deviation: whichever link is about to go, the file is opened by none.
-    pub fn admit(&mut self, link: &Name, a: Admission) -> Result<(), Status> {
+    pub fn admit(&mut self, link: &Name, a: Admission) -> Result<(Admitted, Contention), Status> {
         if self.is_delete_pending() {
             return Err(Status::DELETE_PENDING);
         }
         let claim = Claim { access: a.access, sharing: a.sharing };
-        if self.contender(claim, None) == Verdict::Violation {
+        let is_violation = self.contender(claim, None) == Verdict::Violation;
+        let cause = match (is_violation, a.overwrites) {
+            (true, overwrites) => Cause::Violation { overwrites },
+            (false, true) => Cause::Overwrite,
+            (false, false) => Cause::Open(a.access),
+        };
+        let actor = Actor { open: a.id, lease: a.lease };
+        let contention = self.oplocks.contend(actor, cause);
+        if contention.waits {
+            return Ok((Admitted::Waits(cause), contention));
+        }
+        if is_violation {
             return Err(Status::SHARING_VIOLATION);
         }
         if self.opens.len() >= OPENS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         let link = (*link != self.name).then(|| link.clone());
-        self.opens.push(Entry { id: a.id, claim, delete_on_close: a.delete_on_close, link });
-        Ok(())
+        let Admission { id, delete_on_close, lease, .. } = a;
+        self.opens.push(Entry { id, claim, lease, delete_on_close, link });
+        Ok((Admitted::In, contention))
+    }
+
+    /// Grants the oplock or lease that an Open wishes for, or as much of it as
+    /// there is room for.
+    pub fn grant(&mut self, id: OpenId, is_directory: bool, wish: Wish, route: Route) -> Granted {
+        if wish == Wish::Nothing {
+            return Granted::Nothing;
+        }
+        let owner = wish.owner();
+        let others = self.opens.iter().filter(|e| e.id != id);
+        let mut others = others.filter(|e| owner.is_none() || e.lease != owner);
+        let counts =
+            |e: &Entry| !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id);
+        let room = Room {
+            is_shared: others.any(counts),
+            is_locked: !self.ranges.is_empty(),
+            is_going: self.is_delete_pending(),
+            is_directory,
+        };
+        self.oplocks.request(id, route, wish, room)
+    }
+
+    /// Breaks what others cache and `id` is about to invalidate.
+    pub fn contend(&mut self, id: OpenId, cause: Cause) -> Contention {
+        if self.oplocks.is_empty() {
+            return Contention::default();
+        }
+        self.oplocks.contend(self.actor(id), cause)
+    }
+
+    /// An Open as one that acts.
+    pub fn actor(&self, id: OpenId) -> Actor {
+        Actor { open: id, lease: self.lease_of(id) }
+    }
+
+    /// The lease that an Open belongs to.
+    pub fn lease_of(&self, id: OpenId) -> Option<LeaseOwner> {
+        self.opens.iter().find(|e| e.id == id).and_then(|e| e.lease)
+    }
+
+    /// What an Open may cache now.
+    pub fn held(&self, id: OpenId) -> Granted {
+        self.oplocks.held(id, self.lease_of(id))
     }
 
     /// Compares `claim` with every Open but `except`.
@@ -193,9 +270,10 @@ impl File {
         self.opens.iter().find(|e| e.id == id).map(|e| e.claim)
     }
 
-    /// Takes `id` out: its locks go, delete-on-close becomes delete pending
-    /// (MS-FSA 2.1.5.5).
-    pub(crate) fn leave(&mut self, id: OpenId) -> Departure {
+    /// Takes `id` out: its locks and its oplock go, delete-on-close becomes
+    /// delete pending (MS-FSA 2.1.5.5). Says what lease it belonged to.
+    pub(crate) fn leave(&mut self, id: OpenId) -> (Departure, Option<LeaseOwner>) {
+        let lease = self.lease_of(id);
         if let Some(at) = self.opens.iter().position(|e| e.id == id) {
             let entry = self.opens.swap_remove(at);
             if entry.delete_on_close {
@@ -203,11 +281,13 @@ impl File {
             }
         }
         self.ranges.release(id);
-        match (self.opens.is_empty(), self.is_delete_pending()) {
+        self.oplocks.leave(id);
+        let departure = match (self.opens.is_empty(), self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,
             (true, true) => Departure::Remove(self.doomed.clone()),
-        }
+        };
+        (departure, lease)
     }
 
     fn doom(&mut self, name: Name) {

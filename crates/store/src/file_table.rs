@@ -7,7 +7,9 @@ use frevo_wire::Status;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::file::{Admission, Departure, File, OpenId};
+use crate::file::{Admission, Admitted, Departure, File, OpenId};
+use crate::lease::Contention;
+use crate::lease::table::LeaseTable;
 use crate::name::Name;
 use crate::vfs::FileKey;
 use crate::watch::Watches;
@@ -45,32 +47,54 @@ pub struct FileTable {
     removals: AtomicU64,
     /// Who waits for changes in directories.
     pub watches: Watches,
+    /// GlobalLeaseTableList
+    pub leases: LeaseTable,
+}
+
+/// What became of an attempt to open a file.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The file.
+    pub cell: Arc<FileCell>,
+    /// Whether the Open is among its Opens now.
+    pub admitted: Admitted,
+    /// Whose promises it breaks.
+    pub contention: Contention,
 }
 
 impl Default for FileTable {
     fn default() -> Self {
         let shards = core::array::from_fn(|_| Mutex::new(HashMap::new()));
-        Self { shards, removals: AtomicU64::new(0), watches: Watches::default() }
+        let (watches, leases) = Default::default();
+        Self { shards, removals: AtomicU64::new(0), watches, leases }
     }
 }
 
 impl FileTable {
-    /// Admits an Open to the file `key` by its link `name`, or says the status that refuses it.
-    pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Arc<FileCell>, Status> {
+    /// Admits an Open to the file `key` by its link `name`, or says the status that refuses it:
+    /// INVALID_PARAMETER when its lease is for another file.
+    pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Attempt, Status> {
         let mut shard = self.shard(key).lock();
-        if let Some(cell) = shard.get(&key) {
-            let mut file = cell.lock();
-            if !file.is_retired() {
-                file.admit(name, a)?;
-                drop(file);
-                return Ok(Arc::clone(cell));
-            }
+        let there = shard.get(&key).filter(|cell| !cell.lock().is_retired()).cloned();
+        let cell = there.unwrap_or_else(|| {
+            let file = Mutex::new(File::new(key, name.clone()));
+            Arc::new(FileCell { key, file })
+        });
+        let mut file = cell.lock();
+        if let Some(lease) = a.lease {
+            self.leases.enter(lease, key)?;
         }
-        let mut file = File::new(key, name.clone());
-        file.admit(name, a)?;
-        let cell = Arc::new(FileCell { key, file: Mutex::new(file) });
-        shard.insert(key, Arc::clone(&cell));
-        Ok(cell)
+        let attempt = file.admit(name, a);
+        drop(file);
+        let stays_out = !matches!(attempt, Ok((Admitted::In, _)));
+        if let Some(lease) = a.lease.filter(|_| stays_out) {
+            self.leases.leave(lease);
+        }
+        let (admitted, contention) = attempt?;
+        if admitted == Admitted::In && shard.get(&key).is_none_or(|old| !Arc::ptr_eq(old, &cell)) {
+            shard.insert(key, Arc::clone(&cell));
+        }
+        Ok(Attempt { cell, admitted, contention })
     }
 
     /// The file `key` if somebody has it open.
@@ -82,10 +106,13 @@ impl FileTable {
     pub fn leave(&self, cell: &FileCell, id: OpenId) -> Departure {
         let mut shard = self.shard(cell.key).lock();
         let mut file = cell.lock();
-        let departure = file.leave(id);
+        let (departure, lease) = file.leave(id);
         if departure == Departure::Closed {
             file.retire();
             shard.remove(&cell.key);
+        }
+        if let Some(lease) = lease {
+            self.leases.leave(lease);
         }
         departure
     }
@@ -150,13 +177,14 @@ mod tests {
 
     fn ask(id: u64, sharing: Sharing, delete_on_close: bool) -> Admission {
         let access = AccessMask::READ_DATA | AccessMask::DELETE;
-        Admission { id: OpenId(id), access, sharing, delete_on_close }
+        let (lease, overwrites) = (None, false);
+        Admission { id: OpenId(id), access, sharing, delete_on_close, lease, overwrites }
     }
 
     #[test]
     fn sharing_is_arbitrated_and_the_last_close_retires() {
         let table = FileTable::default();
-        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap().cell;
         let refused = table.admit(KEY, &name("a"), ask(2, Sharing::NONE, false));
         assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
         table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false)).unwrap();
@@ -168,7 +196,7 @@ mod tests {
     #[test]
     fn delete_on_close_takes_effect_at_its_close_and_removes_at_the_last() {
         let table = FileTable::default();
-        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap().cell;
         table.admit(KEY, &name("a"), ask(2, Sharing::ALL, false)).unwrap();
         assert!(!cell.lock().is_delete_pending());
         assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
@@ -186,7 +214,7 @@ mod tests {
     #[test]
     fn the_link_that_was_opened_is_the_one_that_goes() {
         let table = FileTable::default();
-        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("d\\b"), ask(2, Sharing::ALL, true)).unwrap();
         table.admit(KEY, &name("d\\b"), ask(3, Sharing::ALL, false)).unwrap();
         assert_eq!(table.open_below(1, &name("d")), 1);
@@ -201,7 +229,7 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(2)), Departure::StillOpen);
         assert_eq!(table.leave(&cell, OpenId(3)), Departure::Remove(vec![name("c")]));
         table.retire(&cell);
-        let cell = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap();
+        let cell = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap().cell;
         table.admit(KEY, &name("b"), ask(5, Sharing::ALL, true)).unwrap();
         table.leave(&cell, OpenId(4));
         let both = Departure::Remove(vec![name("a"), name("b")]);
@@ -211,7 +239,7 @@ mod tests {
     #[test]
     fn clearing_the_disposition_saves_the_file() {
         let table = FileTable::default();
-        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap().cell;
         cell.lock().set_delete_pending(OpenId(1), true);
         cell.lock().set_delete_pending(OpenId(1), false);
         assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
@@ -220,7 +248,7 @@ mod tests {
     #[test]
     fn open_files_below_a_directory_are_seen() {
         let table = FileTable::default();
-        let cell = table.admit(KEY, &name("d\\e\\f"), ask(1, Sharing::ALL, false)).unwrap();
+        let cell = table.admit(KEY, &name("d\\e\\f"), ask(1, Sharing::ALL, false)).unwrap().cell;
         assert_eq!(table.open_below(1, &name("d")), 1);
         assert_eq!(table.open_below(1, &name("d\\e\\f")), 0);
         assert_eq!(table.open_below(2, &name("d")), 0);

@@ -36,6 +36,7 @@ pub mod byte_range;
 pub mod conformance;
 pub mod file;
 pub mod file_table;
+pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod name;
@@ -47,8 +48,8 @@ pub mod state;
 pub mod vfs;
 pub mod watch;
 
-pub use file::{Admission, Departure, File, OpenId};
-pub use file_table::{FileCell, FileTable};
+pub use file::{Admission, Admitted, Departure, File, OpenId};
+pub use file_table::{Attempt, FileCell, FileTable};
 pub use name::Name;
 pub use observe::{HostChange, Observation, Observer};
 pub use share_mode::Sharing;

@@ -26,6 +26,10 @@ pub const OPENS_PER_FILE: usize = 65_536;
 /// name of [`NAME_UNITS`] can take in UTF-8.
 pub const RECORD_TEXT_BYTES: usize = 3 * NAME_UNITS;
 
+/// Leases of all clients together: each is held by an Open, and costs little
+/// beside it.
+pub const LEASES: usize = 4 << 20;
+
 /// Changes that are kept for one watch until they are fetched.
 pub const CHANGES_PER_WATCH: usize = 512;
 

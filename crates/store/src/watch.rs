@@ -457,9 +457,10 @@ mod tests {
         let sharing = Sharing { read: true, write: true, delete: true };
         let id = OpenId(inode);
         let access = AccessMask::READ_DATA;
-        let admission = Admission { id, access, sharing, delete_on_close: false };
+        let (delete_on_close, lease, overwrites) = (false, None, false);
+        let admission = Admission { id, access, sharing, delete_on_close, lease, overwrites };
         let key = FileKey::of_file(1, inode);
-        FileTable::default().admit(key, &name(path), admission).unwrap()
+        FileTable::default().admit(key, &name(path), admission).unwrap().cell
     }
 
     fn poll(next: &mut Next<'_>) -> Poll<Reported> {

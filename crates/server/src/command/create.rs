@@ -2,6 +2,7 @@
 
 mod access;
 mod contexts;
+mod lease;
 mod symlink;
 mod timewarp;
 mod validate;
@@ -10,12 +11,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::file::Admission;
+use frevo_store::lease::{Actor, Granted, Wish};
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
-use frevo_store::{Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
+use frevo_store::{Admitted, Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::create::{
-    self, CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel, ShareAccess,
+    self, CreateAction, CreateDisposition, CreateFlags, CreateOptions, ShareAccess,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
@@ -24,6 +26,8 @@ use parking_lot::Mutex;
 
 use crate::changes;
 use crate::ipc;
+use crate::lease as breaks;
+use crate::limits::BREAKS_AWAITED;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -43,7 +47,6 @@ const MODE: u32 = CreateOptions::WRITE_THROUGH.0
     | CreateOptions::DELETE_ON_CLOSE.0;
 
 /// Opens or makes a file, a directory or a pipe.
-#[allow(clippy::unused_async)] // Lease breaks will be waited for here.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
     validate::parameters(&request)?;
@@ -63,12 +66,16 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         timewarp::check_access(&request, desired)?;
     }
     let file_id = rq.server().new_file_id();
-    let create = Create { rq, request: &request, wanted: &wanted, name, desired, file_id, vfs };
-    let made = create.open()?;
+    let wish = lease::wish(rq, &request, wanted.lease)?;
+    let create =
+        Create { rq, request: &request, wanted: &wanted, name, desired, file_id, vfs, wish };
+    let made = create.open().await?;
     let (open, action, stat) = create.finish(made)?;
+    let file = open.file()?;
+    let granted = file.cell.lock().grant(file.id, file.is_directory, wish, create.route()?);
     rq.session()?.add_open(&open, &rq.server().files)?;
     out.set_file_id(file_id);
-    create.respond(&open, action, &stat, out)?;
+    create.respond(&open, action, &stat, granted, out)?;
     Ok(Status::SUCCESS)
 }
 
@@ -82,6 +89,7 @@ struct Create<'a> {
     desired: AccessMask,
     file_id: FileId,
     vfs: &'a Arc<dyn Vfs>,
+    wish: Wish,
 }
 
 /// A file that is open in the file system and admitted by its other Opens.
@@ -99,14 +107,17 @@ impl Create<'_> {
 
     /// Finds or makes the file and takes a place among its Opens. What was
     /// opened may have been removed meanwhile: then the name is looked up again.
-    fn open(&self) -> Result<Made, Refusal> {
+    async fn open(&self) -> Result<Made, Refusal> {
         let files = &self.rq.server().files;
         if self.is_undeletable() && self.request.create_disposition == CreateDisposition::CREATE {
             let there = self.vfs.stat(&self.name).is_ok();
             let status = if there { Status::OBJECT_NAME_COLLISION } else { Status::CANNOT_DELETE };
             return Err(status.into());
         }
-        for _ in 0..ATTEMPTS {
+        self.check_lease()?;
+        let (mut attempts, mut awaited) = (0, 0);
+        while attempts < ATTEMPTS {
+            attempts += 1;
             let removals = files.removals();
             let opened = match self.open_node() {
                 Err(Fault::Stale) => continue,
@@ -114,20 +125,33 @@ impl Create<'_> {
                 other => other.map_err(|fault| self.open_failed(fault))?,
             };
             let action = self.action(&opened)?;
-            let granted = access::grant(self, &opened, action).inspect_err(|_| {
-                // MS-FSA 2.1.5.1.1 refuses before anything is made.
-                if opened.created {
-                    let _ = self.vfs.remove(&opened.name, opened.node.key());
-                }
-            })?;
+            let granted = access::grant(self, &opened, action);
+            let granted = granted.inspect_err(|_| self.unmake(&opened))?;
             let admission = Admission {
                 id: self.id(),
                 access: claimed(granted, action),
                 sharing: sharing(self.request.share_access),
                 delete_on_close: self.has(CreateOptions::DELETE_ON_CLOSE),
+                lease: self.wish.owner(),
+                overwrites: !matches!(action, CreateAction::CREATED | CreateAction::OPENED),
             };
             let key = opened.node.key();
-            let cell = files.admit(key, &opened.name, admission)?;
+            let attempt = files.admit(key, &opened.name, admission);
+            let attempt = attempt.inspect_err(|_| self.unmake(&opened))?;
+            let cell = attempt.cell;
+            breaks::announce(self.rq.server(), &cell, attempt.contention.breaks);
+            if let Admitted::Waits(cause) = attempt.admitted {
+                // Others may rename or remove it meanwhile: all begins anew.
+                drop(opened);
+                awaited += 1;
+                if awaited > BREAKS_AWAITED {
+                    return Err(Status::SHARING_VIOLATION.into());
+                }
+                attempts = 0;
+                let actor = Actor { open: self.id(), lease: self.wish.owner() };
+                breaks::settled(self.rq, &cell, actor, cause).await?;
+                continue;
+            }
             let is_gone = files.removals() != removals
                 && opened.node.stat().map_or(true, |stat| stat.links == 0);
             if is_gone {
@@ -140,6 +164,13 @@ impl Create<'_> {
             return Ok(Made { opened, cell, granted, action });
         }
         Err(Status::DELETE_PENDING.into())
+    }
+
+    /// MS-FSA 2.1.5.1.1 refuses before anything is made.
+    fn unmake(&self, opened: &Opened) {
+        if opened.created {
+            let _ = self.vfs.remove(&opened.name, opened.node.key());
+        }
     }
 
     fn open_node(&self) -> Result<Opened, Fault> {
@@ -338,6 +369,7 @@ impl Create<'_> {
         open: &Open,
         action: CreateAction,
         stat: &Stat,
+        granted: Granted,
         out: &mut Response,
     ) -> Result<(), Status> {
         let mut flags = CreateFlags::EMPTY;
@@ -346,7 +378,7 @@ impl Create<'_> {
             flags |= CreateFlags::REPARSEPOINT;
         }
         create::Response {
-            oplock_level: OplockLevel::NONE,
+            oplock_level: lease::level(granted),
             flags,
             create_action: action,
             creation_time: stat.created,
@@ -357,7 +389,7 @@ impl Create<'_> {
             end_of_file: stat.end_of_file,
             file_attributes: stat.attributes,
             file_id: open.file_id,
-            contexts: contexts::answers(self, open, stat)?,
+            contexts: contexts::answers(self, open, stat, granted)?,
         }
         .encode(&mut out.writer());
         Ok(())

@@ -4,11 +4,13 @@ use std::future::poll_fn;
 
 use frevo_store::FileCell;
 use frevo_store::byte_range::{Mode, Range, Ticket};
+use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::lock::{self, LockElement, LockFlags};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::lease;
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -39,6 +41,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         unlock(open, file, &request.locks)?;
     } else {
         let modes = modes(&request.locks)?;
+        lease::contend(rq, file, Cause::Write).await?;
         lock(open, file, &request.locks, &modes).await?;
     }
     if verifies {

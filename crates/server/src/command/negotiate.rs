@@ -15,7 +15,7 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use crate::connection::{Connection, Negotiated, Negotiation};
 use crate::limits::MAX_IO_SINGLE_CREDIT;
 use crate::refusal::{Doom, Outcome};
-use crate::request::Request;
+use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::settings::{Encryption, Settings, Signing};
 
@@ -167,7 +167,7 @@ fn settle(
     let smb3 = dialect >= Dialect::SMB_3_0;
     let mut capabilities = Capabilities::EMPTY;
     if multi_credit {
-        capabilities |= Capabilities::LARGE_MTU;
+        capabilities |= Capabilities::LARGE_MTU | Capabilities::LEASING;
     }
     if smb3 && request.capabilities.contains(Capabilities::MULTI_CHANNEL) {
         capabilities |= Capabilities::MULTI_CHANNEL;
@@ -309,6 +309,7 @@ fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
         encrypted: false,
         alone: true,
         room: usize::MAX,
+        cancellation: Cancellation::default(),
     };
     let mut out = Response::reusing(Vec::new());
     respond(&rq, &negotiated, Vec::new(), &mut out.writer());

@@ -1,34 +1,66 @@
 //! OPLOCK_BREAK acknowledgments: MS-SMB2 3.3.5.22.
 
+use frevo_store::lease::{LeaseOwner, LeaseState, Owner};
 use frevo_wire::Status;
-use frevo_wire::codec::Reader;
-use frevo_wire::file_id::FileId;
+use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLevel};
 
+use crate::lease;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// StructureSize of an oplock acknowledgment, MS-SMB2 2.2.24.1; that of a lease
-/// is 36 (2.2.24.2).
-const OPLOCK: u16 = 24;
-const LEASE: u16 = 36;
+/// Takes back what a client gives back.
+pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    let response = match oplock_break::Request::parse(rq.message)? {
+        oplock_break::Request::Oplock(request) => {
+            oplock_break::Response::Oplock(oplock(rq, request)?)
+        }
+        oplock_break::Request::Lease(request) => {
+            oplock_break::Response::Lease(leased(rq, request)?)
+        }
+    };
+    response.encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}
 
-/// This server grants neither oplocks nor leases, so there is nothing that an
-/// acknowledgment could be for: a handle without an oplock that breaks is
-/// INVALID_DEVICE_STATE (3.3.5.22.1), a lease nobody has OBJECT_NAME_NOT_FOUND
-/// (3.3.5.22.2).
-pub fn handle(rq: &Request<'_>, _out: &mut Response) -> Outcome {
-    let body = rq.message.get(64..).unwrap_or(&[]);
-    let size = body.first_chunk::<2>().map(|b| u16::from_le_bytes(*b));
-    match size {
-        Some(OPLOCK) => {
-            let id = FileId::read(&mut Reader::new(body.get(8..).unwrap_or(&[])))?;
-            rq.session()?.open(id)?;
-            Err(Status::INVALID_DEVICE_STATE.into())
-        }
-        Some(LEASE) if body.len() >= usize::from(LEASE) => {
-            Err(Status::OBJECT_NAME_NOT_FOUND.into())
-        }
-        _ => Err(Status::INVALID_PARAMETER.into()),
+/// MS-SMB2 3.3.5.22.1.
+fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status> {
+    let open = rq.session()?.open(request.file_id)?;
+    let file = open.file().map_err(|_| Status::INVALID_DEVICE_STATE)?;
+    let owner = Owner::Open(open.id());
+    let mut state = file.cell.lock();
+    let held = state.oplocks.is_oplock_breaking(open.id()).ok_or(Status::INVALID_DEVICE_STATE)?;
+    let is_batch = held.contains(LeaseState::HANDLE);
+    let (kept, refused) = match request.oplock_level {
+        OplockLevel::II => (LeaseState::READ, None),
+        OplockLevel::NONE => (LeaseState::EMPTY, None),
+        OplockLevel::LEASE => (LeaseState::EMPTY, Some(Status::INVALID_PARAMETER)),
+        OplockLevel::EXCLUSIVE if is_batch => (LeaseState::EMPTY, None),
+        _ => (LeaseState::EMPTY, Some(Status::INVALID_OPLOCK_PROTOCOL)),
+    };
+    let acknowledged = match state.oplocks.acknowledge(owner, kept) {
+        // It was told to keep nothing.
+        Err(Status::REQUEST_NOT_ACCEPTED) => state.oplocks.acknowledge(owner, LeaseState::EMPTY)?,
+        other => other?,
+    };
+    drop(state);
+    lease::announce(rq.server(), &file.cell, acknowledged.next.into_iter().collect());
+    if let Some(status) = refused {
+        return Err(status);
     }
+    let reads = acknowledged.state.contains(LeaseState::READ);
+    let oplock_level = if reads { OplockLevel::II } else { OplockLevel::NONE };
+    Ok(OplockBreak { oplock_level, file_id: open.file_id })
+}
+
+/// MS-SMB2 3.3.5.22.2.
+fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
+    let client = rq.connection.negotiated()?.client_guid;
+    let owner = LeaseOwner { client, key: request.lease_key };
+    let files = &rq.server().files;
+    let cell = files.leases.file(owner).and_then(|key| files.find(key));
+    let cell = cell.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    let acknowledged = cell.lock().oplocks.acknowledge(Owner::Lease(owner), request.lease_state)?;
+    lease::announce(rq.server(), &cell, acknowledged.next.into_iter().collect());
+    Ok(LeaseBreak { lease_key: request.lease_key, lease_state: acknowledged.state })
 }

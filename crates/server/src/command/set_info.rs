@@ -2,6 +2,7 @@
 //! to 2.1.5.17.
 
 mod basic;
+mod contention;
 mod disposition;
 mod file;
 mod rename;
@@ -23,7 +24,6 @@ use crate::request::Request;
 use crate::response::Response;
 
 /// Changes what is known of a file.
-#[allow(clippy::unused_async)] // Lease breaks will be waited for here.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = set_info::Request::parse(rq.message)?;
     let length = u32::try_from(request.buffer.len()).unwrap_or(u32::MAX);
@@ -31,6 +31,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(length)?;
+    contention::contend(rq, rq.open()?, &request).await?;
     apply(rq.open()?, &rq.server().files, &request)?;
     set_info::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)

@@ -1,6 +1,7 @@
 //! WRITE: MS-SMB2 3.3.5.13.
 
 use frevo_store::byte_range::Range;
+use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::write::{self, Channel, WriteFlags};
@@ -10,6 +11,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::ipc;
+use crate::lease;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -43,7 +45,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             return Ok(Status::SUCCESS);
         }
         OpenTarget::File(file) => {
-            write_file(open, file, &request).await?;
+            write_file(rq, open, file, &request).await?;
             file.report(&rq.server().files, NotifyAction::MODIFIED, changes::DATA);
         }
     }
@@ -52,6 +54,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 }
 
 async fn write_file(
+    rq: &Request<'_>,
     open: &Open,
     file: &FileOpen,
     request: &write::Request<'_>,
@@ -70,6 +73,7 @@ async fn write_file(
         return Ok(());
     }
     may_write_there(open, file, request)?;
+    lease::contend(rq, file, Cause::Write).await?;
     let offset = request.offset;
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset, length }) {
         return Err(Status::FILE_LOCK_CONFLICT);

@@ -124,6 +124,7 @@ async fn serve(
             Some(notice) = notices.recv() => match notice {
                 Notice::SessionClosed(id) => connection.remove_channel(id),
                 Notice::Disconnect(why) => connection.disconnect(Doom::Rule(why)),
+                Notice::Break(parcel) => connection.send_break(parcel),
             },
             sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
                 sent.map_err(End::Send)?;

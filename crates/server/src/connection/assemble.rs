@@ -270,7 +270,7 @@ fn sign_parts(frame: &mut Buf, parts: &[Part]) {
 
 /// MS-SMB2 3.1.4.3. Fails when the key has sealed all it may: the client must
 /// log on anew.
-fn seal_frame(frame: &mut Buf, channel: &Channel) -> Result<(), Doom> {
+pub(super) fn seal_frame(frame: &mut Buf, channel: &Channel) -> Result<(), Doom> {
     let key = channel
         .session
         .security()

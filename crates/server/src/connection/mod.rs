@@ -3,6 +3,7 @@
 
 mod accept;
 mod assemble;
+mod breaks;
 mod receive;
 mod serve;
 mod waiting;
@@ -38,6 +39,8 @@ pub enum Notice {
     SessionClosed(u64),
     /// End the connection.
     Disconnect(&'static str),
+    /// Tell the client of a break.
+    Break(crate::lease::Parcel),
 }
 
 /// What NEGOTIATE settled.

@@ -27,7 +27,7 @@ use crate::command::{self, FileIdAt, Row, Waits};
 use crate::limits::INTERIM_AFTER;
 use crate::open::Open;
 use crate::refusal::{Doom, Outcome, Refusal};
-use crate::request::Request;
+use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::session::{Session, State};
 use crate::tree_connect::TreeConnect;
@@ -130,6 +130,7 @@ impl Connection {
                     encrypted: sealed,
                     alone: place.alone,
                     room: assembly.room(self),
+                    cancellation: Cancellation::default(),
                 };
                 (answer.outcome, answer.async_id) =
                     self.run(&rq, element.row, place, &mut out, assembly).await;
@@ -338,6 +339,7 @@ impl Connection {
                 () = cancel.notified(), if cancellable => {
                     return (Err(Status::CANCELLED.into()), None);
                 }
+                () = rq.cancellation.awaited() => {}
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
@@ -346,8 +348,16 @@ impl Connection {
         super::assemble::send_interim(self, rq, async_id, assembly.request_seal());
         let outcome = tokio::select! {
             biased;
-            outcome = handler => outcome,
-            () = cancel.notified(), if cancellable => Err(Status::CANCELLED.into()),
+            outcome = handler.as_mut() => outcome,
+            () = cancel.notified() => {
+                if cancellable {
+                    Err(Status::CANCELLED.into())
+                } else {
+                    // Where it waits for others it ends, elsewhere it goes on.
+                    rq.cancellation.tell();
+                    handler.await
+                }
+            }
         };
         (outcome, Some(async_id))
     }

@@ -2,6 +2,7 @@
 //! 3.3.5.9.1 to 3.3.5.9.14.
 
 use frevo_store::Stat;
+use frevo_store::lease::Granted;
 use frevo_store::vfs::Kind;
 use frevo_wire::Status;
 use frevo_wire::command::create;
@@ -11,7 +12,7 @@ use frevo_wire::create_context::{
 use frevo_wire::dtyp::FileTime;
 use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
 
-use super::{Create, access};
+use super::{Create, access, lease};
 use crate::open::Open;
 
 /// An extended attribute to be set on a new file.
@@ -35,10 +36,12 @@ pub(super) struct Wanted {
     pub(super) timewarp: Option<FileTime>,
     /// QFid
     disk_id: bool,
+    /// RqLs
+    pub(super) lease: Option<lease::Wanted>,
 }
 
 /// Reads the contexts. Those of features that this server does not have
-/// (leases, durable handles) are ignored, as MS-SMB2 asks; reconnecting to an
+/// (durable handles) are ignored, as MS-SMB2 asks; reconnecting to an
 /// Open that cannot be there fails.
 pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
     if request.contexts.duplicate().is_some() {
@@ -57,7 +60,7 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
             CreateContext::DurableReconnect(_) => durable.reconnect = true,
             CreateContext::DurableRequestV2(_) => durable.request_v2 = true,
             CreateContext::DurableReconnectV2(_) => durable.reconnect_v2 = true,
-            _ => {}
+            other => wanted.lease = lease::Wanted::of(&other).or(wanted.lease),
         }
     }
     durable.check()?;
@@ -110,6 +113,7 @@ pub(super) fn answers(
     create: &Create<'_>,
     open: &Open,
     stat: &Stat,
+    granted: Granted,
 ) -> Result<CreateContexts<'static>, Status> {
     if create.request.contexts.is_empty() {
         return Ok(CreateContexts::EMPTY);
@@ -131,5 +135,6 @@ pub(super) fn answers(
             volume_id: u64::from(create.vfs.volume().serial),
         }));
     }
+    answers.extend(lease::answer(create.wish, granted));
     Ok(CreateContexts::from_responses(&answers))
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::byte_range::Range;
+use frevo_store::lease::Cause;
 use frevo_store::{Fault, Node};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use super::{Answer, Call, output};
 use crate::changes;
 use crate::data::{self, MAX_OFFSET};
+use crate::lease;
 use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::open::{FileOpen, Open, OpenTarget};
 
@@ -124,6 +126,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if source.is_directory || target.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
+    lease::contend(call.rq, target, Cause::Write).await?;
     if let Err(conflict) = check_locks(&from, source, to, target, &request.chunks) {
         return Progress::failed(conflict).answer();
     }

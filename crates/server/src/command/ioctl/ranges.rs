@@ -5,6 +5,7 @@ use std::sync::Arc;
 use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::byte_range::Range;
+use frevo_store::lease::Cause;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -16,6 +17,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use super::{Answer, Call, NO_OUTPUT, output};
 use crate::changes;
 use crate::data;
+use crate::lease;
 use crate::open::FileOpen;
 
 /// FSCTL_SET_SPARSE, MS-FSA 2.1.5.10.38. Every file of the host may have
@@ -67,6 +69,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     let open = call.open()?;
+    lease::contend(call.rq, file, Cause::Write).await?;
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset: first, length }) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }

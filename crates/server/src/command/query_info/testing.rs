@@ -90,14 +90,16 @@ impl Bench {
         let opened = self.vfs.open(&name, &how).map_err(frevo_store::Fault::status)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let file_id = FileId { persistent: id, volatile: id };
-        let admission = Admission { id: OpenId(id), access, sharing, delete_on_close: false };
-        let cell = self.files.admit(opened.node.key(), &opened.name, admission)?;
+        let (delete_on_close, lease, overwrites) = (false, None, false);
+        let id = OpenId(id);
+        let admission = Admission { id, access, sharing, delete_on_close, lease, overwrites };
+        let cell = self.files.admit(opened.node.key(), &opened.name, admission)?.cell;
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*opened.node),
             node: opened.node,
             io: OnceLock::new(),
             vfs: Arc::clone(&self.vfs),
-            id: OpenId(id),
+            id,
             cell,
             is_directory: opened.stat.kind == Kind::Directory,
             mode: AtomicU64::new(0),

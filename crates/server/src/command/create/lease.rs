@@ -1,0 +1,106 @@
+//! The oplock or lease that a CREATE asks for and gets: MS-SMB2 3.3.5.9,
+//! 3.3.5.9.8, 3.3.5.9.11.
+
+use frevo_proto::Dialect;
+use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
+use frevo_wire::Status;
+use frevo_wire::command::create::{self, OplockLevel};
+use frevo_wire::create_context::{
+    CreateContext, Lease, LeaseFlags, LeaseKey, LeaseV2, ResponseContext,
+};
+
+use super::Create;
+use crate::request::Request;
+
+/// RqLs, of either version.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    lease: Lease,
+    v2: Option<V2>,
+}
+
+impl Wanted {
+    /// The context, if it is that.
+    pub(super) fn of(context: &CreateContext<'_>) -> Option<Self> {
+        match context {
+            CreateContext::Lease(lease) => Some(Self { lease: *lease, v2: None }),
+            CreateContext::LeaseV2(v2) => {
+                let parent = v2.parent();
+                Some(Self { lease: v2.lease, v2: Some(V2 { epoch: v2.epoch, parent }) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is asked for. A lease without its context, or in a dialect that does not
+/// have it, is not.
+pub(super) fn wish(
+    rq: &Request<'_>,
+    request: &create::Request<'_>,
+    wanted: Option<Wanted>,
+) -> Result<Wish, Status> {
+    match request.requested_oplock_level {
+        level @ (OplockLevel::II | OplockLevel::EXCLUSIVE | OplockLevel::BATCH) => {
+            Ok(Wish::Oplock(level))
+        }
+        OplockLevel::LEASE => {
+            let Some(Wanted { lease, v2 }) = wanted else { return Ok(Wish::Nothing) };
+            let dialect = rq.dialect();
+            let known = if v2.is_some() { Dialect::SMB_3_0 } else { Dialect::SMB_2_1 };
+            if dialect < known || lease.lease_key == LeaseKey::default() {
+                return Ok(Wish::Nothing);
+            }
+            let client = rq.connection.negotiated()?.client_guid;
+            let owner = LeaseOwner { client, key: lease.lease_key };
+            Ok(Wish::Lease(LeaseWish { owner, state: lease.lease_state, v2 }))
+        }
+        _ => Ok(Wish::Nothing),
+    }
+}
+
+impl Create<'_> {
+    /// MS-SMB2 3.3.5.9.8: a lease is for one file. Told before anything is made.
+    ///
+    /// Deviation: files are compared, not names. A further link is the same
+    /// file, and clients (cifs.ko) open it under the same key.
+    pub(super) fn check_lease(&self) -> Result<(), Status> {
+        let Some(owner) = self.wish.owner() else { return Ok(()) };
+        let Some(file) = self.rq.server().files.leases.file(owner) else { return Ok(()) };
+        match self.vfs.stat(&self.name) {
+            Ok(stat) if stat.key == file => Ok(()),
+            _ => Err(Status::INVALID_PARAMETER),
+        }
+    }
+
+    /// Where breaks are told.
+    pub(super) fn route(&self) -> Result<Route, Status> {
+        let sealed = self.rq.encrypted || self.rq.tree()?.share.encrypt;
+        let session = self.rq.session()?.id;
+        Ok(Route { session, persistent: self.file_id.persistent, sealed })
+    }
+}
+
+/// OplockLevel of the response.
+pub(super) const fn level(granted: Granted) -> OplockLevel {
+    match granted {
+        Granted::Nothing => OplockLevel::NONE,
+        Granted::Oplock(level) => level,
+        Granted::Lease { .. } => OplockLevel::LEASE,
+    }
+}
+
+/// RqLs of the response, in the version that the lease was first asked for in.
+pub(super) fn answer(wish: Wish, granted: Granted) -> Option<ResponseContext<'static>> {
+    let (Wish::Lease(wish), Granted::Lease { state, is_breaking, v2 }) = (wish, granted) else {
+        return None;
+    };
+    let flags = if is_breaking { LeaseFlags::BREAK_IN_PROGRESS } else { LeaseFlags::EMPTY };
+    let mut lease = Lease { lease_key: wish.owner.key, lease_state: state, flags };
+    let Some(V2 { epoch, parent }) = v2 else { return Some(ResponseContext::Lease(lease)) };
+    if parent.is_some() {
+        lease.flags |= LeaseFlags::PARENT_LEASE_KEY_SET;
+    }
+    let parent_lease_key = parent.unwrap_or_default();
+    Some(ResponseContext::LeaseV2(LeaseV2 { lease, parent_lease_key, epoch }))
+}
