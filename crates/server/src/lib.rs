@@ -23,6 +23,7 @@ pub mod data;
 pub mod ipc;
 pub mod lease;
 pub mod limits;
+pub mod offload;
 pub mod open;
 pub mod refusal;
 pub mod request;

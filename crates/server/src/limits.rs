@@ -72,6 +72,22 @@ pub const COPY_CHUNK_BYTES: u32 = 1024 * 1024;
 /// Bytes of one server-side copy.
 pub const COPY_BYTES: u32 = 16 * 1024 * 1024;
 
+/// Tokens of offloaded copies that one session may hold; the oldest goes.
+pub const OFFLOAD_TOKENS_PER_SESSION: usize = 64;
+
+/// Bytes that one token stands for, and that one FSCTL_OFFLOAD_WRITE writes.
+pub const OFFLOAD_BYTES: u64 = 256 << 20;
+
+/// How long a token is good unless the client says.
+pub const OFFLOAD_TTL: Duration = Duration::from_secs(60);
+
+/// How long it is good at most. While it is, its file stays open.
+pub const OFFLOAD_TTL_MAX: Duration = Duration::from_secs(300);
+
+/// A file must have been left alone for this long before it gets a token: more
+/// than a tick of any file system's clock.
+pub const OFFLOAD_QUIET: Duration = Duration::from_millis(20);
+
 /// Ranges of one FSCTL_FILE_LEVEL_TRIM.
 pub const TRIM_RANGES: usize = 1_024;
 

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::client::ClientTable;
 use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
+use crate::offload::Offloads;
 use crate::open::Open;
 use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
@@ -91,6 +92,8 @@ pub struct Session {
     pub pipes: Slots,
     /// Its waiting CHANGE_NOTIFY requests.
     pub notifies: Slots,
+    /// Its tokens of offloaded copies.
+    pub offloads: Mutex<Offloads>,
 }
 
 impl Session {
@@ -115,6 +118,7 @@ impl Session {
             channels: Mutex::default(),
             pipes: Slots::default(),
             notifies: Slots::default(),
+            offloads: Mutex::default(),
         }
     }
 

@@ -5,6 +5,7 @@ mod copychunk;
 mod extents;
 mod facts;
 mod network_interface;
+mod offload;
 mod ranges;
 pub mod table;
 mod validate_negotiate;
@@ -112,6 +113,8 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::Trim => extents::trim(call).await,
         Act::GetIntegrity => extents::integrity(call),
         Act::SetIntegrity => extents::set_integrity(call),
+        Act::OffloadRead => offload::read(call).await,
+        Act::OffloadWrite => offload::write(call).await,
         Act::Nothing => NO_OUTPUT,
     }
 }

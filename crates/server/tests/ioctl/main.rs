@@ -10,6 +10,7 @@ mod extents;
 mod facts;
 mod negotiated;
 mod notify;
+mod offload;
 mod pipes;
 mod ranges;
 mod rights;

@@ -195,6 +195,16 @@ async fn copy(job: Job, source: &FileOpen, target: &FileOpen) -> Result<Progress
         .map_err(|error| data::status(&error))
 }
 
+/// Copies all of `chunks` or says why not.
+pub(super) async fn copy_all(
+    chunks: Vec<Chunk>,
+    source: &FileOpen,
+    target: &FileOpen,
+) -> Result<(), Status> {
+    let progress = copy(Job { chunks, may_overwrite: true }, source, target).await?;
+    progress.failure.map_or(Ok(()), Err)
+}
+
 /// Two files between which data is copied.
 trait Pair {
     /// Ends of source and target.

@@ -156,7 +156,7 @@ async fn share(source: &FileOpen, target: &FileOpen, copy: ExtentCopy) -> Result
 }
 
 /// What follows a change of a file's data.
-async fn written(call: &Call<'_>, file: &FileOpen) -> Answer {
+pub(super) async fn written(call: &Call<'_>, file: &FileOpen) -> Answer {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
         data::sync(file).await?;
     }

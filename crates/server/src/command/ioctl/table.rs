@@ -68,6 +68,10 @@ pub enum Act {
     GetIntegrity,
     /// MS-FSA 2.1.5.10.33
     SetIntegrity,
+    /// MS-FSA 2.1.5.10.20
+    OffloadRead,
+    /// MS-FSA 2.1.5.10.21
+    OffloadWrite,
 }
 
 /// What must hold before a handler runs.
@@ -190,8 +194,8 @@ pub static TABLE: &[Row] = &[
     shows(CtlCode::IS_PATHNAME_VALID, Act::Nothing),
     absent(CtlCode::FILESYSTEM_GET_STATISTICS),
     blocked(CtlCode::MARK_HANDLE),
-    absent(CtlCode::OFFLOAD_READ),
-    absent(CtlCode::OFFLOAD_WRITE),
+    reads(CtlCode::OFFLOAD_READ, Act::OffloadRead),
+    changes(CtlCode::OFFLOAD_WRITE, WRITE, Act::OffloadWrite),
     reads(CtlCode::QUERY_ALLOCATED_RANGES, Act::AllocatedRanges),
     // Windows: blocked.
     blocked(CtlCode::QUERY_FILE_REGIONS),

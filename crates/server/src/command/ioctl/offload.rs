@@ -1,0 +1,209 @@
+//! Offloaded copies (ODX): FSCTL_OFFLOAD_READ and FSCTL_OFFLOAD_WRITE.
+//! MS-FSA 2.1.5.10.20 and 2.1.5.10.21.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_net::file_io::run_blocking;
+use frevo_store::Fault;
+use frevo_store::byte_range::Range;
+use frevo_wire::Status;
+use frevo_wire::command::ioctl::copychunk::Chunk;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::fsctl::{
+    OffloadReadReply, OffloadReadRequest, OffloadToken, OffloadWriteReply, OffloadWriteRequest,
+};
+
+use super::{Answer, Call, copychunk, extents, output};
+use crate::data::{self, MAX_OFFSET};
+use crate::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
+use crate::offload::{Content, Offloaded};
+use crate::open::FileOpen;
+
+/// Bytes of a logical sector, as FileFsSectorSizeInformation says.
+const SECTOR: u64 = 512;
+/// OFFLOAD_READ_FLAG_ALL_ZERO_BEYOND_CURRENT_RANGE
+const ALL_ZERO_BEYOND: u32 = 1;
+/// How often a file that changes all the time is looked at again.
+const LOOKS: usize = 5;
+
+/// What both directions check of their numbers, in MS-FSA's order.
+fn check_numbers(size: (u32, usize), aligned: &[u64], at: u64, length: u64) -> Result<(), Status> {
+    let is_whole = aligned.iter().all(|number| number.is_multiple_of(SECTOR));
+    let fits = at.checked_add(length).is_some_and(|end| end <= MAX_OFFSET);
+    if is_whole && size.0 as usize == size.1 && fits {
+        Ok(())
+    } else {
+        Err(Status::INVALID_PARAMETER)
+    }
+}
+
+/// FSCTL_OFFLOAD_READ: a token for a range.
+pub(super) async fn read(call: &Call<'_>) -> Answer {
+    let (open, file) = (call.open()?, call.file()?);
+    let request = OffloadReadRequest::parse(call.input).map_err(|_| Status::BUFFER_TOO_SMALL)?;
+    if (call.max_output as usize) < OffloadReadReply::SIZE {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    let (offset, wanted) = (request.file_offset, request.copy_length);
+    check_numbers((request.size, OffloadReadRequest::SIZE), &[offset, wanted], offset, wanted)?;
+    if wanted == 0 {
+        return Ok((read_reply(0, 0, OffloadToken { bytes: [0; 512] }), Status::SUCCESS));
+    }
+    let refused = Status::OFFLOAD_READ_FILE_NOT_SUPPORTED;
+    check_file(file, refused)?;
+    let range = Range { offset, length: wanted };
+    if !file.cell.lock().ranges.may_read(open.id(), range) {
+        return Err(Status::FILE_LOCK_CONFLICT.into());
+    }
+    let content = settled(call, file).await?;
+    let end = check_file(file, refused)?;
+    if offset >= end {
+        return Err(Status::END_OF_FILE.into());
+    }
+    let length = wanted.min(OFFLOAD_BYTES);
+    let reaches_end = offset + length >= end;
+    let length = length.min((end - offset).next_multiple_of(SECTOR));
+    let what = Offloaded { source: Arc::clone(open), offset, length, content };
+    let ambient = &*call.rq.server().ambient;
+    let ttl_ms = request.token_time_to_live_ms;
+    let token = call.rq.session()?.offloads.lock().add(ambient, ttl_ms, what);
+    let flags = if reaches_end { ALL_ZERO_BEYOND } else { 0 };
+    Ok((read_reply(flags, length, token), Status::SUCCESS))
+}
+
+fn read_reply(flags: u32, transfer_length: u64, token: OffloadToken) -> Vec<u8> {
+    let size = OffloadReadReply::SIZE as u32;
+    output(|w| OffloadReadReply { size, flags, transfer_length, token }.encode(w))
+}
+
+/// The file's end, of one that may be copied so.
+fn check_file(file: &FileOpen, refused: Status) -> Result<u64, Status> {
+    let stat = file.stat()?;
+    let odd = FileAttributes::SPARSE_FILE | FileAttributes::COMPRESSED | FileAttributes::ENCRYPTED;
+    if file.is_directory || stat.attributes.intersects(odd) {
+        return Err(refused);
+    }
+    if stat.links == 0 || file.cell.lock().is_delete_pending() {
+        return Err(Status::FILE_DELETED);
+    }
+    // MS-FSCC 2.3.42 and 2.3.44
+    if (1..SECTOR).contains(&stat.end_of_file) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    Ok(stat.end_of_file)
+}
+
+/// What the file holds, once its last change is long enough ago that the next
+/// one will be seen by its time.
+async fn settled(call: &Call<'_>, file: &FileOpen) -> Result<Content, Status> {
+    let mut content = Content::of(&file.stat()?);
+    for _ in 0..LOOKS {
+        let age = content.age(call.rq.server().ambient.now());
+        let Some(left) = OFFLOAD_QUIET.checked_sub(age).filter(|left| *left != Duration::ZERO)
+        else {
+            return Ok(content);
+        };
+        tokio::time::sleep(left).await;
+        content = Content::of(&file.stat()?);
+    }
+    // Somebody writes all the time; a token would be worth nothing.
+    Err(Status::INSUFFICIENT_RESOURCES)
+}
+
+/// FSCTL_OFFLOAD_WRITE: what a token stands for, into a range.
+pub(super) async fn write(call: &Call<'_>) -> Answer {
+    let (open, file) = (call.open()?, call.file()?);
+    let request = OffloadWriteRequest::parse(call.input).map_err(|_| Status::BUFFER_TOO_SMALL)?;
+    if (call.max_output as usize) < OffloadWriteReply::SIZE {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    let (offset, wanted) = (request.file_offset, request.copy_length);
+    let aligned = [offset, wanted, request.transfer_offset];
+    check_numbers((request.size, OffloadWriteRequest::SIZE), &aligned, offset, wanted)?;
+    if wanted == 0 {
+        return Ok((write_reply(0), Status::SUCCESS));
+    }
+    let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
+    let range = Range { offset, length: wanted };
+    if !file.cell.lock().ranges.may_write(open.id(), range) {
+        return Err(Status::FILE_LOCK_CONFLICT.into());
+    }
+    if offset >= end {
+        return Err(Status::END_OF_FILE.into());
+    }
+    // The end stays where it is: what would come behind it is not there.
+    let room = wanted.min(OFFLOAD_BYTES).min((end - offset).next_multiple_of(SECTOR));
+    let written = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
+        zero(file, offset, room.min(end - offset)).await?;
+        room
+    } else {
+        let what = call.rq.session()?.offloads.lock().find(&request.token)?;
+        let left = what.length.checked_sub(request.transfer_offset).filter(|left| *left != 0);
+        let length = room.min(left.ok_or(Status::INVALID_PARAMETER)?);
+        let from = what.offset + request.transfer_offset;
+        transfer(call, &what, from, offset, length.min(end - offset)).await?;
+        length
+    };
+    extents::written(call, file).await?;
+    Ok((write_reply(written), Status::SUCCESS))
+}
+
+fn write_reply(length_written: u64) -> Vec<u8> {
+    let size = OffloadWriteReply::SIZE as u32;
+    output(|w| OffloadWriteReply { size, flags: 0, length_written }.encode(w))
+}
+
+/// Whoever holds a token still needs what it was made with: the tree connect,
+/// the right to read, and the file as it was.
+fn check_source(call: &Call<'_>, what: &Offloaded) -> Result<u64, Status> {
+    let tree = call.rq.session()?.tree(what.source.tree.id).map_err(|_| Status::INVALID_TOKEN)?;
+    if !Arc::ptr_eq(&tree, &what.source.tree) {
+        return Err(Status::INVALID_TOKEN);
+    }
+    what.source.require(AccessMask::READ_DATA)?;
+    let stat = what.source.file()?.stat()?;
+    if Content::of(&stat) == what.content {
+        Ok(stat.end_of_file)
+    } else {
+        Err(Status::INVALID_TOKEN)
+    }
+}
+
+/// Copies, the zeros behind the source's end included.
+async fn transfer(
+    call: &Call<'_>,
+    what: &Offloaded,
+    from: u64,
+    to: u64,
+    length: u64,
+) -> Result<(), Status> {
+    let file = call.file()?;
+    let source_end = check_source(call, what)?;
+    let held = length.min(source_end.saturating_sub(from));
+    let source = what.source.file()?;
+    if source.node.key() == file.node.key() && from.abs_diff(to) < held {
+        // What is copied first would change what is copied next.
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let step = u64::from(COPY_CHUNK_BYTES);
+    let chunk = |at: u64| Chunk {
+        source_offset: from + at,
+        target_offset: to + at,
+        length: u32::try_from((held - at).min(step)).unwrap_or(COPY_CHUNK_BYTES),
+    };
+    let chunks = (0..held.div_ceil(step)).map(|n| chunk(n * step)).collect();
+    let is_same = source.node.key() == file.node.key();
+    copychunk::copy_all(chunks, source, file).await?;
+    if length > held {
+        zero(file, to + held, length - held).await?;
+    }
+    // What was written to meanwhile may have been copied in two minds.
+    if is_same { Ok(()) } else { check_source(call, what).map(|_| ()) }
+}
+
+async fn zero(file: &FileOpen, first: u64, length: u64) -> Result<(), Status> {
+    let node = Arc::clone(&file.node);
+    let zeroed = run_blocking(move || node.zero(first, length, false)).await;
+    zeroed.map_err(|error| data::status(&error))?.map_err(Fault::status)
+}

@@ -1,0 +1,93 @@
+//! Tokens of offloaded copies (ODX), MS-FSCC 2.1.11: each stands for a range of
+//! a file as it was when the token was made.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_store::Stat;
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::fscc::fsctl::OffloadToken;
+use tokio::time::Instant;
+
+use crate::ambient::Ambient;
+use crate::limits::{OFFLOAD_TOKENS_PER_SESSION, OFFLOAD_TTL, OFFLOAD_TTL_MAX};
+use crate::open::Open;
+
+/// TokenType of ours: neither zeros nor one of the reserved.
+const TOKEN_TYPE: u32 = 0x4672_6576;
+/// Bytes of TokenType, Reserved and TokenIdLength.
+const HEAD: usize = 8;
+
+/// By what it is seen that a file has changed. Any change makes its tokens
+/// invalid, since what they stood for is nowhere any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content {
+    end: u64,
+    written: FileTime,
+    changed: FileTime,
+}
+
+impl Content {
+    /// What is in a file of that state.
+    pub const fn of(stat: &Stat) -> Self {
+        Self { end: stat.end_of_file, written: stat.written, changed: stat.changed }
+    }
+
+    /// How long ago it changed: a clock that ticks slowly does not tell two
+    /// changes within a tick apart.
+    pub fn age(&self, now: FileTime) -> Duration {
+        let last = self.written.0.max(self.changed.0);
+        Duration::from_nanos(now.0.saturating_sub(last).saturating_mul(100))
+    }
+}
+
+/// What a token stands for.
+#[derive(Debug, Clone)]
+pub struct Offloaded {
+    /// The Open that was read from; it may be closed by now.
+    pub source: Arc<Open>,
+    /// Where in the file, bytes.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What the file held.
+    pub content: Content,
+}
+
+/// The tokens of a session. They are of no use in another.
+#[derive(Debug, Default)]
+pub struct Offloads(VecDeque<(OffloadToken, Instant, Offloaded)>);
+
+impl Offloads {
+    /// A token for `what`, good for `ttl_ms` or, when that is 0, the usual time.
+    /// The oldest goes when there are too many.
+    pub fn add(&mut self, ambient: &dyn Ambient, ttl_ms: u32, what: Offloaded) -> OffloadToken {
+        self.expire();
+        while self.0.len() >= OFFLOAD_TOKENS_PER_SESSION {
+            self.0.pop_front();
+        }
+        let mut bytes = [0; 512];
+        bytes[..4].copy_from_slice(&TOKEN_TYPE.to_be_bytes());
+        bytes[6..HEAD].copy_from_slice(&504_u16.to_be_bytes());
+        ambient.random(&mut bytes[HEAD..]);
+        let token = OffloadToken { bytes };
+        let wanted = Duration::from_millis(ttl_ms.into());
+        let ttl = if ttl_ms == 0 { OFFLOAD_TTL } else { wanted.min(OFFLOAD_TTL_MAX) };
+        self.0.push_back((token, Instant::now() + ttl, what));
+        token
+    }
+
+    /// What a token stands for; INVALID_TOKEN for one that is unknown or expired.
+    pub fn find(&mut self, token: &OffloadToken) -> Result<Offloaded, Status> {
+        self.expire();
+        let found = self.0.iter().find(|(known, _, _)| known == token);
+        found.map(|(_, _, what)| what.clone()).ok_or(Status::INVALID_TOKEN)
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        self.0.retain(|(_, until, _)| *until > now);
+    }
+}
