@@ -153,6 +153,7 @@ fn sentence(status: Status) -> Option<&'static str> {
         Status::QUOTA_EXCEEDED => "the quota on the server is used up",
         Status::MEDIA_WRITE_PROTECTED => "the share is read-only",
         Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST => "the server cannot do that",
+        Status::STOPPED_ON_SYMLINK => "a symbolic link on the way leads out of the share",
         Status::PATH_NOT_COVERED => "it lies on another server (DFS)",
         Status::CANNOT_DELETE => "it cannot be deleted: it is read-only or in use",
         _ => return None,

@@ -28,12 +28,14 @@
 //! listing) ends with [`Cause::Unknown`]: nothing is guessed.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod connection;
 mod credentials;
 pub mod dial;
 mod dir;
 mod error;
 mod file;
+mod fsctl;
 mod info;
 pub mod limits;
 mod metadata;
@@ -41,19 +43,25 @@ mod open;
 mod ops;
 pub mod options;
 pub mod path;
+mod rpc;
 mod sequences;
 mod session;
 mod share;
 mod transfer;
+mod watch;
 
+pub use attributes::{LinkTarget, Stream};
 pub use credentials::{Credentials, NtHash, Secret};
 pub use dial::{Dial, ServerName};
 pub use dir::{Dir, DirEntry};
 pub use error::{Cause, Error, Result};
 pub use file::{File, OpenOptions};
+pub use fsctl::CopyMethod;
 pub use metadata::{FileType, Metadata, file_time, system_time};
 pub use options::Options;
+pub use rpc::ListedShare;
 pub use session::breaks::{LeaseHolder, Yield};
 pub use session::{Client, Session, SessionFacts};
 pub use share::Share;
 pub use transfer::Progress;
+pub use watch::{Change, Watch};

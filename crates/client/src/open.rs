@@ -18,13 +18,15 @@ use frevo_wire::create_context::{
     LeaseFlags, LeaseV2, OnDiskId, ResponseContext,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
+use frevo_wire::error_response::{ErrorId, ErrorResponse, SymlinkError};
 use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, HeaderFlags, Status};
 use parking_lot::Mutex;
 
+use crate::attributes::redirected;
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::DURABLE_TIMEOUT_MS;
+use crate::limits::{DURABLE_TIMEOUT_MS, REDIRECTS};
 use crate::path::{wire_name, wire_path};
 use crate::sequences::Sequences;
 use crate::session::breaks::{Answer, Holder, LeaseHolder};
@@ -217,6 +219,8 @@ impl Open {
         let lease_key = LeaseKey(random_guid().during(operation, &url)?);
         let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut before: Option<u64> = None;
+        let mut path = path;
+        let mut redirects = 0;
         let (bound, opened) = loop {
             let (live, bound) = attempts.next().await?;
             let mut call = first(&ask, &path, &live, bound, create_guid, lease_key);
@@ -226,7 +230,18 @@ impl Open {
             }
             let elsewhere = before.is_some_and(|generation| generation != live.generation);
             before = Some(live.generation);
-            let outcome = match live.ask(call, bound.seal, &[]).await {
+            let outcome = match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
+                Ok(message) if message.header.status == Status::STOPPED_ON_SYMLINK => {
+                    redirects += 1;
+                    match led(&message, &path).filter(|_| redirects <= REDIRECTS) {
+                        Some(on) => {
+                            path = on;
+                            before = None;
+                            continue;
+                        }
+                        None => Err(Cause::from(Status::STOPPED_ON_SYMLINK).into()),
+                    }
+                }
                 Ok(message) => Opened::parse(&message).map_err(Failure::from),
                 // Perhaps it was this very request that made it.
                 Err(Failure::Final(Cause::Status(Status::OBJECT_NAME_COLLISION)))
@@ -263,6 +278,11 @@ impl Open {
             open.share.inner.session.inner.leases.enter(lease_key, holder);
         }
         Ok((open, opened))
+    }
+
+    /// What it is called in the present session.
+    pub(crate) fn file_id(&self) -> FileId {
+        self.place.lock().file_id
     }
 
     /// What may be cached now.
@@ -464,6 +484,13 @@ impl Holder for Open {
             Some(bound)
         })
     }
+}
+
+/// Where a symbolic link on the way of `path` leads on: MS-SMB2 3.2.5.7.
+fn led(message: &Message, path: &str) -> Option<String> {
+    let response = ErrorResponse::parse(message.bytes()).ok()?;
+    let link = SymlinkError::parse(response.data(ErrorId::DEFAULT)?).ok()?;
+    redirected(path, link.unparsed_path_length, &link.substitute_name, link.relative)
 }
 
 fn close_call(file_id: FileId) -> Call<'static> {

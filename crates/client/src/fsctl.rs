@@ -1,0 +1,286 @@
+//! FSCTLs on Opens: copying on the server, snapshots, links, holes.
+
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, CopyResponse, ResumeKeyResponse};
+use frevo_wire::command::ioctl::snapshots::SnapshotArray;
+use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::fscc::fsctl::{
+    DuplicateExtents, OffloadReadReply, OffloadReadRequest, OffloadWriteReply, OffloadWriteRequest,
+};
+use frevo_wire::{Command, Status};
+
+use crate::connection::{Call, Message};
+use crate::error::{Cause, During, Error, Result};
+use crate::file::File;
+use crate::open::Open;
+use crate::share::{Replay, fsctl};
+
+/// Statuses of a server or a file system that does not have an FSCTL.
+pub(crate) const CANNOT: [Status; 3] =
+    [Status::NOT_SUPPORTED, Status::INVALID_DEVICE_REQUEST, Status::NOT_IMPLEMENTED];
+
+/// Bytes that one clone or offload covers.
+const PART: u64 = 256 << 20;
+/// What Windows and Samba allow in one COPYCHUNK, until a server says else.
+const CHUNKS: Limits = Limits { chunks: 16, chunk: 1 << 20, total: 16 << 20 };
+
+#[derive(Clone, Copy)]
+struct Limits {
+    chunks: u32,
+    chunk: u32,
+    total: u32,
+}
+
+/// How a copy was made, the cheapest way first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyMethod {
+    /// The files share their extents.
+    Cloned,
+    /// The storage copied (ODX).
+    Offloaded,
+    /// The server copied.
+    OnServer,
+}
+
+/// Sends an FSCTL on an Open.
+pub(crate) async fn control(
+    open: &Open,
+    operation: &'static str,
+    code: CtlCode,
+    input: &[u8],
+    max_output: u32,
+    also: &[Status],
+) -> Result<Message> {
+    open.ask(Replay::Idempotent, operation, also, |id| Ok(fsctl(code, id, input, max_output))).await
+}
+
+fn output(message: &Message) -> std::result::Result<&[u8], Cause> {
+    Ok(ioctl::Response::parse(message.bytes())?.output)
+}
+
+impl File {
+    /// Copies `len` bytes of this file to `target`, in the same session, without
+    /// them passing through this machine. Nothing when the server can do none
+    /// of it: then the caller copies by reading and writing.
+    ///
+    /// # Errors
+    /// What the server says while it does it.
+    pub async fn copy_range_to(
+        &self,
+        target: &Self,
+        from: u64,
+        to: u64,
+        len: u64,
+    ) -> Result<Option<CopyMethod>> {
+        if self.clone_range(target, from, to, len).await? {
+            return Ok(Some(CopyMethod::Cloned));
+        }
+        if self.offload(target, from, to, len).await? {
+            return Ok(Some(CopyMethod::Offloaded));
+        }
+        Ok(self.copy_chunks(target, from, to, len).await?.then_some(CopyMethod::OnServer))
+    }
+
+    /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: false when it cannot be done so.
+    async fn clone_range(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<bool> {
+        // The target must reach so far: extents are put into it, not behind it.
+        if target.metadata().await?.len() < to.saturating_add(len) {
+            target.set_len(to.saturating_add(len)).await?;
+        }
+        let mut done = 0;
+        while done < len {
+            let count = (len - done).min(PART);
+            let source = self.open.file_id();
+            let mut input = Vec::new();
+            DuplicateExtents {
+                source_file_id: source,
+                source_file_offset: signed(from + done)?,
+                target_file_offset: signed(to + done)?,
+                byte_count: signed(count)?,
+            }
+            .encode(&mut Writer::new(&mut input));
+            let code = CtlCode::DUPLICATE_EXTENTS_TO_FILE;
+            match control(&target.open, "clone to", code, &input, 0, &[]).await {
+                Ok(_) => done += count,
+                // Not this file system, not these files, not this alignment.
+                Err(error) if done == 0 && error.status().is_some() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44.
+    async fn offload(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<bool> {
+        let mut done = 0;
+        while done < len {
+            let mut input = Vec::new();
+            OffloadReadRequest {
+                size: 32,
+                flags: 0,
+                token_time_to_live_ms: 0,
+                file_offset: from + done,
+                copy_length: (len - done).min(PART),
+            }
+            .encode(&mut Writer::new(&mut input));
+            let code = CtlCode::OFFLOAD_READ;
+            let read = match control(&self.open, "copy", code, &input, 528, &[]).await {
+                Ok(message) => {
+                    let output = output(&message).during("copy", self.url())?;
+                    OffloadReadReply::parse(output).during("copy", self.url())?
+                }
+                Err(error) if done == 0 && error.status().is_some() => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let mut input = Vec::new();
+            OffloadWriteRequest {
+                size: 544,
+                flags: 0,
+                file_offset: to + done,
+                copy_length: read.transfer_length.min(len - done),
+                transfer_offset: 0,
+                token: read.token,
+            }
+            .encode(&mut Writer::new(&mut input));
+            let code = CtlCode::OFFLOAD_WRITE;
+            match control(&target.open, "copy to", code, &input, 16, &[]).await {
+                Ok(message) => {
+                    let output = output(&message).during("copy to", target.url())?;
+                    let reply = OffloadWriteReply::parse(output).during("copy to", target.url())?;
+                    if reply.length_written == 0 {
+                        return Ok(false);
+                    }
+                    done += reply.length_written;
+                }
+                Err(error) if done == 0 && error.status().is_some() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3.
+    async fn copy_chunks(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<bool> {
+        let code = CtlCode::SRV_REQUEST_RESUME_KEY;
+        let also = CANNOT;
+        let message = control(&self.open, "copy", code, &[], 32, &also).await?;
+        if message.header.status != Status::SUCCESS {
+            return Ok(false);
+        }
+        let source_key = output(&message)
+            .and_then(|output| Ok(ResumeKeyResponse::parse(output)?))
+            .during("copy", self.url())?
+            .resume_key;
+        let mut limits = CHUNKS;
+        let mut lowered = false;
+        let mut done = 0;
+        while done < len {
+            let request = CopyRequest { source_key, chunks: chunks(limits, from, to, done, len) };
+            let mut input = Vec::new();
+            request.encode(&mut Writer::new(&mut input));
+            // WRITE: the target need not be open for reading.
+            let code = CtlCode::SRV_COPYCHUNK_WRITE;
+            let also = [Status::INVALID_PARAMETER, CANNOT[0], CANNOT[1], CANNOT[2]];
+            let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
+            let status = message.header.status;
+            if CANNOT.contains(&status) && done == 0 {
+                return Ok(false);
+            }
+            let reply = output(&message).and_then(|output| Ok(CopyResponse::parse(output)?));
+            let failed = |cause: Cause| Err(Error::new(cause, "copy to", target.url()));
+            match (status, reply) {
+                (Status::SUCCESS, Ok(reply)) if reply.total_bytes_written > 0 => {
+                    done += u64::from(reply.total_bytes_written);
+                }
+                // The server says its limits.
+                (Status::INVALID_PARAMETER, Ok(said)) if !lowered && said.chunks_written > 0 => {
+                    lowered = true;
+                    limits = Limits {
+                        chunks: said.chunks_written.min(256),
+                        chunk: said.chunk_bytes_written.max(4096),
+                        total: said.total_bytes_written.max(4096),
+                    };
+                }
+                (Status::SUCCESS, _) => return failed(Cause::Protocol("a copy of nothing")),
+                (status, _) => return failed(status.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The versions of the file that snapshots keep, as `@GMT-` tokens.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn snapshots(&self) -> Result<Vec<String>> {
+        snapshots(&self.open).await
+    }
+
+    /// Gives the range back to the file system: it reads as zeros.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let set_sparse = CtlCode::SET_SPARSE;
+        control(&self.open, "make holes in", set_sparse, &[], 0, &[]).await?;
+        let mut input = Vec::new();
+        Writer::new(&mut input).u64(offset).u64(offset.saturating_add(len));
+        let code = CtlCode::SET_ZERO_DATA;
+        control(&self.open, "make holes in", code, &input, 0, &[]).await?;
+        Ok(())
+    }
+}
+
+/// The next chunks of a copy of which `done` of `len` bytes are done.
+fn chunks(limits: Limits, from: u64, to: u64, done: u64, len: u64) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    let mut at = done;
+    let mut left = u64::from(limits.total);
+    for _ in 0..limits.chunks {
+        let count = (len - at).min(u64::from(limits.chunk)).min(left);
+        let Ok(length) = u32::try_from(count) else { break };
+        if length == 0 {
+            break;
+        }
+        chunks.push(Chunk { source_offset: from + at, target_offset: to + at, length });
+        at += count;
+        left -= count;
+    }
+    chunks
+}
+
+fn signed(value: u64) -> Result<i64> {
+    let cause = Cause::Usage("no file is so long");
+    i64::try_from(value).map_err(|_| Error::new(cause, "copy", ""))
+}
+
+/// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.2.4.20.1: first how many bytes
+/// they take, then they.
+pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
+    const OPERATION: &str = "list the snapshots of";
+    let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
+    let mut room = 16;
+    for _ in 0..2 {
+        let message = control(open, OPERATION, code, &[], room, &[]).await?;
+        let output = output(&message).during(OPERATION, &open.url)?;
+        let array = SnapshotArray::parse(output).during(OPERATION, &open.url)?;
+        if array.number_of_snapshots_returned >= array.number_of_snapshots {
+            return Ok(array.snapshots.iter().map(|token| token.to_string_lossy()).collect());
+        }
+        room = array.snapshot_array_size.saturating_add(12).min(1 << 20);
+    }
+    Ok(Vec::new())
+}
+
+/// A request that a pipe answers.
+pub(crate) fn transceive(
+    input: &[u8],
+    max: u32,
+) -> impl Fn(frevo_wire::file_id::FileId) -> Call<'static> {
+    let input = input.to_vec();
+    move |id| {
+        let call = fsctl(CtlCode::PIPE_TRANSCEIVE, id, &input, max);
+        debug_assert!(call.command == Command::IOCTL);
+        call
+    }
+}

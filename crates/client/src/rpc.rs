@@ -1,0 +1,137 @@
+//! Named pipes of IPC$ and what is asked through them: MS-RPCE over MS-SMB2.
+
+use std::sync::Arc;
+
+use frevo_wire::Status;
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::ioctl;
+use frevo_wire::command::read;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::rpc::srvsvc::{self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumReply, ShareInfo};
+use frevo_wire::rpc::{Client as Association, SyntaxId};
+
+use crate::connection::Call;
+use crate::error::{Cause, During, Error, Result};
+use crate::open::{Ask, Open};
+use crate::session::Session;
+use crate::share::Replay;
+
+/// The most bytes of one answer that is read at once.
+const FRAGMENT: u32 = 65_536;
+
+/// A share as a server lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedShare {
+    /// Its name.
+    pub name: String,
+    /// What is said of it.
+    pub comment: String,
+    /// Whether it is one of files.
+    pub is_disk: bool,
+    /// Whether it is for administrators (its name ends in `$`).
+    pub is_special: bool,
+}
+
+impl Session {
+    /// The shares that the server lists.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn shares(&self) -> Result<Vec<ListedShare>> {
+        let mut pipe = Pipe::open(self, "srvsvc", SyntaxId::SRVSVC).await?;
+        let request = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None };
+        let stub = request.encode(&format!("\\\\{}", self.server().host));
+        let answer = pipe.call(srvsvc::SHARE_ENUM, &stub).await?;
+        let reply = ShareEnumReply::parse(&answer, 1).during("list shares of", &pipe.open.url)?;
+        let listed = |share: ShareInfo| ListedShare {
+            is_disk: share.kind.0 & 0xFF == 0,
+            is_special: share.kind.0 & 0x8000_0000 != 0 || share.name.ends_with('$'),
+            name: share.name,
+            comment: share.remark,
+        };
+        Ok(reply.shares.into_iter().map(listed).collect())
+    }
+}
+
+/// An open pipe with an association.
+pub(crate) struct Pipe {
+    open: Arc<Open>,
+    association: Association,
+}
+
+impl Pipe {
+    /// Opens `name` and binds to `interface`.
+    pub(crate) async fn open(session: &Session, name: &str, interface: SyntaxId) -> Result<Self> {
+        let ipc = session.share("IPC$").await?;
+        let access = AccessMask::READ_DATA
+            | AccessMask::WRITE_DATA
+            | AccessMask::APPEND_DATA
+            | AccessMask::READ_ATTRIBUTES;
+        let mut ask = Ask::existing(access);
+        ask.options = CreateOptions::EMPTY;
+        let (open, _) = Open::new(&ipc, name, ask, "open").await?;
+        let mut pipe = Self { open, association: Association::new(interface) };
+        let bind = pipe.association.bind();
+        let mut answer = pipe.exchange(&bind).await?;
+        loop {
+            let whole = pipe.association.handle_bind_reply(&answer);
+            if whole.map_err(|error| pipe.refused(&error.to_string()))? {
+                return Ok(pipe);
+            }
+            answer = pipe.more().await?;
+        }
+    }
+
+    /// Makes a call and gives its answer's stub.
+    pub(crate) async fn call(&mut self, opnum: u16, stub: &[u8]) -> Result<Vec<u8>> {
+        let mut fragments = self.association.call(opnum, stub);
+        let last = fragments.pop().unwrap_or_default();
+        for fragment in fragments {
+            self.write(&fragment).await?;
+        }
+        let mut answer = self.exchange(&last).await?;
+        loop {
+            let whole = self.association.handle_bytes(&answer);
+            if let Some(stub) = whole.map_err(|error| self.refused(&error.to_string()))? {
+                return Ok(stub);
+            }
+            answer = self.more().await?;
+        }
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        tracing::debug!(pipe = %self.open.url, why, "RPC failed");
+        Error::new(Cause::Protocol("its RPC answer makes no sense"), "call", &*self.open.url)
+    }
+
+    async fn exchange(&self, input: &[u8]) -> Result<Vec<u8>> {
+        let call = crate::fsctl::transceive(input, FRAGMENT);
+        let also = [Status::BUFFER_OVERFLOW];
+        let message = self.open.ask(Replay::Never, "call", &also, |id| Ok(call(id))).await?;
+        let response = ioctl::Response::parse(message.bytes()).during("call", &self.open.url)?;
+        Ok(response.output.to_vec())
+    }
+
+    async fn write(&self, data: &[u8]) -> Result<()> {
+        self.open
+            .ask(Replay::Never, "call", &[], |id| {
+                let request = frevo_wire::command::write::Request::new(id, 0, data);
+                Ok(Call::new(frevo_wire::Command::WRITE, |w| request.encode(w)))
+            })
+            .await?;
+        Ok(())
+    }
+
+    async fn more(&self) -> Result<Vec<u8>> {
+        let also = [Status::BUFFER_OVERFLOW];
+        let message = self
+            .open
+            .ask(Replay::Never, "call", &also, |id| {
+                let request = read::Request::new(id, 0, FRAGMENT);
+                Ok(Call::new(frevo_wire::Command::READ, |w| request.encode(w)).cost(FRAGMENT))
+            })
+            .await?;
+        let response = read::Response::parse(message.bytes()).during("call", &self.open.url)?;
+        Ok(response.data.to_vec())
+    }
+}

@@ -1,0 +1,111 @@
+//! What a client can ask of a server besides reading and writing.
+#![allow(missing_docs, reason = "tests")]
+
+mod world;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use frevo_client::{Change, OpenOptions, Options};
+use world::in_world;
+
+#[test]
+fn shares_are_listed() {
+    in_world(async |world| {
+        let session = world.session(Options::default()).await;
+        let shares = session.shares().await.unwrap();
+        let names: Vec<_> = shares.iter().map(|share| &*share.name).collect();
+        assert!(names.contains(&"data") && names.contains(&"sealed"), "{names:?}");
+        assert!(shares.iter().find(|share| share.name == "data").unwrap().is_disk);
+    });
+}
+
+#[test]
+fn the_server_copies() {
+    in_world(async |world| {
+        let share = world.share().await;
+        let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
+        std::fs::write(world.path("from"), &data).unwrap();
+        let from = share.open("from").await.unwrap();
+        let to = OpenOptions::new().read(true).write(true).create(true);
+        let to = to.open(&share, "to").await.unwrap();
+        let how = from.copy_range_to(&to, 0, 0, data.len() as u64).await.unwrap();
+        assert!(how.is_some());
+        assert!(std::fs::read(world.path("to")).unwrap() == data, "{how:?}");
+    });
+}
+
+#[test]
+fn changes_are_told() {
+    in_world(async |world| {
+        let share = world.share().await;
+        share.create_dir("d").await.unwrap();
+        let mut watch = share.watch("d", true).await.unwrap();
+        let (changes, ()) = tokio::join!(watch.next(), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            share.write("d/x", b"1").await.unwrap();
+        });
+        assert_eq!(changes.unwrap()[0], Change::Added("x".into()));
+        share.rename("d/x", "d/y", false).await.unwrap();
+        let renamed = Change::Renamed { from: "x".into(), to: "y".into() };
+        let mut seen = Vec::new();
+        while !seen.contains(&renamed) {
+            let more = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+            seen.extend(more.expect("told in time").unwrap());
+        }
+    });
+}
+
+#[test]
+fn locks_exclude_and_are_waited_for() {
+    in_world(async |world| {
+        let share = world.share().await;
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let one = options.open(&share, "f").await.unwrap();
+        let two = options.open(&share, "f").await.unwrap();
+        one.lock(0, 10, true, false).await.unwrap();
+        let refused = two.lock(5, 1, false, false).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        // Given up: the server is told, and the lock is not taken later.
+        let waiting = two.lock(5, 1, true, true);
+        assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
+        let (taken, ()) = tokio::join!(two.lock(5, 1, true, true), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            one.unlock(0, 10).await.unwrap();
+        });
+        taken.unwrap();
+        two.unlock(5, 1).await.unwrap();
+        one.lock(5, 1, true, false).await.unwrap();
+    });
+}
+
+#[test]
+fn extended_attributes_come_back() {
+    in_world(async |world| {
+        let share = world.share().await;
+        share.write("f", b"").await.unwrap();
+        share.set_extended_attribute("f", "COLOUR", b"blue").await.unwrap();
+        let found = share.extended_attributes("f").await.unwrap();
+        let [(name, value)] = &*found else { panic!("{found:?}") };
+        assert!(name.eq_ignore_ascii_case("COLOUR") && value == b"blue");
+        share.set_extended_attribute("f", "COLOUR", b"").await.unwrap();
+        assert!(share.extended_attributes("f").await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn links_are_followed_within_the_share() {
+    in_world(async |world| {
+        let share = world.share().await;
+        share.create_dir_all("real/deep").await.unwrap();
+        share.write("real/deep/f", b"found").await.unwrap();
+        std::os::unix::fs::symlink("real/deep", world.path("link")).unwrap();
+        std::os::unix::fs::symlink("/etc", world.path("out")).unwrap();
+        let file = share.open("link/f").await.unwrap();
+        assert_eq!(&*file.read_bytes(0, 100).await.unwrap(), b"found");
+        let refused = share.open("out/passwd").await.unwrap_err();
+        assert!(refused.status().is_some(), "{refused}");
+        let target = share.read_link("link").await.unwrap();
+        assert_eq!((&*target.path, target.relative), ("real/deep", true));
+    });
+}
