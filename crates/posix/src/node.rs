@@ -124,7 +124,9 @@ impl PosixNode {
             return Err(Fault::NotSupported);
         }
         let path = ProcPath::of(self.handle.fd());
-        let mode = Mode::from_raw_mode(mode & 0o7777);
+        // As for a new file: programs do not get another's rights from afar.
+        let settable = if self.kind == Kind::Directory { 0o3777 } else { 0o1777 };
+        let mode = Mode::from_raw_mode(mode & settable);
         rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
     }
 
@@ -290,6 +292,9 @@ impl Node for PosixNode {
 
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
         self.share.writable()?;
+        if change.uid.is_some() || change.gid.is_some() {
+            crate::security::chown(&self.handle, change.uid, change.gid)?;
+        }
         if let Some(mode) = change.mode {
             self.set_mode(mode)?;
         }

@@ -30,11 +30,12 @@ pub enum NtAcls {
 pub struct PosixOptions {
     /// Nothing is created, changed or removed.
     pub read_only: bool,
-    /// Permission bits that a created file may have. The process's umask takes
-    /// away more: a server sets it to 0.
-    pub create_mask: u32,
-    /// Permission bits that a created directory may have.
-    pub directory_mask: u32,
+    /// Permission bits that a created file may have; None: 0755, and what it
+    /// wants for a client that says a mode. The process's umask takes away more:
+    /// a server sets it to 0.
+    pub create_mask: Option<u32>,
+    /// The same for a created directory.
+    pub directory_mask: Option<u32>,
     /// How names are compared.
     pub case: Case,
     /// Keep DOS attributes and creation times in `user.DOSATTRIB`.
@@ -62,8 +63,8 @@ impl Default for PosixOptions {
     fn default() -> Self {
         Self {
             read_only: false,
-            create_mask: 0o755,
-            directory_mask: 0o755,
+            create_mask: None,
+            directory_mask: None,
             case: Case::Insensitive,
             dos_attributes: true,
             nt_acls: NtAcls::Xattr,
@@ -74,6 +75,31 @@ impl Default for PosixOptions {
             file_system_name: String::from("NTFS"),
             snapshots: None,
         }
+    }
+}
+
+/// Permission bits where neither client nor configuration says any.
+const DEFAULT_MASK: u32 = 0o755;
+
+impl PosixOptions {
+    /// Permission bits of a new file for which a client wants `mode`. None gets
+    /// set-user-ID or set-group-ID from afar: the file would belong to the user
+    /// that the server runs as.
+    pub(crate) fn file_mode_of(&self, mode: Option<u32>) -> u32 {
+        let bits = match mode {
+            Some(mode) => mode & self.create_mask.unwrap_or(0o7777),
+            None => 0o666 & self.create_mask.unwrap_or(DEFAULT_MASK),
+        };
+        bits & 0o1777
+    }
+
+    /// The same for a new directory. Set-group-ID it has of the one it is in.
+    pub(crate) fn directory_mode_of(&self, mode: Option<u32>) -> u32 {
+        let bits = match mode {
+            Some(mode) => mode & self.directory_mask.unwrap_or(0o7777),
+            None => 0o777 & self.directory_mask.unwrap_or(DEFAULT_MASK),
+        };
+        bits & 0o1777
     }
 }
 

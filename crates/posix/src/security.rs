@@ -73,7 +73,8 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     }
 }
 
-fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
+/// Changes owner and group, as far as the host lets this process.
+pub(crate) fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
     use rustix::process::{Gid, Uid};
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
         // To the kernel that is nobody, and no change.

@@ -104,8 +104,8 @@ impl Share {
         if self.volume.read_only { Err(Fault::ReadOnly) } else { Ok(()) }
     }
 
-    fn exact(&self, how: &OpenHow) -> bool {
-        how.case_sensitive || self.options.case == Case::Sensitive
+    fn exact(&self, name: &Name) -> bool {
+        name.is_exact() || self.options.case == Case::Sensitive
     }
 }
 
@@ -230,8 +230,7 @@ impl PosixVfs {
     }
 
     /// Opens or creates what no single call could open.
-    fn open_at(&self, path: &DiskPath, how: &OpenHow) -> VfsResult<Opened> {
-        let exact = self.share.exact(how);
+    fn open_at(&self, path: &DiskPath, exact: bool, how: &OpenHow) -> VfsResult<Opened> {
         let place = self.share.place(path, exact)?;
         for attempt in 0..RETRIES {
             let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
@@ -280,7 +279,7 @@ impl PosixVfs {
         let fd = if how.kind == KindWanted::Directory {
             self.make_directory(place, how)?
         } else {
-            let masked = how.mode.unwrap_or(0o666) & self.share.options.create_mask & 0o7777;
+            let masked = self.share.options.file_mode_of(how.mode);
             let flags = access_flags(how)
                 | OFlags::CREATE
                 | OFlags::EXCL
@@ -312,7 +311,7 @@ impl PosixVfs {
     }
 
     fn make_directory(&self, place: &Place, how: &OpenHow) -> VfsResult<OwnedFd> {
-        let masked = how.mode.unwrap_or(0o777) & self.share.options.directory_mask & 0o7777;
+        let masked = self.share.options.directory_mode_of(how.mode);
         let entry = place.wanted.as_slice();
         let parent = place.parent.fd();
         rustix::fs::mkdirat(parent, entry, Mode::from_raw_mode(masked)).map_err(fault_of)?;
@@ -322,7 +321,7 @@ impl PosixVfs {
 
     /// The place of `name`, which must exist and be `key`; how it is stored.
     fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
-        let exact = self.share.options.case == Case::Sensitive;
+        let exact = self.share.exact(name);
         let place = self.share.place(&self.path_of(name, exact)?, exact)?;
         let (stored, stx) = self.share.existing(&place, exact)?;
         if stat::key_of(&stx) != key {
@@ -334,7 +333,7 @@ impl PosixVfs {
     /// Where a new name goes, and what is there already. The guard keeps other
     /// threads from making the name meanwhile.
     fn target(&self, to: &Name) -> VfsResult<Target<'_>> {
-        let exact = self.share.options.case == Case::Sensitive;
+        let exact = self.share.exact(to);
         let place = self.share.place(&self.path_of(to, exact)?, exact)?;
         let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
         let naming =
@@ -434,7 +433,8 @@ impl Vfs for PosixVfs {
         if how.write && how.existence != Existence::MustNotExist {
             self.share.writable()?;
         }
-        let path = self.path_of(name, how.case_sensitive)?;
+        let exact = how.case_sensitive || self.share.exact(name);
+        let path = self.path_of(name, how.case_sensitive || name.is_exact())?;
         if path.is_root() {
             if how.existence == Existence::MustNotExist {
                 return Err(Fault::Exists);
@@ -445,7 +445,7 @@ impl Vfs for PosixVfs {
         if how.existence != Existence::MustNotExist && path.as_bytes().len() <= PATH_BYTES {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
                 Ok(found) => {
-                    let name = if how.case_sensitive {
+                    let name = if how.case_sensitive || name.is_exact() {
                         // POSIX clients may spell reserved characters themselves.
                         client_name(path.as_bytes())
                     } else {
@@ -457,7 +457,7 @@ impl Vfs for PosixVfs {
                 Err(fault) => return Err(fault),
             }
         }
-        self.open_at(&path, how)
+        self.open_at(&path, exact, how)
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
@@ -478,6 +478,7 @@ impl Vfs for PosixVfs {
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         self.share.writable()?;
         let (source, stored, stx) = self.place_of(from, key)?;
+        let name = to;
         let target = self.target(to)?;
         let source_dir = source.parent.fd();
         let target_dir = target.place.parent.fd();
@@ -495,9 +496,16 @@ impl Vfs for PosixVfs {
                     .map_err(fault_of)?;
             }
         } else {
-            check_replace(there, replace)?;
             let from = (source_dir, stored.as_slice());
-            if stat::kind_of(&stx) == Kind::Directory {
+            let is_directory = stat::kind_of(&stx) == Kind::Directory;
+            let posix = name.is_exact() && is_directory && replace;
+            if posix && stat::kind_of(there) == Kind::Directory {
+                // POSIX lets a directory take the place of an empty one.
+                rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
+                return Ok(target.place.name_of(existing));
+            }
+            check_replace(there, replace)?;
+            if is_directory {
                 replace_by_directory(from, (target_dir, existing))?;
             } else {
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;

@@ -17,6 +17,19 @@ const WITHOUT_HOLES: [u64; 4] = [
     0x9660,      // iso9660
 ];
 
+/// File systems that fold case or forbid characters themselves, by statfs'
+/// f_type.
+const WITHOUT_POSIX_NAMES: [u64; 8] = [
+    0x4d44,      // vfat
+    0x2011_BAB0, // exfat
+    0x5346_544e, // ntfs
+    0x7366_746e, // ntfs3
+    0x4244,      // hfs
+    0x482b,      // hfsplus
+    0xFF53_4D42, // cifs
+    0xFE53_4D42, // smb2
+];
+
 pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volume, Errno> {
     let vfs = rustix::fs::fstatvfs(root)?;
     let kind = rustix::fs::fstatfs(root)?.f_type as u64;
@@ -35,6 +48,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         sparse: !WITHOUT_HOLES.contains(&kind),
         xattrs,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
+        posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF)),
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
         shares_extents: extents::can_share(root),
         cluster: space(&vfs).unit,
@@ -48,5 +62,7 @@ pub(crate) fn space(vfs: &StatVfs) -> Space {
         total: vfs.f_blocks,
         available: vfs.f_bavail,
         free: vfs.f_bfree,
+        files: vfs.f_files,
+        free_files: vfs.f_ffree,
     }
 }

@@ -279,8 +279,8 @@ fn times_are_set_to_100_nanoseconds() {
 #[test]
 fn modes_pass_the_masks() {
     let s = share_with(PosixOptions {
-        create_mask: 0o640,
-        directory_mask: 0o750,
+        create_mask: Some(0o640),
+        directory_mask: Some(0o750),
         ..PosixOptions::default()
     });
     let file = s.open("f", &OpenHow { mode: Some(0o777), ..create() }).unwrap();

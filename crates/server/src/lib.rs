@@ -25,6 +25,7 @@ pub mod lease;
 pub mod limits;
 pub mod offload;
 pub mod open;
+pub mod posix;
 pub mod refusal;
 pub mod request;
 pub mod response;

@@ -65,6 +65,8 @@ pub struct FileOpen {
     pub cell: Arc<FileCell>,
     /// Whether it is a directory.
     pub is_directory: bool,
+    /// Opened with the POSIX extensions' create context.
+    pub posix: bool,
     /// CreateOptions that stay in force: FILE_WRITE_THROUGH,
     /// FILE_NO_INTERMEDIATE_BUFFERING, FILE_SEQUENTIAL_ONLY, FILE_DELETE_ON_CLOSE
     /// (what FileModeInformation shows, MS-FSCC 2.4.31).
@@ -119,6 +121,11 @@ impl Open {
         }
     }
 
+    /// Whether it is a POSIX Open of a file.
+    pub const fn is_posix(&self) -> bool {
+        matches!(&self.target, OpenTarget::File(file) if file.posix)
+    }
+
     /// Fails with ACCESS_DENIED unless all of `access` was granted.
     pub const fn require(&self, access: AccessMask) -> Result<(), Status> {
         if self.granted_access.contains(access) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
@@ -158,6 +165,16 @@ impl Open {
                         }
                     }
                 }
+            }
+            Departure::Unlink(name) => {
+                match file.vfs.remove(&name, file.cell.key()) {
+                    Ok(()) => {
+                        let removed = NotifyAction::REMOVED;
+                        files.watches.report(file.place(), &name, removed, file.names());
+                    }
+                    Err(fault) => tracing::debug!(%name, %fault, "unlinking left the file"),
+                }
+                files.unlinked();
             }
             // Who watches a directory that only waits for him to let go.
             _ if file.is_directory && file.cell.lock().is_delete_pending() => {

@@ -54,6 +54,8 @@ pub struct Settings {
     pub max_transact: u32,
     /// An NTLM message integrity code is demanded from every client.
     pub require_mic: bool,
+    /// The POSIX extensions are negotiated: some share has them.
+    pub posix: bool,
     /// Names by which clients may address this server in MsvAvTargetName; empty: any.
     pub target_names: Vec<String>,
 }
@@ -82,6 +84,7 @@ impl Default for Settings {
             max_io: MAX_IO,
             max_transact: MAX_TRANSACT,
             require_mic: false,
+            posix: true,
             target_names: Vec::new(),
         }
     }

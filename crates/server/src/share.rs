@@ -32,6 +32,8 @@ pub struct Share {
     pub hidden: bool,
     /// Who may connect, lower case; empty: every user.
     pub users: Vec<String>,
+    /// POSIX clients get POSIX Opens here.
+    pub posix: bool,
 }
 
 impl Share {
@@ -47,6 +49,12 @@ impl Share {
     /// Whether `user` may connect.
     pub fn admits(&self, user: &str) -> bool {
         self.users.is_empty() || self.users.iter().any(|u| u.eq_ignore_ascii_case(user))
+    }
+
+    /// Whether POSIX clients get POSIX Opens: they want it, the share has it and
+    /// the file system can hold their names.
+    pub fn has_posix(&self) -> bool {
+        self.posix && self.vfs().is_some_and(|vfs| vfs.volume().posix_names)
     }
 
     /// The file system, of a disk share.
@@ -73,6 +81,7 @@ impl Shares {
             encrypt: false,
             hidden: true,
             users: Vec::new(),
+            posix: false,
         };
         let all = shares.into_iter().chain([ipc]);
         Self(all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect())

@@ -55,6 +55,7 @@ macro_rules! conformance_tests {
             existence_and_kind_are_checked
             case_is_ignored_and_kept
             exact_names_can_be_asked_for
+            names_of_posix_clients_are_exact
             names_that_cannot_be_stored
             directories_are_listed
             a_listing_survives_changes
@@ -327,6 +328,35 @@ pub fn exact_names_can_be_asked_for(s: &dyn Subject) {
     assert_eq!(s.list("Sub"), ["TWIN", "twin"]);
     s.remove("sub\\Twin", upper.node.key()).unwrap();
     assert_eq!(s.content("sub\\TWIN").unwrap(), "lower");
+}
+
+/// A name can say itself that case counts, for what has no other way to say so;
+/// and a directory then replaces an empty one, as rename(2) does.
+pub fn names_of_posix_clients_are_exact(s: &dyn Subject) {
+    let posix = |text: &str| Name::parse(text, Rules::Posix).unwrap();
+    let vfs = s.vfs();
+    s.mkdir("Sub");
+    s.file("Sub\\twin", "lower");
+    s.file("other", "upper");
+    let key = |name: &str| vfs.stat(&posix(name)).unwrap().key;
+    assert_eq!(vfs.stat(&posix("sub/twin")).unwrap_err(), Fault::PathNotFound);
+    assert_eq!(vfs.stat(&posix("Sub/TWIN")).unwrap_err(), Fault::NotFound);
+    let stored = vfs.rename(&posix("other"), key("other"), &posix("Sub/TWIN"), false).unwrap();
+    assert!(!stored.is_exact());
+    assert_eq!(s.list("Sub"), ["TWIN", "twin"]);
+    assert_eq!(vfs.remove(&posix("Sub/Twin"), key("Sub/twin")), Err(Fault::NotFound));
+
+    vfs.rename(&posix("Sub/TWIN"), key("Sub/TWIN"), &posix("a:b?."), false).unwrap();
+    assert_eq!(s.content("a\u{F022}b\u{F025}\u{F029}").unwrap(), "upper");
+    vfs.open(&posix("a:b?."), &READ).unwrap();
+
+    s.mkdir("empty");
+    let sub = key("Sub");
+    vfs.rename(&posix("Sub"), sub, &posix("empty"), true).unwrap();
+    assert_eq!(s.content("empty\\twin").unwrap(), "lower");
+    s.mkdir("more");
+    let full = vfs.rename(&posix("more"), key("more"), &posix("empty"), true);
+    assert_eq!(full.unwrap_err(), Fault::NotEmpty);
 }
 
 /// Names that are too long, or that Windows would read as others.

@@ -53,6 +53,8 @@ struct Entry {
     delete_on_close: bool,
     /// Open.Link, where it is another one than the file's first.
     link: Option<Name>,
+    /// A name that it deletes goes with it, whoever else has the file open.
+    unlinks: bool,
 }
 
 /// What the last close of a file leaves to do.
@@ -67,6 +69,10 @@ pub enum Departure {
     /// still holds the node (so that the file's key cannot be used again) and
     /// then calls `FileTable::retire`.
     Remove(Vec<Name>),
+    /// Others still have it open, but this name of it is to be removed now
+    /// (FILE_DISPOSITION_POSIX_SEMANTICS). The caller then calls
+    /// `FileTable::unlinked`.
+    Unlink(Name),
 }
 
 /// The shared state of one open file.
@@ -178,7 +184,7 @@ impl File {
         }
         let link = (*link != self.name).then(|| link.clone());
         let Admission { id, delete_on_close, lease, .. } = a;
-        self.opens.push(Entry { id, claim, lease, delete_on_close, link });
+        self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
         Ok((Admitted::In, contention))
     }
 
@@ -270,18 +276,45 @@ impl File {
         self.opens.iter().find(|e| e.id == id).map(|e| e.claim)
     }
 
+    /// From now on a name that `id` deletes is removed when `id` closes, and not
+    /// with the last close: POSIX clients, FILE_DISPOSITION_POSIX_SEMANTICS.
+    pub fn unlinks_at_close(&mut self, id: OpenId) {
+        if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
+            e.unlinks = true;
+        }
+    }
+
+    /// A directory has another name: so have the links below it.
+    pub fn rename_below(&mut self, from: &Name, to: &Name) {
+        let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
+        for name in links.chain(self.doomed.iter_mut()).chain(core::iter::once(&mut self.name)) {
+            if let Some(moved) = name.moved(from, to) {
+                *name = moved;
+            }
+        }
+    }
+
     /// Takes `id` out: its locks and its oplock go, delete-on-close becomes
     /// delete pending (MS-FSA 2.1.5.5). Says what lease it belonged to.
     pub(crate) fn leave(&mut self, id: OpenId) -> (Departure, Option<LeaseOwner>) {
         let lease = self.lease_of(id);
+        let mut unlinked = None;
         if let Some(at) = self.opens.iter().position(|e| e.id == id) {
             let entry = self.opens.swap_remove(at);
+            let link = entry.link.unwrap_or_else(|| self.name.clone());
             if entry.delete_on_close {
-                self.doom(entry.link.unwrap_or_else(|| self.name.clone()));
+                self.doom(link.clone());
+            }
+            if entry.unlinks && !self.opens.is_empty() && self.doomed.contains(&link) {
+                self.doomed.retain(|doomed| *doomed != link);
+                unlinked = Some(link);
             }
         }
         self.ranges.release(id);
         self.oplocks.leave(id);
+        if let Some(name) = unlinked {
+            return (Departure::Unlink(name), lease);
+        }
         let departure = match (self.opens.is_empty(), self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,

@@ -125,6 +125,22 @@ impl FileTable {
         shard.remove(&cell.key);
     }
 
+    /// One of a file's names is gone: see [`Departure::Unlink`].
+    pub fn unlinked(&self) {
+        self.removals.fetch_add(1, Ordering::Release);
+    }
+
+    /// A directory, and with it all below, has another name. Looks at every
+    /// open file.
+    pub fn rename_below(&self, device: u64, from: &Name, to: &Name) {
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for cell in shard.values().filter(|cell| cell.key.device == device) {
+                cell.lock().rename_below(from, to);
+            }
+        }
+    }
+
     /// Counts removals. An open that sees it change between finding a file and
     /// being admitted to it may have found one that is gone.
     pub fn removals(&self) -> u64 {

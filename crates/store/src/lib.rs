@@ -41,6 +41,7 @@ pub mod limits;
 pub mod memory;
 pub mod name;
 pub mod observe;
+pub mod posix_name;
 pub mod security;
 pub mod share_mode;
 pub mod snapshot;

@@ -2,18 +2,41 @@
 
 use alloc::string::String;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 
 use frevo_wire::Status;
 use frevo_wire::fscc::upcase;
 
 use crate::limits::{COMPONENT_UNITS, NAME_COMPONENTS, NAME_UNITS};
+use crate::posix_name::stored_spelling;
 
 /// A valid name relative to a share's root: components between backslashes,
 /// perhaps a stream. The empty path is the root.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+///
+/// Whatever the client, characters that Windows reserves stand in it as the
+/// private ones that take their place (see [`posix_spelling`]): a file has one
+/// name. Whether it is looked up without regard to case is no part of a name's
+/// identity.
+#[derive(Debug, Clone, Default)]
 pub struct Name {
     path: String,
     stream: Option<String>,
+    exact: bool,
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.stream == other.stream
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.path.hash(state);
+        self.stream.hash(state);
+    }
 }
 
 /// Which characters a component may hold.
@@ -21,14 +44,15 @@ pub struct Name {
 pub enum Rules {
     /// Those of MS-FSCC 2.1.5.2.
     Windows,
-    /// Anything but NUL, the separator and the slash (POSIX extensions).
+    /// Anything but NUL and the separators, and compared exactly (POSIX
+    /// extensions). Linux separates by slashes, others by backslashes: both do.
     Posix,
 }
 
 impl Name {
     /// The share's root.
     pub const fn root() -> Self {
-        Self { path: String::new(), stream: None }
+        Self { path: String::new(), stream: None, exact: false }
     }
 
     /// Checks a name that a client sent. The status is the one to answer.
@@ -37,7 +61,8 @@ impl Name {
     /// are OBJECT_PATH_SYNTAX_BAD; empty components, control and reserved
     /// characters are OBJECT_NAME_INVALID. One trailing backslash is dropped.
     pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
-        if text.starts_with('\\') {
+        let exact = rules == Rules::Posix;
+        if text.starts_with('\\') || (exact && text.starts_with('/')) {
             return Err(Status::INVALID_PARAMETER);
         }
         if text.encode_utf16().take(NAME_UNITS.saturating_add(1)).count() > NAME_UNITS {
@@ -47,19 +72,35 @@ impl Name {
             (Rules::Windows, Some((path, stream))) => (path, parse_stream(path, stream)?),
             _ => (text, None),
         };
-        let path = path.strip_suffix('\\').unwrap_or(path);
+        let separates = |c| c == '\\' || (exact && c == '/');
+        let path = path.strip_suffix(separates).unwrap_or(path);
+        let mut stored = String::from(path);
         if !path.is_empty() {
-            if path.split('\\').nth(NAME_COMPONENTS).is_some() {
+            if path.split(separates).nth(NAME_COMPONENTS).is_some() {
                 return Err(Status::OBJECT_NAME_INVALID);
             }
-            path.split('\\').try_for_each(|c| check_component(c, rules))?;
+            path.split(separates).try_for_each(|c| check_component(c, rules))?;
+            if exact {
+                stored.clear();
+                for component in path.split(separates) {
+                    if !stored.is_empty() {
+                        stored.push('\\');
+                    }
+                    stored.push_str(&stored_spelling(component));
+                }
+            }
         }
-        Ok(Self { path: String::from(path), stream })
+        Ok(Self { path: stored, stream, exact })
     }
 
     /// Makes a name of a path that is known to be valid (stored names, tests).
     pub fn from_stored(path: String) -> Self {
-        Self { path, stream: None }
+        Self { path, stream: None, exact: false }
+    }
+
+    /// Whether case counts when it is looked up: a name of the POSIX extensions.
+    pub const fn is_exact(&self) -> bool {
+        self.exact
     }
 
     /// Components between backslashes, without the stream.
@@ -88,7 +129,7 @@ impl Name {
     /// The same file with another stream, or with none.
     #[must_use]
     pub fn with_stream(&self, stream: Option<&str>) -> Self {
-        Self { path: self.path.clone(), stream: stream.map(String::from) }
+        Self { path: self.path.clone(), stream: stream.map(String::from), exact: self.exact }
     }
 
     /// Whether this is the share's root (and no stream of it).
@@ -104,7 +145,7 @@ impl Name {
     /// The name of the containing directory; the root contains itself.
     pub fn parent(&self) -> Self {
         let parent = self.path.rsplit_once('\\').map_or("", |(parent, _)| parent);
-        Self { path: String::from(parent), stream: None }
+        Self { path: String::from(parent), stream: None, exact: self.exact }
     }
 
     /// The name of `component` in this directory.
@@ -114,7 +155,25 @@ impl Name {
             path.push('\\');
         }
         path.push_str(component);
-        Self { path, stream: None }
+        Self { path, stream: None, exact: self.exact }
+    }
+
+    /// The same name, looked up exactly.
+    #[must_use]
+    pub fn into_exact(self) -> Self {
+        Self { exact: true, ..self }
+    }
+
+    /// What this name has become when it lies below the directory `from`, which
+    /// is called `to` now.
+    pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+        if from.is_root() || !self.is_below(from) {
+            return None;
+        }
+        let rest = self.path.get(from.path.len()..)?;
+        let mut path = to.path.clone();
+        path.push_str(rest);
+        Some(Self { path, ..self.clone() })
     }
 
     /// Whether this name lies below `directory`.

@@ -274,6 +274,10 @@ pub struct BasicChange {
     pub attributes: Option<FileAttributes>,
     /// New POSIX mode.
     pub mode: Option<u32>,
+    /// New POSIX owner.
+    pub uid: Option<u32>,
+    /// New POSIX group.
+    pub gid: Option<u32>,
 }
 
 /// Space of the file system, MS-FSA 2.1.1.1 Volume.
@@ -287,6 +291,10 @@ pub struct Space {
     pub available: u64,
     /// Free units.
     pub free: u64,
+    /// Files that it can hold in all; 0 where there is no such limit.
+    pub files: u64,
+    /// Files that can still be made.
+    pub free_files: u64,
 }
 
 /// Facts about the file system that do not change while it is mounted.
@@ -304,6 +312,9 @@ pub struct Volume {
     pub sparse: bool,
     /// Extended attributes can be stored.
     pub xattrs: bool,
+    /// Names that differ in case only can be stored, and characters that Windows
+    /// reserves: what POSIX clients rely on.
+    pub posix_names: bool,
     /// Mounted read-only.
     pub read_only: bool,
     /// Files can share extents: [`Node::share_extents`] works.

@@ -210,6 +210,7 @@ mod tests {
             encrypt: false,
             hidden: false,
             users: Vec::new(),
+            posix: true,
         }
     }
 

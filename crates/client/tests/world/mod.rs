@@ -91,6 +91,7 @@ impl World {
             encrypt,
             hidden: false,
             users: Vec::new(),
+            posix: true,
         };
         let shares = Shares::new([share("data", false), share("sealed", true)]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));

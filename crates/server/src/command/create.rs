@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_store::file::Admission;
 use frevo_store::lease::{Actor, Granted, Wish};
+use frevo_store::name::Rules;
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
 use frevo_store::{Admitted, Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
@@ -29,6 +30,7 @@ use crate::ipc;
 use crate::lease as breaks;
 use crate::limits::BREAKS_AWAITED;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::posix;
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
@@ -56,19 +58,23 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Target::Disk(live) => live,
     };
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let posix = posix::mode_asked(rq, &request);
     let wanted = contexts::parse(&request)?;
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
     let vfs = &vfs;
-    let name = validate::name(&text, request.create_options)?;
-    validate::stream_type(&text, &mut request)?;
+    let rules = if posix.is_some() { Rules::Posix } else { Rules::Windows };
+    let name = validate::name(&text, request.create_options, rules)?;
+    if rules == Rules::Windows {
+        validate::stream_type(&text, &mut request)?;
+    }
     let desired = validate::access(&request, tree)?;
     if !Arc::ptr_eq(vfs, live) {
         timewarp::check_access(&request, desired)?;
     }
     let file_id = rq.server().new_file_id();
     let wish = lease::wish(rq, &request, wanted.lease)?;
-    let create =
-        Create { rq, request: &request, wanted: &wanted, name, desired, file_id, vfs, wish };
+    let wanted = &wanted;
+    let create = Create { rq, request: &request, wanted, posix, name, desired, file_id, vfs, wish };
     let made = create.open().await?;
     let (open, action, stat) = create.finish(made)?;
     let file = open.file()?;
@@ -84,6 +90,8 @@ struct Create<'a> {
     rq: &'a Request<'a>,
     request: &'a create::Request<'a>,
     wanted: &'a Wanted,
+    /// The mode of a POSIX Open; None: it is none.
+    posix: Option<u32>,
     name: Name,
     /// DesiredAccess with generic rights mapped.
     desired: AccessMask,
@@ -202,8 +210,8 @@ impl Create<'_> {
             write: self.desired.intersects(writes) || overwrites(disposition),
             open_link: self.has(CreateOptions::OPEN_REPARSE_POINT),
             attributes,
-            mode: None,
-            case_sensitive: false,
+            mode: self.posix,
+            case_sensitive: self.posix.is_some(),
         };
         if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             return self.vfs.open(&self.name, &how);
@@ -264,7 +272,8 @@ impl Create<'_> {
         }
         // A hidden or system file is overwritten only by one that is so too.
         let guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
-        if !self.request.file_attributes.contains(opened.stat.attributes & guard) {
+        let guarded = !self.request.file_attributes.contains(opened.stat.attributes & guard);
+        if guarded && self.posix.is_none() {
             return Err(Status::ACCESS_DENIED);
         }
         Ok(if disposition == CreateDisposition::SUPERSEDE {
@@ -287,11 +296,17 @@ impl Create<'_> {
             id: self.id(),
             cell,
             is_directory: stat.kind == Kind::Directory,
+            posix: self.posix.is_some(),
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),
             enumeration: Mutex::new(None),
         });
+        if self.posix.is_some()
+            && let OpenTarget::File(file) = &target
+        {
+            file.cell.lock().unlinks_at_close(self.id());
+        }
         let tree = Arc::clone(self.rq.tree()?);
         let sequence = self.rq.header.channel_sequence();
         let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));

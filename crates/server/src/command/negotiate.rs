@@ -14,6 +14,7 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
 use crate::connection::{Connection, Negotiated, Negotiation};
 use crate::limits::MAX_IO_SINGLE_CREDIT;
+use crate::posix;
 use crate::refusal::{Doom, Outcome};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
@@ -70,6 +71,7 @@ fn choose_dialect(settings: &Settings, offered: &[Dialect]) -> Option<Dialect> {
 struct Chosen {
     encryption: Option<Option<Cipher>>,
     signing: Option<SigningAlgorithm>,
+    posix: bool,
 }
 
 impl Chosen {
@@ -78,11 +80,12 @@ impl Chosen {
         dialect: Dialect,
         request: &negotiate::Request<'_>,
     ) -> Result<Self, Status> {
-        let mut chosen = Self { encryption: None, signing: None };
+        let mut chosen = Self { encryption: None, signing: None, posix: false };
         if dialect != Dialect::SMB_3_1_1 {
             return Ok(chosen);
         }
         check_counts(&request.negotiate_contexts)?;
+        chosen.posix = settings.posix && posix::is_offered(&request.negotiate_contexts);
         for context in &request.negotiate_contexts {
             match context {
                 NegotiateContext::PreauthIntegrity { hash_algorithms, .. } => {
@@ -133,6 +136,9 @@ impl Chosen {
         if let Some(algorithm) = self.signing {
             let id = context::SigningAlgorithm(algorithm.id());
             contexts.push(NegotiateContext::Signing(vec![id]));
+        }
+        if self.posix {
+            contexts.push(NegotiateContext::Posix(&context::POSIX_GUID));
         }
         contexts
     }
@@ -201,6 +207,7 @@ fn settle(
         client_security_mode: request.security_mode,
         server_capabilities: capabilities,
         server_security_mode: security_mode(settings),
+        posix: chosen.posix,
     }
 }
 
@@ -297,7 +304,7 @@ fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
         dialects: vec![dialect],
         negotiate_contexts: Vec::new(),
     };
-    let chosen = Chosen { encryption: None, signing: None };
+    let chosen = Chosen { encryption: None, signing: None, posix: false };
     let negotiated = settle(settings, dialect, &request, &chosen);
     let rq = Request {
         connection,

@@ -60,8 +60,7 @@ async fn list(
 ) -> Result<(), Status> {
     let class = FileInfoClass(request.file_information_class);
     let fixed = match class {
-        // The POSIX extensions are not negotiated.
-        FileInfoClass::POSIX => None,
+        FileInfoClass::POSIX if !file.posix => None,
         _ => fixed_size(class),
     };
     let fixed = fixed.ok_or(Status::INVALID_INFO_CLASS)?;
@@ -102,7 +101,9 @@ async fn list(
 /// not fit (and stays the next one, for a client that comes with more room).
 fn cut_first(file: &FileOpen, class: FileInfoClass, output: &mut Output<'_>) {
     let place = file.enumeration.lock();
-    let held = place.as_ref().and_then(|e| e.scan.as_deref()).and_then(Scan::held);
+    let scan = place.as_ref().and_then(|e| e.scan.as_deref());
+    let shown = scan.map(Scan::shown).unwrap_or_default();
+    let held = scan.and_then(|scan| scan.held(&shown));
     if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
@@ -126,30 +127,34 @@ fn start(file: &FileOpen, request: &query_directory::Request<'_>) -> Result<bool
             if text.is_empty() {
                 scan.restart();
             } else {
-                **scan = Scan::new(pattern(&text)?);
+                **scan = Scan::new(pattern(&text, file.posix)?, file.posix);
             }
             Ok(reopen)
         }
         Some(_) => Ok(false),
         none => {
             let text = text()?;
-            let pattern = pattern(if text.is_empty() { "*" } else { &text })?;
-            *none = Some(Box::new(Scan::new(pattern)));
+            let pattern = pattern(if text.is_empty() { "*" } else { &text }, file.posix)?;
+            *none = Some(Box::new(Scan::new(pattern, file.posix)));
             Ok(true)
         }
     }
 }
 
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
-fn pattern(text: &str) -> Result<Pattern, Status> {
-    let separates = |c| matches!(c, '\\' | '/' | ':' | '|') || c < ' ';
+fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
+    let separates = |c| match posix {
+        true => matches!(c, '\\' | '/' | '\0'),
+        false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',
+    };
     // Nothing longer is a component, and matching it would take long.
     let too_long = text.encode_utf16().nth(COMPONENT_UNITS).is_some();
     if too_long || text.contains(separates) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     if !matches!(text, "." | "..") && !has_wildcard(text) {
-        Name::parse(text, Rules::Windows).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        let rules = if posix { Rules::Posix } else { Rules::Windows };
+        Name::parse(text, rules).map_err(|_| Status::OBJECT_NAME_INVALID)?;
     }
-    Ok(Pattern::new(text, true))
+    Ok(Pattern::new(text, !posix))
 }

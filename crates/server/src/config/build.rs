@@ -72,6 +72,7 @@ impl Config {
         };
         settings.max_io = bytes(&self.limits.max_io, limits::MAX_IO);
         settings.max_transact = bytes(&self.limits.max_transact, limits::MAX_TRANSACT);
+        settings.posix = self.shares.is_empty() || self.shares.iter().any(|share| share.posix);
         settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
         if let Some(names) = &section.target_names {
             settings.target_names.clone_from(names);
@@ -88,10 +89,10 @@ impl ShareSection {
             options.case = Case::Sensitive;
         }
         if let Some(mode) = self.file_mode {
-            options.create_mask = mode.0;
+            options.create_mask = Some(mode.0);
         }
         if let Some(mode) = self.directory_mode {
-            options.directory_mask = mode.0;
+            options.directory_mask = Some(mode.0);
         }
         options.dos_attributes = self.dos_attributes.unwrap_or(options.dos_attributes);
         options.hide_dot_files = self.hide_dot_files.unwrap_or(options.hide_dot_files);
@@ -136,6 +137,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         encrypt: section.encrypt,
         hidden: section.hidden,
         users: section.users.iter().map(|user| user.as_str().to_lowercase()).collect(),
+        posix: section.posix,
     }
 }
 

@@ -136,6 +136,13 @@ pub struct ShareSection {
     /// Tell clients that watch a folder what other programs do in it.
     #[serde(default)]
     pub host_changes: Option<bool>,
+    /// Linux clients may use the POSIX extensions.
+    #[serde(default = "yes")]
+    pub posix: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// `[[user]]`
@@ -224,6 +231,7 @@ impl ShareSection {
             follow_symlinks: false,
             snapshots: None,
             host_changes: None,
+            posix: true,
         }
     }
 }

@@ -64,6 +64,7 @@ fn every_key_can_be_set() {
         follow_symlinks = true
         snapshots = ".snapshots/%N/snapshot"
         host_changes = false
+        posix = false
 
         [[user]]
         name = "ann"

@@ -60,6 +60,8 @@ pub struct Negotiated {
     pub server_capabilities: Capabilities,
     /// Connection.ServerSecurityMode
     pub server_security_mode: SecurityMode,
+    /// The POSIX extensions were agreed on.
+    pub posix: bool,
 }
 
 /// A session as one connection uses it.

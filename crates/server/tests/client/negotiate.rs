@@ -27,6 +27,8 @@ pub struct Offer {
     pub signing: Vec<u16>,
     pub capabilities: GlobalCapabilities,
     pub security_mode: SecurityMode,
+    /// The POSIX extensions are offered.
+    pub posix: bool,
 }
 
 impl Default for Offer {
@@ -37,6 +39,7 @@ impl Default for Offer {
             signing: vec![2, 1, 0],
             capabilities: GlobalCapabilities(0x7F),
             security_mode: SecurityMode::SIGNING_ENABLED,
+            posix: false,
         }
     }
 }
@@ -60,6 +63,9 @@ impl Offer {
             if !self.signing.is_empty() {
                 let ids = self.signing.iter().map(|id| context::SigningAlgorithm(*id)).collect();
                 contexts.push(NegotiateContext::Signing(ids));
+            }
+            if self.posix {
+                contexts.push(NegotiateContext::Posix(&context::POSIX_GUID));
             }
         }
         self.draft_with(guid, contexts)

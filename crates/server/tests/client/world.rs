@@ -95,6 +95,7 @@ impl World {
             encrypt: false,
             hidden: false,
             users: Vec::new(),
+            posix: true,
         };
         let shares = Shares::new([
             share("data"),

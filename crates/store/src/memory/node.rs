@@ -199,6 +199,8 @@ impl Node for MemoryNode {
                 return Err(Fault::NotSupported);
             }
             let meta = &mut inode.meta;
+            meta.uid = change.uid.unwrap_or(meta.uid);
+            meta.gid = change.gid.unwrap_or(meta.gid);
             if let Some(mode) = change.mode {
                 meta.mode = mode & 0o7777;
             }

@@ -125,6 +125,7 @@ impl MemoryVfs {
             max_component: u32::try_from(MEMORY_COMPONENT_BYTES).unwrap_or(u32::MAX),
             sparse: true,
             xattrs: true,
+            posix_names: true,
             read_only: options.read_only,
             shares_extents: true,
             cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
@@ -214,7 +215,8 @@ impl MemoryVfs {
 
     fn open_found(&self, name: &Name, how: &OpenHow) -> VfsResult<(Found, Name, bool)> {
         let mut state = self.shared.state.lock();
-        tree::check_name(name, how.case_sensitive)?;
+        let exact = how.case_sensitive || name.is_exact();
+        tree::check_name(name, exact)?;
         if name.is_root() {
             if how.existence == Existence::MustNotExist {
                 return Err(Fault::Exists);
@@ -222,8 +224,8 @@ impl MemoryVfs {
             check_kind(Kind::Directory, how)?;
             return Ok((self.node(&mut state, ROOT, how, "")?, Name::root(), false));
         }
-        let place = state.live.place(name, how.case_sensitive)?;
-        let found = state.live.find(place.dir, &place.wanted, how.case_sensitive);
+        let place = state.live.place(name, exact)?;
+        let found = state.live.find(place.dir, &place.wanted, exact);
         if let Some((stored, ino, inode)) = found {
             if how.existence == Existence::MustNotExist {
                 return Err(Fault::Exists);
@@ -254,7 +256,7 @@ fn new_inode(how: &OpenHow, now: FileTime) -> Inode {
     } else {
         (Body::File(Content::default()), 0o666)
     };
-    let mut inode = Inode::new(body, how.mode.unwrap_or(mode) & MODE_MASK, now);
+    let mut inode = Inode::new(body, how.mode.map_or(mode & MODE_MASK, |mode| mode & 0o7777), now);
     inode.meta.attributes = how.attributes & STORED_ATTRIBUTES;
     inode
 }
@@ -282,8 +284,8 @@ fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
 /// An entry that has a name now: how it is stored, and which file it is.
 type There = (String, Ino, Kind);
 
-fn there(tree: &Tree, place: &Place) -> Option<There> {
-    let (stored, ino, inode) = tree.find(place.dir, &place.wanted, false)?;
+fn there(tree: &Tree, place: &Place, exact: bool) -> Option<There> {
+    let (stored, ino, inode) = tree.find(place.dir, &place.wanted, exact)?;
     Some((String::from(stored), ino, inode.kind()))
 }
 
@@ -301,8 +303,9 @@ impl Vfs for MemoryVfs {
         self.shared.faults.pass(Operation::Remove)?;
         self.shared.writable()?;
         let mut state = self.shared.state.lock();
-        let place = state.live.place(name, false)?;
-        let (stored, ino, _) = there(&state.live, &place).ok_or(Fault::NotFound)?;
+        let place = state.live.place(name, name.is_exact())?;
+        let (stored, ino, _) =
+            there(&state.live, &place, name.is_exact()).ok_or(Fault::NotFound)?;
         if self.shared.key(ino) != key {
             return Err(Fault::Stale);
         }
@@ -318,18 +321,27 @@ impl Vfs for MemoryVfs {
         self.shared.faults.pass(Operation::Rename)?;
         self.shared.writable()?;
         let mut state = self.shared.state.lock();
-        let source = state.live.place(from, false)?;
-        let (stored, ino, kind) = there(&state.live, &source).ok_or(Fault::NotFound)?;
+        let source = state.live.place(from, from.is_exact())?;
+        let (stored, ino, kind) =
+            there(&state.live, &source, from.is_exact()).ok_or(Fault::NotFound)?;
         if self.shared.key(ino) != key {
             return Err(Fault::Stale);
         }
-        let target = state.live.place(to, false)?;
+        let target = state.live.place(to, to.is_exact())?;
         let mut edits = vec![Edit { dir: source.dir, name: stored, to: None }];
-        if let Some((existing, other, other_kind)) = there(&state.live, &target) {
+        if let Some((existing, other, other_kind)) = there(&state.live, &target, to.is_exact()) {
             // MS-FSA 2.1.5.15.12: another link, or another case, of the same
             // file needs no leave; a directory is never replaced.
             if other != ino {
-                check_replace(other_kind, replace)?;
+                let directories = kind == Kind::Directory && other_kind == Kind::Directory;
+                if to.is_exact() && directories && replace {
+                    // POSIX lets a directory take the place of an empty one.
+                    if state.live.entries(other).is_some_and(|entries| !entries.is_empty()) {
+                        return Err(Fault::NotEmpty);
+                    }
+                } else {
+                    check_replace(other_kind, replace)?;
+                }
             }
             edits.push(Edit { dir: target.dir, name: existing, to: None });
         }
@@ -358,9 +370,9 @@ impl Vfs for MemoryVfs {
             return Err(Fault::IsADirectory);
         }
         let is_unnamed = inode.meta.links == 0;
-        let place = state.live.place(to, false)?;
+        let place = state.live.place(to, to.is_exact())?;
         let mut name = place.wanted.clone();
-        if let Some((existing, other, kind)) = there(&state.live, &place) {
+        if let Some((existing, other, kind)) = there(&state.live, &place, to.is_exact()) {
             if !replace {
                 return Err(Fault::Exists);
             }
@@ -382,12 +394,13 @@ impl Vfs for MemoryVfs {
     fn stat(&self, name: &Name) -> VfsResult<Stat> {
         self.shared.faults.pass(Operation::Stat)?;
         let state = self.shared.state.lock();
-        tree::check_name(name, false)?;
+        tree::check_name(name, name.is_exact())?;
         let (ino, entry) = if name.is_root() {
             (ROOT, String::new())
         } else {
-            let place = state.live.place(name, false)?;
-            let (stored, ino, _) = there(&state.live, &place).ok_or(Fault::NotFound)?;
+            let place = state.live.place(name, name.is_exact())?;
+            let (stored, ino, _) =
+                there(&state.live, &place, name.is_exact()).ok_or(Fault::NotFound)?;
             (ino, stored)
         };
         let inode = state.live.0.get(&ino).ok_or(Fault::NotFound)?;
@@ -399,7 +412,7 @@ impl Vfs for MemoryVfs {
         let free = self.shared.room(&self.shared.state.lock());
         let total = self.shared.total();
         let unit = u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX);
-        Ok(Space { unit, total, available: free, free })
+        Ok(Space { unit, total, available: free, free, files: 0, free_files: 0 })
     }
 
     fn volume(&self) -> &Volume {

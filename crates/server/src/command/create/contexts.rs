@@ -14,6 +14,7 @@ use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
 
 use super::{Create, access, lease};
 use crate::open::Open;
+use crate::posix;
 
 /// An extended attribute to be set on a new file.
 pub(super) struct Ea {
@@ -136,5 +137,9 @@ pub(super) fn answers(
         }));
     }
     answers.extend(lease::answer(create.wish, granted));
+    let sids = posix::sids(stat);
+    if create.posix.is_some() {
+        answers.push(ResponseContext::Posix(posix::create_answer(stat, &sids)));
+    }
     Ok(CreateContexts::from_responses(&answers))
 }

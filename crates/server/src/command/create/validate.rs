@@ -57,8 +57,8 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
 }
 
 /// The name, as one in this share.
-pub(super) fn name(text: &str, options: CreateOptions) -> Result<Name, Status> {
-    let name = Name::parse(text, Rules::Windows)?;
+pub(super) fn name(text: &str, options: CreateOptions, rules: Rules) -> Result<Name, Status> {
+    let name = Name::parse(text, rules)?;
     if text.ends_with('\\') && options.contains(CreateOptions::NON_DIRECTORY_FILE) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn names_with_a_trailing_backslash_are_directories() {
-        assert!(name("a\\", CreateOptions::DIRECTORY_FILE).is_ok());
-        let refused = name("a\\", CreateOptions::NON_DIRECTORY_FILE);
+        assert!(name("a\\", CreateOptions::DIRECTORY_FILE, Rules::Windows).is_ok());
+        let refused = name("a\\", CreateOptions::NON_DIRECTORY_FILE, Rules::Windows);
         assert_eq!(refused, Err(Status::OBJECT_NAME_INVALID));
     }
 }

@@ -1,14 +1,18 @@
 //! The place of an Open in a directory: MS-FSA 2.1.1.6 Open.QueryPattern and
 //! Open.QueryLastEntry.
 
-use frevo_store::Fault;
-use frevo_store::Stat;
+use std::borrow::Cow;
+
+use frevo_store::name::Rules;
+use frevo_store::posix_name::posix_spelling;
 use frevo_store::vfs::{Directory, Existence, KindWanted, OpenHow, VfsResult};
+use frevo_store::{Fault, Name, Stat};
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
 use crate::open::FileOpen;
+use crate::posix;
 
 /// Where the enumerations of an Open stand.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub struct Enumeration {
 #[derive(Debug)]
 pub struct Scan {
     pattern: Pattern,
+    /// Names are spelled and compared as POSIX clients do.
+    posix: bool,
     stage: Stage,
     listing: Option<Box<dyn Directory>>,
     /// Name of the entry at hand; its memory serves one after the other.
@@ -53,8 +59,8 @@ pub(super) enum Filled {
 
 impl Scan {
     /// A scan from the beginning.
-    pub const fn new(pattern: Pattern) -> Self {
-        Self { pattern, stage: Stage::Dot, listing: None, name: String::new(), held: None }
+    pub const fn new(pattern: Pattern, posix: bool) -> Self {
+        Self { pattern, posix, stage: Stage::Dot, listing: None, name: String::new(), held: None }
     }
 
     /// Begins again with the same pattern.
@@ -64,8 +70,13 @@ impl Scan {
     }
 
     /// The entry that was found and not answered yet.
-    pub(super) fn held(&self) -> Option<DirectoryEntry<&str>> {
-        self.held.as_ref().map(|stat| entry(&self.name, stat))
+    pub(super) fn held<'a>(&self, shown: &'a str) -> Option<DirectoryEntry<&'a str>> {
+        self.held.as_ref().map(|stat| entry(shown, stat, self.posix))
+    }
+
+    /// The name of the entry at hand as the client spells it.
+    pub(super) fn shown(&self) -> Cow<'_, str> {
+        spelling(&self.name, self.posix)
     }
 
     /// Writes entries, looking at no more than `slice` names.
@@ -84,7 +95,7 @@ impl Scan {
                 return Ok(Filled::End);
             }
             let Some(stat) = &self.held else { continue };
-            match writer.push(&entry(&self.name, stat)) {
+            match writer.push(&entry(&spelling(&self.name, self.posix), stat, self.posix)) {
                 Pushed::Fits => self.held = None,
                 Pushed::Full => return Ok(Filled::Full),
             }
@@ -136,7 +147,7 @@ impl Scan {
         self.stage = Stage::End;
         let literal = self.pattern.literal().filter(|name| !matches!(*name, "." | ".."));
         let Some(literal) = literal else { return Ok(()) };
-        let name = file.cell.lock().name().child(literal);
+        let name = child(&file.cell.lock().name().clone(), literal, self.posix)?;
         match file.vfs.open(&name, &LOOK) {
             Ok(opened) => {
                 self.name.replace_range(.., opened.name.last());
@@ -156,7 +167,7 @@ impl Scan {
     fn next_name(&mut self) -> VfsResult<()> {
         let Some(listing) = &mut self.listing else { return Ok(()) };
         match listing.next_name()? {
-            Some(name) if self.pattern.matches(name) => {
+            Some(name) if self.pattern.matches(&spelling(name, self.posix)) => {
                 self.name.clear();
                 self.name.push_str(name);
                 // None when it has gone since its name was read.
@@ -195,8 +206,22 @@ fn parent(file: &FileOpen) -> VfsResult<Stat> {
     file.vfs.stat(&name.parent()).or_else(|_| file.node.stat())
 }
 
+/// How a client spells a stored name.
+fn spelling(name: &str, posix: bool) -> Cow<'_, str> {
+    if posix { posix_spelling(name) } else { Cow::Borrowed(name) }
+}
+
+/// The name of an entry that a client spells so.
+fn child(directory: &Name, component: &str, posix: bool) -> VfsResult<Name> {
+    if !posix {
+        return Ok(directory.child(component));
+    }
+    let name = Name::parse(component, Rules::Posix).map_err(|_| Fault::NameInvalid)?;
+    Ok(directory.child(name.last()).into_exact())
+}
+
 /// An entry of any class.
-fn entry<'a>(name: &'a str, stat: &Stat) -> DirectoryEntry<&'a str> {
+fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str> {
     DirectoryEntry {
         name,
         short_name: ShortName::NONE,
@@ -212,6 +237,6 @@ fn entry<'a>(name: &'a str, stat: &Stat) -> DirectoryEntry<&'a str> {
         reparse_tag: stat.reparse_tag,
         file_id: stat.key.inode,
         file_id_128: wide_id(stat),
-        posix: None,
+        posix: posix.then(|| posix::attributes(stat)),
     }
 }

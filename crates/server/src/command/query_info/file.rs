@@ -8,6 +8,7 @@ use frevo_store::vfs::Kind;
 use frevo_wire::Status;
 use frevo_wire::command::query_info;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::query::{
     CompressionFormat, FileAccessInformation, FileAlignmentInformation, FileAllInformation,
     FileAttributeTagInformation, FileBasicInformation, FileCompressionInformation,
@@ -21,6 +22,7 @@ use frevo_wire::fscc::{FileInfoClass, Pushed};
 use super::{Output, eas};
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
+use crate::posix;
 use crate::refusal::Refusal;
 
 /// What a class demands before it is answered.
@@ -64,6 +66,7 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
         FileInfoClass::NETWORK_OPEN => reads_attributes(FileNetworkOpenInformation::SIZE),
         FileInfoClass::ATTRIBUTE_TAG => reads_attributes(FileAttributeTagInformation::SIZE),
         FileInfoClass::NORMALIZED_NAME if dialect == Dialect::SMB_3_1_1 => open_to_all(8),
+        FileInfoClass::POSIX => reads_attributes(PosixAttributes::FIXED_SIZE),
         FileInfoClass::ID if is_smb3 => open_to_all(FileIdInformation::SIZE),
         _ => return Err(refusal(class)),
     })
@@ -91,6 +94,9 @@ pub(super) fn query(
     output: &mut Output<'_>,
 ) -> Result<(), Refusal> {
     let class = FileInfoClass(request.file_info_class);
+    if class == FileInfoClass::POSIX && !open.is_posix() {
+        return Err(Status::INVALID_INFO_CLASS.into());
+    }
     let row = row(class, dialect)?;
     output.require(row.min)?;
     open.require(row.access)?;
@@ -141,6 +147,7 @@ fn fixed(
         _ => {
             let stat = file.stat()?;
             match class {
+                FileInfoClass::POSIX => posix::attributes(&stat).encode(&mut w),
                 FileInfoClass::BASIC => basic(&stat).encode(&mut w),
                 FileInfoClass::STANDARD => standard(file, &stat).encode(&mut w),
                 FileInfoClass::INTERNAL => internal(&stat).encode(&mut w),

@@ -5,6 +5,7 @@ use frevo_store::vfs::{Space, Volume};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::FsInfoClass;
+use frevo_wire::fscc::posix::FsPosixInformation;
 use frevo_wire::fscc::volume::{
     DeviceCharacteristics, DeviceType, FsAttributeInformation, FsAttributes, FsDeviceInformation,
     FsFullSizeInformation, FsObjectIdInformation, FsSectorSizeInformation, FsSizeInformation,
@@ -13,6 +14,7 @@ use frevo_wire::fscc::volume::{
 
 use super::Output;
 use crate::open::{Open, OpenTarget};
+use crate::posix;
 
 /// Bytes of a logical sector: what clients compute sizes in.
 const SECTOR: u32 = 512;
@@ -30,6 +32,7 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
         FsInfoClass::FULL_SIZE => FsFullSizeInformation::SIZE,
         FsInfoClass::OBJECT_ID => FsObjectIdInformation::SIZE,
         FsInfoClass::SECTOR_SIZE => FsSectorSizeInformation::SIZE,
+        FsInfoClass::POSIX => FsPosixInformation::SIZE,
         // There are no quotas; the rest is for local use.
         FsInfoClass::CONTROL
         | FsInfoClass::LABEL
@@ -42,6 +45,9 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
 /// Answers a query of the volume that `open` is on.
 pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(), Status> {
     let class = FsInfoClass(class);
+    if class == FsInfoClass::POSIX && !open.is_posix() {
+        return Err(Status::INVALID_INFO_CLASS);
+    }
     output.require(min_size(class)?)?;
     let file = match &open.target {
         OpenTarget::File(file) => file,
@@ -76,6 +82,10 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         .encode(w),
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
         FsInfoClass::SECTOR_SIZE => SECTORS.encode(w),
+        FsInfoClass::POSIX => {
+            let space = file.vfs.space().map_err(Fault::status)?;
+            posix::file_system(&space, volume.serial).encode(w);
+        }
         _ => return Err(Status::INVALID_INFO_CLASS),
     }
     Ok(())

@@ -3,8 +3,8 @@
 //! None are stored. What a client sees is made from owner, group and
 //! permission bits, as smbd does where no NT ACL is stored.
 
-use frevo_store::Stat;
-use frevo_store::vfs::Kind;
+use frevo_store::vfs::{BasicChange, Kind};
+use frevo_store::{Fault, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::query_info::SecurityInformation as Asked;
 use frevo_wire::dtyp::{
@@ -13,6 +13,7 @@ use frevo_wire::dtyp::{
 
 use super::Output;
 use crate::open::Open;
+use crate::posix;
 use crate::refusal::Refusal;
 
 /// Answers a query of the security descriptor.
@@ -98,12 +99,16 @@ pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result
         }
     }
     let new = SecurityDescriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
+    let change = posix::change(asked, &new);
+    if change != BasicChange::default() {
+        open.file()?.node.set_basic(&change).map_err(Fault::status)?;
+    }
     let old = descriptor(&open.file()?.stat()?);
     let settable = Asked::OWNER | Asked::GROUP | Asked::DACL;
     let other = Asked::SACL | Asked::LABEL | Asked::ATTRIBUTE | Asked::SCOPE | Asked::BACKUP;
-    let same = (!asked.contains(Asked::OWNER) || new.owner == old.owner)
-        && (!asked.contains(Asked::GROUP) || new.group == old.group)
-        && (!asked.contains(Asked::DACL) || new.dacl == old.dacl);
+    let same = (!asked.contains(Asked::OWNER) || new.owner == old.owner || change.uid.is_some())
+        && (!asked.contains(Asked::GROUP) || new.group == old.group || change.gid.is_some())
+        && (!asked.contains(Asked::DACL) || new.dacl == old.dacl || change.mode.is_some());
     if asked.intersects(settable) && !asked.intersects(other) && same {
         return Ok(());
     }

@@ -44,6 +44,7 @@ impl Bench {
             encrypt: false,
             hidden: false,
             users: Vec::new(),
+            posix: true,
         });
         Self { folder, vfs, share, files: FileTable::default(), next: AtomicU64::new(1) }
     }
@@ -102,6 +103,7 @@ impl Bench {
             id,
             cell,
             is_directory: opened.stat.kind == Kind::Directory,
+            posix: false,
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),

@@ -34,6 +34,7 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
         changed: time(new.change_time)?,
         attributes: attributes(file, new.attributes)?,
         mode: None,
+        ..BasicChange::default()
     };
     if change == BasicChange::default() {
         return Ok(());

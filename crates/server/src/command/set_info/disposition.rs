@@ -29,18 +29,17 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
     if !flags.contains(DispositionFlags::DELETE) {
         return set(open, file, false);
     }
-    // FILE_SUPPORTS_POSIX_UNLINK_RENAME is not among the volume's attributes: a
-    // name goes with the last close, and who wants otherwise must be told.
-    if flags.contains(DispositionFlags::POSIX_SEMANTICS) {
-        return Err(Status::NOT_SUPPORTED);
-    }
     if flags.contains(DispositionFlags::ON_CLOSE) && !file.cell.lock().is_delete_pending() {
         return Err(Status::NOT_SUPPORTED);
     }
     let ignore_readonly = flags.contains(DispositionFlags::IGNORE_READONLY_ATTRIBUTE)
         && open.granted_access.contains(AccessMask::WRITE_ATTRIBUTES);
     check(file, ignore_readonly)?;
-    file.cell.lock().set_delete_pending(open.id(), true);
+    let mut state = file.cell.lock();
+    state.set_delete_pending(open.id(), true);
+    if flags.contains(DispositionFlags::POSIX_SEMANTICS) {
+        state.unlinks_at_close(open.id());
+    }
     Ok(())
 }
 

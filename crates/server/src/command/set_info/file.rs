@@ -114,7 +114,7 @@ fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8]
             return;
         }
         FileInfoClass::LINK => {
-            if let Ok(added) = rename::wanted(bytes) {
+            if let Ok(added) = rename::wanted(bytes, file.posix) {
                 let action = NotifyAction::ADDED;
                 files.watches.report(file.place(), added.name(), action, file.names());
             }
@@ -143,9 +143,13 @@ fn apply(
 ) -> Result<(), Status> {
     match class {
         FileInfoClass::BASIC => basic::set(file, &parse(FileBasicInformation::parse(bytes))?),
-        FileInfoClass::RENAME => rename::rename(open, file, files, &rename::wanted(bytes)?),
-        FileInfoClass::RENAME_EX => rename::rename(open, file, files, &rename::wanted_ex(bytes)?),
-        FileInfoClass::LINK => rename::link(file, files, &rename::wanted(bytes)?),
+        FileInfoClass::RENAME => {
+            rename::rename(open, file, files, &rename::wanted(bytes, file.posix)?)
+        }
+        FileInfoClass::RENAME_EX => {
+            rename::rename(open, file, files, &rename::wanted_ex(bytes, file.posix)?)
+        }
+        FileInfoClass::LINK => rename::link(file, files, &rename::wanted(bytes, file.posix)?),
         FileInfoClass::DISPOSITION => {
             let delete = parse(FileDispositionInformation::parse(bytes))?.delete_pending;
             disposition::set(open, file, delete)

@@ -32,19 +32,19 @@ impl Wanted {
 }
 
 /// Reads FileRenameInformation or FileLinkInformation.
-pub(super) fn wanted(bytes: &[u8]) -> Result<Wanted, Status> {
+pub(super) fn wanted(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
     let information = valid(FileRenameInformation::parse(bytes))?;
     Ok(Wanted {
-        name: name(information.root_directory, information.name)?,
+        name: name(information.root_directory, information.name, posix)?,
         replace: information.replace_if_exists,
-        replace_open: false,
-        replace_readonly: false,
+        replace_open: posix,
+        replace_readonly: posix,
     })
 }
 
 /// Reads FileRenameInformationEx. The flags for storage reserves and pinning
 /// have nothing here that they could apply to.
-pub(super) fn wanted_ex(bytes: &[u8]) -> Result<Wanted, Status> {
+pub(super) fn wanted_ex(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
     let information = valid(FileRenameInformationEx::parse(bytes))?;
     let flags = information.flags;
     if !flags.without(RenameFlags(0x1FF)).is_empty() {
@@ -52,10 +52,10 @@ pub(super) fn wanted_ex(bytes: &[u8]) -> Result<Wanted, Status> {
     }
     let replace = flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     Ok(Wanted {
-        name: name(information.root_directory, information.name)?,
+        name: name(information.root_directory, information.name, posix)?,
         replace,
-        replace_open: replace && flags.contains(RenameFlags::POSIX_SEMANTICS),
-        replace_readonly: replace && flags.contains(RenameFlags::IGNORE_READONLY_ATTRIBUTE),
+        replace_open: posix || flags.contains(RenameFlags::POSIX_SEMANTICS),
+        replace_readonly: posix || flags.contains(RenameFlags::IGNORE_READONLY_ATTRIBUTE),
     })
 }
 
@@ -64,12 +64,12 @@ fn valid<T>(parsed: Parsed<T>) -> Result<T, Status> {
     parsed.map_err(|_| Status::INVALID_PARAMETER)
 }
 
-fn name(root_directory: u64, name: WireName<'_>) -> Result<Name, Status> {
+fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, Status> {
     if root_directory != 0 || name.is_empty() {
         return Err(Status::INVALID_PARAMETER);
     }
     let text = name.decode().map_err(|_| Status::OBJECT_NAME_INVALID)?;
-    let name = Name::parse(&text, Rules::Windows)?;
+    let name = Name::parse(&text, if posix { Rules::Posix } else { Rules::Windows })?;
     if name.stream().is_some() {
         // There are no named streams.
         return Err(Status::NOT_SUPPORTED);
@@ -102,7 +102,7 @@ pub(super) fn rename(
     };
     check_parent(file, files, &wanted.name)?;
     let key = file.cell.key();
-    if file.is_directory && files.open_below(key.device, &from) > 0 {
+    if file.is_directory && !file.posix && files.open_below(key.device, &from) > 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if from == wanted.name {
@@ -112,6 +112,9 @@ pub(super) fn rename(
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
     file.cell.lock().rename(&from, &name);
+    if file.is_directory && file.posix {
+        files.rename_below(key.device, &from, &name);
+    }
     Ok(())
 }
 
@@ -138,7 +141,8 @@ fn check_parent(file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Sta
     let Ok(parent) = file.vfs.stat(&to.parent()) else { return Ok(()) };
     let Some(cell) = files.find(parent.key) else { return Ok(()) };
     let add = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    let sharing = Sharing { read: true, write: true, delete: false };
+    // Who holds a directory holds no POSIX client up.
+    let sharing = Sharing { read: true, write: true, delete: file.posix };
     let state = cell.lock();
     if state.is_delete_pending() {
         return Err(Status::DELETE_PENDING);
@@ -160,7 +164,9 @@ fn check_replaced(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Result
         return Err(Status::OBJECT_NAME_COLLISION);
     }
     let read_only = there.attributes.contains(FileAttributes::READONLY);
-    if there.kind == Kind::Directory || (read_only && !wanted.replace_readonly) {
+    let by_directory = file.posix && file.is_directory;
+    let is_directory = there.kind == Kind::Directory && !by_directory;
+    if is_directory || (read_only && !wanted.replace_readonly) {
         return Err(Status::ACCESS_DENIED);
     }
     let Some(cell) = files.find(there.key) else { return Ok(()) };

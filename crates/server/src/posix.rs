@@ -1,0 +1,197 @@
+//! The SMB 3.1.1 POSIX extensions: what a file is to a POSIX client.
+//!
+//! The extensions are not Microsoft's; Samba and the Linux kernel publish them
+//! and agree on them. NEGOTIATE offers them, a CREATE with their context makes a
+//! POSIX Open, and such an Open has level 100 of QUERY_INFO and QUERY_DIRECTORY,
+//! names in which case counts and nothing but separators is reserved, and names
+//! that go when they are unlinked.
+
+use frevo_store::Stat;
+use frevo_store::vfs::{BasicChange, Kind, Space};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create;
+use frevo_wire::command::query_info::SecurityInformation as Asked;
+use frevo_wire::create_context::{PosixResponse, name};
+use frevo_wire::dtyp::{SecurityDescriptor, Sid};
+use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
+use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
+
+use crate::request::Request;
+
+/// Where the file type stands in a mode: behind the permission bits, with
+/// numbers that are not those of `stat`.
+const TYPE_SHIFT: u32 = 12;
+
+/// Authority and first sub-authority of S-1-5-88, in which Windows' NFS server
+/// and macOS say owner (1), group (2) and mode (3).
+const NFS_AUTHORITY: u64 = 5;
+const NFS: u32 = 88;
+/// Authority of S-1-22, in which Samba says owner (1) and group (2).
+const UNIX_AUTHORITY: u64 = 22;
+
+/// Whether a client offers the extensions in a version that is spoken here.
+pub fn is_offered(contexts: &[NegotiateContext<'_>]) -> bool {
+    contexts.iter().any(|context| match context {
+        NegotiateContext::Posix(versions) => {
+            versions.chunks_exact(POSIX_GUID.len()).any(|version| version == POSIX_GUID)
+        }
+        _ => false,
+    })
+}
+
+/// The mode of a CREATE that asks for a POSIX Open, if it gets one: the
+/// extensions were negotiated and the share has them. Else the context is one
+/// that nobody knows, and ignored.
+pub fn mode_asked(rq: &Request<'_>, request: &create::Request<'_>) -> Option<u32> {
+    let negotiated = rq.connection.negotiated().is_ok_and(|negotiated| negotiated.posix);
+    let shared = rq.tree().is_ok_and(|tree| tree.share.has_posix());
+    let data = request.contexts.find(name::POSIX).filter(|_| negotiated && shared)?;
+    Some(u32::from_le_bytes(data.try_into().ok()?) & 0o7777)
+}
+
+/// Type and permission bits as the extensions encode them.
+pub const fn mode(stat: &Stat) -> u32 {
+    let kind = match stat.kind {
+        Kind::File => 0,
+        Kind::Directory => 1,
+        Kind::Symlink => 2,
+        Kind::CharDevice => 3,
+        Kind::BlockDevice => 4,
+        Kind::Fifo => 5,
+        Kind::Socket => 6,
+    };
+    kind << TYPE_SHIFT | stat.mode & 0o7777
+}
+
+/// Level 100.
+pub fn attributes(stat: &Stat) -> PosixAttributes {
+    // As the kernel packs major and minor numbers.
+    let device = stat.key.device >> 32 << 20 | stat.key.device & 0xF_FFFF;
+    PosixAttributes {
+        creation_time: stat.created,
+        last_access_time: stat.accessed,
+        last_write_time: stat.written,
+        change_time: stat.changed,
+        end_of_file: stat.end_of_file,
+        allocation_size: stat.allocation,
+        attributes: stat.attributes,
+        inode: stat.key.inode,
+        device: u32::try_from(device & u64::from(u32::MAX)).unwrap_or(0),
+        links: stat.links,
+        reparse_tag: stat.reparse_tag,
+        mode: mode(stat),
+        owner: Sid::unix_user(stat.uid),
+        group: Sid::unix_group(stat.gid),
+    }
+}
+
+/// Owner and group as they stand in the answer to the create context.
+pub fn sids(stat: &Stat) -> [Vec<u8>; 2] {
+    [Sid::unix_user(stat.uid), Sid::unix_group(stat.gid)].map(|sid| {
+        let mut bytes = Vec::with_capacity(sid.encoded_len());
+        sid.encode(&mut Writer::new(&mut bytes));
+        bytes
+    })
+}
+
+/// The answer to the create context.
+pub fn create_answer<'a>(stat: &Stat, [owner, group]: &'a [Vec<u8>; 2]) -> PosixResponse<'a> {
+    PosixResponse {
+        nlink: stat.links,
+        reparse_tag: stat.reparse_tag,
+        mode: mode(stat),
+        owner_sid: owner,
+        group_sid: group,
+    }
+}
+
+/// What `statvfs` says.
+pub fn file_system(space: &Space, serial: u32) -> FsPosixInformation {
+    FsPosixInformation {
+        optimal_transfer_size: 0,
+        block_size: space.unit,
+        total_blocks: space.total,
+        free_blocks: space.free,
+        available_blocks: space.available,
+        total_inodes: space.files,
+        free_inodes: space.free_files,
+        file_system_id: u64::from(serial),
+    }
+}
+
+/// What a security descriptor that a client sets says of owner, group and mode
+/// in SIDs that stand for numbers: chown and chmod from afar. Empty when it says
+/// nothing of the kind.
+pub fn change(asked: Asked, descriptor: &SecurityDescriptor) -> BasicChange {
+    let number = |sid: Option<Sid>, kind| sid.and_then(|sid| number(&sid, kind));
+    let dacl = descriptor.dacl.as_ref().filter(|_| asked.contains(Asked::DACL));
+    let owner = descriptor.owner.filter(|_| asked.contains(Asked::OWNER));
+    let group = descriptor.group.filter(|_| asked.contains(Asked::GROUP));
+    BasicChange {
+        mode: dacl.and_then(|dacl| {
+            let mode = dacl.aces.iter().find_map(|ace| nfs_number(ace.sid()?, 3));
+            mode.map(|mode| mode & 0o7777)
+        }),
+        uid: number(owner, 1),
+        gid: number(group, 2),
+        ..BasicChange::default()
+    }
+}
+
+/// The number in S-1-22-kind-number or S-1-5-88-kind-number.
+fn number(sid: &Sid, kind: u32) -> Option<u32> {
+    match (sid.authority(), sid.sub_authorities()) {
+        (UNIX_AUTHORITY, [found, number]) if *found == kind => Some(*number),
+        _ => nfs_number(sid, kind),
+    }
+}
+
+fn nfs_number(sid: &Sid, kind: u32) -> Option<u32> {
+    match (sid.authority(), sid.sub_authorities()) {
+        (NFS_AUTHORITY, [NFS, found, number]) if *found == kind => Some(*number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl};
+
+    #[test]
+    fn sids_that_stand_for_numbers() {
+        let sid = |text: &str| Some(text.parse::<Sid>().unwrap());
+        let mode = "S-1-5-88-3-33188".parse().unwrap();
+        let descriptor = SecurityDescriptor {
+            control: SdControl::SELF_RELATIVE | SdControl::DACL_PRESENT,
+            rm_control: 0,
+            owner: sid("S-1-5-88-1-1000"),
+            group: sid("S-1-22-2-100"),
+            sacl: None,
+            dacl: Some(Acl::new(vec![
+                Ace::allow(AceFlags::EMPTY, AccessMask::FILE_ALL, Sid::EVERYONE),
+                Ace::deny(AceFlags::EMPTY, AccessMask::EMPTY, mode),
+            ])),
+        };
+        let all = change(Asked::OWNER | Asked::GROUP | Asked::DACL, &descriptor);
+        assert_eq!((all.mode, all.uid, all.gid), (Some(0o644), Some(1000), Some(100)));
+        assert_eq!(change(Asked::SACL, &descriptor), BasicChange::default());
+        let others = SecurityDescriptor {
+            owner: sid("S-1-22-2-1000"),
+            group: sid("S-1-5-32-544"),
+            dacl: Some(Acl::new(Vec::new())),
+            ..descriptor
+        };
+        let nothing = change(Asked::OWNER | Asked::GROUP | Asked::DACL, &others);
+        assert_eq!(nothing, BasicChange::default());
+    }
+
+    #[test]
+    fn versions_offered() {
+        let offered = |data: &[u8]| is_offered(&[NegotiateContext::Posix(data)]);
+        let two = [[0; 16], POSIX_GUID].concat();
+        assert!(offered(&POSIX_GUID) && offered(&two));
+        assert!(!offered(&[]) && !offered(&POSIX_GUID[..15]) && !offered(&[0; 16]));
+        assert!(!is_offered(&[]));
+    }
+}

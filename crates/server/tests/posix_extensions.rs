@@ -1,0 +1,402 @@
+//! The SMB 3.1.1 POSIX extensions as a Linux client meets them.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+
+use client::*;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::{self, CreateDisposition, CreateOptions};
+use frevo_wire::command::negotiate;
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
+use frevo_wire::command::set_info;
+use frevo_wire::create_context::{CreateContext, CreateContexts, PosixResponse, ResponseContext};
+use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
+use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
+use frevo_wire::fscc::set::FileRenameInformation;
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
+use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
+use frevo_wire::utf16::Utf16;
+
+const LEVEL: u8 = 100;
+
+fn offer() -> Offer {
+    Offer { posix: true, ..Offer::default() }
+}
+
+/// The same request with the POSIX create context.
+fn posix(want: Want, mode: u32) -> Want {
+    let contexts = CreateContexts::from_requests(&[CreateContext::Posix { mode }]);
+    Want { contexts: contexts.as_bytes().to_vec(), ..want }
+}
+
+/// The answer to the context: links, tag, mode, and the bytes of the SIDs.
+fn answer(reply: &Reply) -> Option<(u32, u32, u32, Vec<u8>)> {
+    let response = create::Response::parse(&reply.message).unwrap();
+    response.contexts.responses().find_map(|context| match context.unwrap() {
+        ResponseContext::Posix(PosixResponse {
+            nlink,
+            reparse_tag,
+            mode,
+            owner_sid,
+            group_sid,
+        }) => Some((nlink, reparse_tag, mode, [owner_sid, group_sid].concat())),
+        _ => None,
+    })
+}
+
+fn query(file: FileId, info_type: InfoType, class: u8) -> Draft {
+    Draft::new(Command::QUERY_INFO).with(|w| {
+        query_info::Request {
+            info_type,
+            file_info_class: class,
+            output_buffer_length: 4096,
+            additional_information: 0,
+            flags: QueryInfoFlags::EMPTY,
+            file_id: file,
+            input: &[],
+        }
+        .encode(w);
+    })
+}
+
+fn set(file: FileId, info_type: InfoType, class: u8, asked: u32, buffer: &[u8]) -> Draft {
+    Draft::new(Command::SET_INFO).with(|w| {
+        set_info::Request {
+            info_type,
+            file_info_class: class,
+            additional_information: asked,
+            file_id: file,
+            buffer,
+        }
+        .encode(w);
+    })
+}
+
+fn rename(file: FileId, to: &str, replace: bool) -> Draft {
+    let mut bytes = Vec::new();
+    FileRenameInformation { replace_if_exists: replace, root_directory: 0, name: to }
+        .encode(&mut Writer::new(&mut bytes));
+    set(file, InfoType::FILE, FileInfoClass::RENAME.0, 0, &bytes)
+}
+
+async fn info(peer: &mut Peer, mount: &Mount, file: FileId) -> PosixAttributes {
+    let reply = peer.on(mount, query(file, InfoType::FILE, LEVEL)).await;
+    reply.ok();
+    let data = query_info::Response::parse(&reply.message).unwrap().output;
+    PosixAttributes::parse(data).unwrap()
+}
+
+async fn names(peer: &mut Peer, mount: &Mount, want: &Want, class: u8) -> Vec<(String, u32)> {
+    let dir = peer.open_file(mount, want).await;
+    let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
+        query_directory::Request {
+            file_information_class: class,
+            flags: QueryDirectoryFlags::EMPTY,
+            file_index: 0,
+            file_id: dir,
+            output_buffer_length: 65_536,
+            file_name: Utf16::from_str("*"),
+        }
+        .encode(w);
+    });
+    let reply = peer.on(mount, draft).await;
+    reply.ok();
+    let data = query_directory::Response::parse(&reply.message).unwrap().output;
+    let entries = DirectoryEntries::new(data, FileInfoClass(class)).unwrap();
+    let mut found: Vec<_> = entries
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (entry.name.decode().unwrap(), entry.posix.map_or(0, |posix| posix.mode))
+        })
+        .filter(|(name, _)| !matches!(name.as_str(), "." | ".." | "innocent"))
+        .collect();
+    found.sort();
+    peer.close(mount, dir).await;
+    found
+}
+
+#[test]
+fn they_are_negotiated_when_both_want_them() {
+    let posix = |reply: &Reply| {
+        let response = negotiate::Response::parse(&reply.message).unwrap();
+        response.negotiate_contexts.iter().find_map(|context| match context {
+            NegotiateContext::Posix(data) => Some(data.to_vec()),
+            _ => None,
+        })
+    };
+    in_world(async |world| {
+        let reply = world.connect().try_negotiate(&offer()).await;
+        assert_eq!(posix(&reply), Some(POSIX_GUID.to_vec()));
+        let golden =
+            [0x00, 0x01, 16, 0, 0, 0, 0, 0, 0x93, 0xAD, 0x25, 0x50, 0x9C, 0xB4, 0x11, 0xE7];
+        assert!(reply.message.windows(golden.len()).any(|bytes| bytes == golden));
+        let reply = world.connect().try_negotiate(&Offer::default()).await;
+        assert_eq!(posix(&reply), None);
+    });
+    in_world_with(Settings { posix: false, ..settings() }, async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        let reply = peer.create(&mount, &self::posix(Want::file("f"), 0o600)).await;
+        reply.ok();
+        assert_eq!(answer(&reply), None, "a context that nobody knows");
+        let file = create::Response::parse(&reply.message).unwrap().file_id;
+        let reply = peer.on(&mount, query(file, InfoType::FILE, LEVEL)).await;
+        reply.expect(Status::INVALID_INFO_CLASS);
+    });
+}
+
+#[test]
+fn a_create_says_the_mode_and_is_told_owner_and_group() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        let reply = peer.create(&mount, &posix(Want::file("f"), 0o100_604)).await;
+        reply.ok();
+        let meta = std::fs::metadata(world.path("f")).unwrap();
+        assert_eq!(meta.mode(), 0o100_604);
+        let mut sids = vec![1, 2, 0, 0, 0, 0, 0, 22, 1, 0, 0, 0];
+        sids.extend_from_slice(&meta.uid().to_le_bytes());
+        sids.extend_from_slice(&[1, 2, 0, 0, 0, 0, 0, 22, 2, 0, 0, 0]);
+        sids.extend_from_slice(&meta.gid().to_le_bytes());
+        assert_eq!(answer(&reply), Some((1, 0, 0o604, sids)));
+
+        // No set-user-ID from afar; a directory keeps its sticky bit.
+        peer.create(&mount, &posix(Want::file("suid"), 0o6755)).await.ok();
+        assert_eq!(std::fs::metadata(world.path("suid")).unwrap().mode() & 0o7777, 0o755);
+        let reply = peer.create(&mount, &posix(Want::directory("d"), 0o1750)).await;
+        reply.ok();
+        assert_eq!(std::fs::metadata(world.path("d")).unwrap().mode() & 0o7777, 0o1750);
+        assert_eq!(answer(&reply).unwrap().2, 1 << 12 | 0o1750);
+
+        // A context of another size is malformed; without one there is no answer.
+        let mut bad = posix(Want::file("g"), 0);
+        bad.contexts = CreateContexts::build(&[(&POSIX_GUID, &[0; 5])]).as_bytes().to_vec();
+        peer.create(&mount, &bad).await.expect(Status::INVALID_PARAMETER);
+        assert_eq!(answer(&peer.create(&mount, &Want::file("g")).await), None);
+    });
+}
+
+#[test]
+fn case_counts_and_only_separators_are_reserved() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        for name in ["a", "A", "a:b", "a*?<>|\"", "end.", "end ", "new\nline"] {
+            let want = Want::file(name).disposition(CreateDisposition::CREATE);
+            let file = peer.open_file(&mount, &posix(want, 0o644)).await;
+            peer.write(&mount, file, 0, name.as_bytes()).await;
+            peer.close(&mount, file).await;
+            assert_eq!(world.content(name), name.as_bytes(), "as it is on the disk");
+        }
+        std::fs::create_dir(world.path("d")).unwrap();
+        // Both separate.
+        for (name, stored) in [("d/x:y", "d/x:y"), ("d\\z", "d/z")] {
+            peer.create(&mount, &posix(Want::file(name), 0o644)).await.ok();
+            assert!(world.path(stored).exists());
+        }
+        let missing = posix(Want::existing("D/z"), 0);
+        peer.create(&mount, &missing).await.expect(Status::OBJECT_PATH_NOT_FOUND);
+        peer.create(&mount, &posix(Want::existing("d/Z"), 0))
+            .await
+            .expect(Status::OBJECT_NAME_NOT_FOUND);
+        for (name, status) in [
+            ("/a", Status::INVALID_PARAMETER),
+            ("d/../a", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("d//z", Status::OBJECT_NAME_INVALID),
+        ] {
+            peer.create(&mount, &posix(Want::existing(name), 0)).await.expect(status);
+        }
+        let root = Want::existing("").access(AccessMask::READ_DATA);
+        let root = Want { options: CreateOptions::DIRECTORY_FILE, ..root };
+        let listed = names(&mut peer, &mount, &posix(root.clone(), 0), LEVEL).await;
+        let dir = (1 << 12) | 0o755;
+        let mut expected: Vec<(String, u32)> =
+            ["a", "A", "a:b", "a*?<>|\"", "end.", "end ", "new\nline"]
+                .map(|name| (name.to_owned(), 0o644))
+                .to_vec();
+        expected.push((String::from("d"), dir));
+        expected.sort();
+        assert_eq!(listed, expected);
+        // Others see what they can spell.
+        let listed = names(&mut peer, &mount, &root, 37).await;
+        assert!(listed.iter().any(|(name, _)| name == "a\u{F022}b"), "{listed:?}");
+        assert!(listed.iter().any(|(name, _)| name == "end\u{F029}"), "{listed:?}");
+        peer.create(&mount, &Want::existing("a\u{F022}b")).await.ok();
+        peer.create(&mount, &Want::existing("a:b")).await.expect(Status::OBJECT_NAME_INVALID);
+    });
+}
+
+#[test]
+fn level_100_says_what_stat_says() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        world.file("f", b"content");
+        std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
+        std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o4751)).unwrap();
+        std::os::unix::fs::symlink("f", world.path("link")).unwrap();
+        let looks = AccessMask::READ_ATTRIBUTES;
+        let file = peer.open_file(&mount, &posix(Want::existing("f").access(looks), 0)).await;
+        let meta = std::fs::metadata(world.path("f")).unwrap();
+        let found = info(&mut peer, &mount, file).await;
+        assert_eq!((found.mode, found.links, found.end_of_file), (0o4751, 2, 7));
+        assert_eq!((found.inode, found.reparse_tag), (meta.ino(), 0));
+        assert_eq!(found.owner, Sid::unix_user(meta.uid()));
+        assert_eq!(found.group, Sid::unix_group(meta.gid()));
+        assert_eq!(found.allocation_size, meta.blocks() * 512);
+
+        let link = Want::existing("link").access(looks).options(CreateOptions::OPEN_REPARSE_POINT);
+        let link = peer.open_file(&mount, &posix(link, 0)).await;
+        let found = info(&mut peer, &mount, link).await;
+        assert_eq!((found.mode >> 12, found.reparse_tag), (2, 0xA000_000C));
+
+        let reply = peer.on(&mount, query(file, InfoType::FILESYSTEM, LEVEL)).await;
+        reply.ok();
+        let data = query_info::Response::parse(&reply.message).unwrap().output;
+        assert_eq!(data.len(), 56);
+        let found = FsPosixInformation::parse(data).unwrap();
+        assert!(found.block_size >= 512 && found.total_blocks >= found.free_blocks);
+        assert!(found.free_blocks >= found.available_blocks);
+        assert!(found.total_inodes >= found.free_inodes);
+
+        let plain = peer.open_file(&mount, &Want::existing("f").access(looks)).await;
+        for info_type in [InfoType::FILE, InfoType::FILESYSTEM] {
+            let reply = peer.on(&mount, query(plain, info_type, LEVEL)).await;
+            reply.expect(Status::INVALID_INFO_CLASS);
+        }
+    });
+}
+
+#[test]
+fn a_name_goes_when_it_is_unlinked_and_the_file_when_it_is_closed() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        world.file("f", b"content");
+        let reader = peer.open_file(&mount, &posix(Want::existing("f"), 0)).await;
+        let delete = Want::existing("f")
+            .access(AccessMask::DELETE)
+            .options(CreateOptions::DELETE_ON_CLOSE | CreateOptions::OPEN_REPARSE_POINT);
+        let other = peer.open_file(&mount, &posix(delete.clone(), 0)).await;
+        assert!(world.path("f").exists());
+        peer.close(&mount, other).await;
+        assert!(!world.path("f").exists(), "although it is open");
+        assert_eq!(peer.read(&mount, reader, 0, 100).await, b"content");
+        assert_eq!(info(&mut peer, &mount, reader).await.links, 0);
+        // The name is free for another file, which stays.
+        let new = Want::file("f").disposition(CreateDisposition::CREATE);
+        let new = peer.open_file(&mount, &posix(new, 0o644)).await;
+        peer.close(&mount, reader).await;
+        assert!(world.path("f").exists());
+        peer.close(&mount, new).await;
+
+        // Without the extensions the name stays until the last close.
+        let reader = peer.open_file(&mount, &Want::existing("f")).await;
+        let other = peer.open_file(&mount, &delete).await;
+        peer.close(&mount, other).await;
+        assert!(world.path("f").exists());
+        peer.close(&mount, reader).await;
+        assert!(!world.path("f").exists());
+    });
+}
+
+/// FILE_DISPOSITION_POSIX_SEMANTICS asks for the same without the extensions,
+/// MS-FSA 2.1.5.15.4.
+#[test]
+fn posix_semantics_can_be_asked_for() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        world.file("f", b"content");
+        let reader = peer.open_file(&mount, &Want::existing("f")).await;
+        let other = peer.open_file(&mount, &Want::existing("f")).await;
+        let disposition = set(other, InfoType::FILE, 64, 0, &[3, 0, 0, 0]);
+        peer.on(&mount, disposition).await.ok();
+        peer.create(&mount, &Want::existing("f")).await.expect(Status::DELETE_PENDING);
+        peer.close(&mount, other).await;
+        assert!(!world.path("f").exists());
+        assert_eq!(peer.read(&mount, reader, 0, 100).await, b"content");
+    });
+}
+
+#[test]
+fn renames_replace_what_is_open_and_move_what_is_below() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        world.file("old", b"old");
+        world.file("new", b"new");
+        let reader = peer.open_file(&mount, &posix(Want::existing("old"), 0)).await;
+        let file = peer.open_file(&mount, &posix(Want::existing("new"), 0)).await;
+        peer.on(&mount, rename(file, "OLD", false)).await.ok();
+        assert_eq!(world.content("old"), b"old", "case counts");
+        peer.on(&mount, rename(file, "old", true)).await.ok();
+        assert_eq!(world.content("old"), b"new");
+        assert_eq!(peer.read(&mount, reader, 0, 100).await, b"old");
+        peer.close(&mount, reader).await;
+        peer.close(&mount, file).await;
+        assert_eq!(world.content("old"), b"new");
+
+        for dir in ["d", "e"] {
+            std::fs::create_dir(world.path(dir)).unwrap();
+        }
+        world.file("d/f", b"below");
+        let below = peer.open_file(&mount, &posix(Want::existing("d/f"), 0)).await;
+        let dir = peer.open_file(&mount, &posix(Want::directory("d"), 0)).await;
+        peer.on(&mount, rename(dir, "e", true)).await.ok();
+        peer.on(&mount, rename(below, "e/a:b", false)).await.ok();
+        assert_eq!(world.content("e/a:b"), b"below");
+        peer.close(&mount, dir).await;
+
+        // Without the extensions an open file below holds its directory.
+        let dir = peer.open_file(&mount, &Want::directory("e")).await;
+        peer.on(&mount, rename(dir, "d", false)).await.expect(Status::ACCESS_DENIED);
+    });
+}
+
+#[test]
+fn modes_are_set_by_their_sid() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        let file = peer.open_file(&mount, &posix(Want::file("f"), 0o644)).await;
+        let chmod = |mode: u32, kind: fn(AceFlags, AccessMask, Sid) -> Ace| {
+            let sid = Sid::new(5, &[88, 3, mode]).unwrap();
+            let descriptor = SecurityDescriptor {
+                control: SdControl::SELF_RELATIVE | SdControl::DACL_PRESENT,
+                rm_control: 0,
+                owner: None,
+                group: None,
+                sacl: None,
+                dacl: Some(Acl::new(vec![kind(AceFlags::EMPTY, AccessMask::EMPTY, sid)])),
+            };
+            let mut bytes = Vec::new();
+            descriptor.encode(&mut bytes).unwrap();
+            bytes
+        };
+        let mode = || std::fs::metadata(world.path("f")).unwrap().mode() & 0o7777;
+        // Linux writes an allowing entry, or up to 6.1 a denying one.
+        let draft = |bytes: &[u8]| set(file, InfoType::SECURITY, 0, 4, bytes);
+        peer.on(&mount, draft(&chmod(0o100_751, Ace::allow))).await.ok();
+        assert_eq!(mode(), 0o751);
+        peer.on(&mount, draft(&chmod(0o6600, Ace::deny))).await.ok();
+        assert_eq!(mode(), 0o600);
+        assert_eq!(info(&mut peer, &mount, file).await.mode, 0o600);
+        let weak = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
+        let weak = peer.open_file(&mount, &posix(weak, 0)).await;
+        let refused = set(weak, InfoType::SECURITY, 0, 4, &chmod(0o777, Ace::allow));
+        peer.on(&mount, refused).await.expect(Status::ACCESS_DENIED);
+        assert_eq!(mode(), 0o600);
+
+        // chgrp to the group that it has, in the spelling of NFS.
+        let gid = std::fs::metadata(world.path("f")).unwrap().gid();
+        let descriptor = SecurityDescriptor {
+            control: SdControl::SELF_RELATIVE,
+            rm_control: 0,
+            owner: None,
+            group: Sid::new(5, &[88, 2, gid]),
+            sacl: None,
+            dacl: None,
+        };
+        let mut bytes = Vec::new();
+        descriptor.encode(&mut bytes).unwrap();
+        peer.on(&mount, set(file, InfoType::SECURITY, 0, 2, &bytes)).await.ok();
+        assert_eq!(std::fs::metadata(world.path("f")).unwrap().gid(), gid);
+    });
+}

@@ -1,0 +1,117 @@
+//! How POSIX clients spell names.
+//!
+//! A stored name has private characters where Windows reserves some: U+F001 to
+//! U+F01F for control characters, U+F020 to U+F029 for `" * : < > ? \ |` and a
+//! space or period at the end, as cifs.ko's `mapposix` and macOS map them. Who
+//! speaks the POSIX extensions writes and reads the characters themselves, all
+//! but the backslash, which separates components.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+
+/// What control characters are shifted by.
+const CONTROL_BASE: u32 = 0xF000;
+
+/// Reserved characters and what stands for them, anywhere in a component.
+const ANYWHERE: [(char, char); 7] = [
+    ('"', '\u{F020}'),
+    ('*', '\u{F021}'),
+    (':', '\u{F022}'),
+    ('<', '\u{F023}'),
+    ('>', '\u{F024}'),
+    ('?', '\u{F025}'),
+    ('|', '\u{F027}'),
+];
+
+/// The same for the last character of a component.
+const AT_END: [(char, char); 2] = [(' ', '\u{F028}'), ('.', '\u{F029}')];
+
+/// The component that clients of the POSIX extensions see for a stored one.
+pub fn posix_spelling(component: &str) -> Cow<'_, str> {
+    let is_private = |c: char| matches!(c, '\u{F001}'..='\u{F029}');
+    if !component.contains(is_private) {
+        return Cow::Borrowed(component);
+    }
+    let mut text: String = component.chars().map(plain).collect();
+    replace_last(&mut text, |last| AT_END.iter().find(|(_, p)| *p == last).map(|(c, _)| *c));
+    Cow::Owned(text)
+}
+
+/// The stored component for one that a client of the POSIX extensions wrote.
+pub(crate) fn stored_spelling(component: &str) -> String {
+    let mut text: String = component.chars().map(private).collect();
+    replace_last(&mut text, |last| AT_END.iter().find(|(c, _)| *c == last).map(|(_, p)| *p));
+    text
+}
+
+fn replace_last(text: &mut String, with: impl Fn(char) -> Option<char>) {
+    if let Some(other) = text.chars().next_back().and_then(with) {
+        text.pop();
+        text.push(other);
+    }
+}
+
+fn private(c: char) -> char {
+    if matches!(c, '\u{1}'..='\u{1F}') {
+        let shifted = CONTROL_BASE.saturating_add(u32::from(c));
+        return char::from_u32(shifted).unwrap_or(c);
+    }
+    ANYWHERE.iter().find(|(plain, _)| *plain == c).map_or(c, |(_, private)| *private)
+}
+
+fn plain(c: char) -> char {
+    if matches!(c, '\u{F001}'..='\u{F01F}') {
+        let shifted = u32::from(c).saturating_sub(CONTROL_BASE);
+        return char::from_u32(shifted).unwrap_or(c);
+    }
+    ANYWHERE.iter().find(|(_, private)| *private == c).map_or(c, |(plain, _)| *plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{Name, Rules};
+    use frevo_wire::Status;
+    use std::vec::Vec;
+
+    #[test]
+    fn both_spellings_lead_to_each_other() {
+        for (posix, stored) in [
+            ("a:b", "a\u{F022}b"),
+            ("\"*:<>?|", "\u{F020}\u{F021}\u{F022}\u{F023}\u{F024}\u{F025}\u{F027}"),
+            ("end.", "end\u{F029}"),
+            ("end..", "end.\u{F029}"),
+            ("end ", "end\u{F028}"),
+            ("a. b", "a. b"),
+            ("\u{1}\u{1F}", "\u{F001}\u{F01F}"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(stored_spelling(posix), stored);
+            assert_eq!(posix_spelling(stored), posix);
+        }
+        // A backslash in a host's name stays what Windows clients see.
+        assert_eq!(posix_spelling("a\u{F026}b"), "a\u{F026}b");
+    }
+
+    #[test]
+    fn posix_names_are_stored_as_windows_sees_them() {
+        let parse = |text: &str| Name::parse(text, Rules::Posix);
+        let name = parse("d/a:b*\\c.").unwrap();
+        let components: Vec<_> = name.components().collect();
+        assert_eq!(components, ["d", "a\u{F022}b\u{F021}", "c\u{F029}"]);
+        assert_eq!(name.stream(), None);
+        assert!(name.is_exact() && name.parent().is_exact() && name.child("x").is_exact());
+        assert_eq!(name.parent(), Name::parse("d\\a\u{F022}b\u{F021}", Rules::Windows).unwrap());
+        assert!(parse("").unwrap().is_root());
+        for (text, status) in [
+            ("\\a", Status::INVALID_PARAMETER),
+            ("/a", Status::INVALID_PARAMETER),
+            ("a/../b", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("a//b", Status::OBJECT_NAME_INVALID),
+            ("a\0", Status::OBJECT_NAME_INVALID),
+        ] {
+            assert_eq!(parse(text), Err(status), "{text:?}");
+        }
+        assert!(parse("a/...").is_ok());
+    }
+}
