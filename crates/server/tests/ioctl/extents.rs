@@ -4,6 +4,7 @@
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::{
     CHECKSUM_TYPE_CRC64, CHECKSUM_TYPE_NONE, CHECKSUM_TYPE_UNCHANGED, DUPLICATE_EXTENTS_EX_SIZE,
     DuplicateExtents, DuplicateExtentsEx, DuplicateExtentsFlags, IntegrityFlags,
@@ -76,7 +77,11 @@ fn a_range_of_one_file_shows_in_another() {
         let input = extended(source, CLUSTER, 3 * CLUSTER, CLUSTER, size);
         ask(&mut peer, &mount, EXTENDED, target, &input, 0).await.ok();
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2, 1, 2, 1]);
-        // All of a file, whatever its length, as Linux clients ask.
+        // All of a file, whatever its length, as Linux clients ask: they set the
+        // end first. It does not move by itself.
+        let end = (4 * CLUSTER + 10).to_le_bytes();
+        let set = set_draft(FileInfoClass::END_OF_FILE, target, &end);
+        peer.on(&mount, set).await.ok();
         let all = plain(source, 0, 0, 4 * CLUSTER + 10);
         ask(&mut peer, &mount, PLAIN, target, &all, 0).await.ok();
         let copied = peer.read(&mount, target, 0, 1 << 16).await;
@@ -84,6 +89,15 @@ fn a_range_of_one_file_shows_in_another() {
         // What is written afterwards is one file's own.
         peer.write(&mount, source, 0, &[5]).await;
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [1; 5]);
+        let short = peer.open_file(&mount, &Want::file("short")).await;
+        peer.write(&mount, short, 0, &[3; CLUSTER as usize + 7]).await;
+        let beyond = plain(source, CLUSTER, 0, 3 * CLUSTER);
+        ask(&mut peer, &mount, PLAIN, short, &beyond, 0).await.ok();
+        let kept = peer.read(&mount, short, 0, 1 << 16).await;
+        assert_eq!(kept, [1; CLUSTER as usize + 7]);
+        let behind = plain(source, 0, 4 * CLUSTER, CLUSTER);
+        ask(&mut peer, &mount, PLAIN, short, &behind, 0).await.ok();
+        assert_eq!(peer.read(&mount, short, 0, 1 << 16).await, kept);
         // Nothing asked is nothing done.
         ask(&mut peer, &mount, PLAIN, target, &plain(source, 0, 0, 0), 0).await.ok();
         // Within one file.

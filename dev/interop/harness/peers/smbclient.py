@@ -279,6 +279,43 @@ def read_only(ctx):
                 raise Failure(f"the disk changed: {os.listdir(ctx.server.path)}")
 
 
+@group("smbclient/snapshots")
+def snapshots(ctx):
+    """Previous versions: listed, read by their @GMT names, and not written to."""
+    client, share = Smbclient(ctx, holding("SMB3_11", "SMB3_11")), "snapshots"
+    live, stamps = ctx.server.path2, ["@GMT-2015.10.31-19.40.30", "@GMT-2016.02.29-00.00.00"]
+    (live / "dir").mkdir()
+    (live / "dir/file.bin").write_bytes(b"now")
+    pasts = {}
+    for number, stamp in enumerate(stamps):
+        folder = live / ".snapshots" / stamp / "dir"
+        folder.mkdir(parents=True)
+        pasts[stamp] = trees.fill(folder / "file.bin", 70_000 + number, 20 + number)
+    with ctx.check("listed"):
+        output = client.run("allinfo dir/file.bin", share=share)
+        if re.findall(r"^@GMT-\S+", output, re.M) != stamps[::-1] or "70001" not in output:
+            raise Failure(f"allinfo says {output.strip()[-300:]!r}")
+    for stamp, past in pasts.items():
+        with ctx.check(f"get-{stamp}"):
+            client.run(f'get "{stamp}\\dir\\file.bin" "{ctx.work}/past.bin"', share=share)
+            trees.same_file(past, ctx.work / "past.bin")
+    with ctx.check("folder"):
+        if "file.bin" not in client.run(f'ls "{stamps[0]}\\dir\\*"', share=share):
+            raise Failure("the folder of the past is empty")
+    with ctx.check("none-of-that-time"):
+        client.refused("NT_STATUS_OBJECT_NAME_NOT_FOUND", 'get "@GMT-2014.01.01-00.00.00\\dir\\file.bin" x',
+                       share=share)
+    for name, script in {"put": f'put "{pasts[stamps[1]]}" "{stamps[0]}\\dir\\file.bin"',
+                         "del": f'del "{stamps[0]}\\dir\\file.bin"',
+                         "mkdir": f'mkdir "{stamps[0]}\\new"'}.items():
+        with ctx.check(f"refuses-{name}"):
+            _, output = client.status(script, share=share)
+            if not re.search("NT_STATUS_(ACCESS_DENIED|MEDIA_WRITE_PROTECTED)", output):
+                raise Failure(f"answered {output.strip()[-200:] or 'success'!r}")
+            if pasts[stamps[0]].stat().st_size != 70_000 or (live / ".snapshots" / stamps[0] / "new").exists():
+                raise Failure("the past changed")
+
+
 @group("smbclient/refusals")
 def refusals(ctx):
     """Dialects below the floor and unprotected sessions where protection is demanded."""

@@ -78,6 +78,8 @@ fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> bool {
 
 /// Nothing of a snapshot is changed: what asks for a right to is refused, and
 /// so is what would make something.
+/// Deviation: MS-FSA 2.1.5.1 refuses the latter alone and leaves the rest to each
+/// operation; one place that refuses them all cannot be forgotten by any.
 pub(super) fn check_access(request: &Request<'_>, desired: AccessMask) -> Result<(), Status> {
     let makes =
         !matches!(request.create_disposition, CreateDisposition::OPEN | CreateDisposition::OPEN_IF);

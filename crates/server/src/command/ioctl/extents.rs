@@ -10,6 +10,7 @@ use frevo_store::byte_range::Range;
 use frevo_store::vfs::ExtentCopy;
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::ioctl::copychunk::Chunk;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::fsctl::{
     CHECKSUM_TYPE_CRC32, CHECKSUM_TYPE_CRC64, CHECKSUM_TYPE_NONE, CHECKSUM_TYPE_UNCHANGED,
@@ -18,7 +19,7 @@ use frevo_wire::fscc::fsctl::{
 };
 use frevo_wire::fscc::notify::NotifyAction;
 
-use super::{Answer, Call, NO_OUTPUT, output};
+use super::{Answer, Call, NO_OUTPUT, copychunk, output};
 use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::limits::TRIM_RANGES;
@@ -78,7 +79,7 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     }
     check_pair((&from, source), target, &copy, source_end)?;
     check_locks((&from, source), (to, target), &copy)?;
-    share(source, target, copy).await?;
+    share_within(source, target, copy).await?;
     written(call, target).await
 }
 
@@ -133,7 +134,35 @@ fn check_pair(
     Ok(())
 }
 
+/// Windows: the target's end stays where it is, and what would come behind it
+/// does not come. The cluster that the end is in is copied, since sharing it
+/// would move the end.
+async fn share_within(
+    source: &FileOpen,
+    target: &FileOpen,
+    copy: ExtentCopy,
+) -> Result<(), Status> {
+    let room = target.stat()?.end_of_file.saturating_sub(copy.target_offset);
+    if copy.length <= room {
+        return share(source, target, copy).await;
+    }
+    let whole = room - room % u64::from(target.vfs.volume().cluster);
+    if whole != 0 {
+        share(source, target, ExtentCopy { length: whole, ..copy }).await?;
+    }
+    if room == whole {
+        return Ok(());
+    }
+    let tail = Chunk {
+        source_offset: copy.source_offset + whole,
+        target_offset: copy.target_offset + whole,
+        length: u32::try_from(room - whole).map_err(|_| Status::INVALID_PARAMETER)?,
+    };
+    copychunk::copy_all(vec![tail], source, target).await
+}
+
 /// The target first; one after the other, since they may be the same file.
+/// Windows: ReFS does not look, as smbtorture says; MS-FSA says that one should.
 fn check_locks(
     (from, source): (&Open, &FileOpen),
     (to, target): (&Open, &FileOpen),
