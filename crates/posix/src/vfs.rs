@@ -289,6 +289,9 @@ impl PosixVfs {
             let mode = Mode::from_raw_mode(masked);
             sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
         };
+        if how.mode.is_some() {
+            self.settle_mode(fd.as_fd(), how)?;
+        }
         let handle = Handle::new(fd, false);
         // The file stands whether or not its attributes could be kept.
         let dos = self.new_dos_attrib(how, born).filter(|dos| handle.set_dos_attrib(dos).is_ok());
@@ -299,6 +302,25 @@ impl PosixVfs {
         node.was_created_in(place.parent.clone());
         let name = place.name_of(entry);
         Ok(Opened { node: Arc::new(node), stat, created: true, name })
+    }
+
+    /// A client that says a mode has taken its own umask away already: this
+    /// process's must not count. Where the directory has a default ACL, that
+    /// decides.
+    fn settle_mode(&self, fd: BorrowedFd<'_>, how: &OpenHow) -> VfsResult<()> {
+        let options = &self.share.options;
+        let wanted = match how.kind {
+            KindWanted::Directory => options.directory_mode_of(how.mode),
+            _ => options.file_mode_of(how.mode),
+        };
+        let made = u32::from(sys::stat_fd(fd).map_err(fault_of)?.stx_mode) & 0o7777;
+        // Set-group-ID comes from the directory it is in.
+        let wanted = wanted | made & 0o2000;
+        let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
+        if made == wanted || acl() {
+            return Ok(());
+        }
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of)
     }
 
     /// What is stored for a new file.

@@ -50,10 +50,14 @@ pub fn mode_asked(rq: &Request<'_>, request: &create::Request<'_>) -> Option<u32
 }
 
 /// Type and permission bits as the extensions encode them.
+///
+/// Deviation: a directory's type is left out. Linux up to 6.13 takes what is
+/// here for `st_mode` and adds what the attributes say, which makes of the
+/// extensions' directory and `stat`'s nothing that exists: it cannot mount. Later
+/// ones know that older servers leave the type out.
 pub const fn mode(stat: &Stat) -> u32 {
     let kind = match stat.kind {
-        Kind::File => 0,
-        Kind::Directory => 1,
+        Kind::File | Kind::Directory => 0,
         Kind::Symlink => 2,
         Kind::CharDevice => 3,
         Kind::BlockDevice => 4,

@@ -11,6 +11,7 @@
 
 mod checks;
 mod left;
+mod posix;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let checks: &[Check] = match verb.as_str() {
         "run" => checks::ALL,
         "verify" => left::VERIFY,
+        "posix" => posix::ALL,
         "lock" | "share" => {
             return match checks::try_lock(dir, verb == "lock") {
                 Ok(code) => ExitCode::from(code),
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("frevo-guest-checks run|verify DIR REPORT");
+    eprintln!("frevo-guest-checks run|verify|posix DIR REPORT");
     ExitCode::from(2)
 }
 

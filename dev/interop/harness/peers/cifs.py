@@ -18,6 +18,7 @@ MOUNTS = [
     ("cache-none", "default", "cache=none"),
     ("nolease", "default", "nolease"),
     ("sealed-by-server", "as-shipped", ""),
+    ("posix", "default", "posix"),
     ("vers-3.0.2", "old-dialects", "vers=3.0.2"),
     ("vers-2.1", "old-dialects", "vers=2.1"),
 ]
@@ -33,7 +34,7 @@ MOUNTS_FULL = [
 ]
 
 # What the kernel tells of a mount with these options.
-PROOFS = {"sign": "signed", "seal": "[Ee]ncrypted", "nolease": ",nolease", "multichannel": "Extra Channels: [1-9]"}
+PROOFS = {"posix": ",posix,", "sign": "signed", "seal": "[Ee]ncrypted", "nolease": ",nolease", "multichannel": "Extra Channels: [1-9]"}
 
 
 def guest(ctx, options, *command, limit=180, memory="512M", env=None):
@@ -72,9 +73,29 @@ def checks(ctx, options):
         if "vers=" not in options and "Dialect 0x311" not in output:
             raise Failure("the dialect is not 3.1.1")
     ctx.report(report.read_text() if report.exists() else "", needed=["left-tree"])
+    if "posix" in options.split(","):
+        posix(ctx, options)
     proof = ctx.work / "proof"
     ctx.command(program, "verify", ctx.server.path, proof)
     ctx.report(proof.read_text() if proof.exists() else "", needed=["disk-names", "disk-bytes", "disk-times"])
+
+
+def posix(ctx, options):
+    """What only the POSIX extensions can: on the mount, then on the server's disk."""
+    report = ctx.work / "posix"
+    guest(ctx, options, TOOLS / "frevo-guest-checks", "posix", ".", report)
+    ctx.report(report.read_text() if report.exists() else "", needed=["posix-statfs"])
+    room = ctx.server.path / "posix"
+    with ctx.check("posix-disk"):
+        for name, mode in (("600", 0o600), ("640", 0o640), ("444", 0o444), ("a:b*?.", 0o666), ("chmodded", 0o751), ("private", 0o2770), ("made", 0o1777)):
+            found = (room / name).stat().st_mode & 0o7777
+            # Set-group-ID is not given from afar but to directories.
+            if found != mode & (0o3777 if (room / name).is_dir() else 0o1777):
+                raise Failure(f"{name} has mode {found:o}")
+        if (room / "twin").read_text() != "lower" or (room / "TWIN").read_text() != "upper":
+            raise Failure("twins are mixed up")
+        if (room / "replaced").read_text() != "new" or (room / "gone").exists():
+            raise Failure("an open file was not replaced, or not removed")
 
 
 def register():
