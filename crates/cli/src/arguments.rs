@@ -92,6 +92,10 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) read_only: bool,
 
+    /// Obey the control codes by which smbtorture makes a server misbehave
+    #[arg(long, hide = true)]
+    pub(crate) test_hooks: bool,
+
     /// Whether clients have to encrypt [default: required]
     #[arg(long, value_name = "WHEN", value_parser = words::<EncryptionChoice>(EncryptionChoice::WORDS))]
     pub(crate) encryption: Option<EncryptionChoice>,

@@ -104,6 +104,17 @@ pub const INTERIM_AFTER: Duration = Duration::from_millis(100);
 /// MS-SMB2 3.3.2.1 and 3.3.2.5: what Windows allows.
 pub const BREAK_TIMEOUT: Duration = Duration::from_secs(35);
 
+/// Bounds of the retransmission time-out by which a break notification is
+/// waited to arrive.
+pub const BREAK_RTO_MIN: Duration = Duration::from_millis(200);
+
+/// See [`BREAK_RTO_MIN`].
+pub const BREAK_RTO_MAX: Duration = Duration::from_secs(1);
+
+/// Retransmission time-outs after which a break notification that did not arrive
+/// is sent over another channel.
+pub const BREAK_RTOS: u32 = 6;
+
 /// Times that one CREATE waits for others to give back what they cache: a file
 /// whose oplocks change hands without end is in use.
 pub const BREAKS_AWAITED: usize = 32;

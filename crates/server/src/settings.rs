@@ -58,6 +58,9 @@ pub struct Settings {
     pub posix: bool,
     /// Names by which clients may address this server in MsvAvTargetName; empty: any.
     pub target_names: Vec<String>,
+    /// What smbtorture needs to make the server misbehave works. Never set by a
+    /// configuration.
+    pub test_hooks: bool,
 }
 
 impl Default for Settings {
@@ -86,6 +89,7 @@ impl Default for Settings {
             require_mic: false,
             posix: true,
             target_names: Vec::new(),
+            test_hooks: false,
         }
     }
 }

@@ -248,6 +248,13 @@ impl Grant {
         }
     }
 
+    /// MS-FSA 2.1.4.12: nobody breaks his own, but for an oplock of level II,
+    /// which no data changes under.
+    fn minds(&self, actor: Actor, cause: Cause) -> bool {
+        let is_level_two = !self.is_lease() && self.caching == R;
+        !self.is_of(actor) || (cause == Cause::Write && is_level_two)
+    }
+
     fn tell(&self, from: LeaseState, to: LeaseState, number: Option<u64>) -> Break {
         let (owner, epoch) = (self.owner, self.v2.map_or(0, |v2| v2.epoch));
         Break { owner, from, to, epoch, number, routes: self.opens.clone() }
@@ -335,7 +342,7 @@ impl Oplocks {
     /// a change.
     pub fn contend(&mut self, actor: Actor, cause: Cause) -> Contention {
         let mut contention = Contention::default();
-        for grant in self.grants.iter_mut().filter(|grant| !grant.is_of(actor)) {
+        for grant in self.grants.iter_mut().filter(|grant| grant.minds(actor, cause)) {
             let lost = cause.takes(grant) & grant.caching;
             if lost.is_empty() {
                 continue;
@@ -360,12 +367,16 @@ impl Oplocks {
         contention
     }
 
-    /// Whether `actor` would have to wait now; breaks nothing.
+    /// Whether `actor`, who waits, has to wait on; breaks nothing.
+    ///
+    /// Windows: a break that goes on in steps holds up all who waited for its
+    /// first one, whatever they wanted.
     pub fn would_wait(&self, actor: Actor, cause: Cause) -> bool {
         let mut others = self.grants.iter().filter(|grant| !grant.is_of(actor));
         others.any(|grant| {
             let lost = cause.takes(grant) & grant.caching;
-            !lost.is_empty() && grant.caching.intersects(cause.waits_for())
+            let waits = !lost.is_empty() && grant.caching.intersects(cause.waits_for());
+            grant.breaking.is_some() || waits
         })
     }
 

@@ -57,7 +57,8 @@ impl Loaded {
             return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
         }
         let logon = Logon::new(&plan, arguments, logon)?;
-        let settings = plan.config.settings(host_name().as_str(), guid);
+        let mut settings = plan.config.settings(host_name().as_str(), guid);
+        settings.test_hooks = arguments.test_hooks;
         Ok(Self { plan, logon, shares, settings })
     }
 

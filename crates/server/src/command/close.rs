@@ -1,15 +1,16 @@
 //! CLOSE: MS-SMB2 3.3.5.10.
 
+use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::close::{self, CloseFlags};
 
+use crate::lease;
 use crate::open::{Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
 /// Closes an Open; when asked, says what the file has become.
-#[allow(clippy::unused_async)] // All file commands are called alike.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = close::Request::parse(rq.message)?;
     let open = rq.open()?;
@@ -18,6 +19,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     } else {
         close::Response::default()
     };
+    if let OpenTarget::File(file) = &open.target {
+        // Windows: what is deleted by being closed is first taken from those who
+        // keep closed handles; smbtorture's lease.unlink shows it.
+        let deletes = file.cell.lock().deletion_of(file.id).0;
+        if deletes && lease::contend(rq, file, Cause::Delete).await.is_err() {
+            // The client is gone, or has given up: it is closed all the same.
+            tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
+        }
+    }
     rq.session()?.close_open(open, &rq.server().files)?;
     response.encode(&mut out.writer());
     Ok(Status::SUCCESS)

@@ -8,6 +8,7 @@ mod network_interface;
 mod offload;
 mod ranges;
 pub mod table;
+mod test_hooks;
 mod validate_negotiate;
 
 use std::sync::Arc;
@@ -68,6 +69,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if request.flags != IoctlFlags::IS_FSCTL {
         return Err(Status::NOT_SUPPORTED.into());
     }
+    if test_hooks::is_one(rq, request.ctl_code) {
+        test_hooks::handle(rq, &request).await?;
+        return respond(rq, &request, &[], Status::SUCCESS, out);
+    }
+    rq.session()?;
     // MS-SMB2 3.3.5.15.8: a code that nobody knows goes nowhere.
     let row = table::row(request.ctl_code).ok_or(Status::NOT_SUPPORTED)?;
     check_open(rq, &request, row)?;
@@ -81,9 +87,18 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         // No handler does that; were one to, nothing of it may leave.
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
+    respond(rq, &request, &output, status, out)
+}
+
+fn respond(
+    rq: &Request<'_>,
+    request: &ioctl::Request<'_>,
+    output: &[u8],
+    status: Status,
+    out: &mut Response,
+) -> Outcome {
     let file_id = rq.open.as_ref().map_or(FileId::ALL_ONES, |open| open.file_id);
-    let response =
-        ioctl::Response { ctl_code: request.ctl_code, file_id, input: &[], output: &output };
+    let response = ioctl::Response { ctl_code: request.ctl_code, file_id, input: &[], output };
     response.encode(&mut out.writer());
     Ok(status)
 }

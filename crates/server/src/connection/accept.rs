@@ -62,6 +62,8 @@ pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
         waiting: RefCell::new(waiting::Waiting::default()),
         queue: SendQueue::new(SendLimits::default()),
         spare_bytes: RefCell::default(),
+        breaks: RefCell::default(),
+        plays_dead: Cell::new(false),
         doom: Cell::new(None),
         attention: tokio::sync::Notify::new(),
         server,
@@ -73,6 +75,9 @@ pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
     let end = serve(&connection, &stream, &mut reader, &mut notices, &mut in_flight).await;
     connection.log_end(&end);
     connection.wind_up();
+    // What was told to it and not yet done goes another way.
+    notices.close();
+    while notices.try_recv().is_ok() {}
     while in_flight.next().await.is_some() {}
     if end.is_ok() {
         // Replies to what came before an orderly end are still wanted.
@@ -114,6 +119,7 @@ async fn serve(
         }
         connection.queue.try_flush(stream).map_err(End::Send)?;
         reader.set_limit(connection.frame_limit());
+        let look = connection.next_break_look();
         let may_read = !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
         tokio::select! {
             biased;
@@ -124,8 +130,11 @@ async fn serve(
             Some(notice) = notices.recv() => match notice {
                 Notice::SessionClosed(id) => connection.remove_channel(id),
                 Notice::Disconnect(why) => connection.disconnect(Doom::Rule(why)),
-                Notice::Break(parcel) => connection.send_break(parcel),
+                Notice::Break(parcel) => connection.send_break(parcel, stream),
             },
+            () = sleep_until(look.unwrap_or(start)), if look.is_some() => {
+                connection.look_after_breaks(stream);
+            }
             sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
                 sent.map_err(End::Send)?;
             }
@@ -170,6 +179,7 @@ impl Connection {
         let under_way: Vec<u64> =
             self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
+        let breaks = self.breaks.take();
         for channel in channels {
             let unfinished = channel.session.security().is_none();
             if channel.session.remove_channel(self.id)
@@ -178,6 +188,8 @@ impl Connection {
                 self.server.close_session(&channel.session);
             }
         }
+        // After its channels, so that none of them is tried again.
+        drop(breaks);
     }
 
     fn log_end(&self, end: &Result<(), End>) {

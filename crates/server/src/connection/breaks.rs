@@ -1,19 +1,33 @@
 //! Break notifications: messages that no request asked for, MS-SMB2 3.3.4.6
-//! and 3.3.4.7.
+//! and 3.3.4.7. The peer's transport has to acknowledge them soon, or they go
+//! to another channel.
 
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
+use frevo_net::transport::Stream;
 use frevo_wire::codec::Writer;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use tokio::time::Instant;
 
 use super::{Connection, assemble};
 use crate::lease::Parcel;
+use crate::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS};
+use crate::refusal::Doom;
+
+/// A notification that the peer's transport has not acknowledged yet.
+pub(super) struct Sent {
+    parcel: Parcel,
+    /// Where it ends in the stream.
+    end: u64,
+    deadline: Instant,
+    next_look: Instant,
+}
 
 impl Connection {
     /// Queues a break notification, which is not signed, and sealed where what
     /// it tells of is. A connection that cannot send it drops it, and so it goes
     /// to the next.
-    pub(super) fn send_break(&self, parcel: Parcel) {
+    pub(super) fn send_break(&self, parcel: Parcel, stream: &Stream) {
         let Some((session, sealed)) = parcel.session() else { return };
         let Some(channel) = self.channel(session.id).filter(|_| !self.is_doomed()) else { return };
         let header = Header {
@@ -40,6 +54,47 @@ impl Connection {
             return;
         }
         self.queue.push(OutFrame::new(frame));
-        parcel.delivered();
+        let rto = stream.facts().map_or(BREAK_RTO_MAX, |facts| facts.rto);
+        let rto = rto.clamp(BREAK_RTO_MIN, BREAK_RTO_MAX);
+        let now = Instant::now();
+        self.breaks.borrow_mut().push(Sent {
+            parcel,
+            end: self.queue.sent_bytes() + self.queue.queued_bytes() as u64,
+            deadline: now + rto * BREAK_RTOS,
+            next_look: now + rto,
+        });
+    }
+
+    /// When to look whether notifications have arrived; none when all have.
+    pub(super) fn next_break_look(&self) -> Option<Instant> {
+        self.breaks.borrow().iter().map(|sent| sent.next_look).min()
+    }
+
+    /// Forgets what has arrived. What has not in time, and could go another way,
+    /// ends the connection: it is dead without knowing.
+    pub(super) fn look_after_breaks(&self, stream: &Stream) {
+        let now = Instant::now();
+        let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
+        let arrived = self.queue.sent_bytes().saturating_sub(on_its_way);
+        let arrived = if self.plays_dead.get() { 0 } else { arrived };
+        let mut is_dead = false;
+        let mut sent = self.breaks.borrow_mut();
+        for mut one in std::mem::take(&mut *sent) {
+            if one.end <= arrived {
+                one.parcel.delivered();
+                continue;
+            }
+            if now >= one.deadline && one.parcel.could_go_elsewhere() {
+                is_dead = true;
+            }
+            if now >= one.next_look {
+                one.next_look = now + BREAK_RTO_MIN;
+            }
+            sent.push(one);
+        }
+        drop(sent);
+        if is_dead {
+            self.disconnect(Doom::Rule("a break did not arrive, and can go another way"));
+        }
     }
 }

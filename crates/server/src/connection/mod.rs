@@ -122,6 +122,10 @@ pub struct Connection {
     waiting: RefCell<waiting::Waiting>,
     queue: SendQueue,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
+    /// Break notifications on their way.
+    breaks: RefCell<Vec<breaks::Sent>>,
+    /// For tests: no break notification arrives.
+    pub plays_dead: Cell<bool>,
     doom: Cell<Option<Doom>>,
     /// Wakes the loop that owns the socket: there is something to send that no
     /// ended request brings along, or the connection is to end.

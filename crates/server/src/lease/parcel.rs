@@ -39,6 +39,12 @@ impl Parcel {
     /// Hands it to the next channel of the client: MS-SMB2 3.3.4.6 and 3.3.4.7
     /// have any one that lives, and another when that one fails.
     pub fn send(mut self) {
+        let is_over = |number| !self.cell.lock().oplocks.is_breaking(self.broken.owner, number);
+        if !self.tried.is_empty() && self.broken.number.is_some_and(is_over) {
+            // Acknowledged, closed or given up meanwhile.
+            self.is_delivered = true;
+            return;
+        }
         let server = self.server.upgrade();
         while let Some((id, handle)) = server.as_ref().and_then(|server| self.next(server)) {
             self.tried.push(id);
@@ -105,6 +111,15 @@ impl Parcel {
     fn file_id(&self, OpenId(volatile): OpenId) -> FileId {
         let route = self.broken.routes.first().map(|(_, route)| route);
         FileId { persistent: route.map_or(0, |Route { persistent, .. }| *persistent), volatile }
+    }
+
+    /// Whether another channel is left.
+    pub fn could_go_elsewhere(&self) -> bool {
+        let Some(server) = self.server.upgrade() else { return false };
+        self.broken.routes.iter().any(|(_, route)| {
+            let session = server.session(route.session);
+            session.is_some_and(|session| session.channel_besides(&self.tried).is_some())
+        })
     }
 
     /// The client has it.

@@ -1,0 +1,384 @@
+//! Oplocks and leases on the wire: MS-SMB2 3.3.4.6, 3.3.4.7, 3.3.5.9.8,
+//! 3.3.5.22, 3.3.6.1, 3.3.6.5. What breaks when is tested where it is decided,
+//! in `frevo_store::lease`.
+#![allow(clippy::print_stdout, reason = "tests")]
+
+mod client;
+
+use std::time::Duration;
+
+use client::files::{close_draft, write_draft};
+use client::logon::Setup;
+use client::peer::async_id;
+use client::*;
+use frevo_wire::command::create::{self, OplockLevel, ShareAccess};
+use frevo_wire::command::oplock_break::{
+    self, LeaseBreak, LeaseBreakFlags, LeaseBreakNotification, LeaseKey, LeaseState, Notification,
+    OplockBreak,
+};
+use frevo_wire::create_context::{
+    CreateContext, CreateContexts, Lease, LeaseFlags, LeaseV2, ResponseContext,
+};
+use frevo_wire::dtyp::AccessMask;
+use tokio::time::Instant;
+
+const R: LeaseState = LeaseState::READ;
+const NONE: LeaseState = LeaseState::EMPTY;
+
+fn rh() -> LeaseState {
+    R | LeaseState::HANDLE
+}
+
+fn rwh() -> LeaseState {
+    rh() | LeaseState::WRITE
+}
+
+fn key(byte: u8) -> LeaseKey {
+    LeaseKey([byte; 16])
+}
+
+/// A CREATE that asks for an oplock.
+fn with_oplock(want: &Want, level: OplockLevel) -> Draft {
+    want.draft().patch(64 + 3, &[level.0])
+}
+
+/// A CREATE that asks for a lease of version 2.
+fn with_lease(want: &Want, key: LeaseKey, state: LeaseState) -> Draft {
+    let lease = Lease { lease_key: key, lease_state: state, flags: LeaseFlags::EMPTY };
+    let v2 = LeaseV2 { lease, parent_lease_key: LeaseKey::default(), epoch: 7 };
+    let contexts = CreateContexts::from_requests(&[CreateContext::LeaseV2(v2)]);
+    let want = Want { contexts: contexts.as_bytes().to_vec(), ..want.clone() };
+    with_oplock(&want, OplockLevel::LEASE)
+}
+
+fn level(reply: &Reply) -> OplockLevel {
+    create::Response::parse(&reply.message).unwrap().oplock_level
+}
+
+fn lease(reply: &Reply) -> LeaseV2 {
+    let response = create::Response::parse(&reply.ok().message).unwrap();
+    assert_eq!(response.oplock_level, OplockLevel::LEASE);
+    let mut contexts = response.contexts.responses();
+    contexts
+        .find_map(|context| match context.unwrap() {
+            ResponseContext::LeaseV2(lease) => Some(lease),
+            _ => None,
+        })
+        .expect("a lease in the response")
+}
+
+/// The break that must come next.
+async fn notification(peer: &mut Peer) -> Notification {
+    let reply = peer.reply().await;
+    assert_eq!(reply.header.command, Command::OPLOCK_BREAK, "{reply:?}");
+    assert_eq!(reply.header.message_id, u64::MAX);
+    assert!(!reply.header.flags.contains(HeaderFlags::SIGNED), "breaks are not signed");
+    assert_eq!(reply.header.credits, 0);
+    Notification::parse(&reply.message).unwrap()
+}
+
+async fn lease_notification(peer: &mut Peer) -> LeaseBreakNotification {
+    match notification(peer).await {
+        Notification::Lease(lease) => lease,
+        Notification::Oplock(oplock) => panic!("{oplock:?}"),
+    }
+}
+
+fn oplock_ack(file: FileId, oplock_level: OplockLevel) -> Draft {
+    Draft::new(Command::OPLOCK_BREAK).with(|w| {
+        oplock_break::Request::Oplock(OplockBreak { oplock_level, file_id: file }).encode(w)
+    })
+}
+
+fn lease_ack(lease_key: LeaseKey, lease_state: LeaseState) -> Draft {
+    Draft::new(Command::OPLOCK_BREAK)
+        .with(|w| oplock_break::Request::Lease(LeaseBreak { lease_key, lease_state }).encode(w))
+}
+
+/// Sends a request that will have to wait.
+async fn start(peer: &mut Peer, mount: &Mount, draft: Draft) -> u64 {
+    peer.send(vec![mount.put(draft)], mount.via()).await.remove(0)
+}
+
+#[test]
+fn a_batch_oplock_is_given_back_before_the_next_open() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let reply = one.on(&mine, with_oplock(&Want::file("f"), OplockLevel::BATCH)).await;
+        assert_eq!(level(&reply), OplockLevel::BATCH);
+        let file = files::file_id(&reply);
+        let wanted = with_oplock(&Want::file("f"), OplockLevel::BATCH);
+        let waiting = start(&mut two, &theirs, wanted).await;
+        two.interim().await;
+        let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
+        assert_eq!((told.oplock_level, told.file_id), (OplockLevel::II, file));
+        // Attributes alone are looked at meanwhile.
+        let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
+        let looked = one.open_file(&mine, &look).await;
+        one.close(&mine, looked).await;
+        let reply = one.on(&mine, oplock_ack(file, OplockLevel::II)).await;
+        reply.ok();
+        let second = two.final_reply(waiting).await;
+        assert_eq!(level(second.ok()), OplockLevel::II);
+        // Who writes takes level II from all, himself too, and waits for nobody.
+        two.on(&theirs, write_draft(files::file_id(&second), 0, b"x")).await;
+        let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
+        assert_eq!(told.oplock_level, OplockLevel::NONE);
+    });
+}
+
+/// MS-SMB2 3.3.5.22.1.
+#[test]
+fn oplock_acknowledgments_that_are_wrong() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        for (ask, say, status) in [
+            (OplockLevel::BATCH, OplockLevel::LEASE, Status::INVALID_PARAMETER),
+            (OplockLevel::BATCH, OplockLevel::BATCH, Status::INVALID_OPLOCK_PROTOCOL),
+            (OplockLevel::EXCLUSIVE, OplockLevel::EXCLUSIVE, Status::INVALID_OPLOCK_PROTOCOL),
+            (OplockLevel::BATCH, OplockLevel::EXCLUSIVE, Status::SUCCESS),
+            (OplockLevel::BATCH, OplockLevel::NONE, Status::SUCCESS),
+        ] {
+            let reply = one.on(&mine, with_oplock(&Want::file("f"), ask)).await;
+            assert_eq!(level(&reply), ask);
+            let file = files::file_id(&reply);
+            one.on(&mine, oplock_ack(file, OplockLevel::II))
+                .await
+                .expect(Status::INVALID_DEVICE_STATE);
+            let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+            notification(&mut one).await;
+            let gone = FileId { persistent: file.persistent ^ 1, ..file };
+            one.on(&mine, oplock_ack(gone, OplockLevel::II)).await.expect(Status::FILE_CLOSED);
+            // Whatever was wrong with it, nothing is left and the other goes on.
+            one.on(&mine, oplock_ack(file, say)).await.expect(status);
+            let second = two.final_reply(waiting).await;
+            two.close(&theirs, files::file_id(second.ok())).await;
+            one.close(&mine, file).await;
+        }
+    });
+}
+
+/// THREATS X6, MS-SMB2 3.3.5.22.2.
+#[test]
+fn a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("ann", &Offer::default()).await;
+        let got = one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await;
+        assert_eq!((lease(&got).lease.lease_state, lease(&got).epoch), (rwh(), 8));
+        one.on(&mine, lease_ack(key(1), rh())).await.expect(Status::UNSUCCESSFUL);
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+        two.interim().await;
+        let told = lease_notification(&mut one).await;
+        assert_eq!(told.flags, LeaseBreakFlags::ACK_REQUIRED);
+        assert_eq!((told.current_lease_state, told.new_lease_state), (rwh(), rh()));
+        assert_eq!((told.lease_key, told.new_epoch), (key(1), 9));
+        two.on(&theirs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        one.on(&mine, lease_ack(key(2), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        one.on(&mine, lease_ack(key(1), rwh())).await.expect(Status::REQUEST_NOT_ACCEPTED);
+        // His own Opens do not wait, and learn of the break.
+        let again = one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await;
+        assert_eq!(lease(&again).lease.flags, LeaseFlags::BREAK_IN_PROGRESS);
+        let kept = one.on(&mine, lease_ack(key(1), R)).await;
+        let oplock_break::Response::Lease(kept) =
+            oplock_break::Response::parse(&kept.ok().message).unwrap()
+        else {
+            panic!("an oplock");
+        };
+        assert_eq!(kept.lease_state, R);
+        two.final_reply(waiting).await.ok();
+        one.on(&mine, lease_ack(key(1), R)).await.expect(Status::UNSUCCESSFUL);
+    });
+}
+
+#[test]
+fn a_lease_key_is_for_one_file() {
+    in_world(async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let first = one.on(&mine, with_lease(&Want::file("f"), key(1), rh())).await;
+        for other in ["g", "new"] {
+            one.on(&mine, with_lease(&Want::file(other), key(1), rh()))
+                .await
+                .expect(Status::INVALID_PARAMETER);
+            assert!(!world.path(other).exists());
+        }
+        // Another client may call his so too, and so may this one afterwards.
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        assert_eq!(
+            lease(&two.on(&theirs, with_lease(&Want::file("g"), key(1), rh())).await)
+                .lease
+                .lease_state,
+            rh()
+        );
+        one.close(&mine, files::file_id(&first)).await;
+        let again = one.on(&mine, with_lease(&Want::file("g"), key(1), R)).await;
+        assert_eq!(lease(&again).lease.lease_state, R);
+    });
+}
+
+#[test]
+fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let alone = Want::file("f").sharing(ShareAccess::READ);
+        let got = one.on(&mine, with_lease(&alone, key(1), rwh())).await;
+        // Given up: the other gets in.
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+        let told = lease_notification(&mut one).await;
+        assert_eq!(told.new_lease_state, R | LeaseState::WRITE);
+        one.close(&mine, files::file_id(&got)).await;
+        let second = two.final_reply(waiting).await;
+        two.close(&theirs, files::file_id(second.ok())).await;
+        // In use: he does not.
+        one.on(&mine, with_lease(&alone, key(1), rwh())).await.ok();
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+        lease_notification(&mut one).await;
+        one.on(&mine, lease_ack(key(1), R | LeaseState::WRITE)).await.ok();
+        two.final_reply(waiting).await.expect(Status::SHARING_VIOLATION);
+        // And who keeps nothing any more is not asked again.
+        two.create(&theirs, &Want::file("f")).await.expect(Status::SHARING_VIOLATION);
+    });
+}
+
+/// THREATS L4: a holder that is silent, goes, or closes while its break is
+/// waited for. The opener gets what he wants within 35 seconds.
+#[test]
+fn whatever_the_holder_does_the_opener_gets_an_answer() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum End {
+        Silence,
+        Close,
+        Disconnect,
+        Logoff,
+    }
+    for end in [End::Silence, End::Close, End::Disconnect, End::Logoff] {
+        in_frozen_world(settings(), async |world| {
+            let (mut one, mine) = world.session("ann", &Offer::default()).await;
+            let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+            let got = one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await;
+            let begun = Instant::now();
+            let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+            two.interim().await;
+            lease_notification(&mut one).await;
+            match end {
+                End::Silence => {}
+                End::Close => one.close(&mine, files::file_id(&got)).await,
+                End::Logoff => _ = one.on(&mine, Draft::empty(Command::LOGOFF)).await.ok(),
+                End::Disconnect => one.stream.abort(),
+            }
+            two.final_reply(waiting).await.ok();
+            let waited = begun.elapsed();
+            let expected = if end == End::Silence { 35 } else { 0 };
+            assert_eq!(waited.as_secs(), expected, "{end:?}");
+            if end == End::Silence {
+                // It was acknowledged in his place.
+                one.on(&mine, lease_ack(key(1), rh())).await.expect(Status::UNSUCCESSFUL);
+            }
+        });
+    }
+}
+
+#[test]
+fn an_open_that_waits_can_be_cancelled() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        one.on(&mine, with_oplock(&Want::file("f"), OplockLevel::BATCH)).await.ok();
+        let begun = Instant::now();
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+        let interim = two.interim().await;
+        let cancel = Peer::cancel(waiting, Some(async_id(&interim)), theirs.logon.id);
+        two.send_frame(&draft::pack(&[cancel], theirs.via())).await;
+        two.final_reply(waiting).await.expect(Status::CANCELLED);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        // Nothing of it stays.
+        assert_eq!(world.server.session(theirs.logon.id).unwrap().open_count(), 0);
+    });
+}
+
+/// MS-SMB2 3.3.4.7: what an encrypted session does is told sealed.
+#[test]
+fn breaks_of_what_is_sealed_are_sealed() {
+    in_world(async |world| {
+        let mut one = world.connect();
+        one.negotiate(&Offer::default()).await;
+        let logon = one.log_on("ann").await;
+        let mine = one.mount(&logon, "sealed").await.sealed();
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        one.on(&mine, with_lease(&Want::file("f"), key(1), rh())).await.ok();
+        let file = two.open_file(&theirs, &Want::file("f")).await;
+        two.write(&theirs, file, 0, b"x").await;
+        let reply = one.reply().await;
+        assert_eq!(reply.header.command, Command::OPLOCK_BREAK);
+        assert!(reply.sealed);
+        let Notification::Lease(told) = Notification::parse(&reply.message).unwrap() else {
+            panic!("an oplock");
+        };
+        assert_eq!((told.new_lease_state, told.flags), (NONE, LeaseBreakFlags::ACK_REQUIRED));
+    });
+}
+
+/// MS-SMB2 3.3.4.6 and 3.3.4.7: a channel that is dead without knowing it is
+/// given up, and the break goes over another.
+#[test]
+fn a_break_goes_over_another_channel() {
+    in_frozen_world(settings(), async |world| {
+        let (one, mine) = world.session("ann", &Offer::default()).await;
+        let mut side = world.connect();
+        side.guid = one.guid;
+        side.negotiate(&Offer::default()).await;
+        let bound = side.try_log_on(Setup::binding("ann", &mine.logon)).await.expect("bound");
+        let also_mine = mine.on(&bound);
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        side.on(&also_mine, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
+        // `one` reads nothing any more: in memory that is what a dead road looks like.
+        let begun = Instant::now();
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+        two.interim().await;
+        let told = lease_notification(&mut side).await;
+        assert_eq!(told.new_lease_state, rh());
+        let waited = begun.elapsed();
+        assert!(waited >= Duration::from_millis(1_200), "{waited:?}");
+        assert!(waited <= Duration::from_millis(2_000), "{waited:?}");
+        side.on(&also_mine, lease_ack(key(1), rh())).await.ok();
+        two.final_reply(waiting).await.ok();
+        assert!(begun.elapsed() < Duration::from_secs(3));
+    });
+}
+
+/// A client of one channel that is slow is not thrown out for it.
+#[test]
+fn the_only_channel_is_kept() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+        two.interim().await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        lease_notification(&mut one).await;
+        one.on(&mine, lease_ack(key(1), rh())).await.ok();
+        two.final_reply(waiting).await.ok();
+    });
+}
+
+#[test]
+fn deleting_and_renaming_wait_for_who_keeps_closed_handles() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let got = one.on(&mine, with_lease(&Want::file("f"), key(1), rh())).await;
+        let options = create::CreateOptions::DELETE_ON_CLOSE;
+        let doomed = two.open_file(&theirs, &Want::existing("f").options(options)).await;
+        let waiting = start(&mut two, &theirs, close_draft(doomed)).await;
+        two.interim().await;
+        let told = lease_notification(&mut one).await;
+        assert_eq!((told.current_lease_state, told.new_lease_state), (rh(), R));
+        one.close(&mine, files::file_id(&got)).await;
+        two.final_reply(waiting).await.ok();
+        assert!(!world.path("f").exists());
+    });
+}
