@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use frevo_store::watch::Place;
-use frevo_store::{FileTable, Name};
+use frevo_store::{FileTable, Name, Vfs};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 
@@ -13,10 +13,15 @@ use crate::open::FileOpen;
 pub const DATA: CompletionFilter =
     CompletionFilter(CompletionFilter::LAST_WRITE.0 | CompletionFilter::SIZE.0);
 
+/// A file system, as far as watches and locks of names tell one from another.
+pub fn place(vfs: &Arc<dyn Vfs>) -> Place {
+    Place(Arc::as_ptr(vfs).cast::<()>().addr())
+}
+
 impl FileOpen {
-    /// The file system, as far as watches tell one from another.
+    /// Its file system.
     pub fn place(&self) -> Place {
-        Place(Arc::as_ptr(&self.vfs).cast::<()>().addr())
+        place(&self.vfs)
     }
 
     /// What somebody watches for who wants to know of this name.

@@ -35,8 +35,10 @@ pub mod session;
 pub mod settings;
 pub mod share;
 pub mod slots;
+mod sync;
 pub mod throttle;
 pub mod tree_connect;
+pub mod under_way;
 
 pub use open::Open;
 pub use refusal::{Doom, Outcome, Refusal};

@@ -151,8 +151,7 @@ impl Open {
         files.watches.forget(self.id());
         match files.leave(&file.cell, self.id()) {
             Departure::Remove(names) => {
-                let removed: Vec<_> =
-                    names.iter().map(|name| file.vfs.remove(name, file.cell.key())).collect();
+                let removed: Vec<_> = names.iter().map(|name| file.remove(files, name)).collect();
                 files.retire(&file.cell);
                 for (name, removed) in names.iter().zip(removed) {
                     match removed {
@@ -204,6 +203,12 @@ impl FileOpen {
     /// The name it was opened by, as it is now.
     pub fn name(&self) -> Name {
         self.cell.lock().name_of(self.id).clone()
+    }
+
+    /// Removes one of its names, if that still means it.
+    fn remove(&self, files: &FileTable, name: &Name) -> frevo_store::vfs::VfsResult<()> {
+        let _name = files.names.hold(self.place(), name);
+        self.vfs.remove(name, self.cell.key())
     }
 
     /// The road for data, when there is a descriptor.

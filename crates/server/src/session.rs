@@ -18,6 +18,7 @@ use crate::offload::Offloads;
 use crate::open::Open;
 use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
+use crate::under_way::UnderWay;
 
 /// Session.State, with the end that the specification expresses by removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +89,8 @@ pub struct Session {
     next_tree: AtomicU32,
     opens: RwLock<HashMap<u64, Arc<Open>>>,
     channels: Mutex<Vec<(u64, ConnectionHandle)>>,
+    /// Its operations; those of one that has ended are waited for by LOGOFF.
+    pub under_way: Arc<UnderWay>,
     /// Its open pipes.
     pub pipes: Slots,
     /// Its waiting CHANGE_NOTIFY requests.
@@ -116,6 +119,7 @@ impl Session {
             next_tree: AtomicU32::new(1),
             opens: RwLock::default(),
             channels: Mutex::default(),
+            under_way: Arc::default(),
             pipes: Slots::default(),
             notifies: Slots::default(),
             offloads: Mutex::default(),
@@ -288,6 +292,7 @@ impl Session {
         if was == State::Closed as u8 {
             return false;
         }
+        self.under_way.end();
         let opens = std::mem::take(&mut *self.opens.write());
         opens.values().for_each(|open| open.close(files));
         for tree in std::mem::take(&mut *self.trees.write()).values() {
@@ -296,6 +301,7 @@ impl Session {
         if self.security.get().is_some() && self.dialect != Dialect::SMB_2_0_2 {
             clients.leave(self.client_guid);
         }
+        self.under_way.give_up();
         for (_, channel) in self.channels.lock().drain(..) {
             let _ = channel.send(crate::connection::Notice::SessionClosed(self.id));
         }

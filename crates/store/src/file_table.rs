@@ -11,6 +11,7 @@ use crate::file::{Admission, Admitted, Departure, File, OpenId};
 use crate::lease::Contention;
 use crate::lease::table::LeaseTable;
 use crate::name::Name;
+use crate::name_locks::NameLocks;
 use crate::vfs::FileKey;
 use crate::watch::Watches;
 
@@ -39,7 +40,7 @@ impl FileCell {
 
 type Shard = Mutex<HashMap<FileKey, Arc<FileCell>>>;
 
-/// All open files. Lock order: shard, then file.
+/// All open files. Lock order: names, shard, file.
 #[derive(Debug)]
 pub struct FileTable {
     shards: [Shard; SHARDS],
@@ -47,6 +48,8 @@ pub struct FileTable {
     removals: AtomicU64,
     /// Who waits for changes in directories.
     pub watches: Watches,
+    /// Held while a name is looked up and acted on.
+    pub names: NameLocks,
     /// GlobalLeaseTableList
     pub leases: LeaseTable,
 }
@@ -65,8 +68,8 @@ pub struct Attempt {
 impl Default for FileTable {
     fn default() -> Self {
         let shards = core::array::from_fn(|_| Mutex::new(HashMap::new()));
-        let (watches, leases) = Default::default();
-        Self { shards, removals: AtomicU64::new(0), watches, leases }
+        let (watches, leases, names) = Default::default();
+        Self { shards, removals: AtomicU64::new(0), watches, leases, names }
     }
 }
 

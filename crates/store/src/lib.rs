@@ -40,6 +40,7 @@ pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod name;
+pub mod name_locks;
 pub mod observe;
 pub mod posix_name;
 pub mod security;

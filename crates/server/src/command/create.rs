@@ -127,6 +127,8 @@ impl Create<'_> {
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
+            // Nobody renames or removes it from here to its admission.
+            let held = files.names.hold(changes::place(self.vfs), &self.name);
             let opened = match self.open_node() {
                 Err(Fault::Stale) => continue,
                 Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
@@ -147,6 +149,7 @@ impl Create<'_> {
             let attempt = files.admit(key, &opened.name, admission);
             let attempt = attempt.inspect_err(|_| self.unmake(&opened))?;
             let cell = attempt.cell;
+            drop(held);
             breaks::announce(self.rq.server(), &cell, attempt.contention.breaks);
             if let Admitted::Waits(cause) = attempt.admitted {
                 // Others may rename or remove it meanwhile: all begins anew.

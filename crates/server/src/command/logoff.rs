@@ -12,10 +12,17 @@ use crate::response::Response;
 /// Ends the session on all of its channels. The channel of this connection is
 /// still there for the response's signature or seal; the next look-up finds
 /// the session closed.
-pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+///
+/// What other channels have under way for it is waited for: after the answer
+/// nothing is done in its name. Of two parallel ones one succeeds.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     logoff::Request::parse(rq.message)?;
     let session = Arc::clone(rq.session()?);
+    if !session.under_way.end() {
+        return Err(Status::USER_SESSION_DELETED.into());
+    }
     rq.server().close_session(&session);
+    session.under_way.drained().await;
     logoff::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }

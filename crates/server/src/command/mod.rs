@@ -88,7 +88,7 @@ pub const fn row(command: Command) -> Option<Row> {
         Command::NEGOTIATE | Command::ECHO | Command::CANCEL => BARE,
         // Finds its session itself: new, binding and renewed ones differ.
         Command::SESSION_SETUP => BARE,
-        Command::LOGOFF => Row { when_expired: true, ..SESSION },
+        Command::LOGOFF => Row { when_expired: true, waits: Waits::Slow, ..SESSION },
         Command::TREE_CONNECT => SESSION,
         Command::TREE_DISCONNECT => TREE,
         Command::CREATE => SLOW,
@@ -116,7 +116,7 @@ pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
     match rq.header.command {
         Command::NEGOTIATE => negotiate::handle(rq, out),
         Command::SESSION_SETUP => session_setup::handle(rq, out).await,
-        Command::LOGOFF => logoff::handle(rq, out),
+        Command::LOGOFF => logoff::handle(rq, out).await,
         Command::TREE_CONNECT => tree_connect::handle(rq, out),
         Command::TREE_DISCONNECT => tree_disconnect::handle(rq, out),
         Command::CREATE => create::handle(rq, out).await,

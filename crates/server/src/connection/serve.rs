@@ -31,6 +31,7 @@ use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::session::{Session, State};
 use crate::tree_connect::TreeConnect;
+use crate::under_way::Operation;
 
 /// The state that a message is about.
 struct Found {
@@ -38,11 +39,13 @@ struct Found {
     tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
     counted: Option<Counted>,
+    /// Lasts until the handler has ended.
+    operation: Option<Operation>,
 }
 
 impl Found {
     const fn of(channel: Option<Rc<Channel>>) -> Self {
-        Self { channel, tree: None, open: None, counted: None }
+        Self { channel, tree: None, open: None, counted: None, operation: None }
     }
 }
 
@@ -120,6 +123,7 @@ impl Connection {
                 answer.outcome = Err(refusal);
             }
             Ok(found) => {
+                let _operation = found.operation;
                 let rq = Request {
                     connection: self,
                     header,
@@ -251,6 +255,13 @@ impl Connection {
         let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
         let session = Arc::clone(&channel.session);
         self.check_session(&session, row, sealed)?;
+        // LOGOFF waits for all others.
+        if header.command != Command::LOGOFF {
+            found.operation = session.under_way.begin();
+            if found.operation.is_none() {
+                return Err(Status::USER_SESSION_DELETED.into());
+            }
+        }
         if !row.tree {
             return Ok(found);
         }
@@ -336,11 +347,21 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
         let cancellable = row.waits != Waits::Slow;
+        // Who waits on something that outlives the session must not hold up its end.
+        let mut over = pin!(async {
+            match &rq.session {
+                Some(session) => session.under_way.given_up().await,
+                None => std::future::pending().await,
+            }
+        });
         if row.waits != Waits::Cancellable {
             tokio::select! {
                 biased;
                 outcome = handler.as_mut() => return (outcome, None),
                 () = cancel.notified(), if cancellable => {
+                    return (Err(Status::CANCELLED.into()), None);
+                }
+                () = &mut over, if cancellable => {
                     return (Err(Status::CANCELLED.into()), None);
                 }
                 () = rq.cancellation.awaited() => {}
@@ -358,6 +379,14 @@ impl Connection {
                     Err(Status::CANCELLED.into())
                 } else {
                     // Where it waits for others it ends, elsewhere it goes on.
+                    rq.cancellation.tell();
+                    handler.await
+                }
+            }
+            () = &mut over => {
+                if cancellable {
+                    Err(Status::CANCELLED.into())
+                } else {
                     rq.cancellation.tell();
                     handler.await
                 }

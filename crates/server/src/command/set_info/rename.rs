@@ -100,6 +100,7 @@ pub(super) fn rename(
         }
         state.name_of(open.id()).clone()
     };
+    let _names = files.names.hold_both(file.place(), &from, &wanted.name);
     check_parent(file, files, &wanted.name)?;
     let key = file.cell.key();
     if file.is_directory && !file.posix && files.open_below(key.device, &from) > 0 {
@@ -126,6 +127,7 @@ pub(super) fn link(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Resul
     if file.cell.lock().is_delete_pending() {
         return Err(Status::ACCESS_DENIED);
     }
+    let _name = files.names.hold(file.place(), &wanted.name);
     check_parent(file, files, &wanted.name)?;
     check_replaced(file, files, wanted)?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)

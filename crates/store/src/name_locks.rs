@@ -1,0 +1,115 @@
+//! Locks of names, so that what is found out about a name still holds when it
+//! is acted on: rename, link and delete on close look first and then act, and a
+//! CREATE of the same name on another core must not come in between.
+
+use frevo_wire::fscc::upcase;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::name::Name;
+use crate::watch::Place;
+
+/// Many times the cores that there are, so that two names rarely share one.
+const LOCKS: usize = 4_096;
+
+/// The locks. Lock order: before every shard and file; never held across an
+/// await. Two names are locked by [`NameLocks::hold_both`] alone.
+///
+/// Names are told apart by their folded path: names that lead to one file by
+/// way of a link, or by another share, have the file system's own answers only.
+#[derive(Debug)]
+pub struct NameLocks([Mutex<()>; LOCKS]);
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub struct Held<'a> {
+    _first: MutexGuard<'a, ()>,
+    _second: Option<MutexGuard<'a, ()>>,
+}
+
+impl Default for NameLocks {
+    fn default() -> Self {
+        Self([const { Mutex::new(()) }; LOCKS])
+    }
+}
+
+impl NameLocks {
+    /// Locks one name.
+    pub fn hold(&self, place: Place, name: &Name) -> Held<'_> {
+        Held { _first: self.at(index(place, name)), _second: None }
+    }
+
+    /// Locks two names, always in one order, whichever is asked for first.
+    pub fn hold_both(&self, place: Place, one: &Name, other: &Name) -> Held<'_> {
+        let (one, other) = (index(place, one), index(place, other));
+        let _first = self.at(one.min(other));
+        let _second = (one != other).then(|| self.at(one.max(other)));
+        Held { _first, _second }
+    }
+
+    fn at(&self, index: usize) -> MutexGuard<'_, ()> {
+        self.0.get(index).unwrap_or(&self.0[0]).lock()
+    }
+}
+
+/// FNV-1a over the upper case.
+fn index(place: Place, name: &Name) -> usize {
+    let mut hash = 0xCBF2_9CE4_8422_2325u64 ^ place.0 as u64;
+    for c in name.path().chars() {
+        hash = (hash ^ u64::from(u32::from(upcase(c)))).wrapping_mul(0x0000_0100_0000_01B3);
+    }
+    hash = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    usize::try_from(hash >> 52).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    const HERE: Place = Place(1);
+
+    fn name(text: &str) -> Name {
+        Name::from_stored(String::from(text))
+    }
+
+    #[test]
+    fn names_that_fold_alike_have_one_lock() {
+        assert_eq!(index(HERE, &name("d\\Ä")), index(HERE, &name("D\\ä")));
+        assert_ne!(index(HERE, &name("a")), index(HERE, &name("b")));
+        assert_ne!(index(HERE, &name("a")), index(Place(2), &name("a")));
+        let locks = NameLocks::default();
+        let held = locks.hold_both(HERE, &name("a"), &name("A"));
+        drop(held);
+        let _both = locks.hold_both(HERE, &name("a"), &name("b"));
+        assert!(locks.0[index(HERE, &name("B"))].try_lock().is_none());
+    }
+
+    #[test]
+    fn names_spread_over_the_locks() {
+        let mut taken = alloc::vec![false; LOCKS];
+        (0..LOCKS).for_each(|i| taken[index(HERE, &name(&format!("dir\\file{i}")))] = true);
+        let used = taken.iter().filter(|taken| **taken).count();
+        assert!(used > LOCKS / 2, "{used}");
+    }
+
+    #[test]
+    fn two_that_want_the_same_pair_do_not_wait_for_each_other() {
+        let locks = NameLocks::default();
+        std::thread::scope(|scope| {
+            for i in 0..2 {
+                let locks = &locks;
+                scope.spawn(move || {
+                    let (a, b) = (name("a"), name("b"));
+                    for _ in 0..20_000 {
+                        let _held = if i == 0 {
+                            locks.hold_both(HERE, &a, &b)
+                        } else {
+                            locks.hold_both(HERE, &b, &a)
+                        };
+                    }
+                });
+            }
+        });
+    }
+}
