@@ -1,0 +1,94 @@
+//! Threads that serve connections, as the server's cores do. The client stays
+//! on the test's own thread.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::memory;
+use frevo_net::transport::Stream;
+use frevo_server::Server;
+use frevo_server::connection::{self, Accepted};
+use frevo_wire::dtyp::Guid;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+use crate::client::*;
+
+pub struct Cores {
+    server: Arc<Server>,
+    doors: Vec<mpsc::UnboundedSender<Accepted>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Cores {
+    pub fn start(server: &Arc<Server>, count: usize) -> Self {
+        let (mut doors, mut threads) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (door, mut accepted) = mpsc::unbounded_channel();
+            let server = Arc::clone(server);
+            doors.push(door);
+            threads.push(std::thread::spawn(move || {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                LocalSet::new().block_on(&runtime, async {
+                    let mut tasks = Vec::new();
+                    while let Some(one) = accepted.recv().await {
+                        let run = connection::run(Arc::clone(&server), one);
+                        tasks.push(tokio::task::spawn_local(run));
+                    }
+                    for task in tasks {
+                        task.await.unwrap().unwrap();
+                    }
+                });
+            }));
+        }
+        Self { server: Arc::clone(server), doors, threads }
+    }
+
+    /// A connection that is served by core `at`, of the client `guid`.
+    pub fn connect(&self, at: usize, guid: Guid) -> Peer {
+        let address = Ipv4Addr::LOCALHOST.into();
+        let ticket = self.server.admission.enter(address).expect("admitted");
+        let (client, server) = (SocketAddr::new(address, 50_000), SocketAddr::new(address, 445));
+        let (ours, theirs) = memory::pair(1 << 20, [client, server]);
+        let accepted = Accepted {
+            stream: Stream::Memory(theirs),
+            reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
+            first: None,
+            ticket,
+        };
+        assert!(self.doors[at % self.doors.len()].send(accepted).is_ok());
+        Peer::new(Stream::Memory(ours), guid)
+    }
+
+    /// A further channel of `logon`'s session.
+    pub async fn bind(&self, at: usize, first: &Peer, mount: &Mount) -> (Peer, Mount) {
+        let mut peer = self.connect(at, first.guid);
+        peer.negotiate(&Offer::default()).await;
+        let bound = peer.try_log_on(Setup::binding("ann", &mount.logon)).await.expect("bound");
+        let mount = mount.on(&bound);
+        (peer, mount)
+    }
+
+    /// The first channel.
+    pub async fn session(&self, at: usize, guid: Guid) -> (Peer, Mount) {
+        let mut peer = self.connect(at, guid);
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let mount = peer.mount(&logon, "data").await;
+        (peer, mount)
+    }
+
+    /// Waits for every connection to end; their clients are gone.
+    pub fn stop(self) {
+        drop(self.doors);
+        self.threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// How often each race is run: a few times in the ordinary tests.
+pub fn runs(few: usize) -> usize {
+    std::env::var("FREVO_RACE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(few)
+}
