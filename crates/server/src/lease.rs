@@ -13,6 +13,7 @@ use frevo_store::{FileCell, OpenId};
 use frevo_wire::Status;
 use tokio::time::{Instant, sleep_until};
 
+use crate::durable;
 use crate::limits::BREAK_TIMEOUT;
 use crate::open::FileOpen;
 use crate::request::Request;
@@ -114,8 +115,11 @@ async fn expire(cell: Arc<FileCell>, owner: Owner, number: u64, deadline: Instan
 }
 
 /// A break that nobody can be told of: the client has no connection left. What
-/// it cached is nothing any more.
-pub fn break_without_owner(cell: &FileCell, broken: &Break) {
+/// it cached is nothing any more, unless it is kept for its client.
+pub fn break_without_owner(server: Option<&Arc<Server>>, cell: &FileCell, broken: &Break) {
+    if server.is_some_and(|server| durable::on_break(server, broken)) {
+        return;
+    }
     if let Some(number) = broken.number {
         cell.lock().oplocks.expire(broken.owner, number);
     }

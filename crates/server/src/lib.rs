@@ -20,6 +20,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod data;
+pub mod durable;
 pub mod ipc;
 pub mod lease;
 pub mod limits;

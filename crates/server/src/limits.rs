@@ -63,6 +63,31 @@ pub const PIPES_PER_SESSION: usize = 64;
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 
+/// Opens that can be reconnected, replayed or found by their application, in all.
+pub const DURABLE_OPENS: usize = 1 << 20;
+
+/// Of those, how many may wait for their client at one time; what is more is
+/// closed with its connection.
+pub const DISCONNECTED_OPENS: usize = 262_144;
+
+/// The same for one user, so that none keeps the others' from being kept.
+pub const DISCONNECTED_OPENS_PER_OWNER: usize = 65_536;
+
+/// Open.DurableOpenTimeout of version 1: what Windows has since Windows 8.
+pub const DURABLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The same of version 2 where the client leaves it to the server.
+pub const DURABLE_TIMEOUT_V2: Duration = Duration::from_secs(60);
+
+/// The longest that a client may ask for in version 2, MS-SMB2 3.3.5.9.10.
+pub const DURABLE_TIMEOUT_MAX: Duration = Duration::from_secs(300);
+
+/// MaxResiliencyTimeout, MS-SMB2 3.3.1.5.
+pub const RESILIENCY_TIMEOUT_MAX: Duration = Duration::from_secs(300);
+
+/// Open.ResiliencyTimeout where the client leaves it to the server.
+pub const RESILIENCY_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Chunks of one server-side copy, MS-SMB2 3.3.3: what Windows allows.
 pub const COPY_CHUNKS: u32 = 256;
 

@@ -5,19 +5,21 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::{ArcSwap, Guard};
 use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::{Departure, FileCell, FileTable, Name, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::dtyp::{AccessMask, Guid};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::NotifyAction;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::command::query_directory::Enumeration;
+use crate::durable::Survival;
 use crate::ipc::Pipe;
 use crate::tree_connect::TreeConnect;
 
@@ -25,18 +27,18 @@ use crate::tree_connect::TreeConnect;
 pub struct Open {
     /// What clients name it by; both halves are unique while the server runs.
     pub file_id: FileId,
-    /// The tree connect it was opened through.
-    pub tree: Arc<TreeConnect>,
+    /// The tree connect it is used through: another one after a reconnect.
+    tree: ArcSwap<TreeConnect>,
     /// Open.GrantedAccess
     pub granted_access: AccessMask,
-    /// Open.CreateGuid of a durable-v2 request, zero without one.
-    pub create_guid: Guid,
     /// Open.ChannelSequence with its counts, MS-SMB2 3.3.5.2.10.
     pub channel_sequence: Mutex<ChannelSequence>,
     /// Open.LockSequenceArray
     pub lock_sequences: Mutex<LockSequences>,
     /// What is open.
     pub target: OpenTarget,
+    /// What lets it outlive its connection; most have nothing of it.
+    survival: OnceLock<Box<Survival>>,
     closed: AtomicBool,
     closing: Notify,
 }
@@ -97,12 +99,12 @@ impl Open {
     ) -> Self {
         Self {
             file_id,
-            tree,
+            tree: ArcSwap::new(tree),
             granted_access,
-            create_guid: Guid::default(),
             channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Mutex::new(LockSequences::new()),
             target,
+            survival: OnceLock::new(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }
@@ -111,6 +113,26 @@ impl Open {
     /// The id under which the store knows it.
     pub const fn id(&self) -> OpenId {
         OpenId(self.file_id.volatile)
+    }
+
+    /// The tree connect it is used through.
+    pub fn tree(&self) -> Guard<Arc<TreeConnect>> {
+        self.tree.load()
+    }
+
+    /// It is used through `tree` from now on.
+    pub fn set_tree(&self, tree: Arc<TreeConnect>) {
+        self.tree.store(tree);
+    }
+
+    /// What lets it outlive its connection, if anything.
+    pub fn survival(&self) -> Option<&Survival> {
+        self.survival.get().map(|survival| &**survival)
+    }
+
+    /// The same, made by `make` when there is nothing yet.
+    pub fn survival_or(&self, make: impl FnOnce() -> Survival) -> &Survival {
+        self.survival.get_or_init(|| Box::new(make()))
     }
 
     /// The file part; INVALID_DEVICE_REQUEST for a pipe.
@@ -147,6 +169,13 @@ impl Open {
             return;
         }
         self.closing.notify_waiters();
+        self.leave_file(files);
+        if let Some(survival) = self.survival() {
+            survival.closed(self);
+        }
+    }
+
+    fn leave_file(&self, files: &FileTable) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
         match files.leave(&file.cell, self.id()) {
@@ -181,6 +210,12 @@ impl Open {
             }
             _ => {}
         }
+    }
+
+    /// It has lost its session. True when it is kept for its client, otherwise
+    /// it has to be closed.
+    pub fn disconnect(self: &Arc<Self>) -> bool {
+        self.survival().is_some_and(|survival| survival.disconnected(self))
     }
 
     /// Waits until it is closed: for requests that wait by nature.

@@ -81,6 +81,7 @@ pub async fn serve(
     for session in server.sessions() {
         server.close_session(&session);
     }
+    server.close_waiting();
 }
 
 /// What the accepting tasks share.

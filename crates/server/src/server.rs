@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::ambient::Ambient;
 use crate::client::ClientTable;
+use crate::durable::{self, Durables};
 use crate::limits::SESSIONS;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -34,6 +35,8 @@ pub struct Server {
     pub ambient: Arc<dyn Ambient>,
     /// Open files.
     pub files: FileTable,
+    /// Opens that outlive their connection.
+    pub durables: Arc<Durables>,
     /// GlobalClientTable
     pub clients: ClientTable,
     /// Slows guessing.
@@ -64,11 +67,12 @@ impl Server {
             accounts: ArcSwap::from_pointee(accounts),
             ambient,
             files: FileTable::default(),
+            durables: Arc::default(),
             clients: ClientTable::default(),
             throttle: LogonThrottle::default(),
             admission: crate::admission::Admission::default(),
             sessions: Mutex::default(),
-            next_open: AtomicU64::new(1),
+            next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),
             started,
             listening: OnceLock::new(),
@@ -98,11 +102,19 @@ impl Server {
         self.accounts.store(Arc::new(accounts));
     }
 
-    /// A new FileId. The persistent half is random, so that ids neither repeat
-    /// across restarts nor can be guessed; the volatile half counts.
+    /// A new FileId. The persistent half is random, so that it cannot be
+    /// guessed. The volatile half counts on from the time of the start, which a
+    /// server that made less than ten million Opens each second has not reached
+    /// when it starts again: no FileId ever comes twice.
     pub fn new_file_id(&self) -> FileId {
         let volatile = self.next_open.fetch_add(1, Ordering::Relaxed);
-        FileId { persistent: self.ambient.random_u64(), volatile }
+        let persistent = loop {
+            let id = self.ambient.random_u64();
+            if id != 0 && id != u64::MAX {
+                break id;
+            }
+        };
+        FileId { persistent, volatile }
     }
 
     /// A number for a new connection.
@@ -138,13 +150,22 @@ impl Server {
         self.sessions.lock().values().cloned().collect()
     }
 
-    /// Ends a session: its Opens close, its channels forget it.
-    pub fn close_session(&self, session: &Session) {
+    /// Ends a session: its Opens close or wait for their client, its channels
+    /// forget it.
+    pub fn close_session(self: &Arc<Self>, session: &Session) {
         self.sessions.lock().remove(&session.id);
         if session.close(&self.files, &self.clients)
             && let Some(identity) = session.identity()
         {
             tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
+        }
+        durable::scavenger::start(self);
+    }
+
+    /// Closes every Open that waits for its client: none will come any more.
+    pub fn close_waiting(&self) {
+        for open in self.durables.give_up(|_| true) {
+            open.close(&self.files);
         }
     }
 }

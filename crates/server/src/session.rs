@@ -204,7 +204,7 @@ impl Session {
         self.trees.write().remove(&tree.id);
         let closing: Vec<_> = {
             let mut opens = self.opens.write();
-            opens.extract_if(|_, open| open.tree.id == tree.id).map(|(_, open)| open).collect()
+            opens.extract_if(|_, open| open.tree().id == tree.id).map(|(_, open)| open).collect()
         };
         closing.iter().for_each(|open| open.close(files));
         Ok(())
@@ -232,7 +232,7 @@ impl Session {
             // Under the lock that ends hold while they take Opens out.
             if self.state() == State::Closed {
                 Some(Status::USER_SESSION_DELETED)
-            } else if open.tree.is_disconnected() {
+            } else if open.tree().is_disconnected() {
                 Some(Status::NETWORK_NAME_DELETED)
             } else if opens.len() >= OPENS_PER_SESSION {
                 Some(Status::INSUFFICIENT_RESOURCES)
@@ -245,6 +245,23 @@ impl Session {
             open.close(files);
             Err(status)
         })
+    }
+
+    /// Takes an Open in that was disconnected. When the session or its tree ended
+    /// meanwhile the Open is left as it is.
+    pub fn attach_open(&self, open: &Arc<Open>) -> Result<(), Status> {
+        let mut opens = self.opens.write();
+        if self.state() == State::Closed {
+            return Err(Status::USER_SESSION_DELETED);
+        }
+        if open.tree().is_disconnected() {
+            return Err(Status::NETWORK_NAME_DELETED);
+        }
+        if opens.len() >= OPENS_PER_SESSION {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        opens.insert(open.file_id.volatile, Arc::clone(open));
+        Ok(())
     }
 
     /// Takes an Open out and closes it. Of two parallel closes one succeeds.
@@ -285,8 +302,9 @@ impl Session {
         channels.is_empty()
     }
 
-    /// Ends the session: every Open is closed, every tree connect ended. True
-    /// for the one caller that ended it.
+    /// Ends the session: every Open is closed unless it is one that waits for its
+    /// client (MS-SMB2 3.3.7.1), every tree connect ended. True for the one
+    /// caller that ended it.
     pub fn close(&self, files: &FileTable, clients: &ClientTable) -> bool {
         let was = self.state.swap(State::Closed as u8, Ordering::AcqRel);
         if was == State::Closed as u8 {
@@ -294,7 +312,11 @@ impl Session {
         }
         self.under_way.end();
         let opens = std::mem::take(&mut *self.opens.write());
-        opens.values().for_each(|open| open.close(files));
+        for open in opens.values() {
+            if !open.disconnect() {
+                open.close(files);
+            }
+        }
         for tree in std::mem::take(&mut *self.trees.write()).values() {
             tree.disconnect();
         }

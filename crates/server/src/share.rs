@@ -28,6 +28,8 @@ pub struct Share {
     pub read_only: bool,
     /// Share.EncryptData: this share demands encryption.
     pub encrypt: bool,
+    /// Share.IsCA: Opens can be persistent.
+    pub continuous: bool,
     /// Left out of listings.
     pub hidden: bool,
     /// Who may connect, lower case; empty: every user.
@@ -79,6 +81,7 @@ impl Shares {
             target: Target::Pipes,
             read_only: false,
             encrypt: false,
+            continuous: false,
             hidden: true,
             users: Vec::new(),
             posix: false,

@@ -208,6 +208,7 @@ mod tests {
             target: Target::Pipes,
             read_only: false,
             encrypt: false,
+            continuous: false,
             hidden: false,
             users: Vec::new(),
             posix: true,

@@ -89,6 +89,7 @@ impl World {
             target: Target::Disk(Arc::clone(&vfs)),
             read_only: false,
             encrypt,
+            continuous: false,
             hidden: false,
             users: Vec::new(),
             posix: true,

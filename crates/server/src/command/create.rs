@@ -2,7 +2,9 @@
 
 mod access;
 mod contexts;
+mod durable;
 mod lease;
+mod replay;
 mod symlink;
 mod timewarp;
 mod validate;
@@ -36,6 +38,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::share::Target;
 use contexts::Wanted;
+use replay::Entry;
 
 /// Attempts at an open that loses a race with a removal or a creation.
 const ATTEMPTS: usize = 8;
@@ -57,9 +60,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Target::Pipes => return ipc::create(rq, &request, out),
         Target::Disk(live) => live,
     };
+    let mut wanted = contexts::parse(&request)?;
+    wanted.durable = wanted.durable.known_to(rq);
+    if wanted.durable.is_reconnect() {
+        let open = durable::reconnect(rq, &request, &wanted.durable)?;
+        return again(rq, &request, &wanted, &open, CreateAction::OPENED, out);
+    }
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let posix = posix::mode_asked(rq, &request);
-    let wanted = contexts::parse(&request)?;
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
     let vfs = &vfs;
     let rules = if posix.is_some() { Rules::Posix } else { Rules::Windows };
@@ -75,13 +83,45 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let wish = lease::wish(rq, &request, wanted.lease)?;
     let wanted = &wanted;
     let create = Create { rq, request: &request, wanted, posix, name, desired, file_id, vfs, wish };
+    let _creating = match create.enter()? {
+        Entry::Same(open) => {
+            let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
+            return again(rq, &request, wanted, &open, action, out);
+        }
+        Entry::New(creating) => creating,
+    };
+    create.check_held()?;
+    create.take_over()?;
     let made = create.open().await?;
     let (open, action, stat) = create.finish(made)?;
     let file = open.file()?;
     let granted = file.cell.lock().grant(file.id, file.is_directory, wish, create.route()?);
+    create.grant_survival(&open, action).inspect_err(|_| open.close(&rq.server().files))?;
     rq.session()?.add_open(&open, &rq.server().files)?;
     out.set_file_id(file_id);
     create.respond(&open, action, &stat, granted, out)?;
+    Ok(Status::SUCCESS)
+}
+
+/// Answers with an Open that is there already.
+fn again(
+    rq: &Request<'_>,
+    request: &create::Request<'_>,
+    wanted: &Wanted,
+    open: &Open,
+    action: CreateAction,
+    out: &mut Response,
+) -> Outcome {
+    let file = open.file()?;
+    let (name, file_id, desired) = (file.name(), open.file_id, open.granted_access);
+    let (vfs, wish) = (&file.vfs, lease::wish(rq, request, wanted.lease)?);
+    let posix = posix::mode_asked(rq, request);
+    let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
+    // Breaks are told where the client is now.
+    file.cell.lock().oplocks.reroute(file.id, create.route()?);
+    let stat = file.stat()?;
+    out.set_file_id(file_id);
+    create.respond(open, action, &stat, file.held(), out)?;
     Ok(Status::SUCCESS)
 }
 

@@ -7,6 +7,7 @@ mod facts;
 mod network_interface;
 mod offload;
 mod ranges;
+mod resiliency;
 pub mod table;
 mod test_hooks;
 mod validate_negotiate;
@@ -130,6 +131,7 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::SetIntegrity => extents::set_integrity(call),
         Act::OffloadRead => offload::read(call).await,
         Act::OffloadWrite => offload::write(call).await,
+        Act::Resiliency => resiliency::handle(call),
         Act::Nothing => NO_OUTPUT,
     }
 }

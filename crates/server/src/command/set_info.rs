@@ -57,7 +57,7 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
 /// Whatever rights a handle has, nothing is changed through a share that is
 /// not to be written.
 fn writable(open: &Open) -> Result<(), Status> {
-    if open.tree.share.read_only {
+    if open.tree().share.read_only {
         return Err(Status::ACCESS_DENIED);
     }
     match open.file() {

@@ -277,7 +277,7 @@ impl Connection {
             Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(found),
             open => open?,
         };
-        if open.tree.id != tree_id {
+        if open.tree().id != tree_id {
             return Err(Status::FILE_CLOSED.into());
         }
         if self.is_smb3() {
@@ -285,6 +285,10 @@ impl Connection {
             let mut sequence = open.channel_sequence.lock();
             let counted = sequence.start(header.command, header.channel_sequence(), replay)?;
             found.counted = Some(counted);
+        }
+        if let Some(survival) = open.survival() {
+            // The client has the answer to its CREATE (MS-SMB2 3.3.5.10 and on).
+            survival.set_replay_eligible(false);
         }
         found.open = Some(open);
         Ok(found)

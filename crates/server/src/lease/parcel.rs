@@ -57,7 +57,7 @@ impl Parcel {
             }
         }
         self.is_delivered = true;
-        break_without_owner(&self.cell, &self.broken);
+        break_without_owner(server.as_ref(), &self.cell, &self.broken);
     }
 
     /// The next channel of any session that has an Open of it.

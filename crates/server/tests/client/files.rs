@@ -39,6 +39,8 @@ pub struct Want {
     pub disposition: CreateDisposition,
     pub options: CreateOptions,
     pub attributes: FileAttributes,
+    /// RequestedOplockLevel
+    pub oplock: OplockLevel,
     /// The list of create contexts as bytes.
     pub contexts: Vec<u8>,
 }
@@ -53,6 +55,7 @@ impl Want {
             disposition: CreateDisposition::OPEN_IF,
             options: CreateOptions::EMPTY,
             attributes: FileAttributes::EMPTY,
+            oplock: OplockLevel::NONE,
             contexts: Vec::new(),
         }
     }
@@ -84,7 +87,7 @@ impl Want {
     pub fn draft(&self) -> Draft {
         let mut draft = Draft::new(Command::CREATE).with(|w| {
             create::Request {
-                requested_oplock_level: OplockLevel::NONE,
+                requested_oplock_level: self.oplock,
                 impersonation_level: ImpersonationLevel::IMPERSONATION,
                 desired_access: self.access,
                 file_attributes: self.attributes,

@@ -93,6 +93,7 @@ impl World {
             target: Target::Disk(Arc::clone(vfs)),
             read_only: false,
             encrypt: false,
+            continuous: false,
             hidden: false,
             users: Vec::new(),
             posix: true,
@@ -164,6 +165,8 @@ impl World {
                 Err(error) => panic!("{error}"),
             }
         }
+        // What waits for its client is closed as at a server's end.
+        self.server.close_waiting();
         assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
         assert!(self.server.files.is_empty(), "files stay open");
     }

@@ -144,13 +144,7 @@ fn what_is_not_here_says_so() {
         ask(&mut peer, &mount, CtlCode::DFS_GET_REFERRALS_EX, none, &[], 4096).await.expect(dfs);
         ask(&mut peer, &mount, CtlCode::IS_PATHNAME_VALID, file, &[1; 9], 0).await.ok();
         let blocked = Status::NOT_SUPPORTED;
-        for code in [
-            CtlCode::LMR_REQUEST_RESILIENCY,
-            CtlCode::SRV_READ_HASH,
-            CtlCode(0x0009_0000),
-            CtlCode(0),
-            CtlCode(u32::MAX),
-        ] {
+        for code in [CtlCode::SRV_READ_HASH, CtlCode(0x0009_0000), CtlCode(0), CtlCode(u32::MAX)] {
             ask(&mut peer, &mount, code, file, &[0; 8], 4096).await.expect(blocked);
         }
         let absent = Status::INVALID_DEVICE_REQUEST;

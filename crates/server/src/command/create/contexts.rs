@@ -12,7 +12,7 @@ use frevo_wire::create_context::{
 use frevo_wire::dtyp::FileTime;
 use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
 
-use super::{Create, access, lease};
+use super::{Create, access, durable, lease};
 use crate::open::Open;
 use crate::posix;
 
@@ -39,17 +39,17 @@ pub(super) struct Wanted {
     disk_id: bool,
     /// RqLs
     pub(super) lease: Option<lease::Wanted>,
+    /// DHnQ, DHnC, DH2Q, DH2C, AppInstanceId
+    pub(super) durable: durable::Wanted,
 }
 
-/// Reads the contexts. Those of features that this server does not have
-/// (durable handles) are ignored, as MS-SMB2 asks; reconnecting to an
-/// Open that cannot be there fails.
+/// Reads the contexts. Those of features that this server does not have are
+/// ignored, as MS-SMB2 asks.
 pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
     if request.contexts.duplicate().is_some() {
         return Err(Status::INVALID_PARAMETER);
     }
     let mut wanted = Wanted::default();
-    let mut durable = Durable::default();
     for context in request.contexts.requests() {
         match context.map_err(|_| Status::INVALID_PARAMETER)? {
             CreateContext::AllocationSize(bytes) => wanted.allocation = Some(bytes),
@@ -57,40 +57,14 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
             CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
             CreateContext::QueryOnDiskId => wanted.disk_id = true,
             CreateContext::Timewarp(time) => wanted.timewarp = Some(time),
-            CreateContext::DurableRequest => durable.request = true,
-            CreateContext::DurableReconnect(_) => durable.reconnect = true,
-            CreateContext::DurableRequestV2(_) => durable.request_v2 = true,
-            CreateContext::DurableReconnectV2(_) => durable.reconnect_v2 = true,
-            other => wanted.lease = lease::Wanted::of(&other).or(wanted.lease),
+            other => {
+                wanted.lease = lease::Wanted::of(&other).or(wanted.lease);
+                wanted.durable.take(&other);
+            }
         }
     }
-    durable.check()?;
+    wanted.durable.check()?;
     Ok(wanted)
-}
-
-/// The contexts of durable handles that there are.
-#[derive(Default)]
-struct Durable {
-    request: bool,
-    reconnect: bool,
-    request_v2: bool,
-    reconnect_v2: bool,
-}
-
-impl Durable {
-    /// MS-SMB2 3.3.5.9.6, .7, .10 and .12: the two versions do not go together.
-    fn check(&self) -> Result<(), Status> {
-        let first = self.request || self.reconnect;
-        let second = self.request_v2 || self.reconnect_v2;
-        if (first && second) || (self.request_v2 && self.reconnect_v2) {
-            return Err(Status::INVALID_PARAMETER);
-        }
-        // No Opens survive their connection, so there are none to reconnect to.
-        if self.reconnect || self.reconnect_v2 {
-            return Err(Status::OBJECT_NAME_NOT_FOUND);
-        }
-        Ok(())
-    }
 }
 
 fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
@@ -141,5 +115,6 @@ pub(super) fn answers(
     if create.posix.is_some() {
         answers.push(ResponseContext::Posix(posix::create_answer(stat, &sids)));
     }
+    answers.extend(create.answer_survival(open));
     Ok(CreateContexts::from_responses(&answers))
 }

@@ -157,8 +157,8 @@ fn write_reply(length_written: u64) -> Vec<u8> {
 /// Whoever holds a token still needs what it was made with: the tree connect,
 /// the right to read, and the file as it was.
 fn check_source(call: &Call<'_>, what: &Offloaded) -> Result<u64, Status> {
-    let tree = call.rq.session()?.tree(what.source.tree.id).map_err(|_| Status::INVALID_TOKEN)?;
-    if !Arc::ptr_eq(&tree, &what.source.tree) {
+    let tree = call.rq.session()?.tree(what.source.tree().id).map_err(|_| Status::INVALID_TOKEN)?;
+    if !Arc::ptr_eq(&tree, &what.source.tree()) {
         return Err(Status::INVALID_TOKEN);
     }
     what.source.require(AccessMask::READ_DATA)?;

@@ -42,6 +42,8 @@ pub enum Act {
     CopyChunk,
     /// MS-SMB2 3.3.5.15.1
     Snapshots,
+    /// MS-SMB2 3.3.5.15.9
+    Resiliency,
     /// MS-FSA 2.1.5.10.38
     SetSparse,
     /// MS-FSA 2.1.5.10.39
@@ -163,8 +165,7 @@ pub static TABLE: &[Row] = &[
     shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),
     // MS-SMB2 3.3.5.15.7: there is no branch cache here.
     blocked(CtlCode::SRV_READ_HASH),
-    // MS-SMB2 3.3.5.15.9: durable Opens are what newer clients ask for.
-    blocked(CtlCode::LMR_REQUEST_RESILIENCY),
+    shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
     blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
     // MS-FSCC 2.3. Object ids are made from what names the file, so that asking
     // for one changes nothing.

@@ -42,6 +42,7 @@ impl Bench {
             target: Target::Disk(Arc::clone(&vfs)),
             read_only,
             encrypt: false,
+            continuous: false,
             hidden: false,
             users: Vec::new(),
             posix: true,

@@ -1,0 +1,245 @@
+//! Durable, persistent and reconnected Opens: MS-SMB2 3.3.5.9.6, .7, .10, .12.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_wire::Status;
+use frevo_wire::command::create::{self, CreateAction};
+use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::create_context::{
+    AppInstanceVersion, CreateContext, DurableHandleFlags, DurableReconnectV2, DurableRequestV2,
+    DurableResponseV2, LeaseKey, ResponseContext,
+};
+use frevo_wire::dtyp::{AccessMask, Guid};
+use frevo_wire::file_id::FileId;
+
+use super::Create;
+use crate::durable::{AppInstance, Asked, AskedLease, Caching, Reconnect, Survival, Version};
+use crate::limits::{DURABLE_TIMEOUT, DURABLE_TIMEOUT_MAX, DURABLE_TIMEOUT_V2};
+use crate::open::Open;
+use crate::request::Request;
+
+/// What the contexts say of survival.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wanted {
+    /// DHnQ
+    request: bool,
+    /// DHnC
+    reconnect: Option<FileId>,
+    /// DH2Q
+    pub(super) request_v2: Option<DurableRequestV2>,
+    /// DH2C
+    reconnect_v2: Option<DurableReconnectV2>,
+    /// RqLs
+    pub(super) lease: Option<AskedLease>,
+    app_instance_id: Option<Guid>,
+    app_instance_version: Option<AppInstanceVersion>,
+}
+
+impl Wanted {
+    /// Takes in a context if it is one of these.
+    pub(super) fn take(&mut self, context: &CreateContext<'_>) {
+        let lease = |key: LeaseKey, version| Some(AskedLease { key, version });
+        match *context {
+            CreateContext::DurableRequest => self.request = true,
+            CreateContext::DurableReconnect(id) => self.reconnect = Some(id),
+            CreateContext::DurableRequestV2(request) => self.request_v2 = Some(request),
+            CreateContext::DurableReconnectV2(asked) => self.reconnect_v2 = Some(asked),
+            CreateContext::AppInstanceId(id) => self.app_instance_id = Some(id),
+            CreateContext::AppInstanceVersion(version) => {
+                self.app_instance_version = Some(version);
+            }
+            CreateContext::Lease(asked) => self.lease = lease(asked.lease_key, 1),
+            CreateContext::LeaseV2(asked) => self.lease = lease(asked.lease.lease_key, 2),
+            _ => {}
+        }
+    }
+
+    /// MS-SMB2 3.3.5.9.6, .7, .10 and .12: the two versions do not go together.
+    pub(super) const fn check(&self) -> Result<(), Status> {
+        let first = self.request || self.reconnect.is_some();
+        let second = self.request_v2.is_some() || self.reconnect_v2.is_some();
+        if (first && second) || (self.request_v2.is_some() && self.reconnect_v2.is_some()) {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        Ok(())
+    }
+
+    /// What a connection that is not of the 3.x family does not know is as if it
+    /// were not there.
+    pub(super) fn known_to(self, rq: &Request<'_>) -> Self {
+        if rq.connection.is_smb3() {
+            return self;
+        }
+        Self {
+            request: self.request,
+            reconnect: self.reconnect,
+            lease: self.lease.filter(|lease| lease.version == 1),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it is a reconnect.
+    pub(super) const fn is_reconnect(&self) -> bool {
+        self.reconnect.is_some() || self.reconnect_v2.is_some()
+    }
+
+    /// MS-SMB2 3.3.5.9: the version counts in 3.1.1 alone.
+    pub(super) fn app_instance(&self, rq: &Request<'_>) -> Option<AppInstance> {
+        let is_3_1_1 = rq.dialect() == frevo_proto::Dialect::SMB_3_1_1;
+        let version = self.app_instance_version.filter(|_| is_3_1_1);
+        self.app_instance_id.map(|id| AppInstance { id, version })
+    }
+}
+
+/// Whether persistent Opens are to be had here: TreeConnect.Share.IsCA and
+/// SMB2_GLOBAL_CAP_PERSISTENT_HANDLES.
+pub(super) fn is_continuous(rq: &Request<'_>) -> Result<bool, Status> {
+    let capabilities = rq.connection.negotiated()?.server_capabilities;
+    Ok(rq.tree()?.share.continuous && capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES))
+}
+
+/// Takes up the Open that DHnC or DH2C names.
+pub(super) fn reconnect(
+    rq: &Request<'_>,
+    request: &create::Request<'_>,
+    wanted: &Wanted,
+) -> Result<Arc<Open>, Status> {
+    let (file_id, version) = match (wanted.reconnect, wanted.reconnect_v2) {
+        (Some(file_id), _) => (file_id, Version::One),
+        (None, Some(asked)) => {
+            let version = Version::Two {
+                create_guid: asked.create_guid,
+                persistent: asked.flags.contains(DurableHandleFlags::PERSISTENT),
+                continuous: is_continuous(rq)?,
+            };
+            (asked.file_id, version)
+        }
+        (None, None) => return Err(Status::OBJECT_NAME_NOT_FOUND),
+    };
+    let session = rq.session()?;
+    let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let file_name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let asked = Reconnect {
+        file_id,
+        version,
+        lease: wanted.lease,
+        client_guid: rq.connection.negotiated()?.client_guid,
+        user: &identity.user,
+        file_name: &file_name,
+        share: &rq.tree()?.share.name,
+    };
+    let open = rq.server().durables.reconnect(&asked, session.id)?;
+    attach(rq, &open)?;
+    Ok(open)
+}
+
+/// Puts an Open that the table has attached to this session into it. When the
+/// session ends meanwhile the Open waits for its client again.
+pub(super) fn attach(rq: &Request<'_>, open: &Arc<Open>) -> Result<(), Status> {
+    open.set_tree(Arc::clone(rq.tree()?));
+    open.channel_sequence.lock().reconnect(rq.header.channel_sequence());
+    rq.session()?.attach_open(open).inspect_err(|_| {
+        if !open.disconnect() {
+            open.close(&rq.server().files);
+        }
+        crate::durable::scavenger::start(rq.server());
+    })
+}
+
+impl Create<'_> {
+    /// "Successful Open Initialization": makes the Open one that outlives its
+    /// connection, as far as it was asked for and can be.
+    pub(super) fn grant_survival(
+        &self,
+        open: &Arc<Open>,
+        action: CreateAction,
+    ) -> Result<(), Status> {
+        let wanted = &self.wanted.durable;
+        let app_instance = wanted.app_instance(self.rq);
+        let persistent = self.wants_persistent()?;
+        let durable = persistent || self.is_durable(open);
+        if wanted.request_v2.is_none() && app_instance.is_none() && !durable {
+            return Ok(());
+        }
+        let session = self.rq.session()?;
+        let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        let survival = open.survival_or(|| {
+            Survival::new(
+                &self.rq.server().durables,
+                &identity.user,
+                session.client_guid,
+                wanted.request_v2.map(|request| request.create_guid),
+                app_instance,
+                (self.asked(), action),
+            )
+        });
+        let is_directory = open.file()?.is_directory;
+        if durable && !is_directory {
+            survival.set_durable(self.timeout());
+            survival.set_persistent(persistent);
+        }
+        let works = AccessMask::READ_DATA
+            | AccessMask::EXECUTE
+            | AccessMask::WRITE_DATA
+            | AccessMask::APPEND_DATA
+            | AccessMask::DELETE;
+        let replayable =
+            survival.is_persistent() || (!is_directory && open.granted_access.intersects(works));
+        survival.set_replay_eligible(wanted.request_v2.is_some() && replayable);
+        self.rq.server().durables.add(open, session.id)
+    }
+
+    /// SMB2_DHANDLE_FLAG_PERSISTENT, where it can be had.
+    fn wants_persistent(&self) -> Result<bool, Status> {
+        let asked = self
+            .wanted
+            .durable
+            .request_v2
+            .is_some_and(|request| request.flags.contains(DurableHandleFlags::PERSISTENT));
+        Ok(asked && is_continuous(self.rq)?)
+    }
+
+    /// MS-SMB2 3.3.5.9.6, 3.3.5.9.10: durability goes with a handle that the
+    /// client may keep by itself.
+    fn is_durable(&self, open: &Open) -> bool {
+        let wanted = &self.wanted.durable;
+        (wanted.request || wanted.request_v2.is_some()) && Caching::of(open).keeps_handle()
+    }
+
+    /// Open.DurableOpenTimeout.
+    fn timeout(&self) -> Duration {
+        match self.wanted.durable.request_v2 {
+            None => DURABLE_TIMEOUT,
+            Some(DurableRequestV2 { timeout: 0, .. }) => DURABLE_TIMEOUT_V2,
+            Some(request) => {
+                Duration::from_millis(u64::from(request.timeout)).min(DURABLE_TIMEOUT_MAX)
+            }
+        }
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        Asked {
+            file_name: self.request.name.to_string().unwrap_or_default(),
+            desired_access: self.request.desired_access,
+            share_access: self.request.share_access,
+            create_options: self.request.create_options,
+        }
+    }
+
+    /// DHnQ or DH2Q of the response.
+    pub(super) fn answer_survival(&self, open: &Open) -> Option<ResponseContext<'static>> {
+        let wanted = &self.wanted.durable;
+        let survival = open.survival().filter(|survival| survival.is_durable())?;
+        if wanted.request_v2.is_some() {
+            let persistent = survival.is_persistent();
+            let flags =
+                if persistent { DurableHandleFlags::PERSISTENT } else { DurableHandleFlags::EMPTY };
+            let timeout = survival.durable_timeout().as_millis();
+            let timeout = u32::try_from(timeout).unwrap_or(u32::MAX);
+            return Some(ResponseContext::DurableV2(DurableResponseV2 { timeout, flags }));
+        }
+        // Windows: a reconnect is not answered with it since Windows 8.
+        (wanted.request && !wanted.is_reconnect()).then_some(ResponseContext::Durable)
+    }
+}

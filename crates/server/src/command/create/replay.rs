@@ -1,0 +1,240 @@
+//! CREATEs that come again, and applications that come back elsewhere: MS-SMB2
+//! 3.3.5.9, 3.3.5.9.10, 3.3.5.9.13.
+
+use std::sync::Arc;
+
+use frevo_store::Node;
+use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow};
+use frevo_wire::create_context::DurableHandleFlags;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::{HeaderFlags, Status};
+
+use super::{Create, access, durable};
+use crate::durable::{AppInstance, Caching, Creating, Replay, Survival};
+use crate::open::Open;
+
+/// What a CREATE is.
+pub(super) enum Entry {
+    /// One that was carried out before: its Open.
+    Same(Arc<Open>),
+    /// A new one, whose CreateGuid is taken meanwhile.
+    New(#[allow(dead_code, reason = "held until the CREATE ends")] Option<Creating>),
+}
+
+impl Create<'_> {
+    /// Tells a CREATE that comes again from a new one.
+    pub(super) fn enter(&self) -> Result<Entry, Status> {
+        let Some(asked) = self.wanted.durable.request_v2 else { return Ok(Entry::New(None)) };
+        let rq = self.rq;
+        let durables = &rq.server().durables;
+        let is_replay = rq.header.flags.contains(HeaderFlags::REPLAY_OPERATION);
+        let session = rq.session()?;
+        let persistent = asked.flags.contains(DurableHandleFlags::PERSISTENT);
+        match durables.enter((session.client_guid, asked.create_guid), is_replay)? {
+            Replay::Attached(..) | Replay::Disconnected(_) if !is_replay => {
+                Err(Status::DUPLICATE_OBJECTID)
+            }
+            Replay::Attached(open, owner) => {
+                self.check_replay(&open, persistent)?;
+                if owner != session.id {
+                    return Err(Status::DUPLICATE_OBJECTID);
+                }
+                Ok(Entry::Same(open))
+            }
+            Replay::Disconnected(open) => {
+                self.check_replay(&open, persistent)?;
+                let is_persistent = open.survival().is_some_and(Survival::is_persistent);
+                if !is_persistent || !durable::is_continuous(rq)? {
+                    return Err(Status::DUPLICATE_OBJECTID);
+                }
+                self.take_up(open)
+            }
+            Replay::New(creating) => {
+                if is_replay
+                    && persistent
+                    && durable::is_continuous(rq)?
+                    && let Some((open, is_attached)) = durables.persistent(asked.create_guid)
+                {
+                    if is_attached {
+                        return Err(Status::FILE_NOT_AVAILABLE);
+                    }
+                    return self.take_up(open);
+                }
+                Ok(Entry::New(Some(creating)))
+            }
+        }
+    }
+
+    /// Whether the Open is the replaying client's own, and asked for as before.
+    fn check_replay(&self, open: &Open, persistent: bool) -> Result<(), Status> {
+        let survival = open.survival().ok_or(Status::DUPLICATE_OBJECTID)?;
+        self.check_owner(survival)?;
+        let asked = self.wanted.durable.lease.map(|lease| lease.key);
+        if let Caching::Lease { key, .. } = Caching::of(open)
+            && asked != Some(key)
+        {
+            return Err(Status::ACCESS_DENIED);
+        }
+        if survival.is_persistent() && !persistent {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        Ok(())
+    }
+
+    fn check_owner(&self, survival: &Survival) -> Result<(), Status> {
+        let identity = self.rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        if survival.is_owned_by(&identity.user) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    }
+
+    /// A persistent Open whose client has lost its connection and repeats the
+    /// CREATE.
+    fn take_up(&self, open: Arc<Open>) -> Result<Entry, Status> {
+        let survival = open.survival().ok_or(Status::FILE_NOT_AVAILABLE)?;
+        self.check_owner(survival)?;
+        let (before, now) = (&survival.asked, self.asked());
+        if before.create_options != now.create_options
+            || before.desired_access != now.desired_access
+            || before.share_access != now.share_access
+        {
+            return Err(Status::CONTEXT_MISMATCH);
+        }
+        if !self.is_of_share(&open) {
+            return Err(Status::FILE_NOT_AVAILABLE);
+        }
+        if !self.rq.server().durables.take_up(&open, self.rq.session()?.id) {
+            return Err(Status::FILE_NOT_AVAILABLE);
+        }
+        durable::attach(self.rq, &open)?;
+        Ok(Entry::Same(open))
+    }
+
+    fn is_of_share(&self, open: &Open) -> bool {
+        self.rq.tree().is_ok_and(|tree| {
+            tree.share.name.to_uppercase() == open.tree().share.name.to_uppercase()
+        })
+    }
+
+    /// MS-SMB2 3.3.5.9: a file whose persistent Open waits for its client is
+    /// not to be had by others meanwhile.
+    pub(super) fn check_held(&self) -> Result<(), Status> {
+        let durables = &self.rq.server().durables;
+        if !self.rq.connection.is_smb3() || !durables.has_orphans() {
+            return Ok(());
+        }
+        match self.vfs.stat(&self.name) {
+            Ok(stat) if durables.is_held(stat.key) => Err(Status::FILE_NOT_AVAILABLE),
+            _ => Ok(()),
+        }
+    }
+
+    /// MS-SMB2 3.3.5.9.13: the application runs on another machine now; what it
+    /// had open on the first is closed.
+    pub(super) fn take_over(&self) -> Result<(), Status> {
+        let Some(instance) = self.wanted.durable.app_instance(self.rq) else { return Ok(()) };
+        let rq = self.rq;
+        let client = rq.connection.negotiated()?.client_guid;
+        let opens: Vec<_> = rq
+            .server()
+            .durables
+            .of_app(instance.id)
+            .into_iter()
+            .filter(|(open, _)| open.survival().is_some_and(|s| s.client_guid != client))
+            .filter(|(open, _)| self.is_of_share(open) && self.is_of_file(open))
+            .collect();
+        for (open, _) in &opens {
+            check_version(open.survival().and_then(|s| s.app_instance), instance)?;
+        }
+        if opens.is_empty() {
+            return Ok(());
+        }
+        let may_read = self.may_read();
+        for (open, session) in opens {
+            let is_plain = open.survival().is_some_and(|s| s.create_guid.is_none());
+            if may_read || (is_plain && !rq.tree()?.share.continuous) {
+                self.force_closed(&open, session);
+            }
+        }
+        Ok(())
+    }
+
+    fn force_closed(&self, open: &Arc<Open>, session: Option<u64>) {
+        let server = self.rq.server();
+        match session.and_then(|id| server.session(id)) {
+            // Whoever closes it meanwhile has done the same.
+            Some(session) => _ = session.close_open(open, &server.files),
+            None => {
+                if let Some(open) = server.durables.give_up_one(open.file_id.persistent) {
+                    open.close(&server.files);
+                }
+            }
+        }
+    }
+
+    fn is_of_file(&self, open: &Open) -> bool {
+        open.file().is_ok_and(|file| {
+            let name = file.name();
+            let fold = |text: String| text.to_uppercase();
+            fold(name.to_string()) == fold(self.name.to_string())
+        })
+    }
+
+    /// Whether this user could read the file.
+    fn may_read(&self) -> bool {
+        let how = OpenHow {
+            existence: Existence::MustExist,
+            kind: KindWanted::Any,
+            read: false,
+            write: false,
+            open_link: true,
+            attributes: FileAttributes::EMPTY,
+            mode: None,
+            case_sensitive: false,
+        };
+        let Ok(opened) = self.vfs.open(&self.name, &how) else { return false };
+        let node: &dyn Node = &*opened.node;
+        let is_file = opened.stat.kind != Kind::Directory;
+        access::maximal(self, node.host_access(), opened.stat.attributes, is_file)
+            .contains(AccessMask::FILE_GENERIC_READ)
+    }
+}
+
+/// A later instance may close what an earlier one has open, none else.
+fn check_version(before: Option<AppInstance>, now: AppInstance) -> Result<(), Status> {
+    match (before.and_then(|before| before.version), now.version) {
+        (None, _) => Ok(()),
+        (Some(before), Some(now)) if before < now => Ok(()),
+        (Some(_), _) => Err(Status::FILE_FORCED_CLOSED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frevo_wire::create_context::AppInstanceVersion;
+    use frevo_wire::dtyp::Guid;
+
+    fn instance(version: Option<(u64, u64)>) -> AppInstance {
+        let version = version.map(|(high, low)| AppInstanceVersion { high, low });
+        AppInstance { id: Guid([1; 16]), version }
+    }
+
+    /// MS-SMB2 3.3.5.9.13, row by row.
+    #[test]
+    fn only_a_later_instance_takes_over() {
+        let closed = Err(Status::FILE_FORCED_CLOSED);
+        let rows = [
+            (None, None, Ok(())),
+            (None, Some((1, 1)), Ok(())),
+            (Some((1, 1)), None, closed),
+            (Some((1, 1)), Some((1, 1)), closed),
+            (Some((1, 2)), Some((1, 1)), closed),
+            (Some((2, 0)), Some((1, 9)), closed),
+            (Some((1, 1)), Some((1, 2)), Ok(())),
+            (Some((1, 9)), Some((2, 0)), Ok(())),
+        ];
+        for (before, now, expected) in rows {
+            let verdict = check_version(Some(instance(before)), instance(now));
+            assert_eq!(verdict, expected, "{before:?} then {now:?}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! FSCTL_LMR_REQUEST_RESILIENCY: MS-SMB2 3.3.5.15.9.
+
+use std::time::Duration;
+
+use frevo_proto::Dialect;
+use frevo_wire::Status;
+use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
+use frevo_wire::command::ioctl::resiliency;
+
+use super::{Answer, Call, NO_OUTPUT};
+use crate::durable::{Asked, Survival};
+use crate::limits::{RESILIENCY_TIMEOUT, RESILIENCY_TIMEOUT_MAX};
+
+/// Makes an Open resilient: it is kept for its client after a disconnect,
+/// whatever others want of the file.
+pub(super) fn handle(call: &Call<'_>) -> Answer {
+    let rq = call.rq;
+    if rq.dialect() == Dialect::SMB_2_0_2 {
+        return Err(Status::INVALID_DEVICE_REQUEST.into());
+    }
+    let request = resiliency::Request::parse(call.input).map_err(|_| Status::INVALID_PARAMETER)?;
+    // The specification compares whole seconds.
+    let timeout = Duration::from_millis(u64::from(request.timeout));
+    if timeout.as_secs() > RESILIENCY_TIMEOUT_MAX.as_secs() {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let timeout = if timeout.is_zero() { RESILIENCY_TIMEOUT } else { timeout };
+    call.data_file()?;
+    let (open, session) = (call.open()?, rq.session()?);
+    let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let is_new = open.survival().is_none();
+    let survival = open.survival_or(|| {
+        let asked = Asked {
+            file_name: call.file().map(|file| file.name().to_string()).unwrap_or_default(),
+            desired_access: open.granted_access,
+            share_access: ShareAccess::EMPTY,
+            create_options: CreateOptions::EMPTY,
+        };
+        let made = (asked, CreateAction::OPENED);
+        let table = &rq.server().durables;
+        Survival::new(table, &identity.user, session.client_guid, None, None, made)
+    });
+    if is_new {
+        rq.server().durables.add(open, session.id)?;
+    }
+    survival.set_resilient(timeout);
+    NO_OUTPUT
+}

@@ -1,0 +1,96 @@
+//! Opens that outlive their connection: durable, resilient and persistent ones.
+//! MS-SMB2 3.3.1.10, 3.3.5.9.6, .7, .10, .12, .13, 3.3.5.15.9, 3.3.6.2, 3.3.6.4,
+//! 3.3.7.1.
+//!
+//! [`Durables`] is that part of the GlobalOpenTable that is ever looked through:
+//! Opens that can be reconnected, replayed or found by their application. Other
+//! Opens are never in it and cost nothing. Whether an Open is attached to a
+//! session, waits for its client or has been given up is said by its entry
+//! alone, under one lock: of a reconnect and a scavenger one finds it.
+
+mod reconnect;
+pub mod scavenger;
+mod survival;
+mod table;
+
+pub use reconnect::{AskedLease, Reconnect, Version};
+pub use survival::{AppInstance, Asked, Survival};
+use table::Broken;
+pub use table::{Creating, Durables, Replay};
+
+use frevo_store::lease::{Break, Granted, LeaseState, OplockLevel};
+use frevo_wire::create_context::LeaseKey;
+
+use crate::open::Open;
+use crate::server::Server;
+
+/// MS-SMB2 3.3.4.6, 3.3.4.7: a break whose client has no connection. A durable
+/// Open cannot be taken up without what is broken, so it is closed at once; a
+/// resilient one loses what it cached and stays. True when a persistent one has
+/// it: its client has the usual time to come back and give it up.
+pub fn on_break(server: &Server, broken: &Break) -> bool {
+    let mut is_kept = false;
+    for (_, route) in &broken.routes {
+        match server.durables.on_break(route.persistent) {
+            Broken::Closed(open) => open.close(&server.files),
+            Broken::Kept => is_kept = true,
+            Broken::Stays => {}
+        }
+    }
+    is_kept
+}
+
+/// What a client may cache of an Open, as far as its survival depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// Nothing: no lease, no oplock.
+    Nothing,
+    /// An oplock.
+    Oplock {
+        /// Open.OplockLevel is SMB2_OPLOCK_LEVEL_BATCH and Open.OplockState Held.
+        is_batch: bool,
+    },
+    /// Open.Lease is not NULL.
+    Lease {
+        /// Lease.LeaseKey
+        key: LeaseKey,
+        /// Lease.Version
+        version: u8,
+        /// Lease.LeaseState contains SMB2_LEASE_HANDLE_CACHING and Open.OplockState
+        /// is Held.
+        handle: bool,
+        /// Lease.FileDeleteOnClose
+        deletes: bool,
+    },
+}
+
+impl Caching {
+    /// What `open` has now.
+    pub fn of(open: &Open) -> Self {
+        let Ok(file) = open.file() else { return Self::Nothing };
+        let state = file.cell.lock();
+        match state.held(file.id) {
+            Granted::Nothing => Self::Nothing,
+            Granted::Oplock(level) => {
+                let is_held = state.oplocks.is_oplock_breaking(file.id).is_none();
+                Self::Oplock { is_batch: is_held && level == OplockLevel::BATCH }
+            }
+            Granted::Lease { state: caches, is_breaking, v2 } => Self::Lease {
+                key: state.lease_of(file.id).map(|owner| owner.key).unwrap_or_default(),
+                version: if v2.is_some() { 2 } else { 1 },
+                handle: !is_breaking && caches.contains(LeaseState::HANDLE),
+                deletes: state.deletion_of(file.id) != (false, false),
+            },
+        }
+    }
+
+    /// Whether the client may keep the handle by itself: what makes a durable
+    /// Open one that is kept (MS-SMB2 3.3.7.1).
+    pub const fn keeps_handle(self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Oplock { is_batch } => is_batch,
+            Self::Lease { handle, .. } => handle,
+        }
+    }
+}

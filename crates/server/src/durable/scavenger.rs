@@ -1,0 +1,31 @@
+//! The durable and the resilient open scavenger timers: MS-SMB2 3.3.6.2, 3.3.6.4.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::server::Server;
+
+/// Starts the scavenger unless it runs or has nothing to wait for. It lives on
+/// the calling core for as long as some Open waits for its client.
+pub fn start(server: &Arc<Server>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    if server.durables.needs_scavenger() {
+        runtime.spawn(scavenge(Arc::clone(server)));
+    }
+}
+
+async fn scavenge(server: Arc<Server>) {
+    while let Some(deadline) = server.durables.next_deadline() {
+        tokio::select! {
+            () = sleep_until(deadline) => {}
+            () = server.durables.earlier.notified() => continue,
+        }
+        let expired = server.durables.expired(Instant::now());
+        if !expired.is_empty() {
+            tracing::info!(target: "frevo::durable", count = expired.len(),
+                "closed files whose clients did not come back in time");
+        }
+        expired.iter().for_each(|open| open.close(&server.files));
+    }
+}

@@ -1,0 +1,158 @@
+//! What an Open knows so that it can outlive its connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
+use frevo_wire::create_context::AppInstanceVersion;
+use frevo_wire::dtyp::{AccessMask, Guid};
+use parking_lot::Mutex;
+
+use super::{Caching, Durables};
+use crate::open::Open;
+
+/// What its CREATE asked for, to be compared with what a replay asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Open.FileName
+    pub file_name: String,
+    /// Open.DesiredAccess
+    pub desired_access: AccessMask,
+    /// Open.ShareAccess
+    pub share_access: ShareAccess,
+    /// Open.CreateOptions
+    pub create_options: CreateOptions,
+}
+
+/// Open.AppInstanceId with Open.ApplicationInstanceVersion, MS-SMB2 3.3.5.9.13.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppInstance {
+    /// Open.AppInstanceId
+    pub id: Guid,
+    /// Open.ApplicationInstanceVersionHigh and Low, unless empty.
+    pub version: Option<AppInstanceVersion>,
+}
+
+/// How long an Open waits for its client.
+#[derive(Debug, Clone, Copy, Default)]
+struct Terms {
+    /// Open.IsDurable with Open.DurableOpenTimeout
+    durable: Option<Duration>,
+    /// Open.IsResilient with Open.ResiliencyTimeout
+    resilient: Option<Duration>,
+}
+
+/// What lets an Open outlive its connection.
+#[derive(Debug)]
+pub struct Survival {
+    table: Arc<Durables>,
+    /// Open.DurableOwner: the account's name. The only one who may take it up.
+    pub owner: String,
+    /// Open.ClientGuid
+    pub client_guid: Guid,
+    /// Open.CreateGuid
+    pub create_guid: Option<Guid>,
+    /// Open.AppInstanceId
+    pub app_instance: Option<AppInstance>,
+    /// What was asked for.
+    pub asked: Asked,
+    /// What became of the file, for the answer to a replay.
+    pub action: CreateAction,
+    terms: Mutex<Terms>,
+    is_persistent: AtomicBool,
+    is_replay_eligible: AtomicBool,
+}
+
+impl Survival {
+    /// Of an Open that is in `table`, or about to be; not durable yet.
+    pub fn new(
+        table: &Arc<Durables>,
+        owner: &str,
+        client_guid: Guid,
+        create_guid: Option<Guid>,
+        app_instance: Option<AppInstance>,
+        (asked, action): (Asked, CreateAction),
+    ) -> Self {
+        Self {
+            table: Arc::clone(table),
+            owner: owner.to_lowercase(),
+            client_guid,
+            create_guid,
+            app_instance,
+            asked,
+            action,
+            terms: Mutex::default(),
+            is_persistent: AtomicBool::new(false),
+            is_replay_eligible: AtomicBool::new(false),
+        }
+    }
+
+    /// Open.IsDurable becomes TRUE.
+    pub fn set_durable(&self, timeout: Duration) {
+        self.terms.lock().durable = Some(timeout);
+    }
+
+    /// MS-SMB2 3.3.5.15.9: Open.IsResilient becomes TRUE and Open.IsDurable FALSE.
+    pub fn set_resilient(&self, timeout: Duration) {
+        *self.terms.lock() = Terms { durable: None, resilient: Some(timeout) };
+    }
+
+    /// Open.IsPersistent
+    pub fn set_persistent(&self, is_persistent: bool) {
+        self.is_persistent.store(is_persistent, Ordering::Release);
+    }
+
+    /// Open.IsReplayEligible
+    pub fn set_replay_eligible(&self, is_eligible: bool) {
+        self.is_replay_eligible.store(is_eligible, Ordering::Release);
+    }
+
+    /// Open.IsPersistent
+    pub fn is_persistent(&self) -> bool {
+        self.is_persistent.load(Ordering::Acquire)
+    }
+
+    /// Open.IsReplayEligible
+    pub fn is_replay_eligible(&self) -> bool {
+        self.is_replay_eligible.load(Ordering::Acquire)
+    }
+
+    /// Open.IsDurable
+    pub fn is_durable(&self) -> bool {
+        self.terms.lock().durable.is_some()
+    }
+
+    /// Open.IsResilient
+    pub fn is_resilient(&self) -> bool {
+        self.terms.lock().resilient.is_some()
+    }
+
+    /// Open.DurableOpenTimeout; zero when it is not durable.
+    pub fn durable_timeout(&self) -> Duration {
+        self.terms.lock().durable.unwrap_or_default()
+    }
+
+    /// Whether `user` is Open.DurableOwner.
+    pub fn is_owned_by(&self, user: &str) -> bool {
+        self.owner.to_lowercase() == user.to_lowercase()
+    }
+
+    /// MS-SMB2 3.3.7.1: how long the Open is kept for its client now; none: it
+    /// is to be closed.
+    pub fn kept_for(&self, caching: Caching) -> Option<Duration> {
+        let Terms { durable, resilient } = *self.terms.lock();
+        let holds = self.is_persistent() || caching.keeps_handle();
+        resilient.or(durable.filter(|_| holds))
+    }
+
+    /// The Open has lost its session. True when it is kept.
+    pub(crate) fn disconnected(&self, open: &Arc<Open>) -> bool {
+        self.table.disconnect(open)
+    }
+
+    /// The Open has closed.
+    pub(crate) fn closed(&self, open: &Open) {
+        self.table.forget(open);
+    }
+}

@@ -1,0 +1,411 @@
+//! The table: where each of these Opens is now.
+
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use frevo_store::FileKey;
+use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::reconnect::{Kept, Reconnect, Version, verdict};
+use super::{Caching, Survival};
+use crate::limits::{DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS};
+use crate::open::Open;
+
+/// Where an Open is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Open.Session: in the table of this session.
+    Attached(u64),
+    /// Open.Session is NULL; given up at that time.
+    Disconnected(Instant),
+}
+
+struct Entry {
+    open: Arc<Open>,
+    place: Place,
+}
+
+/// ClientGuid and CreateGuid.
+type CreateKey = (Guid, Guid);
+
+/// Open.DurableFileId
+type Id = u64;
+
+#[derive(Default)]
+struct Table {
+    opens: HashMap<Id, Entry>,
+    /// Open.CreateGuid of each client: the newest Open with it.
+    by_create: HashMap<CreateKey, Id>,
+    /// Open.CreateGuid of persistent Opens, whichever client's.
+    by_persistent: HashMap<Guid, Id>,
+    by_app: HashMap<Guid, Vec<Id>>,
+    /// CREATEs with a CreateGuid that are being carried out.
+    creating: HashSet<CreateKey>,
+    deadlines: BTreeSet<(Instant, Id)>,
+    /// Disconnected Opens of each owner.
+    waiting: HashMap<String, usize>,
+    is_scavenging: bool,
+}
+
+/// Opens that outlive their connection, or can be replayed.
+#[derive(Default)]
+pub struct Durables {
+    table: Mutex<Table>,
+    /// Persistent Opens that wait for their client.
+    orphans: AtomicUsize,
+    /// Told when a deadline comes that is before all others.
+    pub(super) earlier: Notify,
+}
+
+/// What a CREATE with a CreateGuid meets.
+pub enum Replay {
+    /// Nobody has used the CreateGuid: it may go on, and while it does the
+    /// CreateGuid is its own.
+    New(Creating),
+    /// An Open that can be replayed, attached to this session.
+    Attached(Arc<Open>, u64),
+    /// The same, waiting for its client.
+    Disconnected(Arc<Open>),
+}
+
+/// What becomes of an Open that waits for its client when others want its file.
+pub(super) enum Broken {
+    /// It is nobody's any more, and the caller closes it.
+    Closed(Arc<Open>),
+    /// It keeps what it caches until its client comes or does not.
+    Kept,
+    /// It stays without.
+    Stays,
+}
+
+/// A CREATE that is being carried out. Its CreateGuid is free again when it is
+/// dropped, whatever has become of it.
+pub struct Creating {
+    table: Arc<Durables>,
+    key: CreateKey,
+}
+
+impl Drop for Creating {
+    fn drop(&mut self) {
+        self.table.table.lock().creating.remove(&self.key);
+    }
+}
+
+impl Durables {
+    /// Looks for the CREATE that a request repeats: Open.IsReplayEligible,
+    /// Open.CreateGuid and Open.ClientGuid. One that is still being carried out
+    /// is FILE_NOT_AVAILABLE to a replay, so that the client tries again, and
+    /// DUPLICATE_OBJECTID to anybody else.
+    pub fn enter(self: &Arc<Self>, key: (Guid, Guid), is_replay: bool) -> Result<Replay, Status> {
+        let mut table = self.table.lock();
+        let eligible =
+            |entry: &&Entry| entry.open.survival().is_some_and(Survival::is_replay_eligible);
+        let found = table.by_create.get(&key).and_then(|id| table.opens.get(id)).filter(eligible);
+        if let Some(Entry { open, place }) = found {
+            let open = Arc::clone(open);
+            return Ok(match *place {
+                Place::Attached(session) => Replay::Attached(open, session),
+                Place::Disconnected(_) => Replay::Disconnected(open),
+            });
+        }
+        if !table.creating.insert(key) {
+            return Err(if is_replay {
+                Status::FILE_NOT_AVAILABLE
+            } else {
+                Status::DUPLICATE_OBJECTID
+            });
+        }
+        Ok(Replay::New(Creating { table: Arc::clone(self), key }))
+    }
+
+    /// The persistent Open with this CreateGuid, whichever client made it, and
+    /// whether a session has it.
+    pub fn persistent(&self, create_guid: Guid) -> Option<(Arc<Open>, bool)> {
+        let table = self.table.lock();
+        let entry = table.by_persistent.get(&create_guid).and_then(|id| table.opens.get(id))?;
+        Some((Arc::clone(&entry.open), matches!(entry.place, Place::Attached(_))))
+    }
+
+    /// Takes in a new Open of `session`. INSUFFICIENT_RESOURCES when there are too many.
+    pub fn add(&self, open: &Arc<Open>, session: u64) -> Result<(), Status> {
+        let place = Place::Attached(session);
+        if self.insert(open, place) { Ok(()) } else { Err(Status::INSUFFICIENT_RESOURCES) }
+    }
+
+    fn insert(&self, open: &Arc<Open>, place: Place) -> bool {
+        let Some(survival) = open.survival() else { return false };
+        let id = open.file_id.persistent;
+        let mut table = self.table.lock();
+        if table.opens.get(&id).is_some_and(|entry| Arc::ptr_eq(&entry.open, open)) {
+            return true;
+        }
+        // Two DurableFileIds of 64 random bits do not meet; if they did, the
+        // later Open would not be taken for the earlier.
+        if table.opens.len() >= DURABLE_OPENS || table.opens.contains_key(&id) {
+            return false;
+        }
+        if let Some(guid) = survival.create_guid {
+            table.by_create.insert((survival.client_guid, guid), id);
+            if survival.is_persistent() {
+                table.by_persistent.insert(guid, id);
+            }
+        }
+        if let Some(app) = survival.app_instance {
+            table.by_app.entry(app.id).or_default().push(id);
+        }
+        table.opens.insert(id, Entry { open: Arc::clone(open), place });
+        true
+    }
+
+    /// Opens of this application instance, with their sessions.
+    pub fn of_app(&self, id: Guid) -> Vec<(Arc<Open>, Option<u64>)> {
+        let table = self.table.lock();
+        let ids = table.by_app.get(&id).map_or(&[][..], Vec::as_slice);
+        ids.iter()
+            .filter_map(|id| table.opens.get(id))
+            .map(|entry| {
+                let session = match entry.place {
+                    Place::Attached(session) => Some(session),
+                    Place::Disconnected(_) => None,
+                };
+                (Arc::clone(&entry.open), session)
+            })
+            .collect()
+    }
+
+    /// MS-SMB2 3.3.7.1: the Open has lost its session. True when it is kept for
+    /// its client; otherwise it is to be closed.
+    pub(super) fn disconnect(&self, open: &Arc<Open>) -> bool {
+        let Some(survival) = open.survival() else { return false };
+        let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
+        let id = open.file_id.persistent;
+        let deadline = Instant::now() + time;
+        let mut table = self.table.lock();
+        if open.is_closed() || table.deadlines.len() >= DISCONNECTED_OPENS {
+            return false;
+        }
+        let of_owner = table.waiting.get(&survival.owner).copied().unwrap_or(0);
+        if of_owner >= DISCONNECTED_OPENS_PER_OWNER {
+            tracing::warn!(target: "frevo::durable", owner = survival.owner,
+                "closed an Open that was to outlive its connection: too many wait for their client");
+            return false;
+        }
+        let Some(entry) = table.opens.get_mut(&id) else { return false };
+        entry.place = Place::Disconnected(deadline);
+        self.enter_waiting(&mut table, survival, deadline, id);
+        true
+    }
+
+    /// Takes in a persistent Open of an earlier run: its client may come until
+    /// `deadline`.
+    pub fn restore(&self, open: &Arc<Open>, deadline: Instant) -> bool {
+        let Some(survival) = open.survival() else { return false };
+        if !self.insert(open, Place::Disconnected(deadline)) {
+            return false;
+        }
+        let mut table = self.table.lock();
+        self.enter_waiting(&mut table, survival, deadline, open.file_id.persistent);
+        true
+    }
+
+    fn enter_waiting(&self, table: &mut Table, survival: &Survival, deadline: Instant, id: Id) {
+        if table.deadlines.first().is_none_or(|(first, _)| deadline < *first) {
+            self.earlier.notify_one();
+        }
+        table.deadlines.insert((deadline, id));
+        *table.waiting.entry(survival.owner.clone()).or_default() += 1;
+        if survival.is_persistent() {
+            self.orphans.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn leave_waiting(&self, table: &mut Table, survival: &Survival, deadline: Instant, id: Id) {
+        table.deadlines.remove(&(deadline, id));
+        if let Slot::Occupied(mut count) = table.waiting.entry(survival.owner.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if survival.is_persistent() {
+            self.orphans.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// MS-SMB2 3.3.5.9.7, 3.3.5.9.12: the Open that is asked for, now attached
+    /// to `session`.
+    pub fn reconnect(&self, asked: &Reconnect<'_>, session: u64) -> Result<Arc<Open>, Status> {
+        let mut table = self.table.lock();
+        let mut id = asked.file_id.persistent;
+        if let Version::Two { create_guid, persistent: true, continuous: true } = asked.version
+            && !table.opens.contains_key(&id)
+            && let Some(other) = table.by_persistent.get(&create_guid)
+        {
+            id = *other;
+        }
+        let entry = table.opens.get(&id).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let survival = entry.open.survival().ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let kept = Kept {
+            survival,
+            caching: Caching::of(&entry.open),
+            is_attached: matches!(entry.place, Place::Attached(_)),
+            share: &entry.open.tree().share.name,
+        };
+        verdict(kept, asked)?;
+        self.attach(&mut table, id, session).ok_or(Status::OBJECT_NAME_NOT_FOUND)
+    }
+
+    /// Attaches an Open that waits for its client to `session`; false when it
+    /// does not wait any more.
+    pub fn take_up(&self, open: &Open, session: u64) -> bool {
+        self.attach(&mut self.table.lock(), open.file_id.persistent, session).is_some()
+    }
+
+    fn attach(&self, table: &mut Table, id: Id, session: u64) -> Option<Arc<Open>> {
+        let entry = table.opens.get_mut(&id)?;
+        let Place::Disconnected(deadline) = entry.place else { return None };
+        entry.place = Place::Attached(session);
+        let open = Arc::clone(&entry.open);
+        if let Some(survival) = open.survival() {
+            self.leave_waiting(table, survival, deadline, id);
+        }
+        Some(open)
+    }
+
+    /// Takes Opens out that wait for their client, if `which` says so. They are
+    /// nobody's any more, and the caller closes them.
+    pub fn give_up(&self, which: impl Fn(&Open) -> bool) -> Vec<Arc<Open>> {
+        let mut table = self.table.lock();
+        let waiting: Vec<Id> = table.deadlines.iter().map(|(_, id)| *id).collect();
+        let chosen = |id: &Id| table.opens.get(id).is_some_and(|entry| which(&entry.open));
+        let ids: Vec<Id> = waiting.into_iter().filter(chosen).collect();
+        ids.into_iter().filter_map(|id| self.take_out(&mut table, id)).collect()
+    }
+
+    /// Takes out the one Open `id` if it waits for its client.
+    pub fn give_up_one(&self, id: u64) -> Option<Arc<Open>> {
+        let mut table = self.table.lock();
+        let entry = table.opens.get(&id)?;
+        if matches!(entry.place, Place::Attached(_)) {
+            return None;
+        }
+        self.take_out(&mut table, id)
+    }
+
+    /// What others want of the file cannot be had with what the Open `id` caches.
+    pub(super) fn on_break(&self, id: u64) -> Broken {
+        let mut table = self.table.lock();
+        let Some(entry) = table.opens.get(&id) else { return Broken::Stays };
+        let survival = entry.open.survival();
+        match (survival, entry.place) {
+            (Some(survival), Place::Disconnected(_)) if survival.is_persistent() => Broken::Kept,
+            (Some(survival), Place::Disconnected(_)) if survival.is_durable() => {
+                self.take_out(&mut table, id).map_or(Broken::Stays, Broken::Closed)
+            }
+            _ => Broken::Stays,
+        }
+    }
+
+    /// Takes out those whose time has come.
+    pub(super) fn expired(&self, now: Instant) -> Vec<Arc<Open>> {
+        let mut table = self.table.lock();
+        let due: Vec<Id> =
+            table.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
+        due.into_iter().filter_map(|id| self.take_out(&mut table, id)).collect()
+    }
+
+    /// The next deadline. None ends the scavenger, which a later one starts again.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let mut table = self.table.lock();
+        let next = table.deadlines.first().map(|(at, _)| *at);
+        table.is_scavenging = next.is_some();
+        next
+    }
+
+    /// Whether a scavenger has to be started; from then on one counts as started.
+    pub(super) fn needs_scavenger(&self) -> bool {
+        let mut table = self.table.lock();
+        let needs = !table.is_scavenging && !table.deadlines.is_empty();
+        table.is_scavenging |= needs;
+        needs
+    }
+
+    /// The Open has closed.
+    pub(super) fn forget(&self, open: &Open) {
+        let mut table = self.table.lock();
+        self.take_out(&mut table, open.file_id.persistent);
+    }
+
+    fn take_out(&self, table: &mut Table, id: Id) -> Option<Arc<Open>> {
+        let Entry { open, place } = table.opens.remove(&id)?;
+        let survival = open.survival()?;
+        if let Place::Disconnected(deadline) = place {
+            self.leave_waiting(table, survival, deadline, id);
+        }
+        if let Some(guid) = survival.create_guid {
+            remove_if(&mut table.by_create, (survival.client_guid, guid), id);
+            remove_if(&mut table.by_persistent, guid, id);
+        }
+        if let Some(app) = survival.app_instance
+            && let Slot::Occupied(mut ids) = table.by_app.entry(app.id)
+        {
+            ids.get_mut().retain(|other| *other != id);
+            if ids.get().is_empty() {
+                ids.remove();
+            }
+        }
+        Some(Arc::clone(&open))
+    }
+
+    /// MS-SMB2 3.3.5.9: whether a persistent Open of this file waits for its
+    /// client. Others are told FILE_NOT_AVAILABLE meanwhile.
+    pub fn is_held(&self, key: FileKey) -> bool {
+        if self.orphans.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let table = self.table.lock();
+        table.deadlines.iter().filter_map(|(_, id)| table.opens.get(id)).any(|entry| {
+            let is_persistent = entry.open.survival().is_some_and(Survival::is_persistent);
+            is_persistent && entry.open.file().is_ok_and(|file| file.cell.key() == key)
+        })
+    }
+
+    /// Whether any persistent Open waits for its client.
+    pub fn has_orphans(&self) -> bool {
+        self.orphans.load(Ordering::Acquire) > 0
+    }
+
+    /// How many Opens there are, and how many of them wait for their client.
+    pub fn counts(&self) -> (usize, usize) {
+        let table = self.table.lock();
+        (table.opens.len(), table.deadlines.len())
+    }
+
+    /// All Opens.
+    pub fn opens(&self) -> Vec<Arc<Open>> {
+        self.table.lock().opens.values().map(|entry| Arc::clone(&entry.open)).collect()
+    }
+}
+
+/// Removes `key` while it still stands for `id`.
+fn remove_if<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Id>, key: K, id: Id) {
+    if let Slot::Occupied(slot) = map.entry(key)
+        && *slot.get() == id
+    {
+        slot.remove();
+    }
+}
+
+impl fmt::Debug for Durables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (opens, waiting) = self.counts();
+        f.debug_struct("Durables").field("opens", &opens).field("waiting", &waiting).finish()
+    }
+}

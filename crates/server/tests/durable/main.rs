@@ -1,0 +1,10 @@
+//! Opens that outlive their connection, and CREATEs that come again.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
+#[path = "../client/mod.rs"]
+mod client;
+
+mod asking;
+mod handles;
+mod instances;
+mod resilient;
