@@ -15,6 +15,7 @@ use crate::errno::fault_of;
 use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
 use crate::stat::Extra;
+use crate::streams;
 use crate::sys;
 use crate::vfs::Share;
 use crate::xattr::DOSATTRIB;
@@ -92,7 +93,7 @@ impl PosixDirectory {
         self.at = start + len;
         let name = &record[NAME..];
         let name_len = name.iter().position(|&b| b == 0).unwrap_or(name.len());
-        if matches!(&name[..name_len], b"" | b"." | b"..") {
+        if matches!(&name[..name_len], b"" | b"." | b"..") || streams::is_side(&name[..name_len]) {
             return false;
         }
         self.file_type = record[TYPE];

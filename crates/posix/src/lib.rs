@@ -28,6 +28,7 @@ mod options;
 mod security;
 mod snapshots;
 mod stat;
+mod streams;
 mod sys;
 mod vfs;
 mod volume;
@@ -35,6 +36,6 @@ mod walk;
 mod xattr;
 
 pub use errno::fault_of;
-pub use options::{Case, NtAcls, PosixOptions};
+pub use options::{Case, NtAcls, PosixOptions, Streams};
 pub use snapshots::{SnapshotFault, SnapshotFolders};
 pub use vfs::PosixVfs;

@@ -17,6 +17,12 @@ pub const XATTR_LIST_BYTES: usize = 65_536;
 /// MS-FSA 2.1.5.15.5 stops at 64 KiB in all).
 pub const XATTR_VALUE_BYTES: usize = 65_536;
 
+/// Streams of one file that are shown.
+pub const STREAMS_SHOWN: usize = 4_096;
+
+/// Bytes moved at a time when a stream changes its place.
+pub const STREAM_COPY_BYTES: usize = 256 * 1_024;
+
 /// Bytes read from a directory in one system call.
 pub const LIST_BUFFER_BYTES: usize = 64 * 1_024;
 

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use frevo_store::{Fault, Name, vfs::VfsResult};
 
 use crate::limits::COMPONENT_BYTES;
+use crate::streams;
 
 /// A raw byte 0x80..=0xFF is shown as this plus the byte.
 const RAW_BASE: u32 = 0xEF00;
@@ -76,6 +77,7 @@ fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<
     if made.is_empty()
         || made == b"."
         || made == b".."
+        || streams::is_side(made)
         || made.iter().any(|b| matches!(b, 0 | b'/'))
     {
         return Err(Fault::NameInvalid);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, OpenHow, Security,
-    SecurityChange, VfsResult,
+    SecurityChange, StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -72,6 +72,10 @@ impl PosixNode {
     /// For what is done to the object itself, not to its data.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.handle.fd()
+    }
+
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     pub(crate) const fn kind(&self) -> Kind {
@@ -300,6 +304,15 @@ impl Node for PosixNode {
         }
         self.set_attributes(change)?;
         self.set_times(change)
+    }
+
+    fn streams(&self) -> VfsResult<Vec<StreamStat>> {
+        if self.has_xattrs() { self.share.list_streams(&self.handle) } else { Ok(Vec::new()) }
+    }
+
+    fn clear_streams(&self) -> VfsResult<()> {
+        self.share.writable()?;
+        if self.has_xattrs() { self.share.clear_streams(&self.handle) } else { Ok(()) }
     }
 
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {

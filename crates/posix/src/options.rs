@@ -25,6 +25,21 @@ pub enum NtAcls {
     Off,
 }
 
+/// Where named streams are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// In extended attributes of their file, as Samba's `streams_xattr` has them;
+    /// those that are too large for the file system's attributes in the side folder.
+    Xattr,
+    /// All in the side folder, `.frevo-streams` in the share's root.
+    Folder,
+    /// There are none.
+    Off,
+}
+
+/// The side folder: clients neither see nor reach it.
+pub(crate) const SIDE_FOLDER: &str = ".frevo-streams";
+
 /// Options of a [`crate::PosixVfs`].
 #[derive(Debug, Clone)]
 pub struct PosixOptions {
@@ -53,6 +68,8 @@ pub struct PosixOptions {
     pub follow_symlinks_inside: bool,
     /// Tell of what other programs do in a directory that is observed.
     pub host_changes: bool,
+    /// Where named streams are kept.
+    pub streams: Streams,
     /// Name of the file system that clients are told.
     pub file_system_name: String,
     /// Where snapshots of the share are, if anywhere.
@@ -72,6 +89,7 @@ impl Default for PosixOptions {
             hide_dot_files: true,
             follow_symlinks_inside: false,
             host_changes: true,
+            streams: Streams::Xattr,
             file_system_name: String::from("NTFS"),
             snapshots: None,
         }

@@ -27,7 +27,7 @@ use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{host, sys, volume, xattr};
+use crate::{host, streams, sys, volume, xattr};
 
 /// What all nodes of one share have in common.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub(crate) struct Share {
     pub(crate) names: NameCache,
     /// The attribute that holds security descriptors.
     pub(crate) ntacl: &'static CStr,
+    pub(crate) streams: streams::Table,
     /// The kernel has getxattrat(2).
     entry_xattrs: bool,
     /// What the keys of files are marked with; 0 but for snapshots.
@@ -147,11 +148,13 @@ impl PosixVfs {
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
         let names = NameCache::new();
         let snapshots = Snapshots::default();
+        let streams = streams::Table::open(root.as_fd(), &options);
         let share = Share {
             root: Arc::new(root),
             options,
             volume,
             names,
+            streams,
             ntacl: crate::security::attribute(),
             entry_xattrs,
             mark,
@@ -160,11 +163,11 @@ impl PosixVfs {
         Ok(Self { share: Arc::new(share) })
     }
 
+    pub(crate) const fn share(&self) -> &Arc<Share> {
+        &self.share
+    }
+
     fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
-        if name.stream().is_some() {
-            // Streams are kept above this interface; a stream is never the file.
-            return Err(Fault::NotSupported);
-        }
         DiskPath::of(name, exact)
     }
 
@@ -221,7 +224,7 @@ impl PosixVfs {
         };
         let stat = self.share.stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
-        Opened { node: Arc::new(node), stat, created: false, name }
+        Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
     }
 
     fn dos_attrib(&self, handle: &Handle, stx: &Statx) -> Option<DosAttrib> {
@@ -301,7 +304,7 @@ impl PosixVfs {
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
         node.was_created_in(place.parent.clone());
         let name = place.name_of(entry);
-        Ok(Opened { node: Arc::new(node), stat, created: true, name })
+        Ok(Opened { node: Arc::new(node), stat, created: true, file_created: true, name })
     }
 
     /// A client that says a mode has taken its own umask away already: this
@@ -455,6 +458,9 @@ impl Vfs for PosixVfs {
         if how.write && how.existence != Existence::MustNotExist {
             self.share.writable()?;
         }
+        if name.stream().is_some() {
+            return self.open_stream(name, how);
+        }
         let exact = how.case_sensitive || self.share.exact(name);
         let path = self.path_of(name, how.case_sensitive || name.is_exact())?;
         if path.is_root() {
@@ -484,11 +490,18 @@ impl Vfs for PosixVfs {
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
         self.share.writable()?;
+        if name.stream().is_some() {
+            return self.remove_stream(name, key);
+        }
         let (place, stored, stx) = self.place_of(name, key)?;
         let directory = stat::kind_of(&stx) == Kind::Directory;
+        let side = self.share.side_of_entry(place.parent.fd(), &stored, &stx);
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match rustix::fs::unlinkat(place.parent.fd(), stored.as_slice(), flags) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.share.forget_side(side);
+                Ok(())
+            }
             // Another kind took its place, or it is gone.
             Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
             // What rmdir says on some file systems.
@@ -499,6 +512,9 @@ impl Vfs for PosixVfs {
 
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         self.share.writable()?;
+        if from.stream().is_some() || to.stream().is_some() {
+            return self.rename_stream(from, key, to, replace);
+        }
         let (source, stored, stx) = self.place_of(from, key)?;
         let name = to;
         let target = self.target(to)?;
@@ -518,12 +534,14 @@ impl Vfs for PosixVfs {
                     .map_err(fault_of)?;
             }
         } else {
+            let side = self.share.side_of_entry(target_dir, existing, there);
             let from = (source_dir, stored.as_slice());
             let is_directory = stat::kind_of(&stx) == Kind::Directory;
             let posix = name.is_exact() && is_directory && replace;
             if posix && stat::kind_of(there) == Kind::Directory {
                 // POSIX lets a directory take the place of an empty one.
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
+                self.share.forget_side(side);
                 return Ok(target.place.name_of(existing));
             }
             check_replace(there, replace)?;
@@ -532,6 +550,7 @@ impl Vfs for PosixVfs {
             } else {
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
             }
+            self.share.forget_side(side);
         }
         // What was replaced gave its place, not its spelling.
         if existing == to.1
@@ -545,7 +564,10 @@ impl Vfs for PosixVfs {
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
         self.share.writable()?;
         let node: &dyn Any = node;
-        let node: &PosixNode = node.downcast_ref().ok_or(Fault::NotSupported)?;
+        let node = streams::file_node(node).ok_or(Fault::NotSupported)?;
+        if to.stream().is_some() {
+            return Err(Fault::NameInvalid);
+        }
         if node.kind() == Kind::Directory {
             return Err(Fault::IsADirectory);
         }
@@ -563,7 +585,10 @@ impl Vfs for PosixVfs {
         if stat::kind_of(there) == Kind::Directory {
             return Err(Fault::AccessDenied);
         }
-        replace_by_link(node, dir, existing)
+        let side = self.share.side_of_entry(dir, existing, there);
+        replace_by_link(node, dir, existing)?;
+        self.share.forget_side(side);
+        Ok(())
     }
 
     fn stat(&self, name: &Name) -> VfsResult<Stat> {
@@ -579,7 +604,7 @@ impl Vfs for PosixVfs {
         };
         let opened = self.open(name, &how)?;
         let node: &dyn Any = &*opened.node;
-        let node: Option<&PosixNode> = node.downcast_ref();
+        let node = streams::file_node(node);
         Ok(Stat { ea_size: node.map_or(0, PosixNode::ea_size), ..opened.stat })
     }
 

@@ -6,7 +6,7 @@ use frevo_store::vfs::{Space, Volume};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::options::{NtAcls, PosixOptions};
+use crate::options::{NtAcls, PosixOptions, Streams};
 use crate::{extents, stat, sys};
 
 /// File systems that cannot hold holes, by statfs' f_type.
@@ -49,6 +49,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         xattrs,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF)),
+        // Streams in the side folder are found by an attribute too.
+        streams: xattrs && options.streams != Streams::Off,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
         shares_extents: extents::can_share(root),
         cluster: space(&vfs).unit,

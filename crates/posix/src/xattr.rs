@@ -36,7 +36,7 @@ const PRIVATE: [&str; 9] = [
 ];
 
 /// A descriptor and how extended attributes are reached through it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Handle {
     fd: Arc<OwnedFd>,
     /// Opened with O_PATH.
@@ -69,7 +69,7 @@ impl Handle {
         }
     }
 
-    fn value_len(&self, name: &CStr) -> Result<usize, Errno> {
+    pub(crate) fn value_len(&self, name: &CStr) -> Result<usize, Errno> {
         if self.path_only {
             rustix::fs::getxattr_query(ProcPath::of(self.fd()).as_c_str(), name)
         } else {
@@ -102,7 +102,7 @@ impl Handle {
         }
     }
 
-    fn remove(&self, name: &CStr) -> Result<(), Errno> {
+    pub(crate) fn remove(&self, name: &CStr) -> Result<(), Errno> {
         if self.path_only {
             rustix::fs::removexattr(ProcPath::of(self.fd()).as_c_str(), name)
         } else {
@@ -127,6 +127,11 @@ impl Handle {
 
     pub(crate) fn set_dos_attrib(&self, value: &DosAttrib) -> Result<(), Errno> {
         self.set(DOSATTRIB, &value.encode())
+    }
+
+    /// All names, as stored, that `wanted` says yes to.
+    pub(crate) fn names(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<CString>, Errno> {
+        listed(|list| self.list(list), wanted)
     }
 
     /// Names that clients may see, with the prefix, as stored.
@@ -190,14 +195,21 @@ impl Handle {
 
 /// Names that clients may see, with the prefix, as `list` gives them.
 fn visible(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
+    listed(list, is_visible)
+}
+
+fn listed(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<CString>, Errno> {
     // Few files have any: the first look needs no large buffer.
     let mut small = [0; 512];
     match list(&mut small) {
-        Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default())),
+        Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default(), wanted)),
         Err(Errno::RANGE) => {
             let mut large = vec![0; XATTR_LIST_BYTES];
             let len = list(&mut large)?;
-            Ok(split_names(large.get(..len).unwrap_or_default()))
+            Ok(split_names(large.get(..len).unwrap_or_default(), wanted))
         }
         Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
         Err(errno) => Err(errno),
@@ -222,15 +234,18 @@ pub(crate) fn ea_size(
     if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
 }
 
-/// Names out of the list that the kernel gives, those that clients may see.
-fn split_names(list: &[u8]) -> Vec<CString> {
+/// Whether clients may see an attribute of this name.
+fn is_visible(name: &[u8]) -> bool {
+    core::str::from_utf8(name)
+        .ok()
+        .and_then(|name| name.strip_prefix(PREFIX))
+        .is_some_and(|name| !name.is_empty() && !is_private(name))
+}
+
+/// Names out of the list that the kernel gives.
+fn split_names(list: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<CString> {
     list.split(|&b| b == 0)
-        .filter(|name| {
-            core::str::from_utf8(name)
-                .ok()
-                .and_then(|name| name.strip_prefix(PREFIX))
-                .is_some_and(|name| !name.is_empty() && !is_private(name))
-        })
+        .filter(|name| !name.is_empty() && wanted(name))
         .filter_map(|name| CString::new(name).ok())
         .collect()
 }
@@ -259,7 +274,7 @@ mod tests {
             assert!(!is_private(name), "{name}");
         }
         let list = b"user.a\0user.DosAttrib\0security.x\0user.\0user.B\0system.posix_acl_access\0";
-        let names = split_names(list);
+        let names = split_names(list, is_visible);
         assert_eq!(names, [c"user.a".to_owned(), c"user.B".to_owned()]);
     }
 }

@@ -460,14 +460,6 @@ fn read_only_shares_stay_as_they_are() {
 }
 
 #[test]
-fn streams_are_not_the_file() {
-    let s = share();
-    s.file("a", "a");
-    let stream = frevo_store::Name::parse("a:s", frevo_store::name::Rules::Windows).unwrap();
-    assert_eq!(s.vfs.open(&stream, &either()).unwrap_err(), Fault::NotSupported);
-}
-
-#[test]
 fn the_volume_has_facts() {
     let s = share();
     let volume = s.vfs.volume();

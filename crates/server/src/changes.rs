@@ -26,6 +26,9 @@ impl FileOpen {
 
     /// What somebody watches for who wants to know of this name.
     pub const fn names(&self) -> CompletionFilter {
+        if self.base.is_some() {
+            return CompletionFilter::STREAM_NAME;
+        }
         if self.is_directory { CompletionFilter::DIR_NAME } else { CompletionFilter::FILE_NAME }
     }
 
@@ -35,7 +38,22 @@ impl FileOpen {
             return;
         }
         let name = self.name();
+        if self.base.is_some() {
+            let (action, matches) = of_stream(action, matches);
+            files.watches.report(self.place(), &name, action, matches);
+            return;
+        }
         files.watches.report(self.place(), &name, action, matches);
+    }
+
+    /// Reports that a name of the file went, or that of its stream did.
+    pub fn report_removal(&self, files: &FileTable, name: &Name) {
+        let (action, matches) = match (name.stream(), self.is_directory) {
+            (Some(_), _) => (NotifyAction::REMOVED_STREAM, CompletionFilter::STREAM_NAME),
+            (None, true) => (NotifyAction::REMOVED, CompletionFilter::DIR_NAME),
+            (None, false) => (NotifyAction::REMOVED, CompletionFilter::FILE_NAME),
+        };
+        files.watches.report(self.place(), name, action, matches);
     }
 
     /// Reports that the file is no longer called `from`.
@@ -44,6 +62,12 @@ impl FileOpen {
             return;
         }
         let to = self.name();
+        if self.base.is_some() {
+            let names = CompletionFilter::STREAM_NAME;
+            files.watches.report(self.place(), from, NotifyAction::REMOVED_STREAM, names);
+            files.watches.report(self.place(), &to, NotifyAction::ADDED_STREAM, names);
+            return;
+        }
         files.watches.report_rename(self.place(), from, &to, self.names());
         if !self.is_directory {
             // Windows: a renamed file, other than a directory, has changed too.
@@ -51,4 +75,19 @@ impl FileOpen {
             files.watches.report(self.place(), &to, NotifyAction::MODIFIED, matches);
         }
     }
+}
+
+/// What happened to a stream as those are told who watch for streams: the data
+/// is the stream's, all else the file's.
+fn of_stream(action: NotifyAction, matches: CompletionFilter) -> (NotifyAction, CompletionFilter) {
+    if action == NotifyAction::ADDED {
+        return (NotifyAction::ADDED_STREAM, CompletionFilter::STREAM_NAME);
+    }
+    if matches.intersects(CompletionFilter::SIZE | CompletionFilter::LAST_WRITE)
+        && action == NotifyAction::MODIFIED
+    {
+        let data = CompletionFilter::STREAM_SIZE | CompletionFilter::STREAM_WRITE;
+        return (NotifyAction::MODIFIED_STREAM, data);
+    }
+    (action, matches)
 }

@@ -14,7 +14,6 @@ use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
-use frevo_wire::fscc::notify::NotifyAction;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -63,8 +62,10 @@ pub struct FileOpen {
     pub vfs: Arc<dyn Vfs>,
     /// The Open's id, by which the shared state knows what is its own.
     pub id: OpenId,
-    /// State shared with the other Opens of the file.
+    /// State shared with the other Opens of the file, or of the named stream.
     pub cell: Arc<FileCell>,
+    /// The file's own state, when a named stream of it is open.
+    pub base: Option<Arc<FileCell>>,
     /// Whether it is a directory.
     pub is_directory: bool,
     /// Opened with the POSIX extensions' create context.
@@ -178,16 +179,21 @@ impl Open {
     fn leave_file(&self, files: &FileTable) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
-        match files.leave(&file.cell, self.id()) {
+        // A stream first: its file may go with it.
+        for cell in core::iter::once(&file.cell).chain(&file.base) {
+            self.leave(file, cell, files);
+        }
+    }
+
+    fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable) {
+        match files.leave(cell, self.id()) {
             Departure::Remove(names) => {
-                let removed: Vec<_> = names.iter().map(|name| file.remove(files, name)).collect();
-                files.retire(&file.cell);
+                let removed: Vec<_> =
+                    names.iter().map(|name| file.remove(files, cell, name)).collect();
+                files.retire(cell);
                 for (name, removed) in names.iter().zip(removed) {
                     match removed {
-                        Ok(()) => {
-                            let removed = NotifyAction::REMOVED;
-                            files.watches.report(file.place(), name, removed, file.names());
-                        }
+                        Ok(()) => file.report_removal(files, name),
                         Err(fault) => {
                             tracing::debug!(%name, %fault, "delete on close left the file");
                         }
@@ -195,18 +201,15 @@ impl Open {
                 }
             }
             Departure::Unlink(name) => {
-                match file.vfs.remove(&name, file.cell.key()) {
-                    Ok(()) => {
-                        let removed = NotifyAction::REMOVED;
-                        files.watches.report(file.place(), &name, removed, file.names());
-                    }
+                match file.remove(files, cell, &name) {
+                    Ok(()) => file.report_removal(files, &name),
                     Err(fault) => tracing::debug!(%name, %fault, "unlinking left the file"),
                 }
                 files.unlinked();
             }
             // Who watches a directory that only waits for him to let go.
-            _ if file.is_directory && file.cell.lock().is_delete_pending() => {
-                files.watches.deleting(file.cell.key());
+            _ if file.is_directory && cell.lock().is_delete_pending() => {
+                files.watches.deleting(cell.key());
             }
             _ => {}
         }
@@ -241,9 +244,14 @@ impl FileOpen {
     }
 
     /// Removes one of its names, if that still means it.
-    fn remove(&self, files: &FileTable, name: &Name) -> frevo_store::vfs::VfsResult<()> {
+    fn remove(
+        &self,
+        files: &FileTable,
+        cell: &FileCell,
+        name: &Name,
+    ) -> frevo_store::vfs::VfsResult<()> {
         let _name = files.names.hold(self.place(), name);
-        self.vfs.remove(name, self.cell.key())
+        self.vfs.remove(name, cell.key())
     }
 
     /// The road for data, when there is a descriptor.

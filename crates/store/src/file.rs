@@ -12,6 +12,7 @@ use crate::lease::{
 use crate::limits::OPENS_PER_FILE;
 use crate::name::Name;
 use crate::share_mode::{Claim, Sharing, Verdict};
+use crate::stream::Attached;
 use crate::vfs::FileKey;
 
 /// Names an Open within the server for as long as it exists.
@@ -81,6 +82,8 @@ pub struct File {
     key: FileKey,
     name: Name,
     opens: Vec<Entry>,
+    /// Opens of its named streams, which have cells of their own.
+    pub(crate) streams: Vec<Attached>,
     /// Link.IsDeleted: names that go with the last close.
     doomed: Vec<Name>,
     retired: bool,
@@ -96,6 +99,7 @@ impl File {
             key,
             name,
             opens: Vec::new(),
+            streams: Vec::new(),
             doomed: Vec::new(),
             retired: false,
             ranges: ByteRanges::EMPTY,
@@ -137,9 +141,9 @@ impl File {
         self.name.is_below(directory) || links.any(|link| link.is_below(directory))
     }
 
-    /// How many Opens there are.
+    /// How many Opens there are, those of its named streams among them.
     pub const fn open_count(&self) -> usize {
-        self.opens.len()
+        self.opens.len().saturating_add(self.streams.len())
     }
 
     /// Whether it goes when the last Open closes (FileStandardInformation).
@@ -176,7 +180,7 @@ impl File {
         if contention.waits {
             return Ok((Admitted::Waits(cause), contention));
         }
-        if is_violation {
+        if is_violation || self.is_held_by_stream(a.access) {
             return Err(Status::SHARING_VIOLATION);
         }
         if self.opens.len() >= OPENS_PER_FILE {
@@ -305,17 +309,18 @@ impl File {
             if entry.delete_on_close {
                 self.doom(link.clone());
             }
-            if entry.unlinks && !self.opens.is_empty() && self.doomed.contains(&link) {
+            if entry.unlinks && self.open_count() > 0 && self.doomed.contains(&link) {
                 self.doomed.retain(|doomed| *doomed != link);
                 unlinked = Some(link);
             }
         }
+        self.streams.retain(|attached| attached.id != id);
         self.ranges.release(id);
         self.oplocks.leave(id);
         if let Some(name) = unlinked {
             return (Departure::Unlink(name), lease);
         }
-        let departure = match (self.opens.is_empty(), self.is_delete_pending()) {
+        let departure = match (self.open_count() == 0, self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,
             (true, true) => Departure::Remove(self.doomed.clone()),

@@ -22,7 +22,9 @@ const SHARDS: usize = 64;
 /// an await.
 #[derive(Debug)]
 pub struct FileCell {
+    /// The file; which of its streams changes when one is renamed.
     key: FileKey,
+    stream: AtomicU64,
     file: Mutex<File>,
 }
 
@@ -32,13 +34,13 @@ impl FileCell {
         self.file.lock()
     }
 
-    /// Which file.
-    pub const fn key(&self) -> FileKey {
-        self.key
+    /// Which stream of which file.
+    pub fn key(&self) -> FileKey {
+        FileKey { stream: self.stream.load(Ordering::Acquire), ..self.key }
     }
 }
 
-type Shard = Mutex<HashMap<FileKey, Arc<FileCell>>>;
+pub(crate) type Shard = Mutex<HashMap<FileKey, Arc<FileCell>>>;
 
 /// All open files. Lock order: names, shard, file.
 #[derive(Debug)]
@@ -79,10 +81,7 @@ impl FileTable {
     pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Attempt, Status> {
         let mut shard = self.shard(key).lock();
         let there = shard.get(&key).filter(|cell| !cell.lock().is_retired()).cloned();
-        let cell = there.unwrap_or_else(|| {
-            let file = Mutex::new(File::new(key, name.clone()));
-            Arc::new(FileCell { key, file })
-        });
+        let cell = there.unwrap_or_else(|| Self::cell(key, File::new(key, name.clone())));
         let mut file = cell.lock();
         if let Some(lease) = a.lease {
             self.leases.enter(lease, key)?;
@@ -100,6 +99,11 @@ impl FileTable {
         Ok(Attempt { cell, admitted, contention })
     }
 
+    pub(crate) fn cell(key: FileKey, file: File) -> Arc<FileCell> {
+        let stream = AtomicU64::new(key.stream);
+        Arc::new(FileCell { key, stream, file: Mutex::new(file) })
+    }
+
     /// The file `key` if somebody has it open.
     pub fn find(&self, key: FileKey) -> Option<Arc<FileCell>> {
         self.shard(key).lock().get(&key).cloned()
@@ -107,12 +111,12 @@ impl FileTable {
 
     /// Takes an Open out of its file.
     pub fn leave(&self, cell: &FileCell, id: OpenId) -> Departure {
-        let mut shard = self.shard(cell.key).lock();
+        let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
         let (departure, lease) = file.leave(id);
         if departure == Departure::Closed {
             file.retire();
-            shard.remove(&cell.key);
+            shard.remove(&key);
         }
         if let Some(lease) = lease {
             self.leases.leave(lease);
@@ -123,9 +127,61 @@ impl FileTable {
     /// Forgets a file that was removed (or could not be): see [`Departure::Remove`].
     pub fn retire(&self, cell: &FileCell) {
         self.removals.fetch_add(1, Ordering::Release);
-        let mut shard = self.shard(cell.key).lock();
+        let (key, mut shard) = self.shard_of(cell);
         cell.lock().retire();
-        shard.remove(&cell.key);
+        shard.remove(&key);
+    }
+
+    /// The shard that a cell is in, locked: it stays there until the guard goes.
+    fn shard_of(
+        &self,
+        cell: &FileCell,
+    ) -> (FileKey, MutexGuard<'_, HashMap<FileKey, Arc<FileCell>>>) {
+        loop {
+            let key = cell.key();
+            let shard = self.shard(key).lock();
+            if cell.key() == key {
+                return (key, shard);
+            }
+        }
+    }
+
+    /// Puts a cell under another stream of its file, as renaming a stream does.
+    /// False, and nothing changed, when somebody has that one open.
+    pub fn rename_stream(&self, cell: &Arc<FileCell>, stream: u64) -> bool {
+        let (from, mut old) = self.shard_of(cell);
+        let to = FileKey { stream, ..from };
+        if core::ptr::eq(self.shard(from), self.shard(to)) {
+            return Self::move_cell(cell, (from, &mut old), to, None);
+        }
+        drop(old);
+        // In one order for everybody, so that no two wait for each other.
+        let (mut first, mut second) = if Self::number(from) < Self::number(to) {
+            let first = self.shard(from).lock();
+            (first, self.shard(to).lock())
+        } else {
+            let second = self.shard(to).lock();
+            (self.shard(from).lock(), second)
+        };
+        cell.key() == from && Self::move_cell(cell, (from, &mut first), to, Some(&mut second))
+    }
+
+    fn move_cell(
+        cell: &Arc<FileCell>,
+        (from, old): (FileKey, &mut HashMap<FileKey, Arc<FileCell>>),
+        to: FileKey,
+        new: Option<&mut HashMap<FileKey, Arc<FileCell>>>,
+    ) -> bool {
+        let is_open = |shard: &HashMap<FileKey, Arc<FileCell>>| {
+            shard.get(&to).is_some_and(|there| !Arc::ptr_eq(there, cell))
+        };
+        if is_open(new.as_deref().unwrap_or(old)) {
+            return false;
+        }
+        old.remove(&from);
+        cell.stream.store(to.stream, Ordering::Release);
+        new.unwrap_or(old).insert(to, Arc::clone(cell));
+        true
     }
 
     /// One of a file's names is gone: see [`Departure::Unlink`].
@@ -171,12 +227,15 @@ impl FileTable {
         self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 
-    fn shard(&self, key: FileKey) -> &Shard {
+    pub(crate) fn shard(&self, key: FileKey) -> &Shard {
+        self.shards.get(Self::number(key)).unwrap_or(&self.shards[0])
+    }
+
+    fn number(key: FileKey) -> usize {
         // Inode numbers come in runs: mix before taking the top bits.
         let mixed = (key.inode ^ key.device.rotate_left(32) ^ key.stream)
             .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let at = usize::try_from(mixed >> 58).unwrap_or(0);
-        self.shards.get(at).unwrap_or(&self.shards[0])
+        usize::try_from(mixed >> 58).unwrap_or(0)
     }
 }
 

@@ -47,6 +47,7 @@ pub mod security;
 pub mod share_mode;
 pub mod snapshot;
 pub mod state;
+pub mod stream;
 pub mod vfs;
 pub mod watch;
 

@@ -42,6 +42,9 @@ pub const MEMORY_PAGE_BYTES: usize = 4_096;
 /// Bytes in one component of a name in memory, as in most file systems of Linux.
 pub const MEMORY_COMPONENT_BYTES: usize = 255;
 
+/// Named streams of one file in memory.
+pub const MEMORY_STREAMS: usize = 1_024;
+
 /// Where the largest file in memory ends: as on ext4 with pages of 4 KiB.
 pub const MEMORY_FILE_BYTES: u64 = 1 << 44;
 

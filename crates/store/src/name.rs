@@ -230,7 +230,8 @@ fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
 /// `name:stream:type` after the first colon. `::$DATA` is the unnamed stream.
 fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     let (stream, kind) = rest.split_once(':').unwrap_or((rest, "$DATA"));
-    if stream.chars().any(|c| c < ' ' || matches!(c, '/' | '\\' | ':')) || kind.contains('\\') {
+    // MS-FSCC 2.1.5.3: control characters are allowed here, unlike in files' names.
+    if stream.chars().any(|c| matches!(c, '\0' | '/' | '\\' | ':')) || kind.contains('\\') {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     if stream.is_empty() && !rest.contains(':') {

@@ -143,6 +143,17 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
+/// A named stream as FileStreamInformation shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamStat {
+    /// Its name alone, without colons and type.
+    pub name: String,
+    /// Bytes to its end.
+    pub size: u64,
+    /// Bytes allocated on the medium.
+    pub allocation: u64,
+}
+
 /// What kind of object a name means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -255,6 +266,9 @@ pub struct Opened {
     pub stat: Stat,
     /// Whether it was created by this call.
     pub created: bool,
+    /// Whether the file was created by this call, be it because a stream of it
+    /// was: what a new file inherits it inherits only then.
+    pub file_created: bool,
     /// The name as it is stored (the case on the medium).
     pub name: Name,
 }
@@ -315,6 +329,8 @@ pub struct Volume {
     /// Names that differ in case only can be stored, and characters that Windows
     /// reserves: what POSIX clients rely on.
     pub posix_names: bool,
+    /// Named streams can be stored.
+    pub streams: bool,
     /// Mounted read-only.
     pub read_only: bool,
     /// Files can share extents: [`Node::share_extents`] works.
@@ -353,16 +369,22 @@ pub struct Allocated {
 pub trait Vfs: Send + Sync + fmt::Debug {
     /// Finds or makes `name` and opens it. Case is ignored unless `how` says
     /// otherwise: an exact match wins, else the first that folds alike.
+    ///
+    /// A name with a stream means that stream: its node moves the stream's data,
+    /// and whatever else is asked of it or done to it is the file's. A file that
+    /// does not exist is made along with a stream that may be. Where there are no
+    /// streams the name is [`Fault::NameInvalid`].
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened>;
 
     /// Removes the file or empty directory `name` if it still is `key`;
-    /// otherwise [`Fault::Stale`].
+    /// otherwise [`Fault::Stale`]. Or the one stream that `name` has.
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()>;
 
     /// Moves `from` (still `key`, else [`Fault::Stale`]) to `to`, whose parent
     /// must exist. An existing `to` is replaced when `replace` is set, else
     /// [`Fault::Exists`]; renaming to another case of the same name works.
-    /// Returns the new name as stored.
+    /// Returns the new name as stored. When `from` has a stream, `to` is another
+    /// stream of the same file, or its own data: what that held is lost.
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name>;
 
     /// Makes `to` another name of the open file `node`.
@@ -444,6 +466,17 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// Changes times and attributes.
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()>;
+
+    /// The named streams of the file, in the order of their names; the file's own
+    /// data is none of them.
+    fn streams(&self) -> VfsResult<Vec<StreamStat>> {
+        Ok(Vec::new())
+    }
+
+    /// Removes all named streams, as overwriting a file does.
+    fn clear_streams(&self) -> VfsResult<()> {
+        Ok(())
+    }
 
     /// Starts listing a directory, without "." and "..".
     fn directory(&self) -> VfsResult<Box<dyn Directory>>;

@@ -335,8 +335,8 @@ impl Watch {
         for (action, name) in reports {
             let below = name.path().strip_prefix(directory).unwrap_or_default();
             let mut told = String::from(below.strip_prefix('\\').unwrap_or(below));
-            if let Some(stream) = name.stream() {
-                // MS-FSA 2.1.5.5: "file:stream" with the type.
+            if let Some(stream) = name.stream().filter(|_| is_of_stream(*action)) {
+                // MS-FSA 2.1.5.1.1: Open.FileName, a colon, the stream's name.
                 told.push(':');
                 told.push_str(stream);
             }
@@ -344,6 +344,13 @@ impl Watch {
         }
         state.wake_first();
     }
+}
+
+const fn is_of_stream(action: NotifyAction) -> bool {
+    matches!(
+        action,
+        NotifyAction::ADDED_STREAM | NotifyAction::REMOVED_STREAM | NotifyAction::MODIFIED_STREAM
+    )
 }
 
 impl State {

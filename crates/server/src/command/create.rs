@@ -5,6 +5,7 @@ mod contexts;
 mod durable;
 mod lease;
 mod replay;
+mod streams;
 mod symlink;
 mod timewarp;
 mod validate;
@@ -73,7 +74,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let rules = if posix.is_some() { Rules::Posix } else { Rules::Windows };
     let name = validate::name(&text, request.create_options, rules)?;
     if rules == Rules::Windows {
-        validate::stream_type(&text, &mut request)?;
+        validate::stream_type(&text, &name, &mut request)?;
     }
     let desired = validate::access(&request, tree)?;
     if !Arc::ptr_eq(vfs, live) {
@@ -144,6 +145,8 @@ struct Create<'a> {
 struct Made {
     opened: Opened,
     cell: Arc<FileCell>,
+    /// Of the file that a named stream belongs to.
+    base: Option<Arc<FileCell>>,
     granted: AccessMask,
     action: CreateAction,
 }
@@ -186,13 +189,20 @@ impl Create<'_> {
                 overwrites: !matches!(action, CreateAction::CREATED | CreateAction::OPENED),
             };
             let key = opened.node.key();
+            let base = streams::attach(files, key, &opened.name, admission);
+            let base = base.inspect_err(|_| self.unmake(&opened))?;
+            let detach = || streams::detach(files, &**self.vfs, base.as_ref(), self.id());
             let attempt = files.admit(key, &opened.name, admission);
-            let attempt = attempt.inspect_err(|_| self.unmake(&opened))?;
+            let attempt = attempt.inspect_err(|_| {
+                detach();
+                self.unmake(&opened);
+            })?;
             let cell = attempt.cell;
             drop(held);
             breaks::announce(self.rq.server(), &cell, attempt.contention.breaks);
             if let Admitted::Waits(cause) = attempt.admitted {
                 // Others may rename or remove it meanwhile: all begins anew.
+                detach();
                 drop(opened);
                 awaited += 1;
                 if awaited > BREAKS_AWAITED {
@@ -210,18 +220,17 @@ impl Create<'_> {
                     // It has gone by itself; its key must not stay delete pending.
                     files.retire(&cell);
                 }
+                detach();
                 continue;
             }
-            return Ok(Made { opened, cell, granted, action });
+            return Ok(Made { opened, cell, base, granted, action });
         }
         Err(Status::DELETE_PENDING.into())
     }
 
     /// MS-FSA 2.1.5.1.1 refuses before anything is made.
     fn unmake(&self, opened: &Opened) {
-        if opened.created {
-            let _ = self.vfs.remove(&opened.name, opened.node.key());
-        }
+        streams::unmake(&**self.vfs, opened);
     }
 
     fn open_node(&self) -> Result<Opened, Fault> {
@@ -285,8 +294,12 @@ impl Create<'_> {
             }
             Fault::Exists | Fault::IsADirectory | Fault::NotADirectory => {
                 let found = self.vfs.stat(&self.name).ok();
-                let cell = found.and_then(|stat| self.rq.server().files.find(stat.key));
-                if cell.is_some_and(|cell| cell.lock().is_delete_pending()) {
+                let files = &self.rq.server().files;
+                let pending = |key| {
+                    files.is_file_delete_pending(key)
+                        || files.find(key).is_some_and(|cell| cell.lock().is_delete_pending())
+                };
+                if found.is_some_and(|stat| pending(stat.key)) {
                     Status::DELETE_PENDING
                 } else {
                     fault.status()
@@ -328,7 +341,8 @@ impl Create<'_> {
 
     /// Does to the file what its disposition and contexts say, and makes the Open.
     fn finish(&self, made: Made) -> Result<(Arc<Open>, CreateAction, Stat), Status> {
-        let Made { opened, cell, granted, action } = made;
+        let Made { opened, cell, base, granted, action } = made;
+        let file_created = opened.file_created;
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
         let target = OpenTarget::File(FileOpen {
@@ -338,6 +352,7 @@ impl Create<'_> {
             vfs: Arc::clone(self.vfs),
             id: self.id(),
             cell,
+            base,
             is_directory: stat.kind == Kind::Directory,
             posix: self.posix.is_some(),
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
@@ -364,13 +379,14 @@ impl Create<'_> {
             }
             open.close(&self.rq.server().files);
         })?;
-        self.report(open.file()?, action);
+        self.report(open.file()?, action, file_created);
         Ok((open, action, stat))
     }
 
     /// MS-FSA 2.1.5.1.1 and 2.1.5.1.2.3: what those who watch are told.
-    fn report(&self, file: &FileOpen, action: CreateAction) {
+    fn report(&self, file: &FileOpen, action: CreateAction, file_created: bool) {
         let files = &self.rq.server().files;
+        streams::report_file(file, files, file_created);
         match action {
             CreateAction::CREATED => file.report(files, NotifyAction::ADDED, file.names()),
             CreateAction::OPENED => {}
@@ -391,7 +407,12 @@ impl Create<'_> {
     ) -> Result<bool, Status> {
         let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
         if overwritten {
-            self.overwrite(node, before).map_err(Fault::status)?;
+            if self.name.stream().is_some() {
+                // Only the file's own data brings its attributes along.
+                node.set_end_of_file(0).map_err(Fault::status)?;
+            } else {
+                self.overwrite(node, before).map_err(Fault::status)?;
+            }
         }
         let made = overwritten || action == CreateAction::CREATED;
         if !made {
@@ -419,7 +440,9 @@ impl Create<'_> {
         set(self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE)?;
         node.set_end_of_file(0).inspect_err(|_| {
             let _ = set(before);
-        })
+        })?;
+        // MS-FSA 2.1.5.1.2: what is overwritten loses its named streams.
+        node.clear_streams()
     }
 
     fn respond(

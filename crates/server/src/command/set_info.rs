@@ -6,6 +6,7 @@ mod contention;
 mod disposition;
 mod file;
 mod rename;
+mod streams;
 #[cfg(test)]
 mod tests;
 

@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_posix::{Case, PosixOptions, PosixVfs};
+use frevo_posix::{Case, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
-use super::values::{EncryptionChoice, SigningChoice};
+use super::values::{EncryptionChoice, SigningChoice, StreamsChoice};
 use crate::limits;
 use crate::settings::{Encryption, Settings, Signing};
 use crate::share::{Share, Target};
@@ -22,6 +22,16 @@ impl From<EncryptionChoice> for Encryption {
             EncryptionChoice::Required => Self::Required,
             EncryptionChoice::Offered => Self::Offered,
             EncryptionChoice::Off => Self::Off,
+        }
+    }
+}
+
+impl From<StreamsChoice> for Streams {
+    fn from(choice: StreamsChoice) -> Self {
+        match choice {
+            StreamsChoice::Xattr => Self::Xattr,
+            StreamsChoice::Folder => Self::Folder,
+            StreamsChoice::Off => Self::Off,
         }
     }
 }
@@ -99,6 +109,7 @@ impl ShareSection {
         options.follow_symlinks_inside = self.follow_symlinks;
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
         options.host_changes = self.host_changes.unwrap_or(options.host_changes);
+        options.streams = self.streams.map_or(options.streams, Into::into);
         options
     }
 

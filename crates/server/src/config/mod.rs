@@ -19,7 +19,7 @@ pub use nearest::nearest;
 pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
 pub use values::{
     CipherName, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat, Mode,
-    SigningAlgorithmName, SigningChoice, Size,
+    SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName};
 use super::values::{
     CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, SigningAlgorithmName,
-    SigningChoice, Size, SnapshotPath,
+    SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
 use crate::limits;
 
@@ -139,6 +139,9 @@ pub struct ShareSection {
     /// Linux clients may use the POSIX extensions.
     #[serde(default = "yes")]
     pub posix: bool,
+    /// Where named streams are kept.
+    #[serde(default)]
+    pub streams: Option<StreamsChoice>,
 }
 
 const fn yes() -> bool {
@@ -232,6 +235,7 @@ impl ShareSection {
             snapshots: None,
             host_changes: None,
             posix: true,
+            streams: None,
         }
     }
 }

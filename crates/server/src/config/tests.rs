@@ -65,6 +65,7 @@ fn every_key_can_be_set() {
         snapshots = ".snapshots/%N/snapshot"
         host_changes = false
         posix = false
+        streams = "folder"
 
         [[user]]
         name = "ann"

@@ -99,6 +99,18 @@ words! {
 }
 
 words! {
+    /// Where named streams are kept.
+    StreamsChoice: "streams" {
+        /// In extended attributes, as Samba's streams_xattr does; large ones beside.
+        Xattr = "xattr",
+        /// All in the folder `.frevo-streams`.
+        Folder = "folder",
+        /// Nowhere: there are none.
+        Off = "off",
+    }
+}
+
+words! {
     /// Whether messages are signed.
     SigningChoice: "signing" {
         /// Always.

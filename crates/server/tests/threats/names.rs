@@ -216,7 +216,6 @@ fn f5_names_that_cannot_be_are_invalid() {
             "a\x1Fb",
             "a\\\\b",
             "a:b:$INDEX_ALLOCATION",
-            "a:stream",
             "a:b:$BITMAP",
             "a:b:c:d",
             ":",

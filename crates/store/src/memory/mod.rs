@@ -26,6 +26,9 @@
 //!
 //! [`Faults`] makes chosen calls fail, and sets the capacity.
 //!
+//! Named streams belong to their file: a sync of any node of it makes them
+//! stable, and a crash loses what was done to them since.
+//!
 //! Names are kept as clients see them; nothing is mapped. Links are objects and
 //! never followed. There are no holes to ask for, and no descriptors.
 
@@ -33,6 +36,7 @@ mod content;
 mod faults;
 mod node;
 mod stable;
+mod streams;
 mod tree;
 mod vfs;
 

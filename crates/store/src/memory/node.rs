@@ -11,13 +11,14 @@ use frevo_wire::fscc::eq_ignore_case;
 
 use super::content::Content;
 use super::faults::Operation;
+use super::streams::{StreamId, Streams};
 use super::tree::{Body, EntryKey, Ino, Inode};
 use super::vfs::{Shared, storable};
 use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
 use crate::security::HostAcl;
 use crate::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node, OpenHow,
-    Security, SecurityChange, Stat, VfsResult,
+    Security, SecurityChange, Stat, StreamStat, VfsResult,
 };
 
 /// A file that somebody holds; it exists until this is dropped.
@@ -49,6 +50,8 @@ pub(super) struct MemoryNode {
     write: bool,
     /// HIDDEN because of the name that it was opened by.
     hidden_name: bool,
+    /// The named stream that it moves the data of.
+    stream: Option<StreamId>,
 }
 
 impl MemoryNode {
@@ -61,7 +64,13 @@ impl MemoryNode {
         hidden_name: bool,
     ) -> Self {
         let hold = Hold { shared, ino };
-        Self { hold, kind, read: how.read, write: how.write, hidden_name }
+        Self { hold, kind, read: how.read, write: how.write, hidden_name, stream: None }
+    }
+
+    /// The same, for a stream of the file.
+    pub(super) fn of_stream(self, stream: StreamId, how: &OpenHow) -> Self {
+        let (read, write) = (how.read, how.write);
+        Self { kind: Kind::File, read, write, stream: Some(stream), ..self }
     }
 
     pub(super) const fn ino(&self) -> Ino {
@@ -107,13 +116,30 @@ impl MemoryNode {
         let mut state = self.hold.shared.state.lock();
         let room = self.hold.shared.room(&state);
         let inode = state.live.0.get_mut(&self.hold.ino).ok_or(Fault::Stale)?;
-        let Body::File(content) = &mut inode.body else { return Err(Fault::AccessDenied) };
+        let content = content_mut(inode, self.stream)?;
         let before = content.held();
         let outcome = how(content, room);
         let after = content.held();
         (inode.meta.written, inode.meta.changed) = (now, now);
         state.used = state.used.saturating_sub(before).saturating_add(after);
         outcome
+    }
+}
+
+/// The data that a node moves: the file's own, or a stream's.
+fn content(inode: &Inode, stream: Option<StreamId>) -> VfsResult<&Content> {
+    match (stream, &inode.body) {
+        (Some(id), _) => Ok(&inode.streams.by_id(id).ok_or(Fault::Stale)?.content),
+        (None, Body::File(content)) => Ok(content),
+        _ => Err(Fault::AccessDenied),
+    }
+}
+
+fn content_mut(inode: &mut Inode, stream: Option<StreamId>) -> VfsResult<&mut Content> {
+    match (stream, &mut inode.body) {
+        (Some(id), _) => Ok(&mut inode.streams.by_id_mut(id).ok_or(Fault::Stale)?.content),
+        (None, Body::File(content)) => Ok(content),
+        _ => Err(Fault::AccessDenied),
     }
 }
 
@@ -132,7 +158,12 @@ fn settable(time: Option<FileTime>) -> Option<FileTime> {
 
 impl Node for MemoryNode {
     fn key(&self) -> FileKey {
-        self.hold.shared.key(self.hold.ino)
+        let key = self.hold.shared.key(self.hold.ino);
+        let Some(id) = self.stream else { return key };
+        // One that is gone is named by what nothing else is.
+        let gone = || FileKey { stream: u64::MAX, ..key };
+        self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(gone, |s| s.key(key))))
+            .unwrap_or_else(|_| gone())
     }
 
     fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -142,16 +173,19 @@ impl Node for MemoryNode {
     fn stat(&self) -> VfsResult<Stat> {
         self.pass(Operation::Stat)?;
         let shared = &self.hold.shared;
-        self.look(|inode| Ok(shared.stat(self.hold.ino, inode, self.hidden_name)))
+        self.look(|inode| {
+            let stat = shared.stat(self.hold.ino, inode, self.hidden_name);
+            match self.stream {
+                Some(id) => Ok(inode.streams.by_id(id).ok_or(Fault::Stale)?.stat(stat)),
+                None => Ok(stat),
+            }
+        })
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
         self.check_data(self.read)?;
         self.pass(Operation::Read)?;
-        self.look(|inode| match &inode.body {
-            Body::File(content) => Ok(content.read(offset, into)),
-            _ => Err(Fault::AccessDenied),
-        })
+        self.look(|inode| Ok(content(inode, self.stream)?.read(offset, into)))
     }
 
     /// When the volume is full, what still fits has been written.
@@ -216,6 +250,22 @@ impl Node for MemoryNode {
             meta.changed = settable(change.changed).unwrap_or(now);
             Ok(())
         })
+    }
+
+    fn streams(&self) -> VfsResult<Vec<StreamStat>> {
+        self.pass(Operation::List)?;
+        self.look(|inode| Ok(inode.streams.list()))
+    }
+
+    fn clear_streams(&self) -> VfsResult<()> {
+        self.pass(Operation::Remove)?;
+        self.hold.shared.writable()?;
+        let mut state = self.hold.shared.state.lock();
+        let inode = state.live.0.get_mut(&self.hold.ino).ok_or(Fault::Stale)?;
+        let freed = inode.streams.held();
+        inode.streams = Streams::EMPTY;
+        state.used = state.used.saturating_sub(freed);
+        Ok(())
     }
 
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
@@ -321,14 +371,11 @@ impl Node for MemoryNode {
         let source_end = copy.source_offset.checked_add(length).ok_or(Fault::Invalid)?;
         let target_end = copy.target_offset.checked_add(length).ok_or(Fault::Invalid)?;
         check_end(target_end)?;
-        let same = source.hold.ino == self.hold.ino;
+        let same = source.hold.ino == self.hold.ino && source.stream == self.stream;
         if same && from.abs_diff(to) < count {
             return Err(Fault::Invalid);
         }
-        let shown = source.look(|inode| match &inode.body {
-            Body::File(content) => Ok(content.clone()),
-            _ => Err(Fault::AccessDenied),
-        })?;
+        let shown = source.look(|inode| content(inode, source.stream).cloned())?;
         if source_end > shown.end() {
             return Err(Fault::Invalid);
         }
@@ -357,12 +404,9 @@ impl Node for MemoryNode {
     fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
         self.check_data(self.read)?;
         self.pass(Operation::Read)?;
-        self.look(|inode| match &inode.body {
-            Body::File(content) => {
-                let (ranges, has_more) = content.allocated(first, beyond, limit);
-                Ok(Allocated { ranges, has_more })
-            }
-            _ => Err(Fault::AccessDenied),
+        self.look(|inode| {
+            let (ranges, has_more) = content(inode, self.stream)?.allocated(first, beyond, limit);
+            Ok(Allocated { ranges, has_more })
         })
     }
 }

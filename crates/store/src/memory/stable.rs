@@ -106,6 +106,7 @@ impl State {
             return;
         };
         stable.meta = live.meta.clone();
+        stable.streams = live.streams.clone();
         if let Body::File(content) = &live.body {
             stable.body = Body::File(content.clone());
         }

@@ -11,6 +11,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::upcase;
 
 use super::content::Content;
+use super::streams::Streams;
 use crate::limits::MEMORY_COMPONENT_BYTES;
 use crate::name::Name;
 use crate::vfs::{Fault, FileKey, Kind, Stat, VfsResult};
@@ -108,6 +109,7 @@ pub(super) struct Meta {
 pub(super) struct Inode {
     pub(super) meta: Meta,
     pub(super) body: Body,
+    pub(super) streams: Streams,
 }
 
 impl Inode {
@@ -126,7 +128,7 @@ impl Inode {
             gid: 0,
             links: 0,
         };
-        Self { meta, body }
+        Self { meta, body, streams: Streams::EMPTY }
     }
 
     pub(super) const fn kind(&self) -> Kind {
@@ -139,18 +141,19 @@ impl Inode {
 
     /// Pages that it takes of the volume.
     pub(super) fn held(&self) -> u64 {
-        match &self.body {
+        let own = match &self.body {
             Body::File(content) => content.held(),
             _ => 0,
-        }
+        };
+        own.saturating_add(self.streams.held())
     }
 
     /// Its state; `hidden` says that the name makes it so.
     pub(super) fn stat(&self, key: FileKey, unit: u64, hidden: bool) -> Stat {
         let mut attributes = self.meta.attributes;
-        let (mut end_of_file, mut reparse_tag) = (0, 0);
+        let (mut end_of_file, mut pages, mut reparse_tag) = (0, 0, 0);
         match &self.body {
-            Body::File(content) => end_of_file = content.end(),
+            Body::File(content) => (end_of_file, pages) = (content.end(), content.held()),
             Body::Directory(_) => attributes |= FileAttributes::DIRECTORY,
             Body::Symlink(_) => {
                 attributes |= FileAttributes::REPARSE_POINT;
@@ -167,7 +170,7 @@ impl Inode {
             key,
             kind: self.kind(),
             end_of_file,
-            allocation: self.held().saturating_mul(unit),
+            allocation: pages.saturating_mul(unit),
             links: self.meta.links,
             attributes,
             created: self.meta.created,
@@ -298,9 +301,8 @@ impl Tree {
 
 /// Whether every component of a name can be stored.
 pub(super) fn check_name(name: &Name, posix: bool) -> VfsResult<()> {
-    if name.stream().is_some() {
-        // A stream is never the file.
-        return Err(Fault::NotSupported);
+    if name.stream().is_some_and(|stream| stream.len() > MEMORY_COMPONENT_BYTES) {
+        return Err(Fault::NameTooLong);
     }
     name.components().try_for_each(|component| {
         let special = matches!(component, "." | "..") || component.contains(['\0', '/']);

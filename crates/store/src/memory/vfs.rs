@@ -110,7 +110,7 @@ impl fmt::Debug for Shared {
 /// A file system in memory. See the [module](super) for what it promises.
 #[derive(Debug)]
 pub struct MemoryVfs {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl MemoryVfs {
@@ -126,6 +126,7 @@ impl MemoryVfs {
             sparse: true,
             xattrs: true,
             posix_names: true,
+            streams: true,
             read_only: options.read_only,
             shares_extents: true,
             cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
@@ -213,7 +214,7 @@ impl MemoryVfs {
         Ok((node, stat))
     }
 
-    fn open_found(&self, name: &Name, how: &OpenHow) -> VfsResult<(Found, Name, bool)> {
+    pub(super) fn open_found(&self, name: &Name, how: &OpenHow) -> VfsResult<(Found, Name, bool)> {
         let mut state = self.shared.state.lock();
         let exact = how.case_sensitive || name.is_exact();
         tree::check_name(name, exact)?;
@@ -248,7 +249,7 @@ impl MemoryVfs {
 }
 
 /// A node and its state when it was opened.
-type Found = (MemoryNode, Stat);
+pub(super) type Found = (MemoryNode, Stat);
 
 fn new_inode(how: &OpenHow, now: FileTime) -> Inode {
     let (body, mode) = if how.kind == KindWanted::Directory {
@@ -284,6 +285,16 @@ fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
 /// An entry that has a name now: how it is stored, and which file it is.
 type There = (String, Ino, Kind);
 
+/// The file that a name means, streams or not, and its entry.
+pub(super) fn file_of(tree: &Tree, name: &Name) -> VfsResult<(Ino, String)> {
+    if name.path().is_empty() {
+        return Ok((ROOT, String::new()));
+    }
+    let place = tree.place(name, name.is_exact())?;
+    let (stored, ino, _) = there(tree, &place, name.is_exact()).ok_or(Fault::NotFound)?;
+    Ok((ino, stored))
+}
+
 fn there(tree: &Tree, place: &Place, exact: bool) -> Option<There> {
     let (stored, ino, inode) = tree.find(place.dir, &place.wanted, exact)?;
     Some((String::from(stored), ino, inode.kind()))
@@ -295,14 +306,20 @@ impl Vfs for MemoryVfs {
         if how.write && how.existence != Existence::MustNotExist {
             self.shared.writable()?;
         }
+        if name.stream().is_some() {
+            return self.open_stream(name, how);
+        }
         let ((node, stat), name, created) = self.open_found(name, how)?;
-        Ok(Opened { node: Arc::new(node), stat, created, name })
+        Ok(Opened { node: Arc::new(node), stat, created, file_created: created, name })
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
         self.shared.faults.pass(Operation::Remove)?;
         self.shared.writable()?;
         let mut state = self.shared.state.lock();
+        if name.stream().is_some() {
+            return self.shared.remove_stream(&mut state, name, key);
+        }
         let place = state.live.place(name, name.is_exact())?;
         let (stored, ino, _) =
             there(&state.live, &place, name.is_exact()).ok_or(Fault::NotFound)?;
@@ -321,6 +338,9 @@ impl Vfs for MemoryVfs {
         self.shared.faults.pass(Operation::Rename)?;
         self.shared.writable()?;
         let mut state = self.shared.state.lock();
+        if from.stream().is_some() || to.stream().is_some() {
+            return self.shared.rename_stream(&mut state, (from, key), to, replace);
+        }
         let source = state.live.place(from, from.is_exact())?;
         let (stored, ino, kind) =
             there(&state.live, &source, from.is_exact()).ok_or(Fault::NotFound)?;
@@ -363,6 +383,9 @@ impl Vfs for MemoryVfs {
         if !node.is_of(&self.shared) {
             return Err(Fault::CrossDevice);
         }
+        if to.stream().is_some() {
+            return Err(Fault::NameInvalid);
+        }
         let mut state = self.shared.state.lock();
         let ino = node.ino();
         let inode = state.live.0.get(&ino).ok_or(Fault::NotFound)?;
@@ -395,16 +418,15 @@ impl Vfs for MemoryVfs {
         self.shared.faults.pass(Operation::Stat)?;
         let state = self.shared.state.lock();
         tree::check_name(name, name.is_exact())?;
-        let (ino, entry) = if name.is_root() {
-            (ROOT, String::new())
-        } else {
-            let place = state.live.place(name, name.is_exact())?;
-            let (stored, ino, _) =
-                there(&state.live, &place, name.is_exact()).ok_or(Fault::NotFound)?;
-            (ino, stored)
-        };
+        let (ino, entry) = file_of(&state.live, name)?;
         let inode = state.live.0.get(&ino).ok_or(Fault::NotFound)?;
-        Ok(self.shared.stat(ino, inode, self.shared.hides(&entry)))
+        let stat = self.shared.stat(ino, inode, self.shared.hides(&entry));
+        match name.stream() {
+            Some(stream) => {
+                inode.streams.named(stream).ok_or(Fault::NotFound).map(|s| s.stat(stat))
+            }
+            None => Ok(stat),
+        }
     }
 
     fn space(&self) -> VfsResult<Space> {

@@ -24,7 +24,7 @@ pub use class::{FileInfoClass, FsInfoClass};
 pub use directory::{DirectoryEntries, DirectoryEntry, DirectoryWriter};
 pub use list::Pushed;
 pub use name::{ShortName, WireName, utf16_len};
-pub use upcase::{eq_ignore_case, upcase};
+pub use upcase::{eq_ignore_case, upcase, upcase_name};
 pub use wildcard::Pattern;
 
 #[cfg(test)]

@@ -18,9 +18,14 @@ pub(super) fn grant(
 ) -> Result<AccessMask, Status> {
     let read_only = opened.stat.attributes.contains(FileAttributes::READONLY);
     let is_file = opened.stat.kind != Kind::Directory;
-    let existed = action != CreateAction::CREATED;
-    let overwritten = existed && action != CreateAction::OPENED;
-    if existed && is_file && read_only && (overwritten || create.desired.intersects(WRITES)) {
+    // A new stream of a file that was there changes that file.
+    let existed = !opened.file_created;
+    let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
+    if existed
+        && is_file
+        && read_only
+        && (overwritten || opened.created || create.desired.intersects(WRITES))
+    {
         return Err(Status::ACCESS_DENIED);
     }
     if create.has(CreateOptions::DELETE_ON_CLOSE) {

@@ -62,17 +62,19 @@ pub(super) fn name(text: &str, options: CreateOptions, rules: Rules) -> Result<N
     if text.ends_with('\\') && options.contains(CreateOptions::NON_DIRECTORY_FILE) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
-    if name.stream().is_some() {
-        // This server keeps no streams yet; FileFsAttributeInformation says so.
-        return Err(Status::OBJECT_NAME_INVALID);
-    }
     Ok(name)
 }
 
 /// MS-FSA 2.1.5.1: a stream type that is said settles whether a file or a
 /// directory is meant, as the create option for it would.
-pub(super) fn stream_type(text: &str, request: &mut Request<'_>) -> Result<(), Status> {
+pub(super) fn stream_type(
+    text: &str,
+    name: &Name,
+    request: &mut Request<'_>,
+) -> Result<(), Status> {
     let directory = match text.split(':').nth(2) {
+        // A named stream has data, whether its type is said or not.
+        None if name.stream().is_some() => false,
         None => return Ok(()),
         Some(kind) => !kind.eq_ignore_ascii_case("$DATA"),
     };

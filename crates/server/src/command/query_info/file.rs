@@ -17,7 +17,7 @@ use frevo_wire::fscc::query::{
     FileStandardInformation, StreamEntry, StreamWriter,
 };
 use frevo_wire::fscc::reparse::ReparseTag;
-use frevo_wire::fscc::{FileInfoClass, Pushed};
+use frevo_wire::fscc::{FileInfoClass, Pushed, utf16_len};
 
 use super::{Output, eas};
 use crate::ipc;
@@ -110,11 +110,11 @@ pub(super) fn query(
         FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
             return Err(Status::INVALID_PARAMETER.into());
         }
-        FileInfoClass::STREAM => streams(&file.stat()?, output),
+        FileInfoClass::STREAM => streams(file, output)?,
         FileInfoClass::NORMALIZED_NAME => {
             // No half of a code unit.
             output.room &= !1;
-            let name = file.cell.lock().name_of(open.id()).path().to_owned();
+            let name = shown_name(open, file);
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
         }
         _ => fixed(class, open, file, output)?,
@@ -167,7 +167,7 @@ fn fixed(
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
     // Windows: up to Server 2012 R2 the path is told, later no name at all. It
     // is told here as smbd does, because clients that ask for it need it.
-    let name = format!("\\{}", file.cell.lock().name_of(open.id()).path());
+    let name = format!("\\{}", shown_name(open, file));
     FileAllInformation {
         basic: basic(stat),
         standard: standard(file, stat),
@@ -292,14 +292,41 @@ fn is_8_3(name: &str) -> bool {
         && base.bytes().chain(extension.bytes()).all(allowed)
 }
 
-/// MS-FSA 2.1.5.12.29. Files have their unnamed stream, directories none.
-fn streams(stat: &Stat, output: &mut Output<'_>) {
-    if stat.kind == Kind::Directory {
-        return;
+/// The name by which it was opened, and the stream behind a colon.
+fn shown_name(open: &Open, file: &FileOpen) -> String {
+    file.cell.lock().name_of(open.id()).to_string()
+}
+
+/// Bytes of an entry of FileStreamInformation before its name.
+const STREAM_ENTRY: usize = 24;
+
+/// MS-FSA 2.1.5.12.29: the file's own data, which directories do not have, and
+/// the named streams. Windows: what does not fit whole is left out.
+fn streams(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
+    let own = match &file.base {
+        None => file.stat()?,
+        Some(_) => {
+            file.vfs.stat(&file.name().with_stream(None)).map_err(frevo_store::Fault::status)?
+        }
+    };
+    let named = file.node.streams().map_err(frevo_store::Fault::status)?;
+    let own = (own.kind != Kind::Directory)
+        .then(|| ("::$DATA".to_owned(), own.end_of_file, own.allocation));
+    let named = named.into_iter().map(|s| (format!(":{}:$DATA", s.name), s.size, s.allocation));
+    let (room, mut used) = (output.room, 0usize);
+    let mut overflowed = false;
+    let mut writer = StreamWriter::new(output.bytes(), usize::MAX);
+    for (name, size, allocation_size) in own.into_iter().chain(named) {
+        let end = used.next_multiple_of(8) + STREAM_ENTRY + utf16_len(&name);
+        overflowed = used > 0 && end > room;
+        // Of the first, what does not fit is cut off in the end.
+        if overflowed
+            || writer.push(&StreamEntry { name: &name, size, allocation_size }) == Pushed::Full
+        {
+            break;
+        }
+        used = end;
     }
-    let entry =
-        StreamEntry { name: "::$DATA", size: stat.end_of_file, allocation_size: stat.allocation };
-    // What does not fit the client's buffer is cut off in the end.
-    let pushed = StreamWriter::new(output.bytes(), usize::MAX).push(&entry);
-    debug_assert_eq!(pushed, Pushed::Fits);
+    output.overflowed |= overflowed;
+    Ok(())
 }

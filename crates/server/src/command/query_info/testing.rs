@@ -103,6 +103,7 @@ impl Bench {
             vfs: Arc::clone(&self.vfs),
             id,
             cell,
+            base: None,
             is_directory: opened.stat.kind == Kind::Directory,
             posix: false,
             mode: AtomicU64::new(0),

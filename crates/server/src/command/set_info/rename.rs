@@ -1,6 +1,7 @@
 //! FileRenameInformation, its extended form, and FileLinkInformation: MS-FSA
 //! 2.1.5.15.12 and .7.
 
+use super::streams;
 use frevo_store::name::{Name, Rules};
 use frevo_store::share_mode::{Claim, Verdict};
 use frevo_store::vfs::Kind;
@@ -17,6 +18,8 @@ use crate::open::{FileOpen, Open};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     name: Name,
+    /// `:name` alone: another stream of the same file.
+    is_stream: bool,
     replace: bool,
     /// A file in the way is replaced although somebody has it open; they keep
     /// what they have.
@@ -35,6 +38,7 @@ impl Wanted {
 pub(super) fn wanted(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
     let information = valid(FileRenameInformation::parse(bytes))?;
     Ok(Wanted {
+        is_stream: !posix && streams::is_stream_name(&information.name),
         name: name(information.root_directory, information.name, posix)?,
         replace: information.replace_if_exists,
         replace_open: posix,
@@ -52,6 +56,7 @@ pub(super) fn wanted_ex(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
     }
     let replace = flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     Ok(Wanted {
+        is_stream: !posix && streams::is_stream_name(&information.name),
         name: name(information.root_directory, information.name, posix)?,
         replace,
         replace_open: posix || flags.contains(RenameFlags::POSIX_SEMANTICS),
@@ -69,11 +74,10 @@ fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, St
         return Err(Status::INVALID_PARAMETER);
     }
     let text = name.decode().map_err(|_| Status::OBJECT_NAME_INVALID)?;
-    let name = Name::parse(&text, if posix { Rules::Posix } else { Rules::Windows })?;
-    if name.stream().is_some() {
-        // There are no named streams.
-        return Err(Status::NOT_SUPPORTED);
+    if !posix && text.starts_with(':') {
+        return streams::parse(&text);
     }
+    let name = Name::parse(&text, if posix { Rules::Posix } else { Rules::Windows })?;
     if name.is_root() {
         return Err(Status::OBJECT_NAME_INVALID);
     }
@@ -90,6 +94,9 @@ pub(super) fn rename(
     files: &FileTable,
     wanted: &Wanted,
 ) -> Result<(), Status> {
+    if wanted.is_stream {
+        return streams::rename(open, file, files, (&wanted.name, wanted.replace));
+    }
     let from = {
         let state = file.cell.lock();
         if state.name_of(open.id()).is_root() || state.is_delete_pending() {
@@ -98,10 +105,19 @@ pub(super) fn rename(
         if !state.others_share_delete(open.id()) {
             return Err(Status::SHARING_VIOLATION);
         }
+        if state.has_open_streams() {
+            // Windows: whatever they share.
+            return Err(Status::ACCESS_DENIED);
+        }
         state.name_of(open.id()).clone()
     };
     let _names = files.names.hold_both(file.place(), &from, &wanted.name);
     check_parent(file, files, &wanted.name)?;
+    if from.stream().is_some() || wanted.name.stream().is_some() {
+        // MS-FSA 2.1.5.15.12: a stream is renamed by `:name` alone, and a file
+        // does not become one.
+        return Err(Status::INVALID_PARAMETER);
+    }
     let key = file.cell.key();
     if file.is_directory && !file.posix && files.open_below(key.device, &from) > 0 {
         return Err(Status::ACCESS_DENIED);
@@ -126,6 +142,9 @@ pub(super) fn link(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Resul
     }
     if file.cell.lock().is_delete_pending() {
         return Err(Status::ACCESS_DENIED);
+    }
+    if wanted.is_stream || wanted.name.stream().is_some() {
+        return Err(Status::OBJECT_NAME_INVALID);
     }
     let _name = files.names.hold(file.place(), &wanted.name);
     check_parent(file, files, &wanted.name)?;

@@ -1,0 +1,389 @@
+//! Named streams: MS-FSA 2.1.1.4 Stream on a file system that has none.
+//!
+//! A stream is an extended attribute of its file, in the layout of Samba's
+//! `streams_xattr`: `user.DosStream.NAME:$DATA`, whose value is the data and a
+//! NUL. One that the file system's attributes cannot hold moves to the
+//! [side folder](side). The Opens of one stream share its [`Body`], so that each
+//! sees where it is now and what it is called.
+
+mod body;
+mod side;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Arc, Weak};
+
+use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, Opened, StreamStat, Vfs, VfsResult};
+use frevo_store::{Fault, FileKey, Name, Stat};
+use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::{eq_ignore_case, upcase_name};
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::errno::fault_of;
+use crate::limits::{COMPONENT_BYTES, STREAM_COPY_BYTES, STREAMS_SHOWN};
+use crate::node::PosixNode;
+use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
+use crate::sys;
+use crate::vfs::{PosixVfs, Share};
+use crate::xattr::Handle;
+use body::{Body, StreamNode, Where};
+
+/// What Samba's streams_xattr puts before and behind a stream's name.
+const PREFIX: &str = "user.DosStream.";
+const SUFFIX: &str = ":$DATA";
+
+/// Whether an entry is the side folder, in any case.
+pub(crate) fn is_side(entry: &[u8]) -> bool {
+    entry.eq_ignore_ascii_case(SIDE_FOLDER.as_bytes())
+}
+
+/// The file's node of a node of this file system: its own, for a stream the
+/// file's.
+pub(crate) fn file_node(node: &dyn Any) -> Option<&PosixNode> {
+    if let Some(stream) = node.downcast_ref::<StreamNode>() {
+        let file: &dyn Any = stream.file();
+        return file.downcast_ref();
+    }
+    node.downcast_ref()
+}
+
+/// The open streams of a share, and its side folder.
+#[derive(Debug)]
+pub(crate) struct Table {
+    open: Mutex<HashMap<FileKey, Weak<Body>>>,
+    pub(crate) side: side::Folder,
+}
+
+impl Table {
+    pub(crate) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
+        let side = side::Folder::open(root, options);
+        Self { open: Mutex::default(), side }
+    }
+}
+
+/// The body of an open stream, if it is open.
+fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
+    open.get(&key).and_then(Weak::upgrade)
+}
+
+fn remember(open: &mut HashMap<FileKey, Weak<Body>>, key: FileKey, body: &Arc<Body>) {
+    if open.len() >= 64 && open.len() == open.capacity() {
+        open.retain(|_, body| body.strong_count() > 0);
+    }
+    open.insert(key, Arc::downgrade(body));
+}
+
+fn stream_key(file: FileKey, stream: &str) -> FileKey {
+    FileKey { stream: Name::root().with_stream(Some(stream)).stream_id(), ..file.file() }
+}
+
+/// The attribute that a stream is kept in, if it has room for the name.
+fn attribute(stream: &str) -> Option<CString> {
+    let name = format!("{PREFIX}{stream}{SUFFIX}");
+    if name.len() > COMPONENT_BYTES { None } else { CString::new(name).ok() }
+}
+
+/// The stream that an attribute keeps.
+fn stream_of(attribute: &[u8]) -> Option<&str> {
+    let name = core::str::from_utf8(attribute).ok()?;
+    name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|stream| !stream.is_empty())
+}
+
+/// The streams that are kept in attributes.
+fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
+    let names = file.names(|name| stream_of(name).is_some()).map_err(fault_of)?;
+    Ok(names.iter().filter_map(|n| stream_of(n.as_bytes())).map(str::to_owned).collect())
+}
+
+/// The file's state as a stream's.
+fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
+    let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
+    if attributes.is_empty() {
+        attributes = FileAttributes::NORMAL;
+    }
+    Stat {
+        key: stream_key(file.key, stream),
+        kind: Kind::File,
+        end_of_file: size,
+        allocation: allocation(size),
+        attributes,
+        ..file
+    }
+}
+
+/// As on NTFS, where small streams are in their file's record.
+const fn allocation(size: u64) -> u64 {
+    size.next_multiple_of(8)
+}
+
+/// A stream on the medium.
+struct Found {
+    name: String,
+    at: Where,
+}
+
+impl Share {
+    /// Looks a stream up. What is in the side folder is newer than an attribute
+    /// of the same name: it is there between making the one and removing the other.
+    fn find_stream(&self, file: &Handle, wanted: &str) -> VfsResult<Option<Found>> {
+        if let Some(name) = self.side_streams(file)?.into_iter().find(|n| eq_ignore_case(n, wanted))
+        {
+            let at = Where::Side(self.open_side(file, &name)?);
+            return Ok(Some(Found { name, at }));
+        }
+        let name = attributes(file)?.into_iter().find(|n| eq_ignore_case(n, wanted));
+        Ok(name.map(|name| Found { name, at: Where::Attribute }))
+    }
+
+    pub(crate) fn list_streams(&self, file: &Handle) -> VfsResult<Vec<StreamStat>> {
+        if !self.volume.streams {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for name in self.side_streams(file)? {
+            let size = self.side_size(file, &name)?;
+            found.push(StreamStat { name, size, allocation: allocation(size) });
+        }
+        for name in attributes(file)? {
+            if found.iter().any(|s| eq_ignore_case(&s.name, &name)) {
+                continue;
+            }
+            let Some(attribute) = attribute(&name) else { continue };
+            match file.value_len(&attribute) {
+                Ok(len) => {
+                    let size = (len as u64).saturating_sub(1);
+                    found.push(StreamStat { name, size, allocation: allocation(size) });
+                }
+                // Gone since the names were listed.
+                Err(Errno::NODATA) => {}
+                Err(errno) => return Err(fault_of(errno)),
+            }
+        }
+        found.sort_by_cached_key(|s| upcase_name(&s.name));
+        found.truncate(STREAMS_SHOWN);
+        Ok(found)
+    }
+
+    pub(crate) fn clear_streams(&self, file: &Handle) -> VfsResult<()> {
+        if !self.volume.streams {
+            return Ok(());
+        }
+        let stx = sys::stat_fd(file.fd()).map_err(fault_of)?;
+        let key = self.marked(crate::stat::key_of(&stx));
+        let mut open = self.streams.open.lock();
+        for name in attributes(file)?.into_iter().chain(self.side_streams(file)?) {
+            self.erase(file, &name)?;
+            if let Some(body) = open.remove(&stream_key(key, &name)).and_then(|b| b.upgrade()) {
+                body.lock().at = Where::Gone;
+            }
+        }
+        self.forget_side(self.side_of(file));
+        Ok(())
+    }
+
+    /// Takes a stream off the medium, wherever it is.
+    fn erase(&self, file: &Handle, name: &str) -> VfsResult<()> {
+        self.remove_side(file, name)?;
+        let Some(attribute) = attribute(name) else { return Ok(()) };
+        match file.remove(&attribute) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    /// Makes an empty stream.
+    fn make_stream(&self, file: &Handle, name: &str) -> VfsResult<Where> {
+        let attribute = attribute(name).filter(|_| self.options.streams == Streams::Xattr);
+        let Some(attribute) = attribute else {
+            return Ok(Where::Side(self.make_side(file, name)?));
+        };
+        match file.set(&attribute, &[0]) {
+            Ok(()) => Ok(Where::Attribute),
+            Err(errno) if body::is_full(errno) => Ok(Where::Side(self.make_side(file, name)?)),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+}
+
+impl PosixVfs {
+    /// Opens or makes the stream that `name` has, and its file with it.
+    pub(crate) fn open_stream(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        let share = self.share();
+        let wanted = name.stream().filter(|_| share.volume.streams).ok_or(Fault::NameInvalid)?;
+        if how.kind == KindWanted::Directory {
+            return Err(Fault::NotADirectory);
+        }
+        let existence = match how.existence {
+            Existence::MustExist => Existence::MustExist,
+            _ => Existence::Either,
+        };
+        let look = OpenHow { existence, kind: KindWanted::Any, read: false, write: false, ..*how };
+        let file = self.open(&name.with_stream(None), &look)?;
+        let opened = self.open_stream_of(&file, wanted, how);
+        if opened.is_err() && file.created {
+            // What was made for the stream goes with it.
+            let _ = self.remove(&file.name, file.node.key());
+        }
+        opened
+    }
+
+    fn open_stream_of(&self, file: &Opened, wanted: &str, how: &OpenHow) -> VfsResult<Opened> {
+        let share = self.share();
+        let node: &dyn Any = &*file.node;
+        let handle = file_node(node).ok_or(Fault::NotSupported)?.handle().clone();
+        if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
+            return Err(Fault::NotSupported);
+        }
+        let key = stream_key(file.stat.key, wanted);
+        let mut open = share.streams.open.lock();
+        let (body, created) = match alive(&open, key) {
+            Some(_) if how.existence == Existence::MustNotExist => return Err(Fault::Exists),
+            Some(body) => (body, false),
+            None => {
+                let found = share.find_stream(&handle, wanted)?;
+                let (found, created) = match (found, how.existence) {
+                    (Some(_), Existence::MustNotExist) => return Err(Fault::Exists),
+                    (Some(found), _) => (found, false),
+                    (None, Existence::MustExist) => return Err(Fault::NotFound),
+                    (None, _) => {
+                        share.writable()?;
+                        let at = share.make_stream(&handle, wanted)?;
+                        (Found { name: wanted.to_owned(), at }, true)
+                    }
+                };
+                let body = Arc::new(Body::new(found.name, found.at));
+                remember(&mut open, key, &body);
+                (body, created)
+            }
+        };
+        drop(open);
+        let stored = body.lock().name.clone();
+        let node = StreamNode::new(Arc::clone(share), Arc::clone(&file.node), handle, body, how);
+        let stat = stat_of(file.stat, &stored, node.size()?);
+        let name = file.name.with_stream(Some(&stored));
+        Ok(Opened { node: Arc::new(node), stat, created, file_created: file.created, name })
+    }
+
+    /// The file of a stream that still is `key`.
+    fn file_of_stream(&self, name: &Name, key: FileKey) -> VfsResult<Handle> {
+        let look = OpenHow {
+            existence: Existence::MustExist,
+            kind: KindWanted::Any,
+            read: false,
+            write: false,
+            open_link: true,
+            attributes: FileAttributes::EMPTY,
+            mode: None,
+            case_sensitive: false,
+        };
+        let file = self.open(&name.with_stream(None), &look)?;
+        if file.stat.key != key.file() || name.stream_id() != key.stream {
+            return Err(Fault::Stale);
+        }
+        let node: &dyn Any = &*file.node;
+        Ok(file_node(node).ok_or(Fault::NotSupported)?.handle().clone())
+    }
+
+    pub(crate) fn remove_stream(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        let file = self.file_of_stream(name, key)?;
+        let share = self.share();
+        let mut open = share.streams.open.lock();
+        let wanted = name.stream().unwrap_or_default();
+        let found = share.find_stream(&file, wanted)?.ok_or(Fault::NotFound)?;
+        share.erase(&file, &found.name)?;
+        if let Some(body) = open.remove(&key).and_then(|body| body.upgrade()) {
+            body.lock().at = Where::Gone;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rename_stream(
+        &self,
+        from: &Name,
+        key: FileKey,
+        to: &Name,
+        replace: bool,
+    ) -> VfsResult<Name> {
+        let old = from.stream().ok_or(Fault::NameInvalid)?;
+        if !eq_ignore_case(from.path(), to.path()) {
+            return Err(Fault::NameInvalid);
+        }
+        let share = self.share();
+        let file = self.file_of_stream(from, key)?;
+        let mut open = share.streams.open.lock();
+        let found = share.find_stream(&file, old)?.ok_or(Fault::NotFound)?;
+        let body = alive(&open, key).unwrap_or_else(|| Arc::new(Body::new(found.name, found.at)));
+        let mut state = body.lock();
+        let Some(new) = to.stream() else {
+            if !replace {
+                return Err(Fault::Exists);
+            }
+            into_file(&file, &state)?;
+            share.erase(&file, &state.name)?;
+            state.at = Where::Gone;
+            open.remove(&key);
+            return Ok(to.clone());
+        };
+        if state.name == new {
+            return Ok(to.clone());
+        }
+        let new_key = stream_key(key, new);
+        if new_key != key
+            && let Some(target) = share.find_stream(&file, new)?
+        {
+            if !replace {
+                return Err(Fault::Exists);
+            }
+            share.erase(&file, &target.name)?;
+            if let Some(replaced) = open.remove(&new_key).and_then(|body| body.upgrade()) {
+                replaced.lock().at = Where::Gone;
+            }
+        }
+        share.move_stream(&file, &mut state, new)?;
+        state.name = new.to_owned();
+        drop(state);
+        open.remove(&key);
+        remember(&mut open, new_key, &body);
+        Ok(to.clone())
+    }
+}
+
+/// Makes a stream's data the file's own.
+fn into_file(file: &Handle, state: &body::State) -> VfsResult<()> {
+    let target = sys::reopen(file.fd(), OFlags::WRONLY).map_err(|errno| match errno {
+        Errno::ISDIR => Fault::NameInvalid,
+        other => fault_of(other),
+    })?;
+    let mut buffer = vec![0; STREAM_COPY_BYTES];
+    let mut at = 0;
+    loop {
+        let len = state.read(file, at, &mut buffer)?;
+        if len == 0 {
+            break;
+        }
+        body::write_all(target.as_fd(), at, buffer.get(..len).unwrap_or_default())?;
+        at = at.saturating_add(len as u64);
+    }
+    rustix::fs::ftruncate(&target, at).map_err(fault_of)
+}
+
+impl Share {
+    /// Gives a stream's data another name on the medium.
+    fn move_stream(&self, file: &Handle, state: &mut body::State, new: &str) -> VfsResult<()> {
+        let old = attribute(&state.name);
+        match (&state.at, attribute(new), old) {
+            (Where::Gone, ..) => Err(Fault::Stale),
+            (Where::Side(_), ..) => self.rename_side(file, &state.name, new),
+            (Where::Attribute, Some(attribute), Some(old)) => {
+                let value = file.whole_value(&old).map_err(fault_of)?;
+                file.set(&attribute, &value).map_err(fault_of)?;
+                file.remove(&old).map_err(fault_of)
+            }
+            (Where::Attribute, ..) => Err(Fault::NameTooLong),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The side folder: `.frevo-streams` in the share's root, which clients neither
+//! see nor reach. It has a directory for each file with streams that attributes
+//! cannot hold, and in it a file for each of these, `:` and the stream's name.
+//!
+//! The file says in an attribute which directory is its own, and the directory's
+//! name begins with the file's number: what was copied together with its
+//! attributes, and what got the number of a file that is gone, has no part in it.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frevo_store::Fault;
+use frevo_store::vfs::{Kind, VfsResult};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::attribute;
+use super::body::write_all;
+use crate::errno::fault_of;
+use crate::limits::{COMPONENT_BYTES, STREAMS_SHOWN};
+use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
+use crate::vfs::Share;
+use crate::xattr::Handle;
+use crate::{stat, sys};
+
+/// Says which directory is the file's.
+const MARK: &CStr = c"user.frevo.streams";
+
+/// A data file's name until it holds all that it should: no stream's begins so.
+const UNFINISHED: &[u8] = b"new";
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
+/// The folder, once there is one.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    fd: OnceLock<OwnedFd>,
+    made: AtomicU64,
+}
+
+impl Folder {
+    pub(super) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
+        let folder = Self { fd: OnceLock::new(), made: AtomicU64::new(0) };
+        if options.streams != Streams::Off {
+            let path = SIDE_FOLDER.as_bytes();
+            if let Ok(fd) = sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false) {
+                let _ = folder.fd.set(fd);
+            }
+        }
+        folder
+    }
+
+    fn get(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.get().map(|fd| fd.as_fd())
+    }
+
+    fn make(&self, root: BorrowedFd<'_>) -> VfsResult<BorrowedFd<'_>> {
+        if let Some(fd) = self.get() {
+            return Ok(fd);
+        }
+        let path = SIDE_FOLDER.as_bytes();
+        match rustix::fs::mkdirat(root, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fault_of(errno)),
+        }
+        let fd =
+            sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false).map_err(fault_of)?;
+        Ok(self.fd.get_or_init(|| fd).as_fd())
+    }
+}
+
+/// The name of a file's directory.
+pub(crate) struct Mark(Vec<u8>);
+
+impl Mark {
+    /// A mark that belongs to the file with this number.
+    fn of(value: Vec<u8>, inode: u64) -> Option<Self> {
+        let own = format!("{inode:x}-");
+        let is_plain = |b: &u8| b.is_ascii_hexdigit() || *b == b'-';
+        (value.starts_with(own.as_bytes()) && value.iter().all(is_plain)).then_some(Self(value))
+    }
+}
+
+/// The data file of a stream.
+fn entry(stream: &str) -> VfsResult<Vec<u8>> {
+    let name = [b":", stream.as_bytes()].concat();
+    if name.len() > COMPONENT_BYTES { Err(Fault::NameTooLong) } else { Ok(name) }
+}
+
+impl Share {
+    /// The directory that a file has in the side folder.
+    pub(super) fn side_of(&self, file: &Handle) -> Option<Mark> {
+        self.streams.side.get()?;
+        let value = file.whole_value(MARK).ok()?;
+        Mark::of(value, sys::stat_fd(file.fd()).ok()?.stx_ino)
+    }
+
+    /// The directory that goes with an entry when it is removed: that of a file
+    /// with no further names.
+    pub(crate) fn side_of_entry(
+        &self,
+        dir: BorrowedFd<'_>,
+        entry: &[u8],
+        stx: &Statx,
+    ) -> Option<Mark> {
+        self.streams.side.get()?;
+        let kind = stat::kind_of(stx);
+        if kind != Kind::Directory && (kind != Kind::File || stx.stx_nlink > 1) {
+            return None;
+        }
+        let entry = std::ffi::CString::new(entry).ok()?;
+        let mut value = vec![0; COMPONENT_BYTES];
+        let len = self.entry_xattr(dir, &entry, MARK, &mut value).ok()?;
+        value.truncate(len);
+        Mark::of(value, stx.stx_ino)
+    }
+
+    /// Removes a directory of the side folder and all in it. What cannot be
+    /// removed stays behind: nobody is left who could be told.
+    pub(crate) fn forget_side(&self, mark: Option<Mark>) {
+        let (Some(mark), Some(folder)) = (mark, self.streams.side.get()) else { return };
+        let Ok(dir) = sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) else {
+            return;
+        };
+        for entry in entries(dir.as_fd()).unwrap_or_default() {
+            let _ = rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty());
+        }
+        let _ = rustix::fs::unlinkat(folder, mark.0.as_slice(), AtFlags::REMOVEDIR);
+    }
+
+    fn side_directory(&self, file: &Handle) -> VfsResult<Option<OwnedFd>> {
+        let (Some(mark), Some(folder)) = (self.side_of(file), self.streams.side.get()) else {
+            return Ok(None);
+        };
+        match sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    /// The file's directory, made if there is none.
+    fn make_side_directory(&self, file: &Handle) -> VfsResult<OwnedFd> {
+        if let Some(fd) = self.side_directory(file)? {
+            return Ok(fd);
+        }
+        let folder = self.streams.side.make(self.root.as_fd())?;
+        let inode = sys::stat_fd(file.fd()).map_err(fault_of)?.stx_ino;
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let count = self.streams.side.made.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{inode:x}-{:x}-{:x}-{count:x}", now.tv_sec, now.tv_nsec);
+        rustix::fs::mkdirat(folder, mark.as_bytes(), Mode::RWXU).map_err(fault_of)?;
+        let fd = sys::open_beneath(folder, mark.as_bytes(), DIRECTORY, Mode::empty(), false);
+        match file.set(MARK, mark.as_bytes()) {
+            Ok(()) => fd.map_err(fault_of),
+            Err(errno) => {
+                let _ = rustix::fs::unlinkat(folder, mark.as_bytes(), AtFlags::REMOVEDIR);
+                Err(fault_of(errno))
+            }
+        }
+    }
+
+    /// The streams that a file has in the side folder.
+    pub(super) fn side_streams(&self, file: &Handle) -> VfsResult<Vec<String>> {
+        let Some(dir) = self.side_directory(file)? else { return Ok(Vec::new()) };
+        let entries = entries(dir.as_fd()).map_err(fault_of)?;
+        let name = |entry: Vec<u8>| String::from_utf8(entry.strip_prefix(b":")?.to_vec()).ok();
+        Ok(entries.into_iter().filter_map(name).collect())
+    }
+
+    pub(super) fn side_size(&self, file: &Handle, stream: &str) -> VfsResult<u64> {
+        let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
+        Ok(sys::stat_at(dir.as_fd(), &entry(stream)?).map_err(fault_of)?.stx_size)
+    }
+
+    pub(super) fn open_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
+        let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
+        let path = entry(stream)?;
+        let open = |flags| sys::open_beneath(dir.as_fd(), &path, flags, Mode::empty(), false);
+        match open(OFlags::RDWR | OFlags::NOFOLLOW) {
+            Err(Errno::ROFS) => open(OFlags::RDONLY | OFlags::NOFOLLOW),
+            other => other,
+        }
+        .map_err(fault_of)
+    }
+
+    /// Makes an empty stream in the side folder.
+    pub(super) fn make_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
+        let dir = self.make_side_directory(file)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        sys::open_beneath(dir.as_fd(), &entry(stream)?, flags, mode, false).map_err(fault_of)
+    }
+
+    /// Moves a stream from its attribute, whose data is `value`, to the side
+    /// folder and changes it there. Nothing has changed if that fails.
+    pub(super) fn move_to_side(
+        &self,
+        file: &Handle,
+        stream: &str,
+        value: &[u8],
+        change: impl FnOnce(BorrowedFd<'_>) -> VfsResult<()>,
+    ) -> VfsResult<OwnedFd> {
+        let dir = self.make_side_directory(file)?;
+        let path = entry(stream)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let fd = sys::open_beneath(dir.as_fd(), UNFINISHED, flags, mode, false);
+        let fd = fd.map_err(fault_of)?;
+        let made = write_all(fd.as_fd(), 0, value).and_then(|()| change(fd.as_fd()));
+        let made = made.and_then(|()| {
+            rustix::fs::renameat(&dir, UNFINISHED, &dir, path.as_slice()).map_err(fault_of)
+        });
+        if let Err(fault) = made {
+            let _ = rustix::fs::unlinkat(&dir, UNFINISHED, AtFlags::empty());
+            return Err(fault);
+        }
+        if let Some(attribute) = attribute(stream) {
+            // If it stays, it is the older of two, and not looked at.
+            let _ = file.remove(&attribute);
+        }
+        Ok(fd)
+    }
+
+    pub(super) fn remove_side(&self, file: &Handle, stream: &str) -> VfsResult<()> {
+        let Some(dir) = self.side_directory(file)? else { return Ok(()) };
+        let Ok(path) = entry(stream) else { return Ok(()) };
+        match rustix::fs::unlinkat(&dir, path.as_slice(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    pub(super) fn rename_side(&self, file: &Handle, from: &str, to: &str) -> VfsResult<()> {
+        let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
+        let (from, to) = (entry(from)?, entry(to)?);
+        let flags = RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(&dir, from.as_slice(), &dir, to.as_slice(), flags)
+            .map_err(fault_of)
+    }
+
+    /// Makes the entries of the side folder that lead to a file's streams durable.
+    pub(super) fn sync_side(&self, file: &Handle) -> VfsResult<()> {
+        let Some(dir) = self.side_directory(file)? else { return Ok(()) };
+        retry_on_intr(|| rustix::fs::fsync(&dir)).map_err(fault_of)?;
+        let Some(folder) = self.streams.side.get() else { return Ok(()) };
+        retry_on_intr(|| rustix::fs::fsync(folder)).map_err(fault_of)
+    }
+}
+
+/// The entries of a directory, as many as a file may show.
+fn entries(dir: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
+    let dir = sys::open_beneath(dir, b".", DIRECTORY, Mode::empty(), false)?;
+    let mut buffer = Vec::with_capacity(16 * 1024);
+    let mut listing = RawDir::new(&dir, buffer.spare_capacity_mut());
+    let mut found = Vec::new();
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && found.len() < STREAMS_SHOWN {
+            found.push(name.to_vec());
+        }
+    }
+    Ok(found)
+}

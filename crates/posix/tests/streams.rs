@@ -1,0 +1,143 @@
+//! Named streams as they are on the medium: Samba's layout, and the side folder.
+
+mod common;
+
+use common::{Share, create, either, how, name, read, share, share_with};
+use frevo_posix::{PosixOptions, Streams};
+use frevo_store::vfs::OpenHow;
+use frevo_store::{Fault, Vfs};
+use rustix::fs::XattrFlags;
+
+const ATTRIBUTE: &str = "user.DosStream.Zone.Identifier:$DATA";
+
+fn get(s: &Share, path: &str, attribute: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 65_536];
+    let len = rustix::fs::getxattr(s.path(path), attribute, &mut value).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
+fn set(s: &Share, path: &str, attribute: &str, value: &[u8]) {
+    rustix::fs::setxattr(s.path(path), attribute, value, XattrFlags::empty()).unwrap();
+}
+
+fn stream(text: &str) -> frevo_store::Name {
+    let (path, stream) = text.split_once(':').unwrap();
+    name(path).with_stream(Some(stream))
+}
+
+fn fill(s: &Share, text: &str, content: &[u8]) {
+    s.vfs.open(&stream(text), &either()).unwrap().node.write_at(0, content).unwrap();
+}
+
+fn content(s: &Share, text: &str) -> Result<Vec<u8>, Fault> {
+    let node = s.vfs.open(&stream(text), &read())?.node;
+    let mut buffer = vec![0; 300_000];
+    let len = node.read_at(0, &mut buffer)?;
+    buffer.truncate(len);
+    Ok(buffer)
+}
+
+fn listed(s: &Share, path: &str) -> Vec<(String, u64)> {
+    let node = s.vfs.open(&name(path), &how()).unwrap().node;
+    node.streams().unwrap().into_iter().map(|s| (s.name, s.size)).collect()
+}
+
+/// What smbd 4.17 with streams_xattr stores: the data and a NUL.
+#[test]
+fn an_attribute_is_the_data_and_a_nul() {
+    let s = share();
+    s.file("f", "");
+    fill(&s, "f:Zone.Identifier", b"[ZoneTransfer]");
+    assert_eq!(get(&s, "f", ATTRIBUTE).unwrap(), b"[ZoneTransfer]\0");
+    s.vfs.open(&stream("f:empty"), &create()).unwrap();
+    assert_eq!(get(&s, "f", "user.DosStream.empty:$DATA").unwrap(), b"\0");
+    set(&s, "f", "user.DosStream.Theirs:$DATA", b"of smbd\0");
+    assert_eq!(content(&s, "f:theirs").unwrap(), b"of smbd");
+    let found = listed(&s, "f");
+    assert_eq!(found, [("empty".into(), 0), ("Theirs".into(), 7), ("Zone.Identifier".into(), 14)]);
+    // They are no extended attributes that a client sees.
+    let node = s.vfs.open(&name("f"), &how()).unwrap().node;
+    assert!(node.eas().unwrap().is_empty());
+    assert_eq!(node.set_ea("DosStream.x:$DATA", b"x"), Err(Fault::AccessDenied));
+    assert_eq!(node.stat().unwrap().ea_size, 0);
+    // The host takes it away under an open handle.
+    let held = s.vfs.open(&stream("f:theirs"), &read()).unwrap().node;
+    rustix::fs::removexattr(s.path("f"), "user.DosStream.Theirs:$DATA").unwrap();
+    assert_eq!(held.read_at(0, &mut [0; 4]), Err(Fault::Stale));
+}
+
+#[test]
+fn what_an_attribute_cannot_hold_is_in_the_side_folder() {
+    let s = share();
+    s.file("f", "");
+    fill(&s, "f:large", &[7; 10]);
+    assert!(get(&s, "f", "user.DosStream.large:$DATA").is_some());
+    fill(&s, "f:large", &[8; 200_000]);
+    assert!(get(&s, "f", "user.DosStream.large:$DATA").is_none());
+    let mark = String::from_utf8(get(&s, "f", "user.frevo.streams").unwrap()).unwrap();
+    let kept = s.path(&format!(".frevo-streams/{mark}/:large"));
+    assert_eq!(std::fs::read(&kept).unwrap(), [8; 200_000]);
+    assert_eq!(content(&s, "f:LARGE").unwrap(), [8; 200_000]);
+    // No client sees the folder or reaches it.
+    assert_eq!(s.list(""), ["f"]);
+    for path in [".frevo-streams", ".FREVO-Streams", ".frevo-streams\\x", "d\\.frevo-streams"] {
+        for how in [how(), either(), OpenHow { case_sensitive: true, ..create() }] {
+            assert_eq!(s.vfs.open(&name(path), &how).unwrap_err(), Fault::NameInvalid, "{path}");
+        }
+    }
+    // A long name has no room in an attribute's.
+    let long = format!("f:{}", "n".repeat(240));
+    fill(&s, &long, b"long");
+    assert_eq!(content(&s, &long).unwrap(), b"long");
+    let longer = stream(&format!("f:{}", "n".repeat(255)));
+    assert_eq!(s.vfs.open(&longer, &create()).unwrap_err(), Fault::NameTooLong);
+    // A copy made by the host with all attributes has no part in it.
+    s.file("copy", "");
+    set(&s, "copy", "user.frevo.streams", mark.as_bytes());
+    assert_eq!(listed(&s, "copy"), []);
+    let other = s.vfs.stat(&name("copy")).unwrap().key;
+    s.vfs.remove(&name("copy"), other).unwrap();
+    assert!(kept.exists());
+    // Another server on the same folder finds it; it goes with the file.
+    let again = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
+    let again = Share { dir: tempfile::tempdir().unwrap(), vfs: again };
+    assert_eq!(content(&again, "f:large").unwrap().len(), 200_000);
+    let key = s.vfs.stat(&name("f")).unwrap().key;
+    s.vfs.remove(&name("f"), key).unwrap();
+    assert!(!kept.exists() && !kept.parent().unwrap().exists());
+}
+
+#[test]
+fn a_mark_leads_nowhere_else() {
+    let s = share();
+    s.file("victim", "secret");
+    s.file("f", "");
+    fill(&s, "f:large", &[1; 100_000]);
+    let inode = rustix::fs::stat(s.path("f")).unwrap().st_ino;
+    for mark in [format!("{inode:x}-/../.."), format!("{inode:x}-/../../victim"), "..".into()] {
+        set(&s, "f", "user.frevo.streams", mark.as_bytes());
+        assert_eq!(listed(&s, "f"), [], "{mark}");
+        assert_eq!(content(&s, "f:large"), Err(Fault::NotFound));
+    }
+    let key = s.vfs.stat(&name("f")).unwrap().key;
+    s.vfs.remove(&name("f"), key).unwrap();
+    assert_eq!(std::fs::read(s.path("victim")).unwrap(), b"secret");
+}
+
+#[test]
+fn streams_may_all_be_beside_or_not_at_all() {
+    let s = share_with(PosixOptions { streams: Streams::Folder, ..PosixOptions::default() });
+    s.file("f", "");
+    fill(&s, "f:s", b"beside");
+    assert!(get(&s, "f", "user.DosStream.s:$DATA").is_none());
+    assert_eq!(content(&s, "f:S").unwrap(), b"beside");
+    assert_eq!(listed(&s, "f"), [("s".into(), 6)]);
+    let s = share_with(PosixOptions { streams: Streams::Off, ..PosixOptions::default() });
+    s.file("f", "");
+    set(&s, "f", ATTRIBUTE, b"x\0");
+    assert!(!s.vfs.volume().streams);
+    assert_eq!(s.vfs.open(&stream("f:s"), &either()).unwrap_err(), Fault::NameInvalid);
+    assert_eq!(listed(&s, "f"), []);
+    assert_eq!(s.vfs.stat(&name("f")).unwrap().ea_size, 0);
+}

@@ -1,0 +1,10 @@
+//! Names and what hangs on them: streams, reparse points, links, identifiers.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
+#[path = "../client/mod.rs"]
+mod client;
+
+#[path = "../ioctl/calls.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod calls;
+mod streams;

@@ -1,0 +1,163 @@
+//! What the Opens of named streams and those of their file have to do with each
+//! other: MS-FSA 2.1.5.1.2.2 and 2.1.5.5.
+//!
+//! Share modes, locks and caching rights are the stream's own, in a cell of its
+//! own. Deletion is the file's: a stream keeps its file from being opened to be
+//! deleted unless it shares that, a file that is about to go takes no further
+//! Opens of its streams, and it goes with the last Open of any of them. So each
+//! Open of a stream stands in its file's cell as well.
+
+use alloc::sync::Arc;
+
+use frevo_wire::Status;
+use frevo_wire::dtyp::AccessMask;
+
+use crate::file::{Admission, File, OpenId};
+use crate::file_table::{FileCell, FileTable};
+use crate::limits::OPENS_PER_FILE;
+use crate::name::Name;
+use crate::share_mode::Claim;
+use crate::vfs::FileKey;
+
+/// An Open of a named stream, in the file's cell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attached {
+    pub(crate) id: OpenId,
+    /// It touches data and does not share deletion.
+    holds: bool,
+}
+
+impl File {
+    /// Whether an Open of one of its streams keeps it from being opened with
+    /// such access.
+    ///
+    /// Windows: deletion is refused; MS-FSA 2.1.5.1.2.2 compares the Opens of
+    /// one stream only.
+    pub(crate) fn is_held_by_stream(&self, access: AccessMask) -> bool {
+        access.contains(AccessMask::DELETE) && self.streams.iter().any(|s| s.holds)
+    }
+
+    /// Whether any of its named streams is open: such a file is not renamed.
+    pub fn has_open_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    fn attach(&mut self, a: Admission) -> Result<(), Status> {
+        if self.is_delete_pending() {
+            return Err(Status::DELETE_PENDING);
+        }
+        if self.open_count() >= OPENS_PER_FILE {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let claim = Claim { access: a.access, sharing: a.sharing };
+        self.streams.push(Attached { id: a.id, holds: claim.contends() && !a.sharing.delete });
+        Ok(())
+    }
+}
+
+impl FileTable {
+    /// Notes an Open of a stream with its file: `key` and `name` are the file's.
+    /// It leaves as any other Open does.
+    pub fn attach(&self, key: FileKey, name: &Name, a: Admission) -> Result<Arc<FileCell>, Status> {
+        let key = key.file();
+        let mut shard = self.shard(key).lock();
+        if let Some(cell) = shard.get(&key) {
+            let mut file = cell.lock();
+            if !file.is_retired() {
+                file.attach(a)?;
+                drop(file);
+                return Ok(Arc::clone(cell));
+            }
+        }
+        let mut file = File::new(key, name.with_stream(None));
+        file.attach(a)?;
+        let cell = Self::cell(key, file);
+        shard.insert(key, Arc::clone(&cell));
+        Ok(cell)
+    }
+
+    /// Whether the file is about to go, and its streams with it.
+    pub fn is_file_delete_pending(&self, key: FileKey) -> bool {
+        self.find(key.file()).is_some_and(|cell| cell.lock().is_delete_pending())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::Departure;
+    use crate::name::Rules;
+    use crate::share_mode::Sharing;
+    use alloc::vec;
+
+    const FILE: FileKey = FileKey::of_file(1, 7);
+
+    fn name(text: &str) -> Name {
+        Name::parse(text, Rules::Windows).unwrap()
+    }
+
+    fn key(text: &str) -> FileKey {
+        FileKey { stream: name(text).stream_id(), ..FILE }
+    }
+
+    fn ask(id: u64, access: AccessMask, sharing: Sharing) -> Admission {
+        let (lease, overwrites) = (None, false);
+        Admission { id: OpenId(id), access, sharing, delete_on_close: false, lease, overwrites }
+    }
+
+    const UNSHARED_DELETE: Sharing = Sharing { read: true, write: true, delete: false };
+
+    #[test]
+    fn a_stream_keeps_its_file_from_being_deleted() {
+        let table = FileTable::default();
+        let held = ask(1, AccessMask::READ_DATA, UNSHARED_DELETE);
+        let file = table.attach(FILE, &name("f"), held).unwrap();
+        let delete = ask(2, AccessMask::DELETE, Sharing::ALL);
+        let refused = table.admit(FILE, &name("f"), delete);
+        assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
+        // Reading the file is no business of the stream's, shared or not.
+        table.admit(FILE, &name("f"), ask(3, AccessMask::WRITE_DATA, Sharing::NONE)).unwrap();
+        assert_eq!(table.leave(&file, OpenId(1)), Departure::StillOpen);
+        table.admit(FILE, &name("f"), ask(4, AccessMask::READ_ATTRIBUTES, Sharing::ALL)).unwrap();
+        assert_eq!(table.leave(&file, OpenId(3)), Departure::StillOpen);
+        table.admit(FILE, &name("f"), delete).unwrap();
+        // The file's Open does not keep a stream from anything.
+        table.attach(FILE, &name("f"), ask(5, AccessMask::DELETE, Sharing::NONE)).unwrap();
+    }
+
+    #[test]
+    fn a_file_goes_with_the_last_open_of_its_streams() {
+        let table = FileTable::default();
+        let stream = ask(1, AccessMask::READ_DATA, Sharing::ALL);
+        let file = table.attach(FILE, &name("f"), stream).unwrap();
+        let whole = table.admit(FILE, &name("f"), ask(2, AccessMask::DELETE, Sharing::ALL));
+        assert!(Arc::ptr_eq(&file, &whole.unwrap().cell));
+        file.lock().set_delete_pending(OpenId(2), true);
+        assert!(table.is_file_delete_pending(key("f:s")));
+        assert_eq!(table.leave(&file, OpenId(2)), Departure::StillOpen);
+        let late = table.attach(FILE, &name("f"), ask(3, AccessMask::READ_DATA, Sharing::ALL));
+        assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
+        assert_eq!(table.leave(&file, OpenId(1)), Departure::Remove(vec![name("f")]));
+    }
+
+    #[test]
+    fn a_renamed_stream_is_found_under_its_new_name() {
+        let table = FileTable::default();
+        let all = ask(1, AccessMask::READ_DATA, Sharing::ALL);
+        // Enough of them that all pairs of shards are met.
+        for n in 0..200 {
+            let (old, new) = (std::format!("f:a{n}"), std::format!("f:b{n}"));
+            let cell = table.admit(key(&old), &name(&old), all).unwrap().cell;
+            let other = table.admit(key("f:taken"), &name("f:taken"), all).unwrap().cell;
+            assert!(!table.rename_stream(&cell, key("f:taken").stream));
+            assert!(table.rename_stream(&cell, key(&new).stream));
+            assert!(table.rename_stream(&cell, key(&new).stream), "to itself");
+            assert_eq!(cell.key(), key(&new));
+            assert!(table.find(key(&old)).is_none());
+            assert!(Arc::ptr_eq(&table.find(key(&new)).unwrap(), &cell));
+            assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
+            assert_eq!(table.leave(&other, OpenId(1)), Departure::Closed);
+        }
+        assert!(table.is_empty());
+    }
+}
