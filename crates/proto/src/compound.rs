@@ -114,6 +114,9 @@ pub struct Chain<F> {
     previous: Option<Outcome<F>>,
     /// What all further related elements fail with.
     failed: Option<Status>,
+    /// The element that now ends did not run: it fails with what the one before
+    /// failed with, which stays the one that those after it go on from.
+    passed_on: bool,
 }
 
 impl<F: Copy> Default for Chain<F> {
@@ -125,7 +128,7 @@ impl<F: Copy> Default for Chain<F> {
 impl<F: Copy> Chain<F> {
     /// Before the first element.
     pub const fn new() -> Self {
-        Self { previous: None, failed: None }
+        Self { previous: None, failed: None, passed_on: false }
     }
 
     /// An element that stands for itself ([`Verdict::Begin`]) begins.
@@ -140,19 +143,37 @@ impl<F: Copy> Chain<F> {
     }
 
     /// What a related element ([`Verdict::Continue`]) runs with, or the status
-    /// that it fails with, unrun, and leaves to those after it.
+    /// that it fails with, unrun.
+    ///
+    /// MS-SMB2 3.3.5.2.7.2: an element without a session, tree or FileId to go
+    /// on from fails all after it; a failure that is passed on is for those
+    /// that need a FileId, and a CREATE further on runs.
     pub fn inherit(&mut self, needs: Needs) -> Result<Inherited<F>, Status> {
-        let inherited = self.resolve(needs);
-        if let Err(status) = inherited {
-            self.failed = Some(status);
-        }
-        inherited
-    }
-
-    fn resolve(&self, needs: Needs) -> Result<Inherited<F>, Status> {
         if let Some(status) = self.failed {
             return Err(status);
         }
+        if let Some(status) = self.handed_down().filter(|_| needs.file) {
+            self.passed_on = true;
+            return Err(status);
+        }
+        let inherited = self.resolve(needs);
+        self.failed = inherited.err();
+        inherited
+    }
+
+    /// The failure of the element before, if it had to do with a FileId.
+    fn handed_down(&self) -> Option<Status> {
+        let previous = self.previous.as_ref()?;
+        let failed = match previous.file {
+            FileOutcome::None => false,
+            FileOutcome::Some(_) => is_error(previous.status),
+            // Without a handle a warning is a failure too: STOPPED_ON_SYMLINK.
+            FileOutcome::NotMade => previous.status.0 >> 31 == 1,
+        };
+        failed.then_some(previous.status)
+    }
+
+    fn resolve(&self, needs: Needs) -> Result<Inherited<F>, Status> {
         let previous = self.previous.as_ref().ok_or(Status::INVALID_PARAMETER)?;
         if (needs.session && previous.session_id.is_none())
             || (needs.tree && previous.tree_id.is_none())
@@ -160,24 +181,20 @@ impl<F: Copy> Chain<F> {
             return Err(Status::INVALID_PARAMETER);
         }
         let file = match previous.file {
-            FileOutcome::None if needs.file => return Err(Status::INVALID_HANDLE),
-            FileOutcome::Some(_) if needs.file && is_error(previous.status) => {
-                return Err(previous.status);
+            FileOutcome::None | FileOutcome::NotMade if needs.file => {
+                return Err(Status::INVALID_HANDLE);
             }
-            // Without a handle a warning is a failure too: STOPPED_ON_SYMLINK.
-            FileOutcome::NotMade if needs.file && previous.status.0 >> 31 == 1 => {
-                return Err(previous.status);
-            }
-            FileOutcome::NotMade if needs.file => return Err(Status::INVALID_HANDLE),
             FileOutcome::None | FileOutcome::NotMade => None,
             FileOutcome::Some(file) => Some(file),
         };
         Ok(Inherited { session_id: previous.session_id, tree_id: previous.tree_id, file })
     }
 
-    /// An element has run and ended.
+    /// An element has ended, whether it ran or not.
     pub fn end(&mut self, outcome: Outcome<F>) {
-        self.previous = Some(outcome);
+        if !core::mem::take(&mut self.passed_on) {
+            self.previous = Some(outcome);
+        }
     }
 }
 
@@ -200,6 +217,39 @@ mod tests {
 
     fn judge(flags: &[HeaderFlags], mixed: MixedStyles) -> Vec<Verdict> {
         verdicts(flags.iter().map(|flags| (Command::CREATE, *flags)), mixed).collect()
+    }
+
+    #[test]
+    fn a_create_runs_after_a_failure_that_was_passed_on() {
+        let file = Needs { session: true, tree: true, file: true };
+        let create = Needs { file: false, ..file };
+        let mut chain = Chain::<u64>::new();
+        let status = Status::OBJECT_PATH_NOT_FOUND;
+        chain.end(Outcome {
+            session_id: Some(1),
+            tree_id: Some(2),
+            file: FileOutcome::NotMade,
+            status,
+        });
+        for _ in 0..2 {
+            assert_eq!(chain.inherit(file), Err(status));
+            // What did not run knows nothing of a tree.
+            chain.end(Outcome {
+                session_id: Some(1),
+                tree_id: None,
+                file: FileOutcome::None,
+                status,
+            });
+        }
+        let inherited = Inherited { session_id: Some(1), tree_id: Some(2), file: None };
+        assert_eq!(chain.inherit(create), Ok(inherited));
+        chain.end(Outcome {
+            session_id: Some(1),
+            tree_id: Some(2),
+            file: FileOutcome::Some(7),
+            status: Status::SUCCESS,
+        });
+        assert_eq!(chain.inherit(file).map(|inherited| inherited.file), Ok(Some(7)));
     }
 
     #[test]

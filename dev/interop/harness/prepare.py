@@ -106,7 +106,7 @@ def everything(args, groups):
     if "cifs" in names:
         fsx()
         packages.append("frevo-guest-checks")
-    if names & {"clients", "crossing"}:
+    if names & {"clients", "crossing", "differential"}:
         python_clients()
     if "pike" in names:
         python_clients(PIKE, PIKE_TESTS)

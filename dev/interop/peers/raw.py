@@ -59,6 +59,7 @@ class Client:
     """A connection with a session on it."""
 
     def __init__(self, address, port, user, password, client_guid=None, timeout=30):
+        self.address = address
         self.socket = socket.create_connection((address, port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.next_id, self.credits, self.key = 0, 1, None
@@ -82,7 +83,7 @@ class Client:
         while len(data) < count:
             piece = self.socket.recv(count - len(data))
             if not piece:
-                raise ConnectionResetError("the server ended the connection")
+                raise ConnectionResetError(f"{self.address} ended the connection")
             data += piece
         return bytes(data)
 

@@ -22,8 +22,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let open = rq.open()?;
     let file = open.file()?;
     let first = request.locks.first().ok_or(Status::INVALID_PARAMETER)?;
+    // MS-FSA 2.1.5.8, 2.1.5.9.
     if file.is_directory {
-        return Err(Status::INVALID_DEVICE_REQUEST.into());
+        return Err(Status::INVALID_PARAMETER.into());
     }
     // Windows: whoever may neither read nor write locks nothing.
     open.require_any(

@@ -1,0 +1,57 @@
+"""The same requests to the server under test and to smbd, answer by answer."""
+import fnmatch
+import json
+import tomllib
+
+from ..model import HERE, Failure, group
+from ..prepare import VENV
+from ..servers import Server
+from .crossing import OTHER_ADDRESS
+
+SEED, REQUESTS, REQUESTS_FULL = 1, 6_000, 30_000
+
+
+def listed():
+    """Differences that are known, each with the section that settles it."""
+    with open(HERE / "differences.toml", "rb") as f:
+        entries = tomllib.load(f).get("difference", [])
+    for entry in entries:
+        if set(entry) != {"name", "why"} or not entry["why"]:
+            raise SystemExit(f"differences.toml: {entry} wants name and why")
+    names = lambda e: e["name"] if isinstance(e["name"], list) else [e["name"]]  # noqa: E731
+    return [(name, entry["why"]) for entry in entries for name in names(entry)]
+
+
+@group("differential/requests", profile="torture")
+def requests(ctx):
+    """6,000 seeded requests to both: statuses and contents are the same, or the difference is listed."""
+    wanted, out = REQUESTS_FULL if ctx.full else REQUESTS, ctx.work / "differences.json"
+    known, found = listed(), None
+    with ctx.check("compared"):
+        other = Server("smbd", "torture", address=OTHER_ADDRESS)
+        try:
+            status, output = ctx.command(
+                VENV / "bin/python", HERE / "peers/differential_peer.py", ctx.server.address, other.address, "torture",
+                SEED, wanted, out, timeout=900)
+        finally:
+            other.stop()
+        if status:
+            raise Failure(f"status {status}: {output.strip()[-250:]}")
+        found = json.loads(out.read_text())
+        if found["requests"] < wanted:
+            raise Failure(f"{found['requests']} requests of {wanted}")
+    if not found:
+        return
+    for name, (count, example) in found["differences"].items():
+        ctx.log.write(f"{count} x {name}\n    {example}\n")
+    met = set()
+    for name, (count, example) in found["differences"].items():
+        entry = next((pattern for pattern, _ in known if fnmatch.fnmatchcase(name, pattern)), None)
+        met.add(entry)
+        if entry is None and ctx.server.kind == "frevo":
+            ctx.add(name.replace("/", "|"), "fail", 0.0, f"{count} times; {example}")
+    # The long stream has differences that the short one has not, so that only the short one tells what has gone.
+    with ctx.check("all-listed-differ"):
+        gone = [pattern for pattern, _ in known if pattern not in met]
+        if gone and not ctx.full and ctx.server.kind == "frevo":
+            raise Failure(f"no longer a difference: {gone}")
