@@ -5,6 +5,8 @@ else, and it checks what the server chose.
 """
 import os
 import re
+import subprocess
+import time
 
 from .. import trees
 from ..model import Failure, group
@@ -314,6 +316,30 @@ def snapshots(ctx):
                 raise Failure(f"answered {output.strip()[-200:] or 'success'!r}")
             if pasts[stamps[0]].stat().st_size != 70_000 or (live / ".snapshots" / stamps[0] / "new").exists():
                 raise Failure("the past changed")
+
+
+@group("smbclient/notify")
+def notify(ctx):
+    """A client that watches a folder is told what other programs on the host do in it."""
+    server = ctx.server
+    (server.path / "watched" / "below").mkdir(parents=True)
+    # smbclient listens until it is ended; stdbuf because its lines would stay in it then.
+    watcher = subprocess.Popen(
+        ["timeout", "20", "stdbuf", "-oL", "smbclient", f"//{server.address}/{server.share}",
+         "-p", str(server.port), "-U", f"{server.user}%{server.password}", *holding("SMB3_11", "SMB3_11"),
+         "-c", "notify watched"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    time.sleep(1.5)
+    script = "echo 1 > new; mv new newer; mkdir folder; echo 2 > below/deep; rm newer"
+    subprocess.run(["sh", "-c", script], cwd=server.path / "watched", check=True)
+    time.sleep(1.5)
+    watcher.terminate()
+    told = watcher.communicate(timeout=10)[0]
+    for name, line in {"added": r"0001 new$", "renamed": r"0004 new\n0005 newer$", "folder": r"0001 folder$",
+                       "below": r"0001 below\\deep$", "removed": r"0002 newer$"}.items():
+        with ctx.check(name):
+            if not re.search(line, told, re.M):
+                raise Failure(f"told {told.strip()[-300:]!r}")
 
 
 @group("smbclient/refusals")
