@@ -7,4 +7,5 @@ mod client;
 #[path = "../ioctl/calls.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod calls;
+mod classes;
 mod streams;
