@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 
+use frevo_proto::Dialect;
 use frevo_store::FileCell;
 use frevo_store::byte_range::{Mode, Range, Ticket};
 use frevo_store::lease::Cause;
@@ -10,6 +11,7 @@ use frevo_wire::command::lock::{self, LockElement, LockFlags};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::durable::Survival;
 use crate::lease;
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
@@ -33,7 +35,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             | AccessMask::APPEND_DATA
             | AccessMask::EXECUTE,
     )?;
-    let verifies = verifies_sequences(rq)?;
+    let verifies = verifies_sequences(rq, open)?;
     if verifies && open.lock_sequences.lock().is_replay(request.lock_sequence) {
         lock::Response.encode(&mut out.writer());
         return Ok(Status::SUCCESS);
@@ -57,7 +59,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 ///
 /// Windows: up to Windows 10 and Server 2022 for resilient and persistent
 /// Opens alone.
-fn verifies_sequences(rq: &Request<'_>) -> Result<bool, Status> {
+fn verifies_sequences(rq: &Request<'_>, open: &Open) -> Result<bool, Status> {
+    let survives = |s: &Survival| s.is_durable() || s.is_resilient() || s.is_persistent();
+    if rq.dialect() != Dialect::SMB_2_0_2 && open.survival().is_some_and(survives) {
+        return Ok(true);
+    }
     let capabilities = rq.connection.negotiated()?.server_capabilities;
     Ok(rq.connection.is_smb3() && capabilities.contains(GlobalCapabilities::MULTI_CHANNEL))
 }

@@ -7,6 +7,7 @@ use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
 use frevo_wire::command::create::{self, CreateOptions, ShareAccess};
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::AccessMask;
 
 const ALONE: ShareAccess = ShareAccess::EMPTY;
@@ -262,4 +263,27 @@ fn delete_draft(file: FileId) -> Draft {
         }
         .encode(w);
     })
+}
+
+/// MS-SMB2 3.3.5.14: where an Open outlives its connection a lock that comes
+/// again is not taken twice, without channels (2.1) too.
+#[test]
+fn a_lock_that_comes_again_is_carried_out_once() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::only(Dialect::SMB_2_1)).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let numbered = |number: u8| {
+            // LockSequenceIndex 1.
+            lock_draft(file, &[(0, 4, EXCLUSIVE)]).patch(68, &[0x10 | number])
+        };
+        peer.on(&mount, numbered(1)).await.ok();
+        peer.on(&mount, numbered(1)).await.expect(Status::LOCK_NOT_GRANTED);
+        let unlock = LockFlags::UNLOCK;
+        peer.on(&mount, lock_draft(file, &[(0, 4, unlock)])).await.ok();
+        assert_eq!(make_resilient(&mut peer, &mount, file, 60_000).await, Status::SUCCESS);
+        peer.on(&mount, numbered(2)).await.ok();
+        peer.on(&mount, numbered(2)).await.ok();
+        peer.on(&mount, numbered(3)).await.expect(Status::LOCK_NOT_GRANTED);
+        peer.close(&mount, file).await;
+    });
 }
