@@ -160,8 +160,12 @@ impl Connection {
             return Ok(());
         }
         if !signed {
-            if header.command == Command::TREE_CONNECT && self.dialect() == Dialect::SMB_3_1_1 {
-                // MS-SMB2 3.3.5.7 comes before all other answers.
+            let located = self.channel(header.session_id).is_some();
+            if header.command == Command::TREE_CONNECT
+                && self.dialect() == Dialect::SMB_3_1_1
+                && located
+            {
+                // MS-SMB2 3.3.5.7: once there is a session, before all other answers.
                 return Err(Doom::Rule("TREE_CONNECT neither signed nor sealed").into());
             }
             return self.check_unsigned(header);

@@ -555,12 +555,6 @@ fn a3_without_a_session_nothing_is_done() {
                         _ => Draft::new(command).body(&[0; 64]),
                     };
                     let draft = draft.session(session_id).tree(1);
-                    if command == Command::TREE_CONNECT && dialect == Dialect::SMB_3_1_1 {
-                        // I2.
-                        peer.send(vec![draft], Via::Plain).await;
-                        peer.expect_disconnect().await;
-                        continue;
-                    }
                     let reply = peer.ask(draft, Via::Plain).await;
                     assert_eq!(
                         reply.status(),
