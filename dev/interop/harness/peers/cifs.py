@@ -55,14 +55,15 @@ def script(ctx, options, text, **more):
     return output
 
 
-def checks(ctx, options):
+def checks(ctx, options, share=None):
     """Boots, mounts, lets frevo-guest-checks work, then verifies the server's disk."""
     report = ctx.work / "report"
     program = TOOLS / "frevo-guest-checks"
     with ctx.check("mount"):
         # Its rows come from the report; its status only repeats them.
         status, output = guest(ctx, options, "bash", "-c", "grep ' /mnt/smb cifs ' /proc/mounts; "
-                               f"cat /proc/fs/cifs/DebugData; exec {program} run . {report}")
+                               f"cat /proc/fs/cifs/DebugData; exec {program} run . {report}",
+                               env={"SMB_SHARE": share} if share else None)
         if status in (124, 125, 126) or " cifs " not in output:
             raise Failure(f"status {status}: {output.strip()[-250:]}")
         for option, proof in PROOFS.items():
@@ -110,6 +111,12 @@ def register():
 
 
 register()
+
+
+@group("cifs/persistent", full_only=True)
+def persistent(ctx):
+    """mount -o persistenthandles of a share that is continuously available; frevo-guest-checks"""
+    checks(ctx, "persistenthandles", share="continuous")
 
 
 def repository(ctx):

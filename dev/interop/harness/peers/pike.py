@@ -11,9 +11,14 @@ MODULES = {
 }
 
 
+# These want a share that is continuously available.
+CONTINUOUS = {"appinstanceid", "negotiate", "persistent"}
+
+
 def run_module(ctx, module):
     server = ctx.server
-    env = {"PIKE_SERVER": server.address, "PIKE_PORT": str(server.port), "PIKE_SHARE": "torture",
+    share = "continuous" if module in CONTINUOUS else "torture"
+    env = {"PIKE_SERVER": server.address, "PIKE_PORT": str(server.port), "PIKE_SHARE": share,
            "PIKE_CREDS": f"\\{server.user}%{server.password}"}
     python, peer = PIKE / "bin/python", HERE / "peers/pike_peer.py"
     _, listing = ctx.command(python, peer, "--list", module, env=env)
