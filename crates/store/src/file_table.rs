@@ -152,7 +152,11 @@ impl FileTable {
         let (from, mut old) = self.shard_of(cell);
         let to = FileKey { stream, ..from };
         if core::ptr::eq(self.shard(from), self.shard(to)) {
-            return Self::move_cell(cell, (from, &mut old), to, None);
+            let is_moved = Self::move_cell(cell, (from, &mut old), to, None);
+            if is_moved {
+                self.leases.rename(from, to);
+            }
+            return is_moved;
         }
         drop(old);
         // In one order for everybody, so that no two wait for each other.
@@ -163,7 +167,12 @@ impl FileTable {
             let second = self.shard(to).lock();
             (self.shard(from).lock(), second)
         };
-        cell.key() == from && Self::move_cell(cell, (from, &mut first), to, Some(&mut second))
+        let is_moved =
+            cell.key() == from && Self::move_cell(cell, (from, &mut first), to, Some(&mut second));
+        if is_moved {
+            self.leases.rename(from, to);
+        }
+        is_moved
     }
 
     fn move_cell(

@@ -86,9 +86,12 @@ impl FileTable {
 mod tests {
     use super::*;
     use crate::file::Departure;
+    use crate::lease::LeaseOwner;
     use crate::name::Rules;
     use crate::share_mode::Sharing;
     use alloc::vec;
+    use frevo_wire::create_context::LeaseKey;
+    use frevo_wire::dtyp::Guid;
 
     const FILE: FileKey = FileKey::of_file(1, 7);
 
@@ -138,6 +141,22 @@ mod tests {
         let late = table.attach(FILE, &name("f"), ask(3, AccessMask::READ_DATA, Sharing::ALL));
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
         assert_eq!(table.leave(&file, OpenId(1)), Departure::Remove(vec![name("f")]));
+    }
+
+    #[test]
+    fn a_lease_stays_with_its_stream() {
+        let table = FileTable::default();
+        let owner = LeaseOwner { client: Guid([1; 16]), key: LeaseKey([2; 16]) };
+        let all = ask(1, AccessMask::READ_DATA, Sharing::ALL);
+        let cell = table.admit(key("f:a"), &name("f:a"), Admission { lease: Some(owner), ..all });
+        let cell = cell.unwrap().cell;
+        for n in 0..100 {
+            let new = key(&std::format!("f:{n}"));
+            assert!(table.rename_stream(&cell, new.stream));
+            assert_eq!(table.leases.file(owner), Some(new));
+        }
+        assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
+        assert!(table.leases.is_empty());
     }
 
     #[test]

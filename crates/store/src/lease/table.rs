@@ -40,6 +40,13 @@ impl LeaseTable {
         Ok(())
     }
 
+    /// A stream with leases is another one by name now. Looks at every lease.
+    pub(crate) fn rename(&self, from: FileKey, to: FileKey) {
+        for lease in self.0.lock().values_mut().filter(|lease| lease.file == from) {
+            lease.file = to;
+        }
+    }
+
     /// An Open of the lease has closed.
     pub(crate) fn leave(&self, owner: LeaseOwner) {
         let mut leases = self.0.lock();
