@@ -2,6 +2,7 @@
 
 use crate::NtHash;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// An account that can log on with a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,19 @@ pub struct Account {
     pub is_enabled: bool,
 }
 
+/// What is known of an account besides its password.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// The name as it is stored.
+    pub name: String,
+    /// Its relative identifier, where one is kept.
+    pub rid: Option<u32>,
+    /// Names of the groups that it is in.
+    pub groups: Vec<String>,
+    /// Whether it may log on.
+    pub is_enabled: bool,
+}
+
 /// Where accounts come from.
 ///
 /// Names are case-insensitive (MS-NLMP 3.2.5.1.2). An implementation should take
@@ -25,10 +39,30 @@ pub trait Accounts {
     /// standalone server is free to ignore. `None` when there is none or it has
     /// no NT hash.
     fn account(&self, user: &str, domain: &str) -> Option<Account>;
+
+    /// Who `user` is, as far as it is known here; none for users of others.
+    fn membership(&self, user: &str) -> Option<Membership> {
+        let _ = user;
+        None
+    }
+
+    /// All accounts, for those who list them; at most `limit`.
+    fn memberships(&self, limit: usize) -> Vec<Membership> {
+        let _ = limit;
+        Vec::new()
+    }
 }
 
 impl<A: Accounts + ?Sized> Accounts for &A {
     fn account(&self, user: &str, domain: &str) -> Option<Account> {
         (**self).account(user, domain)
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        (**self).membership(user)
+    }
+
+    fn memberships(&self, limit: usize) -> Vec<Membership> {
+        (**self).memberships(limit)
     }
 }

@@ -45,7 +45,7 @@ pub mod target;
 mod tests;
 
 pub use acceptor::{Acceptor, AcceptorConfig, Done, Identity, Step};
-pub use account::{Account, Accounts};
+pub use account::{Account, Accounts, Membership};
 pub use hash::NtHash;
 pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};
 pub use refusal::{Reason, Refusal};

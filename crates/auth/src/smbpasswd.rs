@@ -10,7 +10,7 @@
 //! the caller's. The LM hash is not kept.
 
 use crate::NtHash;
-use crate::account::{Account, Accounts};
+use crate::account::{Account, Accounts, Membership};
 use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN};
 use alloc::{
     borrow::ToOwned,
@@ -21,6 +21,8 @@ use alloc::{
 use core::fmt::{self, Write};
 use zeroize::Zeroizing;
 
+/// The first relative identifier of accounts that are not built in.
+const FIRST_RID: u32 = 1_000;
 /// What stands where a hash would, when there is none.
 const NO_HASH: &str = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
 /// Flag letters with a meaning (smbpasswd(5) and what `pdbedit` prints).
@@ -39,6 +41,11 @@ pub struct Entry {
     pub flags: String,
     /// When the password was set, in seconds from 1970; `None` when not noted.
     pub last_change: Option<u32>,
+    /// The relative identifier of its SID, `RID-` behind the time. Samba passes
+    /// over what stands there.
+    pub rid: Option<u32>,
+    /// The groups that it is in, `GROUPS-` behind the time, with commas.
+    pub groups: Vec<String>,
 }
 
 impl Entry {
@@ -50,6 +57,17 @@ impl Entry {
             nt_hash: Some(nt_hash),
             flags: "U".to_owned(),
             last_change: Some(last_change),
+            rid: None,
+            groups: Vec::new(),
+        }
+    }
+
+    fn membership(&self) -> Membership {
+        Membership {
+            name: self.name.clone(),
+            rid: self.rid,
+            groups: self.groups.clone(),
+            is_enabled: self.is_enabled(),
         }
     }
 
@@ -153,7 +171,9 @@ impl AccountFile {
             n.saturating_add(match line {
                 Line::Text(text) => text.len().saturating_add(1),
                 Line::Account(e) => {
-                    e.name.len().saturating_add(e.flags.len()).saturating_add(AROUND_NAME)
+                    let groups = e.groups.iter().map(|group| group.len().saturating_add(1));
+                    let name = e.name.len().saturating_add(e.flags.len());
+                    groups.fold(name, usize::saturating_add).saturating_add(AROUND_NAME)
                 }
             })
         })
@@ -187,8 +207,9 @@ impl AccountFile {
     ///
     /// # Errors
     /// When the file has it already, is full, or the name cannot be written.
-    pub fn add(&mut self, entry: Entry) -> Result<(), &'static str> {
+    pub fn add(&mut self, mut entry: Entry) -> Result<(), &'static str> {
         check_name(&entry.name)?;
+        entry.rid = entry.rid.or_else(|| self.next_rid());
         if self.find(&entry.name).is_some() {
             return Err("the account is already in the file");
         }
@@ -208,6 +229,31 @@ impl AccountFile {
         entry.flags.retain(|c| c != 'N');
         entry.last_change = Some(now);
         true
+    }
+
+    /// A relative identifier that is higher than all that the file has: who comes
+    /// next is never taken for somebody who was there before, unless the last
+    /// account was removed.
+    fn next_rid(&self) -> Option<u32> {
+        let last = self.entries().filter_map(|entry| entry.rid).max().unwrap_or(FIRST_RID - 1);
+        last.checked_add(1)
+    }
+
+    /// Puts an account into exactly these groups. `false` when there is no such
+    /// account.
+    ///
+    /// # Errors
+    /// When a name cannot be written.
+    pub fn set_groups(&mut self, name: &str, groups: &[String]) -> Result<bool, &'static str> {
+        for group in groups {
+            check_name(group)?;
+            if group.contains(',') {
+                return Err("the name has a character that an account file cannot hold");
+            }
+        }
+        let Some(entry) = self.find_mut(name) else { return Ok(false) };
+        entry.groups = groups.to_vec();
+        Ok(true)
     }
 
     /// Allows or forbids logging on. `false` when there is no such account.
@@ -234,6 +280,14 @@ impl Accounts for AccountFile {
             nt_hash: entry.nt_hash.clone()?,
             is_enabled: entry.is_enabled(),
         })
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        self.find(user).map(Entry::membership)
+    }
+
+    fn memberships(&self, limit: usize) -> Vec<Membership> {
+        self.entries().take(limit).map(Entry::membership).collect()
     }
 }
 
@@ -287,7 +341,24 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
         }
         None => None,
     };
-    Ok(Entry { name: name.to_string(), uid, nt_hash, flags, last_change })
+    let mut entry = Entry {
+        name: name.to_string(),
+        uid,
+        nt_hash,
+        flags,
+        last_change,
+        rid: None,
+        groups: Vec::new(),
+    };
+    for field in fields {
+        if let Some(rid) = field.strip_prefix("RID-") {
+            entry.rid = Some(rid.parse().map_err(|_| "RID- is not followed by a number")?);
+        } else if let Some(groups) = field.strip_prefix("GROUPS-") {
+            entry.groups =
+                groups.split(',').filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+        }
+    }
+    Ok(entry)
 }
 
 fn write_entry(out: &mut String, entry: &Entry) -> fmt::Result {
@@ -296,7 +367,14 @@ fn write_entry(out: &mut String, entry: &Entry) -> fmt::Result {
         Some(hash) => out.push_str(&hash.to_hex()),
         None => out.push_str(NO_HASH),
     }
-    writeln!(out, ":[{:<11}]:LCT-{:08X}:", entry.flags, entry.last_change.unwrap_or(0))
+    write!(out, ":[{:<11}]:LCT-{:08X}:", entry.flags, entry.last_change.unwrap_or(0))?;
+    if let Some(rid) = entry.rid {
+        write!(out, "RID-{rid}:")?;
+    }
+    if !entry.groups.is_empty() {
+        write!(out, "GROUPS-{}:", entry.groups.join(","))?;
+    }
+    writeln!(out)
 }
 
 #[cfg(test)]
@@ -409,7 +487,14 @@ mod tests {
         assert!(file.set_hash("ANN", hash.clone(), 6));
         assert!(file.remove("ann") && !file.remove("ann"));
         assert!(file.set_enabled("bob", true));
+        let groups = ["staff".to_owned(), "Administrators".to_owned()];
+        assert_eq!(file.set_groups("bob", &groups), Ok(true));
+        assert!(file.set_groups("bob", &["a,b".to_owned()]).is_err());
+        assert_eq!(file.set_groups("nobody", &groups), Ok(false));
         let file = AccountFile::parse(&file.to_text()).unwrap();
+        let bob = file.membership("BOB").unwrap();
+        assert_eq!((bob.rid, &*bob.groups), (Some(1_000), &groups[..]));
+        assert_eq!(file.membership("carl").unwrap().rid, Some(1_001));
         assert!(file.account("bob", "").unwrap().is_enabled);
         assert_eq!(file.account("carl", "").unwrap().nt_hash, hash);
         assert_eq!(file.to_text().lines().next(), Some("# c"));

@@ -64,3 +64,9 @@ pub const HOST_DIRECTORIES_PER_TREE: usize = 8_192;
 
 /// Bytes of host changes read from the kernel at a time.
 pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;
+
+/// Groups that one user is in (NGROUPS_MAX).
+pub const GROUPS_PER_USER: usize = 65_536;
+
+/// Bytes of one entry of the host's user or group tables.
+pub const PASSWD_BYTES: usize = 1 << 20;

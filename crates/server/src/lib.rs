@@ -27,6 +27,8 @@ pub mod limits;
 pub mod offload;
 pub mod open;
 pub mod posix;
+pub mod principals;
+pub mod protection;
 pub mod refusal;
 pub mod request;
 pub mod response;

@@ -173,3 +173,6 @@ pub const DRAIN_SECONDS_MAX: u64 = 3_600;
 
 /// The largest configuration file, bytes.
 pub const CONFIG_FILE_BYTES: usize = 4 << 20;
+
+/// Accounts that are looked at to find a name or SID, or are listed.
+pub const ACCOUNTS_LISTED: usize = 100_000;

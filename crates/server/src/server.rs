@@ -9,8 +9,9 @@ use arc_swap::{ArcSwap, Guard};
 use frevo_auth::Accounts;
 use frevo_net::socket::Reach;
 use frevo_store::FileTable;
+use frevo_store::security::Token;
 use frevo_wire::Status;
-use frevo_wire::dtyp::FileTime;
+use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 
@@ -18,7 +19,8 @@ use crate::ambient::Ambient;
 use crate::client::ClientTable;
 use crate::durable::{self, Durables};
 use crate::limits::SESSIONS;
-use crate::session::Session;
+use crate::principals::{self, Principals};
+use crate::session::{Identity, Session};
 use crate::settings::Settings;
 use crate::share::Shares;
 use crate::throttle::LogonThrottle;
@@ -96,10 +98,47 @@ impl Server {
 
     /// Takes a new configuration: new connections, tree connects and logons see
     /// it, what is open goes on as it is.
-    pub fn reload(&self, settings: Settings, shares: Shares, accounts: SharedAccounts) {
+    pub fn reload(self: &Arc<Self>, settings: Settings, shares: Shares, accounts: SharedAccounts) {
         self.settings.store(Arc::new(settings));
         self.shares.store(Arc::new(shares));
         self.accounts.store(Arc::new(accounts));
+        self.review_sessions();
+    }
+
+    /// Whose account was removed or disabled is logged off, whose groups changed
+    /// has them from now on.
+    fn review_sessions(self: &Arc<Self>) {
+        let accounts = self.accounts();
+        for session in self.sessions() {
+            let Some(identity) = session.identity().filter(|identity| identity.is_local) else {
+                continue;
+            };
+            if accounts.membership(&identity.user).is_some_and(|known| known.is_enabled) {
+                let token = self.token(&identity.user);
+                session.renew_identity(Identity { token, ..Identity::clone(&identity) });
+            } else {
+                self.close_session(&session);
+            }
+        }
+    }
+
+    /// SID of the machine, whose accounts have theirs below it.
+    pub fn machine_sid(&self) -> Sid {
+        let settings = self.settings.load();
+        settings.machine_sid.unwrap_or_else(|| principals::machine_sid(settings.server_guid))
+    }
+
+    /// Looks at names and SIDs.
+    pub fn with_principals<T>(&self, look: impl FnOnce(&Principals<'_>) -> T) -> T {
+        let accounts = self.accounts();
+        let settings = self.settings.load();
+        let name = &settings.server_name;
+        look(&Principals { machine: self.machine_sid(), name, accounts: &accounts })
+    }
+
+    /// What access checks of a user go by.
+    pub fn token(&self, user: &str) -> Arc<Token> {
+        Arc::new(self.with_principals(|principals| principals.token(user, &[])))
     }
 
     /// A new FileId. The persistent half is random, so that it cannot be

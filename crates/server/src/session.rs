@@ -8,6 +8,7 @@ use arc_swap::ArcSwapOption;
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Dialect;
 use frevo_store::FileTable;
+use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use parking_lot::{Mutex, RwLock};
@@ -43,7 +44,15 @@ pub struct Identity {
     pub domain: String,
     /// Workstation that the client named.
     pub workstation: String,
+    /// What access checks go by.
+    pub token: Arc<Token>,
+    /// The account was this server's: when it goes, so do its sessions.
+    pub is_local: bool,
 }
+
+/// The identity of a session, as it is now: authentication anew changes it for
+/// everything that is open.
+pub type SharedIdentity = Arc<ArcSwapOption<Identity>>;
 
 impl Identity {
     /// Whether both are the same account.
@@ -84,7 +93,7 @@ pub struct Session {
     pub cipher: Option<frevo_crypto::Cipher>,
     state: AtomicU8,
     security: OnceLock<Security>,
-    identity: ArcSwapOption<Identity>,
+    identity: SharedIdentity,
     trees: RwLock<HashMap<u32, Arc<TreeConnect>>>,
     next_tree: AtomicU32,
     opens: RwLock<HashMap<u64, Arc<Open>>>,
@@ -114,7 +123,7 @@ impl Session {
             cipher,
             state: AtomicU8::new(State::InProgress as u8),
             security: OnceLock::new(),
-            identity: ArcSwapOption::empty(),
+            identity: SharedIdentity::default(),
             trees: RwLock::default(),
             next_tree: AtomicU32::new(1),
             opens: RwLock::default(),
@@ -169,6 +178,16 @@ impl Session {
     /// Who is logged on; none before authentication succeeded.
     pub fn identity(&self) -> Option<Arc<Identity>> {
         self.identity.load_full()
+    }
+
+    /// The same, as it will be too.
+    pub fn shared_identity(&self) -> SharedIdentity {
+        Arc::clone(&self.identity)
+    }
+
+    /// What is known of its user has changed.
+    pub fn renew_identity(&self, identity: Identity) {
+        self.identity.store(Some(Arc::new(identity)));
     }
 
     /// The tree connect `id`: NETWORK_NAME_DELETED when there is none.

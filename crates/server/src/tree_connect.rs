@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frevo_store::security::Token;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::session::SharedIdentity;
 use crate::share::Share;
 
 /// One use of a share by a session. Immutable but for its end.
@@ -16,13 +18,30 @@ pub struct TreeConnect {
     pub share: Arc<Share>,
     /// TreeConnect.MaximalAccess
     pub maximal_access: AccessMask,
+    /// Who uses it.
+    identity: SharedIdentity,
     disconnected: AtomicBool,
 }
 
 impl TreeConnect {
-    /// A new use of `share`.
-    pub const fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
-        Self { id, share, maximal_access, disconnected: AtomicBool::new(false) }
+    /// A new use of `share`, by nobody yet.
+    pub fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
+        let identity = SharedIdentity::default();
+        Self { id, share, maximal_access, identity, disconnected: AtomicBool::new(false) }
+    }
+
+    /// The same, by the user of a session.
+    pub fn used_by(mut self, identity: SharedIdentity) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// What access checks go by now; nobody's token grants what everyone has.
+    pub fn token(&self) -> Arc<Token> {
+        match &*self.identity.load() {
+            Some(identity) => Arc::clone(&identity.token),
+            None => Arc::new(Token::nobody()),
+        }
     }
 
     /// Marks the end. True for the one caller that ended it: of two

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use frevo_store::file::Admission;
 use frevo_store::lease::{Actor, Granted, Wish};
 use frevo_store::name::Rules;
+use frevo_store::security::Token;
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
 use frevo_store::{Admitted, Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
@@ -38,6 +39,7 @@ use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::share::Target;
+pub(super) use access::refused;
 use contexts::Wanted;
 use replay::Entry;
 
@@ -166,19 +168,27 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
+        let nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
             // Nobody renames or removes it from here to its admission.
             let held = files.names.hold(changes::place(self.vfs), &self.name);
-            let opened = match self.open_node() {
+            let opened = match self.open_node(nursery.may_add) {
                 Err(Fault::Stale) => continue,
                 Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
+                Err(Fault::NotFound) if !nursery.may_add => {
+                    return Err(Status::ACCESS_DENIED.into());
+                }
                 other => other.map_err(|fault| self.open_failed(fault))?,
             };
             let action = self.action(&opened)?;
             let granted = access::grant(self, &opened, action);
+            let granted = granted.and_then(|granted| {
+                access::protect(self, &opened, &nursery)?;
+                Ok(granted)
+            });
             let granted = granted.inspect_err(|_| self.unmake(&opened))?;
             let admission = Admission {
                 id: self.id(),
@@ -233,12 +243,16 @@ impl Create<'_> {
         streams::unmake(&**self.vfs, opened);
     }
 
-    fn open_node(&self) -> Result<Opened, Fault> {
+    fn open_node(&self, may_add: bool) -> Result<Opened, Fault> {
         let disposition = self.request.create_disposition;
         let existence = match disposition {
             CreateDisposition::OPEN | CreateDisposition::OVERWRITE => Existence::MustExist,
+            CreateDisposition::CREATE if !may_add => {
+                let exists = self.vfs.stat(&self.name).is_ok();
+                return Err(if exists { Fault::Exists } else { Fault::NotFound });
+            }
             CreateDisposition::CREATE => Existence::MustNotExist,
-            _ if self.read_only() || self.is_undeletable() => Existence::MustExist,
+            _ if !may_add || self.read_only() || self.is_undeletable() => Existence::MustExist,
             _ => Existence::Either,
         };
         let kind = if self.has(CreateOptions::DIRECTORY_FILE) {
@@ -474,6 +488,11 @@ impl Create<'_> {
         }
         .encode(&mut out.writer());
         Ok(())
+    }
+
+    /// What access checks go by.
+    fn token(&self) -> Arc<Token> {
+        self.rq.tree().map_or_else(|_| Token::nobody().into(), |tree| tree.token())
     }
 
     const fn has(&self, option: CreateOptions) -> bool {

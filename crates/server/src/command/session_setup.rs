@@ -286,6 +286,8 @@ fn finish(
         user: done.identity.user.clone(),
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
+        token: rq.server().token(&done.identity.user),
+        is_local: rq.server().accounts().membership(&done.identity.user).is_some(),
     };
     let session = &authentication.session;
     match authentication.purpose {

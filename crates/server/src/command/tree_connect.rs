@@ -37,7 +37,9 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::ACCESS_DENIED.into());
     }
     let maximal_access = share.maximal_access();
-    let tree = session.add_tree(|id| TreeConnect::new(id, Arc::clone(&share), maximal_access))?;
+    let tree = session.add_tree(|id| {
+        TreeConnect::new(id, Arc::clone(&share), maximal_access).used_by(session.shared_identity())
+    })?;
     tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = %share.name,
         "tree connected");
     out.set_tree_id(tree.id);

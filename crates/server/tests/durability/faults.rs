@@ -327,9 +327,10 @@ fn a_chain_that_fails_in_its_middle_is_answered_in_whole() {
 fn what_the_host_would_allow_is_asked_again_not_assumed() {
     on_disk(async |disk, peer, mount| {
         let want = Want::file("a").access(AccessMask::MAXIMUM_ALLOWED);
-        disk.faults().fail(Operation::Open, 0, 3, Fault::AccessDenied);
+        // The first is of the directory, for its descriptor.
+        disk.faults().fail(Operation::Open, 0, 4, Fault::AccessDenied);
         assert_eq!(peer.try_create(mount, &want).await, Status::ACCESS_DENIED);
-        disk.faults().fail(Operation::Open, 0, 2, Fault::AccessDenied);
+        disk.faults().fail(Operation::Open, 0, 3, Fault::AccessDenied);
         let file = peer.open_file(mount, &want).await;
         let reply = peer.on(mount, write_draft(file, 0, b"data")).await;
         assert_ne!(reply.status(), Status::SUCCESS, "the node cannot write");

@@ -59,6 +59,11 @@ impl Token {
         Self { user, primary_group, groups, privileges }
     }
 
+    /// Somebody of whom nothing is known.
+    pub fn nobody() -> Self {
+        Self::new(Sid::ANONYMOUS, Sid::ANONYMOUS, [Sid::EVERYONE], Privileges::EMPTY)
+    }
+
     /// What everybody is who has logged on over the network.
     pub const WELL_KNOWN: [Sid; 3] = [Sid::EVERYONE, Sid::NETWORK, Sid::AUTHENTICATED_USERS];
 

@@ -34,6 +34,10 @@ impl Sid {
     pub const AUTHENTICATED_USERS: Self = Self::known(5, [11, 0], 1);
     /// S-1-5-18, the system itself.
     pub const LOCAL_SYSTEM: Self = Self::known(5, [18, 0], 1);
+    /// S-1-5, the domain of what Windows itself defines.
+    pub const NT_AUTHORITY: Self = Self::known(5, [0, 0], 0);
+    /// S-1-5-32, the domain of the built-in groups.
+    pub const BUILTIN: Self = Self::known(5, [32, 0], 1);
     /// S-1-5-32-544, administrators of this machine.
     pub const ADMINISTRATORS: Self = Self::known(5, [32, 544], 2);
     /// S-1-5-32-545, users of this machine.

@@ -1,14 +1,17 @@
-//! Open.GrantedAccess: MS-FSA 2.1.5.1.2.1 in the terms of the host.
+//! Open.GrantedAccess: MS-FSA 2.1.5.1.1 and 2.1.5.1.2.1. Everything here comes
+//! before a file is made, emptied or given a place among its Opens.
 
-use frevo_store::vfs::{HostAccess, Kind, Opened};
+use frevo_store::security::inherit::new_object;
+use frevo_store::security::set::Refused;
+use frevo_store::security::{Privileges, Token, check, maximal as maximal_of};
+use frevo_store::vfs::{Kind, Opened};
+use frevo_store::{Fault, Node, Stat};
 use frevo_wire::Status;
-use frevo_wire::command::create::{CreateAction, CreateOptions};
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::command::create::{CreateAction, CreateDisposition, CreateOptions};
+use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor};
 
 use super::{Create, timewarp};
-
-/// Rights that READONLY takes away from files.
-const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
+use crate::protection::{self, WRITES};
 
 /// What the Open is granted, or the status that refuses it.
 pub(super) fn grant(
@@ -36,47 +39,237 @@ pub(super) fn grant(
             return Err(Status::ACCESS_DENIED);
         }
     }
-    if !create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
-        return Ok(create.desired);
+    let token = create.token();
+    if !existed && create.name.stream().is_none() {
+        // MS-FSA 2.1.5.1.1: whoever makes a file gets all that he asked for.
+        let most = if create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
+            within_share(create, AccessMask::FILE_ALL)
+        } else {
+            AccessMask::EMPTY
+        };
+        return Ok(create.desired.without(AccessMask::MAXIMUM_ALLOWED) | most);
     }
-    let explicit = create.desired.without(AccessMask::MAXIMUM_ALLOWED);
-    Ok(explicit | maximal(create, opened.node.host_access(), opened.stat.attributes, is_file))
+    match protection::stored(&*opened.node)? {
+        Some(descriptor) => granted(create, opened, &token, &descriptor, needed(action)),
+        None => host_granted(create, opened),
+    }
 }
 
-/// The most that this user could be granted.
-pub(super) fn maximal(
+/// The rights that a disposition needs, whether they are asked for or not.
+///
+/// Deviation: MS-FSA 2.1.5.1.2 wants DELETE alone for FILE_SUPERSEDE, which the
+/// directory may grant. A file whose list forbids writing is not emptied.
+const fn needed(action: CreateAction) -> AccessMask {
+    match action {
+        CreateAction::OVERWRITTEN => AccessMask::WRITE_DATA,
+        CreateAction::SUPERSEDED => AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::DELETE.0),
+        _ => AccessMask::EMPTY,
+    }
+}
+
+/// By the file's descriptor, and where that says no by its directory's.
+fn granted(
     create: &Create<'_>,
-    host: HostAccess,
-    attributes: FileAttributes,
-    is_file: bool,
-) -> AccessMask {
-    let mut access = AccessMask::READ_ATTRIBUTES
-        | AccessMask::READ_EA
-        | AccessMask::READ_CONTROL
-        | AccessMask::SYNCHRONIZE
-        | AccessMask::DELETE;
-    if host.read {
-        access |= AccessMask::READ_DATA;
+    opened: &Opened,
+    token: &Token,
+    descriptor: &SecurityDescriptor,
+    needed: AccessMask,
+) -> Result<AccessMask, Status> {
+    let maximum = create.desired.contains(AccessMask::MAXIMUM_ALLOWED);
+    let named = create.desired.without(AccessMask::MAXIMUM_ALLOWED);
+    let missing = match check(descriptor, token, named | needed) {
+        Ok(_) => AccessMask::EMPTY,
+        Err(denied) if denied.lacks_privilege => return Err(Status::PRIVILEGE_NOT_HELD),
+        Err(denied) => denied.missing,
+    };
+    let by_parent = AccessMask::DELETE | AccessMask::READ_ATTRIBUTES;
+    if !maximum && missing.is_empty() {
+        return Ok(named);
     }
-    if host.write {
-        access |= WRITES | AccessMask::WRITE_EA | AccessMask::WRITE_ATTRIBUTES;
-        if !is_file {
-            access |= AccessMask::DELETE_CHILD;
+    if !missing.without(by_parent).is_empty() {
+        return Err(Status::ACCESS_DENIED);
+    }
+    let given = given_by_parent(create, opened, token)?;
+    if !missing.without(given).is_empty() {
+        return Err(Status::ACCESS_DENIED);
+    }
+    if !maximum {
+        return Ok(named);
+    }
+    Ok(named | within_share(create, readable(opened, maximal_of(descriptor, token) | given)))
+}
+
+/// MS-FSA 2.1.5.1.2.1: whoever may delete what is in a directory may delete this,
+/// and whoever may list it may see its attributes.
+fn given_by_parent(
+    create: &Create<'_>,
+    opened: &Opened,
+    token: &Token,
+) -> Result<AccessMask, Status> {
+    let parent = match protection::parent(&**create.vfs, &opened.name) {
+        Ok(Some(parent)) => parent,
+        Ok(None) | Err(Fault::NotFound | Fault::PathNotFound | Fault::AccessDenied) => {
+            return Ok(AccessMask::EMPTY);
         }
+        Err(fault) => return Err(fault.status()),
+    };
+    let rights = protection::rights(&*parent.node, Kind::Directory, token)?;
+    let mut given = AccessMask::EMPTY;
+    if rights.contains(AccessMask::DELETE_CHILD) {
+        given |= AccessMask::DELETE;
     }
-    if host.execute || host.read {
-        access |= AccessMask::EXECUTE;
+    if rights.contains(AccessMask::READ_DATA) {
+        given |= AccessMask::READ_ATTRIBUTES;
     }
-    if host.owner {
-        access |= AccessMask::WRITE_DAC
-            | AccessMask::WRITE_OWNER
-            | AccessMask::WRITE_ATTRIBUTES
-            | AccessMask::WRITE_EA
-            | AccessMask::DELETE_CHILD;
+    Ok(given)
+}
+
+/// By the host, which has opened the data as far as it is asked for.
+fn host_granted(create: &Create<'_>, opened: &Opened) -> Result<AccessMask, Status> {
+    let named = create.desired.without(AccessMask::MAXIMUM_ALLOWED);
+    if !create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
+        return Ok(named);
     }
-    if is_file && attributes.contains(FileAttributes::READONLY) {
-        access = access.without(WRITES | AccessMask::DELETE_CHILD);
+    let is_file = opened.stat.kind != Kind::Directory;
+    let most = protection::host_rights(opened.node.host_access(), is_file);
+    Ok(named | within_share(create, readable(opened, most)))
+}
+
+/// Without what READONLY takes away.
+fn readable(opened: &Opened, most: AccessMask) -> AccessMask {
+    without_read_only(&opened.stat, most)
+}
+
+fn without_read_only(stat: &Stat, most: AccessMask) -> AccessMask {
+    let is_file = stat.kind != Kind::Directory;
+    if is_file && stat.attributes.contains(FileAttributes::READONLY) {
+        most.without(WRITES | AccessMask::DELETE_CHILD)
+    } else {
+        most
     }
+}
+
+fn within_share(create: &Create<'_>, access: AccessMask) -> AccessMask {
     let share = create.rq.tree().map_or(AccessMask::EMPTY, |tree| tree.maximal_access);
     timewarp::readable(create.vfs.volume().read_only, access & share)
+}
+
+/// The most that this user could be granted: SMB2_CREATE_QUERY_MAXIMAL_ACCESS.
+pub(super) fn maximal(
+    create: &Create<'_>,
+    node: &dyn Node,
+    stat: &Stat,
+) -> Result<AccessMask, Status> {
+    let token = create.token();
+    let mut most = protection::rights(node, stat.kind, &token)?;
+    if !most.contains(AccessMask::DELETE | AccessMask::READ_ATTRIBUTES)
+        && let Ok(Some(parent)) = protection::parent(&**create.vfs, &create.name)
+    {
+        let rights = protection::rights(&*parent.node, Kind::Directory, &token)?;
+        if rights.contains(AccessMask::DELETE_CHILD) {
+            most |= AccessMask::DELETE;
+        }
+        if rights.contains(AccessMask::READ_DATA) {
+            most |= AccessMask::READ_ATTRIBUTES;
+        }
+    }
+    Ok(within_share(create, without_read_only(stat, most)))
+}
+
+/// What a new file's directory says of it.
+pub(super) struct Nursery {
+    /// Whether a file of the wanted kind may be made here.
+    pub(super) may_add: bool,
+    /// The directory's descriptor, when one is stored.
+    descriptor: Option<SecurityDescriptor>,
+    /// A stream is made of a file that is there: it keeps its protection.
+    is_protected: bool,
+}
+
+impl Nursery {
+    const OPEN: Self = Self { may_add: true, descriptor: None, is_protected: false };
+}
+
+/// Looks at the directory before anything is made in it: MS-FSA 2.1.5.1.1 wants
+/// FILE_ADD_FILE or FILE_ADD_SUBDIRECTORY there.
+pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
+    let stores = create.vfs.volume().descriptors;
+    let makes = !matches!(
+        create.request.create_disposition,
+        CreateDisposition::OPEN | CreateDisposition::OVERWRITE
+    );
+    if !makes || !stores {
+        return Ok(Nursery::OPEN);
+    }
+    if let Some(nursery) = of_stream(create)? {
+        return Ok(nursery);
+    }
+    let parent = match protection::parent(&**create.vfs, &create.name) {
+        Ok(Some(parent)) => parent,
+        // Opening it says what is wrong.
+        _ => return Ok(Nursery::OPEN),
+    };
+    let descriptor = protection::stored(&*parent.node)?;
+    let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));
+    let may_add = descriptor
+        .as_ref()
+        .is_none_or(|descriptor| maximal_of(descriptor, &create.token()).contains(right));
+    Ok(Nursery { may_add, descriptor, is_protected: false })
+}
+
+/// A stream of a file that is there is made in the file: that takes the right to
+/// write it.
+fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
+    if create.name.stream().is_none() {
+        return Ok(None);
+    }
+    let file = match create.vfs.open(&create.name.with_stream(None), &protection::LOOK) {
+        Ok(file) => file,
+        Err(Fault::NotFound) => return Ok(None),
+        // Opening it says what is wrong.
+        Err(_) => return Ok(Some(Nursery::OPEN)),
+    };
+    let stored = protection::stored(&*file.node)?;
+    let may_add = stored.is_none_or(|descriptor| {
+        maximal_of(&descriptor, &create.token()).contains(AccessMask::WRITE_DATA)
+    });
+    Ok(Some(Nursery { may_add, descriptor: None, is_protected: true }))
+}
+
+/// Gives a new file the descriptor that came with the request or that its
+/// directory passes on. Where there is neither the host's permissions are all.
+pub(super) fn protect(
+    create: &Create<'_>,
+    opened: &Opened,
+    nursery: &Nursery,
+) -> Result<(), Status> {
+    let given = create.wanted.security.as_ref();
+    if !opened.created || nursery.is_protected {
+        return Ok(());
+    }
+    if given.is_none() && nursery.descriptor.is_none() {
+        return Ok(());
+    }
+    let token = create.token();
+    if given.is_some_and(|given| given.sacl.is_some()) && !token.holds(Privileges::SECURITY) {
+        return Err(Status::PRIVILEGE_NOT_HELD);
+    }
+    let is_directory = opened.stat.kind == Kind::Directory;
+    let parent = nursery.descriptor.clone().unwrap_or_default();
+    let made = new_object(&parent, given, &token, is_directory).map_err(refused)?;
+    match protection::store(&**create.vfs, &*opened.node, &opened.stat, &made) {
+        // Nothing keeps descriptors here, and a client that copies a file
+        // cannot do anything about that.
+        Err(Status::NOT_SUPPORTED) => Ok(()),
+        other => other,
+    }
+}
+
+/// What a peer is told of a descriptor that is not taken.
+pub(in crate::command) const fn refused(why: Refused) -> Status {
+    match why {
+        Refused::Owner => Status::INVALID_OWNER,
+        Refused::Group => Status::INVALID_PRIMARY_GROUP,
+        Refused::List => Status::INVALID_ACL,
+    }
 }

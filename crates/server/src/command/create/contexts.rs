@@ -3,13 +3,12 @@
 
 use frevo_store::Stat;
 use frevo_store::lease::Granted;
-use frevo_store::vfs::Kind;
 use frevo_wire::Status;
 use frevo_wire::command::create;
 use frevo_wire::create_context::{
     CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
 };
-use frevo_wire::dtyp::FileTime;
+use frevo_wire::dtyp::{FileTime, SecurityDescriptor};
 use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
 
 use super::{Create, access, durable, lease};
@@ -31,6 +30,8 @@ pub(super) struct Wanted {
     pub(super) allocation: Option<u64>,
     /// ExtA
     pub(super) eas: Vec<Ea>,
+    /// SecD
+    pub(super) security: Option<SecurityDescriptor>,
     /// MxAc, with the time stamp if there is one.
     maximal_access: Option<Option<FileTime>>,
     /// TWrp
@@ -54,6 +55,10 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
         match context.map_err(|_| Status::INVALID_PARAMETER)? {
             CreateContext::AllocationSize(bytes) => wanted.allocation = Some(bytes),
             CreateContext::ExtendedAttributes(list) => wanted.eas = eas(list)?,
+            CreateContext::SecurityDescriptor(bytes) => {
+                let parsed = SecurityDescriptor::parse(bytes);
+                wanted.security = Some(parsed.map_err(|_| Status::INVALID_PARAMETER)?);
+            }
             CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
             CreateContext::QueryOnDiskId => wanted.disk_id = true,
             CreateContext::Timewarp(time) => wanted.timewarp = Some(time),
@@ -98,9 +103,7 @@ pub(super) fn answers(
         answers.push(ResponseContext::MaximalAccess(if time == Some(stat.changed) {
             MaximalAccess { query_status: Status::NONE_MAPPED, maximal_access: Default::default() }
         } else {
-            let host = open.file()?.node.host_access();
-            let is_file = stat.kind != Kind::Directory;
-            let maximal_access = access::maximal(create, host, stat.attributes, is_file);
+            let maximal_access = access::maximal(create, &*open.file()?.node, stat)?;
             MaximalAccess { query_status: Status::SUCCESS, maximal_access }
         }));
     }

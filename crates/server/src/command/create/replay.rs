@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use frevo_store::Node;
-use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow};
+use frevo_store::vfs::{Existence, KindWanted, OpenHow};
 use frevo_wire::create_context::DurableHandleFlags;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::{HeaderFlags, Status};
@@ -192,8 +192,8 @@ impl Create<'_> {
         };
         let Ok(opened) = self.vfs.open(&self.name, &how) else { return false };
         let node: &dyn Node = &*opened.node;
-        let is_file = opened.stat.kind != Kind::Directory;
-        access::maximal(self, node.host_access(), opened.stat.attributes, is_file)
+        access::maximal(self, node, &opened.stat)
+            .unwrap_or(AccessMask::EMPTY)
             .contains(AccessMask::FILE_GENERIC_READ)
     }
 }

@@ -2,6 +2,8 @@
 
 use frevo_store::Name;
 use frevo_store::name::Rules;
+use frevo_store::security::Privileges;
+use frevo_store::security::check::map_generic;
 use frevo_wire::Status;
 use frevo_wire::command::create::{
     CreateDisposition, CreateOptions, ImpersonationLevel, Request, ShareAccess,
@@ -99,7 +101,8 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
     if desired.is_empty() || desired.0 & BAD_ACCESS != 0 {
         return Err(Status::ACCESS_DENIED);
     }
-    if desired.contains(AccessMask::ACCESS_SYSTEM_SECURITY) {
+    let system = AccessMask::ACCESS_SYSTEM_SECURITY;
+    if desired.contains(system) && !tree.token().holds(Privileges::SECURITY) {
         return Err(Status::PRIVILEGE_NOT_HELD);
     }
     let mut mapped = map_generic(desired);
@@ -130,21 +133,8 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
     if !tree.maximal_access.contains(implied) {
         return Err(Status::ACCESS_DENIED);
     }
-    let beyond = mapped.without(tree.maximal_access | AccessMask::MAXIMUM_ALLOWED);
+    let beyond = mapped.without(tree.maximal_access | AccessMask::MAXIMUM_ALLOWED | system);
     if beyond.is_empty() { Ok(mapped) } else { Err(Status::ACCESS_DENIED) }
-}
-
-/// MS-SMB2 2.2.13.1: what the generic rights mean.
-fn map_generic(access: AccessMask) -> AccessMask {
-    let pairs = [
-        (AccessMask::GENERIC_ALL, AccessMask::FILE_ALL),
-        (AccessMask::GENERIC_READ, AccessMask::FILE_GENERIC_READ),
-        (AccessMask::GENERIC_WRITE, AccessMask::FILE_GENERIC_WRITE),
-        (AccessMask::GENERIC_EXECUTE, AccessMask::FILE_GENERIC_EXECUTE),
-    ];
-    pairs.into_iter().fold(access, |mapped, (generic, meaning)| {
-        if mapped.contains(generic) { mapped.without(generic) | meaning } else { mapped }
-    })
 }
 
 #[cfg(test)]

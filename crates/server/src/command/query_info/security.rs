@@ -1,19 +1,17 @@
 //! Security descriptors: MS-SMB2 3.3.5.20.3 and 3.3.5.21.3.
 //!
-//! None are stored. What a client sees is made from owner, group and
-//! permission bits, as smbd does where no NT ACL is stored.
-
-use frevo_store::vfs::{BasicChange, Kind};
-use frevo_store::{Fault, Stat};
+use frevo_store::Fault;
+use frevo_store::security::set::merge;
+use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
 use frevo_wire::command::query_info::SecurityInformation as Asked;
-use frevo_wire::dtyp::{
-    AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
-};
+use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation};
 
 use super::Output;
-use crate::open::Open;
+use crate::command::create::refused;
+use crate::open::{FileOpen, Open};
 use crate::posix;
+use crate::protection;
 use crate::refusal::Refusal;
 
 /// Answers a query of the security descriptor.
@@ -26,7 +24,9 @@ pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Resul
     if asked.intersects(Asked::SACL | Asked::SCOPE | Asked::BACKUP) {
         open.require(AccessMask::ACCESS_SYSTEM_SECURITY)?;
     }
-    let descriptor = descriptor(&open.file()?.stat()?).select(parts(asked));
+    let file = open.file()?;
+    let whole = protection::descriptor(&*file.node, &file.stat()?, &open.tree().token())?;
+    let descriptor = whole.select(parts(asked));
     let size = descriptor.encoded_len();
     if output.room < size {
         let needed = u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes();
@@ -36,54 +36,22 @@ pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Resul
     Ok(())
 }
 
-const fn parts(asked: Asked) -> SecurityInformation {
-    SecurityInformation(asked.0)
+/// SECURITY_INFORMATION of MS-DTYP 2.4.7; BACKUP_SECURITY_INFORMATION stands for
+/// everything that there is.
+fn parts(asked: Asked) -> SecurityInformation {
+    let parts = SecurityInformation(asked.0);
+    if asked.contains(Asked::BACKUP) { parts | EVERYTHING } else { parts }
 }
 
-/// What owner, group and mode of a file say.
-pub(in crate::command) fn descriptor(stat: &Stat) -> SecurityDescriptor {
-    let owner = Sid::unix_user(stat.uid);
-    let group = Sid::unix_group(stat.gid);
-    let directory = stat.kind == Kind::Directory;
-    let aces = [(owner, 6), (group, 3), (Sid::EVERYONE, 0)]
-        .into_iter()
-        .map(|(sid, shift)| (sid, rights(stat.mode >> shift & 7, directory)))
-        .filter(|(_, mask)| !mask.is_empty())
-        .map(|(sid, mask)| Ace::allow(AceFlags::EMPTY, mask, sid))
-        .collect();
-    SecurityDescriptor {
-        control: SdControl::SELF_RELATIVE | SdControl::DACL_PRESENT,
-        rm_control: 0,
-        owner: Some(owner),
-        group: Some(group),
-        sacl: None,
-        dacl: Some(Acl::new(aces)),
-    }
-}
-
-/// The rights that three permission bits stand for.
-fn rights(bits: u32, directory: bool) -> AccessMask {
-    if bits == 7 {
-        return AccessMask::FILE_ALL;
-    }
-    let mut mask = AccessMask::EMPTY;
-    if bits & 4 != 0 {
-        mask |= AccessMask::FILE_GENERIC_READ;
-    }
-    if bits & 2 != 0 {
-        mask |= AccessMask::FILE_GENERIC_WRITE;
-        if directory {
-            mask |= AccessMask::DELETE_CHILD;
-        }
-    }
-    if bits & 1 != 0 {
-        mask |= AccessMask::FILE_GENERIC_EXECUTE;
-    }
-    mask
-}
+const EVERYTHING: SecurityInformation = SecurityInformation(
+    SecurityInformation::OWNER.0
+        | SecurityInformation::GROUP.0
+        | SecurityInformation::DACL.0
+        | SecurityInformation::SACL.0,
+);
 
 /// Takes a descriptor that a client sets, its rights checked as MS-SMB2
-/// 3.3.5.21.3 says. One that changes nothing is accepted.
+/// 3.3.5.21.3 says. Where none can be kept one that changes nothing is accepted.
 ///
 /// Deviation: smbd without ACLs says SUCCESS to every descriptor and keeps
 /// none. Whoever protects a file by setting one must hear that it was not
@@ -99,18 +67,41 @@ pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result
         }
     }
     let new = SecurityDescriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
-    let change = posix::change(asked, &new);
-    if change != BasicChange::default() {
-        open.file()?.node.set_basic(&change).map_err(Fault::status)?;
+    let file = open.file()?;
+    let token = open.tree().token();
+    let mut left = parts(asked);
+    if protection::stored(&*file.node)?.is_none() {
+        left = set_numbers(file, asked, &new)?;
     }
-    let old = descriptor(&open.file()?.stat()?);
-    let settable = Asked::OWNER | Asked::GROUP | Asked::DACL;
-    let other = Asked::SACL | Asked::LABEL | Asked::ATTRIBUTE | Asked::SCOPE | Asked::BACKUP;
-    let same = (!asked.contains(Asked::OWNER) || new.owner == old.owner || change.uid.is_some())
-        && (!asked.contains(Asked::GROUP) || new.group == old.group || change.gid.is_some())
-        && (!asked.contains(Asked::DACL) || new.dacl == old.dacl || change.mode.is_some());
-    if asked.intersects(settable) && !asked.intersects(other) && same {
+    let stat = file.stat()?;
+    let old = protection::descriptor(&*file.node, &stat, &token)?;
+    let merged = merge(&old, &new, left, &token).map_err(refused)?;
+    if merged == old {
         return Ok(());
     }
-    Err(Status::NOT_SUPPORTED)
+    protection::store(&*file.vfs, &*file.node, &stat, &merged)
+}
+
+/// Numbers of the host in the place of SIDs are chown and chmod from afar, where
+/// no stored descriptor stands above them. What is left to be set.
+fn set_numbers(
+    file: &FileOpen,
+    asked: Asked,
+    new: &SecurityDescriptor,
+) -> Result<SecurityInformation, Status> {
+    let change = posix::change(asked, new);
+    if change != BasicChange::default() {
+        file.node.set_basic(&change).map_err(Fault::status)?;
+    }
+    let mut done = SecurityInformation::EMPTY;
+    for (is_done, part) in [
+        (change.uid.is_some(), SecurityInformation::OWNER),
+        (change.gid.is_some(), SecurityInformation::GROUP),
+        (change.mode.is_some(), SecurityInformation::DACL),
+    ] {
+        if is_done {
+            done |= part;
+        }
+    }
+    Ok(parts(asked).without(done))
 }

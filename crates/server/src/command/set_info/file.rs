@@ -149,7 +149,7 @@ fn apply(
         FileInfoClass::RENAME_EX => {
             rename::rename(open, file, files, &rename::wanted_ex(bytes, file.posix)?)
         }
-        FileInfoClass::LINK => rename::link(file, files, &rename::wanted(bytes, file.posix)?),
+        FileInfoClass::LINK => rename::link(open, file, files, &rename::wanted(bytes, file.posix)?),
         FileInfoClass::DISPOSITION => {
             let delete = parse(FileDispositionInformation::parse(bytes))?.delete_pending;
             disposition::set(open, file, delete)

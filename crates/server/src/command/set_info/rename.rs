@@ -13,6 +13,7 @@ use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 
 use crate::open::{FileOpen, Open};
+use crate::protection;
 
 /// A name that a file is to get.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,12 +113,12 @@ pub(super) fn rename(
         state.name_of(open.id()).clone()
     };
     let _names = files.names.hold_both(file.place(), &from, &wanted.name);
-    check_parent(file, files, &wanted.name)?;
     if from.stream().is_some() || wanted.name.stream().is_some() {
         // MS-FSA 2.1.5.15.12: a stream is renamed by `:name` alone, and a file
         // does not become one.
         return Err(Status::INVALID_PARAMETER);
     }
+    check_parent(open, file, files, &wanted.name)?;
     let key = file.cell.key();
     if file.is_directory && !file.posix && files.open_below(key.device, &from) > 0 {
         return Err(Status::ACCESS_DENIED);
@@ -125,7 +126,7 @@ pub(super) fn rename(
     if from == wanted.name {
         return Ok(());
     }
-    check_replaced(file, files, wanted)?;
+    check_replaced(open, file, files, wanted)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
     file.cell.lock().rename(&from, &name);
@@ -136,7 +137,12 @@ pub(super) fn rename(
 }
 
 /// Gives the file another name beside the one it has.
-pub(super) fn link(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Result<(), Status> {
+pub(super) fn link(
+    open: &Open,
+    file: &FileOpen,
+    files: &FileTable,
+    wanted: &Wanted,
+) -> Result<(), Status> {
     if file.is_directory {
         return Err(Status::FILE_IS_A_DIRECTORY);
     }
@@ -147,8 +153,8 @@ pub(super) fn link(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Resul
         return Err(Status::OBJECT_NAME_INVALID);
     }
     let _name = files.names.hold(file.place(), &wanted.name);
-    check_parent(file, files, &wanted.name)?;
-    check_replaced(file, files, wanted)?;
+    check_parent(open, file, files, &wanted.name)?;
+    check_replaced(open, file, files, wanted)?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)
 }
 
@@ -157,10 +163,13 @@ pub(super) fn link(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Resul
 ///
 /// Windows: up to Windows 11 and Server 2022 without sharing deletion, so that
 /// whoever may delete the directory keeps names from being added to it.
-fn check_parent(file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Status> {
+fn check_parent(open: &Open, file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Status> {
     // A directory that is not there is told of by the operation itself.
-    let Ok(parent) = file.vfs.stat(&to.parent()) else { return Ok(()) };
-    let Some(cell) = files.find(parent.key) else { return Ok(()) };
+    let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(()) };
+    // MS-FSA 2.1.5.15.12: to add a name is a right on its directory. Whether one
+    // may be taken away the handle's DELETE says.
+    protection::may_add(&*parent.node, &open.tree().token(), file.is_directory)?;
+    let Some(cell) = files.find(parent.stat.key) else { return Ok(()) };
     let add = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
     // Who holds a directory holds no POSIX client up.
     let sharing = Sharing { read: true, write: true, delete: file.posix };
@@ -175,7 +184,12 @@ fn check_parent(file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Sta
 }
 
 /// Whether what has the name now may be replaced. The file's own names may.
-fn check_replaced(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Result<(), Status> {
+fn check_replaced(
+    open: &Open,
+    file: &FileOpen,
+    files: &FileTable,
+    wanted: &Wanted,
+) -> Result<(), Status> {
     let there = match file.vfs.stat(&wanted.name) {
         Ok(stat) if stat.key != file.cell.key() => stat,
         Ok(_) | Err(Fault::NotFound) => return Ok(()),
@@ -190,6 +204,7 @@ fn check_replaced(file: &FileOpen, files: &FileTable, wanted: &Wanted) -> Result
     if is_directory || (read_only && !wanted.replace_readonly) {
         return Err(Status::ACCESS_DENIED);
     }
+    protection::may_remove(&*file.vfs, &wanted.name, &open.tree().token())?;
     let Some(cell) = files.find(there.key) else { return Ok(()) };
     let state = cell.lock();
     if state.is_delete_pending() {

@@ -1,17 +1,18 @@
-use frevo_posix::PosixOptions;
+use frevo_posix::{NtAcls, PosixOptions};
 use frevo_store::{FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::query_info::SecurityInformation;
 use frevo_wire::command::set_info::{InfoType, Request};
-use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, SecurityDescriptor, Sid};
+use frevo_wire::dtyp::{
+    AccessMask, Ace, AceFlags, Acl, FileAttributes, FileTime, SecurityDescriptor, Sid,
+};
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::ea::{Ea, EaWriter};
 use frevo_wire::fscc::query::FileBasicInformation;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 
-use super::super::query_info::security::descriptor;
 use super::super::query_info::testing::{Bench, file};
 use super::apply;
 use super::file::row;
@@ -456,11 +457,32 @@ fn extended_attributes_are_set_all_or_none() {
 }
 
 #[test]
-fn a_descriptor_that_changes_something_is_refused() {
+fn a_descriptor_is_kept_or_refused_where_none_can_be() {
     let bench = Bench::new();
     bench.write("f", "");
     let open = bench.open("f", ALL_RIGHTS);
-    let old = descriptor(&file(&open).stat().unwrap());
+    let now = |open: &Open| {
+        let file = file(open);
+        let (node, stat) = (&*file.node, file.stat().unwrap());
+        crate::protection::descriptor(node, &stat, &open.tree().token()).unwrap()
+    };
+    let dacl = Acl::new(vec![Ace::allow(AceFlags::EMPTY, AccessMask::GENERIC_READ, Sid::USERS)]);
+    let new = SecurityDescriptor { dacl: Some(dacl), ..now(&open) };
+    let mut bytes = Vec::new();
+    new.encode(&mut bytes).unwrap();
+    let parts = SecurityInformation::DACL.0;
+    send(&open, &bench.files, InfoType::SECURITY, 0, parts, &bytes).unwrap();
+    let kept = now(&open).dacl.unwrap();
+    assert_eq!(kept.aces[0].mask(), Some(AccessMask::FILE_GENERIC_READ));
+    // What the host changes is in force again.
+    let path = bench.path().join("f");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    assert_ne!(now(&open).dacl.unwrap(), kept);
+
+    let bench = Bench::with(false, PosixOptions { nt_acls: NtAcls::Off, ..Default::default() });
+    bench.write("f", "");
+    let open = bench.open("f", ALL_RIGHTS);
+    let old = now(&open);
     let send = |open: &Open, parts: SecurityInformation, descriptor: &SecurityDescriptor| {
         let mut bytes = Vec::new();
         descriptor.encode(&mut bytes).unwrap();
@@ -469,8 +491,9 @@ fn a_descriptor_that_changes_something_is_refused() {
     let (owner, dacl) = (SecurityInformation::OWNER, SecurityInformation::DACL);
     send(&open, owner | dacl, &old).unwrap();
     let other = SecurityDescriptor { owner: Some(Sid::ADMINISTRATORS), ..old.clone() };
-    assert_eq!(send(&open, owner, &other), Err(Status::NOT_SUPPORTED));
-    send(&open, dacl, &other).unwrap();
+    assert_eq!(send(&open, owner, &other), Err(Status::INVALID_OWNER));
+    let other = SecurityDescriptor { owner: old.owner, dacl: new.dacl, ..old.clone() };
+    assert_eq!(send(&open, dacl, &other), Err(Status::NOT_SUPPORTED));
     assert_eq!(send(&open, SecurityInformation::SACL, &old), Err(Status::ACCESS_DENIED));
     let weak = bench.open("f", AccessMask::WRITE_DAC);
     assert_eq!(send(&weak, owner, &old), Err(Status::ACCESS_DENIED));

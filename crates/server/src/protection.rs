@@ -1,0 +1,184 @@
+//! What a file's security descriptor, or in its place the host, lets its users
+//! do: MS-FSA 2.1.5.1.2.1, 2.1.5.14 and 2.1.5.17.
+
+use frevo_store::security::{HostAcl, Token, host, maximal};
+use frevo_store::vfs::{
+    Existence, HostAccess, Kind, KindWanted, Node, OpenHow, Security, SecurityChange, Vfs,
+};
+use frevo_store::{Fault, Name, Stat};
+use frevo_wire::Status;
+use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor, Sid};
+
+/// Rights that READONLY takes away from files.
+pub const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
+
+/// Looks at what is there and opens no data.
+pub const LOOK: OpenHow = OpenHow {
+    existence: Existence::MustExist,
+    kind: KindWanted::Any,
+    read: false,
+    write: false,
+    open_link: true,
+    attributes: FileAttributes::EMPTY,
+    mode: None,
+    case_sensitive: false,
+};
+
+/// The descriptor that is stored for a file and in force, if there is one. One
+/// that cannot be read lets nobody in.
+///
+/// # Errors
+/// When the file system fails.
+pub fn stored(node: &dyn Node) -> Result<Option<SecurityDescriptor>, Status> {
+    match node.security().map_err(Fault::status)? {
+        Security::Stored(bytes) => Ok(Some(read(&bytes))),
+        Security::Host(_) => Ok(None),
+    }
+}
+
+fn read(bytes: &[u8]) -> SecurityDescriptor {
+    SecurityDescriptor::parse(bytes).unwrap_or_else(|_| SecurityDescriptor {
+        dacl: Some(frevo_wire::dtyp::Acl::default()),
+        ..SecurityDescriptor::default()
+    })
+}
+
+/// The descriptor that clients see: the stored one, or one that says what the
+/// host's permissions say to `token`.
+///
+/// # Errors
+/// When the file system fails.
+pub fn descriptor(
+    node: &dyn Node,
+    stat: &Stat,
+    token: &Token,
+) -> Result<SecurityDescriptor, Status> {
+    Ok(match node.security().map_err(Fault::status)? {
+        Security::Stored(bytes) => read(&bytes),
+        Security::Host(acl) => of_host(stat, &acl, token),
+    })
+}
+
+/// What owner, group, mode and POSIX list say. What belongs to the host's user
+/// that this works as belongs to whoever asks: nobody else is told apart there.
+pub fn of_host(stat: &Stat, acl: &HostAcl, token: &Token) -> SecurityDescriptor {
+    let is_own = stat.uid == rustix::process::geteuid().as_raw() && *token.user() != Sid::ANONYMOUS;
+    let owned = host::Owned {
+        mode: stat.mode,
+        owner: if is_own { *token.user() } else { Sid::unix_user(stat.uid) },
+        group: Sid::unix_group(stat.gid),
+        is_directory: stat.kind == Kind::Directory,
+    };
+    host::descriptor(&owned, acl)
+}
+
+/// Everything that `token` may do with a file, READONLY left aside. Without a
+/// stored descriptor that is what the host lets this process do.
+///
+/// # Errors
+/// When the file system fails.
+pub fn rights(node: &dyn Node, kind: Kind, token: &Token) -> Result<AccessMask, Status> {
+    Ok(match stored(node)? {
+        Some(descriptor) => maximal(&descriptor, token),
+        None => host_rights(node.host_access(), kind != Kind::Directory),
+    })
+}
+
+/// What the host's permissions amount to.
+pub fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
+    let mut access = AccessMask::READ_ATTRIBUTES
+        | AccessMask::READ_EA
+        | AccessMask::READ_CONTROL
+        | AccessMask::SYNCHRONIZE
+        | AccessMask::DELETE;
+    if host.read {
+        access |= AccessMask::READ_DATA;
+    }
+    if host.write {
+        access |= WRITES | AccessMask::WRITE_EA | AccessMask::WRITE_ATTRIBUTES;
+        if !is_file {
+            access |= AccessMask::DELETE_CHILD;
+        }
+    }
+    if host.execute || host.read {
+        access |= AccessMask::EXECUTE;
+    }
+    if host.owner {
+        access |= AccessMask::WRITE_DAC
+            | AccessMask::WRITE_OWNER
+            | AccessMask::WRITE_ATTRIBUTES
+            | AccessMask::WRITE_EA
+            | AccessMask::DELETE_CHILD;
+    }
+    access
+}
+
+/// The directory that a name is in; none for the share's root.
+///
+/// # Errors
+/// When it is not there or the file system fails.
+pub fn parent(vfs: &dyn Vfs, name: &Name) -> Result<Option<frevo_store::vfs::Opened>, Fault> {
+    if name.is_root() { Ok(None) } else { vfs.open(&name.parent(), &LOOK).map(Some) }
+}
+
+/// The right that adding an entry of this kind takes on its directory.
+pub const fn adding(is_directory: bool) -> AccessMask {
+    // FILE_ADD_SUBDIRECTORY and FILE_ADD_FILE.
+    if is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA }
+}
+
+/// Whether `token` may add an entry to a directory, as far as a stored
+/// descriptor says: the host says it itself when it is done.
+///
+/// # Errors
+/// ACCESS_DENIED when it may not.
+pub fn may_add(parent: &dyn Node, token: &Token, is_directory: bool) -> Result<(), Status> {
+    match stored(parent)? {
+        Some(descriptor) if !maximal(&descriptor, token).contains(adding(is_directory)) => {
+            Err(Status::ACCESS_DENIED)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `token` may remove what `name` means, by a right on itself or on its
+/// directory.
+///
+/// # Errors
+/// ACCESS_DENIED when it may not.
+pub fn may_remove(vfs: &dyn Vfs, name: &Name, token: &Token) -> Result<(), Status> {
+    let there = vfs.open(name, &LOOK).map_err(Fault::status)?;
+    if rights(&*there.node, there.stat.kind, token)?.contains(AccessMask::DELETE) {
+        return Ok(());
+    }
+    let parent = parent(vfs, name).map_err(Fault::status)?.ok_or(Status::ACCESS_DENIED)?;
+    let rights = rights(&*parent.node, parent.stat.kind, token)?;
+    if rights.contains(AccessMask::DELETE_CHILD) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+}
+
+/// Stores a descriptor, and as the host's permissions what comes nearest. Where
+/// descriptors are not stored those are all that is set.
+///
+/// The server's own user keeps what it needs to serve the file.
+///
+/// # Errors
+/// INVALID_ACL for lists that are too long, and what the file system says.
+pub fn store(
+    vfs: &dyn Vfs,
+    node: &dyn Node,
+    stat: &Stat,
+    descriptor: &SecurityDescriptor,
+) -> Result<(), Status> {
+    let mut bytes = Vec::new();
+    descriptor.encode(&mut bytes).map_err(|_| Status::INVALID_ACL)?;
+    let needed = if stat.kind == Kind::Directory { 0o700 } else { 0o600 };
+    let mode = host::mode(descriptor) | needed | (stat.mode & 0o7000);
+    let stores = vfs.volume().descriptors;
+    let change = SecurityChange {
+        descriptor: stores.then_some(&bytes[..]),
+        uid: None,
+        gid: None,
+        mode: Some(mode),
+    };
+    node.set_security(&change).map_err(Fault::status)
+}

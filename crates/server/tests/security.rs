@@ -1,0 +1,284 @@
+//! Who may do what, seen by clients: MS-FSA 2.1.5.1, 2.1.5.14 and 2.1.5.17, and
+//! rows A5, X1 and X4 of the catalogue of faults.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use frevo_wire::Status;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::query_info::{self, QueryInfoFlags};
+use frevo_wire::command::set_info::{self, InfoType};
+use frevo_wire::dtyp::{
+    AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
+};
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::set::FileRenameInformation;
+use frevo_wire::{Command, create_context};
+
+use client::draft::{Draft, Reply};
+use client::files::{Mount, Want};
+use client::negotiate::Offer;
+use client::peer::Peer;
+use client::world::{World, in_world};
+
+const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
+const DACL: SecurityInformation = SecurityInformation::DACL;
+
+fn set(file: FileId, info_type: InfoType, class: u8, parts: u32, buffer: &[u8]) -> Draft {
+    Draft::new(Command::SET_INFO).with(|w| {
+        set_info::Request {
+            info_type,
+            file_info_class: class,
+            additional_information: parts,
+            file_id: file,
+            buffer,
+        }
+        .encode(w);
+    })
+}
+
+fn bytes(descriptor: &SecurityDescriptor) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    descriptor.encode(&mut bytes).unwrap();
+    bytes
+}
+
+fn list(aces: Vec<Ace>) -> SecurityDescriptor {
+    SecurityDescriptor {
+        control: SdControl::DACL_PRESENT,
+        dacl: Some(Acl::new(aces)),
+        ..SecurityDescriptor::default()
+    }
+}
+
+fn everyone(mask: AccessMask) -> SecurityDescriptor {
+    list(vec![Ace::allow(AceFlags::EMPTY, mask, Sid::EVERYONE)])
+}
+
+async fn protect(peer: &mut Peer, mount: &Mount, name: &str, new: &SecurityDescriptor) {
+    let want = Want::existing(name).access(AccessMask::WRITE_DAC | AccessMask::READ_CONTROL);
+    let file = peer.open_file(mount, &want).await;
+    peer.on(mount, set(file, InfoType::SECURITY, 0, DACL.0, &bytes(new))).await.ok();
+    peer.close(mount, file).await;
+}
+
+async fn descriptor(peer: &mut Peer, mount: &Mount, name: &str) -> SecurityDescriptor {
+    let want = Want::existing(name).access(AccessMask::READ_CONTROL);
+    let file = peer.open_file(mount, &want).await;
+    let parts = SecurityInformation::OWNER | SecurityInformation::GROUP | DACL;
+    let draft = Draft::new(Command::QUERY_INFO).with(|w| {
+        query_info::Request {
+            info_type: InfoType::SECURITY,
+            file_info_class: 0,
+            output_buffer_length: 65_536,
+            additional_information: parts.0,
+            flags: QueryInfoFlags::EMPTY,
+            file_id: file,
+            input: &[],
+        }
+        .encode(w);
+    });
+    let reply = peer.on(mount, draft).await;
+    let answer = query_info::Response::parse(&reply.ok().message).unwrap();
+    let found = SecurityDescriptor::parse(answer.output).unwrap();
+    peer.close(mount, file).await;
+    found
+}
+
+async fn status(peer: &mut Peer, mount: &Mount, want: &Want) -> Status {
+    let reply: Reply = peer.create(mount, want).await;
+    let status = reply.status();
+    if status == Status::SUCCESS {
+        peer.close(mount, client::files::file_id(&reply)).await;
+    }
+    status
+}
+
+async fn two(world: &World) -> (Peer, Mount, Peer, Mount) {
+    let (ann, hers) = world.session("ann", &Offer::default()).await;
+    let (bob, his) = world.session("bob", &Offer::default()).await;
+    (ann, hers, bob, his)
+}
+
+#[test]
+fn x1_what_may_not_be_written_is_not_emptied_either() {
+    in_world(async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        world.file("f", "content");
+        protect(&mut ann, &hers, "f", &everyone(READ | AccessMask::DELETE)).await;
+        for disposition in [
+            CreateDisposition::OVERWRITE,
+            CreateDisposition::OVERWRITE_IF,
+            CreateDisposition::SUPERSEDE,
+        ] {
+            for access in [READ, AccessMask::READ_ATTRIBUTES, AccessMask::MAXIMUM_ALLOWED] {
+                let want = Want::existing("f").access(access).disposition(disposition);
+                let said = status(&mut ann, &hers, &want).await;
+                assert_eq!(said, Status::ACCESS_DENIED, "{disposition:?} {access:?}");
+                assert_eq!(world.content("f"), b"content", "{disposition:?} {access:?}");
+            }
+        }
+        let want = Want::existing("f").access(READ);
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::SUCCESS);
+        let want = Want::existing("f").access(AccessMask::WRITE_DATA);
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::ACCESS_DENIED);
+    });
+}
+
+#[test]
+fn the_owner_sets_who_else_may_and_the_others_may_not() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his) = two(world).await;
+        let file = ann.open_file(&hers, &Want::file("secret")).await;
+        ann.close(&hers, file).await;
+        let owner = descriptor(&mut ann, &hers, "secret").await.owner.unwrap();
+        let only = list(vec![Ace::allow(AceFlags::EMPTY, AccessMask::FILE_ALL, owner)]);
+        protect(&mut ann, &hers, "secret", &only).await;
+        assert_eq!(descriptor(&mut ann, &hers, "secret").await.owner, Some(owner));
+        for access in
+            [READ, AccessMask::READ_CONTROL, AccessMask::WRITE_DAC, AccessMask::WRITE_DATA]
+        {
+            let want = Want::existing("secret").access(access);
+            assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED, "{access:?}");
+            assert_eq!(status(&mut ann, &hers, &want).await, Status::SUCCESS, "{access:?}");
+        }
+        // The host shows it too: nobody but the server's own user.
+        let mode = std::fs::metadata(world.path("secret")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        let system = AccessMask::ACCESS_SYSTEM_SECURITY;
+        let want = Want::existing("secret").access(system);
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::PRIVILEGE_NOT_HELD);
+    });
+}
+
+#[test]
+fn new_files_inherit_and_need_the_directorys_leave() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his) = two(world).await;
+        let folder = ann.open_file(&hers, &Want::directory("d")).await;
+        ann.close(&hers, folder).await;
+        let owner = descriptor(&mut ann, &hers, "d").await.owner.unwrap();
+        let both = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;
+        let rights = list(vec![
+            Ace::allow(both, AccessMask::FILE_ALL, owner),
+            Ace::allow(both, READ, Sid::EVERYONE),
+        ]);
+        protect(&mut ann, &hers, "d", &rights).await;
+        let made = ann.open_file(&hers, &Want::file("d\\f")).await;
+        ann.close(&hers, made).await;
+        let aces = descriptor(&mut ann, &hers, "d\\f").await.dacl.unwrap().aces;
+        let plain = |mask, sid| Ace::allow(AceFlags::EMPTY, mask, sid);
+        assert_eq!(aces, [plain(AccessMask::FILE_ALL, owner), plain(READ, Sid::EVERYONE)]);
+        for want in [Want::file("d\\g"), Want::directory("d\\h")] {
+            for disposition in [CreateDisposition::CREATE, CreateDisposition::OPEN_IF] {
+                let want = want.clone().disposition(disposition);
+                assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED);
+            }
+        }
+        assert!(!world.path("d/g").exists() && !world.path("d/h").exists());
+        // What is there is told of before what may not be made.
+        let want = Want::file("d\\f").disposition(CreateDisposition::CREATE);
+        assert_eq!(status(&mut bob, &his, &want).await, Status::OBJECT_NAME_COLLISION);
+        let deleting = Want::existing("d\\f")
+            .access(AccessMask::DELETE)
+            .options(CreateOptions::DELETE_ON_CLOSE);
+        assert_eq!(status(&mut bob, &his, &deleting).await, Status::ACCESS_DENIED);
+        assert!(world.path("d/f").exists());
+    });
+}
+
+#[test]
+fn whoever_may_delete_children_may_delete_this_one() {
+    in_world(async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        std::fs::create_dir(world.path("d")).unwrap();
+        world.file("d/f", "");
+        protect(&mut ann, &hers, "d\\f", &everyone(READ)).await;
+        let want = Want::existing("d\\f").access(AccessMask::DELETE);
+        protect(&mut ann, &hers, "d", &everyone(READ)).await;
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::ACCESS_DENIED);
+        protect(&mut ann, &hers, "d", &everyone(READ | AccessMask::DELETE_CHILD)).await;
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::SUCCESS);
+    });
+}
+
+#[test]
+fn x4_a_rename_needs_rights_where_it_leads() {
+    in_world(async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        std::fs::create_dir(world.path("closed")).unwrap();
+        world.file("f", "mine");
+        world.file("kept", "kept");
+        world.file("closed/there", "there");
+        let all_but = |mask| everyone(AccessMask::FILE_ALL.without(mask));
+        let adding = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+        protect(&mut ann, &hers, "closed", &all_but(adding | AccessMask::DELETE_CHILD)).await;
+        protect(&mut ann, &hers, "closed\\there", &everyone(READ)).await;
+        let file = ann.open_file(&hers, &Want::existing("f")).await;
+        for to in ["closed\\f", "closed\\there"] {
+            let mut name = Vec::new();
+            FileRenameInformation { replace_if_exists: true, root_directory: 0, name: to }
+                .encode(&mut Writer::new(&mut name));
+            for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
+                let reply = ann.on(&hers, set(file, InfoType::FILE, class.0, 0, &name)).await;
+                reply.expect(Status::ACCESS_DENIED);
+            }
+        }
+        assert_eq!(world.content("closed/there"), b"there");
+        assert_eq!(world.content("f"), b"mine");
+        ann.close(&hers, file).await;
+    });
+}
+
+#[test]
+fn a_descriptor_may_come_with_the_create() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his) = two(world).await;
+        let given = everyone(READ);
+        let given = bytes(&given);
+        let requests = [create_context::CreateContext::SecurityDescriptor(&given)];
+        let want = Want {
+            contexts: create_context::CreateContexts::from_requests(&requests).as_bytes().to_vec(),
+            ..Want::file("f").disposition(CreateDisposition::CREATE)
+        };
+        let file = ann.open_file(&hers, &want).await;
+        ann.write(&hers, file, 0, b"its maker may").await;
+        ann.close(&hers, file).await;
+        let aces = descriptor(&mut bob, &his, "f").await.dacl.unwrap().aces;
+        assert_eq!(aces, [Ace::allow(AceFlags::EMPTY, READ, Sid::EVERYONE)]);
+        let want = Want::existing("f").access(AccessMask::WRITE_DATA);
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::ACCESS_DENIED);
+        world.file("g", "");
+        let mut wrong = given.clone();
+        wrong[0] = 9;
+        let requests = [create_context::CreateContext::SecurityDescriptor(&wrong)];
+        let want = Want {
+            contexts: create_context::CreateContexts::from_requests(&requests).as_bytes().to_vec(),
+            ..Want::file("h")
+        };
+        assert_eq!(status(&mut ann, &hers, &want).await, Status::INVALID_PARAMETER);
+        assert!(!world.path("h").exists());
+    });
+}
+
+#[test]
+fn a_stream_is_protected_as_its_file_is() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his) = two(world).await;
+        let file = ann.open_file(&hers, &Want::file("f")).await;
+        ann.close(&hers, file).await;
+        protect(&mut ann, &hers, "f", &everyone(READ)).await;
+        let before = descriptor(&mut ann, &hers, "f").await;
+        let want = Want::file("f:s").access(AccessMask::WRITE_DATA);
+        assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED);
+        protect(&mut ann, &hers, "f", &everyone(READ | AccessMask::FILE_GENERIC_WRITE)).await;
+        assert_eq!(status(&mut bob, &his, &want).await, Status::SUCCESS);
+        protect(&mut ann, &hers, "f", &everyone(READ)).await;
+        assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED);
+        assert_eq!(descriptor(&mut ann, &hers, "f").await, before);
+    });
+}
