@@ -68,6 +68,9 @@ pub struct FileOpen {
     pub base: Option<Arc<FileCell>>,
     /// Whether it is a directory.
     pub is_directory: bool,
+    /// The client is macOS, which gets no file ids: it would take inode numbers,
+    /// which are used again, for HFS+'s, which are not.
+    pub apple: bool,
     /// Opened with the POSIX extensions' create context.
     pub posix: bool,
     /// CreateOptions that stay in force: FILE_WRITE_THROUGH,

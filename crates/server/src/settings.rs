@@ -56,6 +56,8 @@ pub struct Settings {
     pub max_transact: u32,
     /// An NTLM message integrity code is demanded from every client.
     pub require_mic: bool,
+    /// Model that macOS is told, by which it chooses the server's icon.
+    pub model: String,
     /// The POSIX extensions are negotiated: some share has them.
     pub posix: bool,
     /// Names by which clients may address this server in MsvAvTargetName; empty: any.
@@ -90,6 +92,7 @@ impl Default for Settings {
             max_io: MAX_IO,
             max_transact: MAX_TRANSACT,
             require_mic: false,
+            model: String::from("RackMac"),
             posix: true,
             target_names: Vec::new(),
             test_hooks: false,

@@ -36,6 +36,10 @@ pub struct Share {
     pub users: Vec<String>,
     /// POSIX clients get POSIX Opens here.
     pub posix: bool,
+    /// Names that differ in case only are two.
+    pub is_case_sensitive: bool,
+    /// macOS may back up here.
+    pub time_machine: bool,
 }
 
 impl Share {
@@ -85,6 +89,8 @@ impl Shares {
             hidden: true,
             users: Vec::new(),
             posix: false,
+            is_case_sensitive: false,
+            time_machine: false,
         };
         let all = shares.into_iter().chain([ipc]);
         Self(all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect())

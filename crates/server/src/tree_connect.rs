@@ -20,6 +20,8 @@ pub struct TreeConnect {
     pub maximal_access: AccessMask,
     /// Who uses it.
     identity: SharedIdentity,
+    /// The client is macOS: it has asked what macOS asks.
+    pub apple: AtomicBool,
     disconnected: AtomicBool,
 }
 
@@ -27,7 +29,8 @@ impl TreeConnect {
     /// A new use of `share`, by nobody yet.
     pub fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
         let identity = SharedIdentity::default();
-        Self { id, share, maximal_access, identity, disconnected: AtomicBool::new(false) }
+        let (apple, disconnected) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { id, share, maximal_access, identity, apple, disconnected }
     }
 
     /// The same, by the user of a session.

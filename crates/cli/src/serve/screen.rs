@@ -212,6 +212,8 @@ mod tests {
             hidden: false,
             users: Vec::new(),
             posix: true,
+            is_case_sensitive: false,
+            time_machine: false,
         }
     }
 

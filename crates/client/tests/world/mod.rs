@@ -93,6 +93,8 @@ impl World {
             hidden: false,
             users: Vec::new(),
             posix: true,
+            is_case_sensitive: false,
+            time_machine: false,
         };
         let shares = Shares::new([share("data", false), share("sealed", true)]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));

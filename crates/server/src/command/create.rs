@@ -1,6 +1,7 @@
 //! CREATE: MS-SMB2 3.3.5.9, with the object store's part of MS-FSA 2.1.5.1.
 
 mod access;
+mod apple;
 mod contexts;
 mod durable;
 mod lease;
@@ -369,6 +370,7 @@ impl Create<'_> {
             base,
             is_directory: stat.kind == Kind::Directory,
             posix: self.posix.is_some(),
+            apple: apple::is_client(&self.rq.tree()?.apple, self.wanted.apple.as_ref()),
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),

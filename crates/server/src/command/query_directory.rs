@@ -104,9 +104,12 @@ fn cut_first(file: &FileOpen, class: FileInfoClass, output: &mut Output<'_>) {
     let scan = place.as_ref().and_then(|e| e.scan.as_deref());
     let shown = scan.map(Scan::shown).unwrap_or_default();
     let held = scan.and_then(|scan| scan.held(&shown));
-    if let (Some(entry), Some(mut writer)) =
+    if let (Some(mut entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
+        if file.apple {
+            (entry.file_id, entry.file_id_128) = (0, [0; 16]);
+        }
         // It fits without a limit; `Output` cuts it.
         let _ = writer.push(&entry);
     }

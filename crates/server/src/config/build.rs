@@ -82,6 +82,9 @@ impl Config {
         };
         settings.max_io = bytes(&self.limits.max_io, limits::MAX_IO);
         settings.max_transact = bytes(&self.limits.max_transact, limits::MAX_TRANSACT);
+        if let Some(model) = &section.model {
+            settings.model.clone_from(model);
+        }
         settings.posix = self.shares.is_empty() || self.shares.iter().any(|share| share.posix);
         settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
         if let Some(names) = &section.target_names {
@@ -150,6 +153,8 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         hidden: section.hidden,
         users: section.users.iter().map(|user| user.as_str().to_lowercase()).collect(),
         posix: section.posix,
+        is_case_sensitive: section.case_sensitive,
+        time_machine: section.time_machine,
     }
 }
 

@@ -39,6 +39,8 @@ pub struct ServerSection {
     pub name: Option<ServerName>,
     /// Text that clients see beside it.
     pub comment: Option<String>,
+    /// Model of Apple's that macOS shows the icon of.
+    pub model: Option<String>,
     /// Where to listen.
     pub listen: Vec<Listen>,
     /// Lowest dialect.
@@ -142,6 +144,9 @@ pub struct ShareSection {
     /// Where named streams are kept.
     #[serde(default)]
     pub streams: Option<StreamsChoice>,
+    /// macOS may back up here.
+    #[serde(default)]
+    pub time_machine: bool,
 }
 
 const fn yes() -> bool {
@@ -236,6 +241,7 @@ impl ShareSection {
             host_changes: None,
             posix: true,
             streams: None,
+            time_machine: false,
         }
     }
 }

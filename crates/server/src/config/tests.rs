@@ -24,6 +24,7 @@ fn every_key_can_be_set() {
         [server]
         name = "box"
         comment = "the box"
+        model = "MacPro"
         listen = ["eth0", "[::1]:4450"]
         min_dialect = "2.1"
         max_dialect = "3.1.1"
@@ -66,6 +67,7 @@ fn every_key_can_be_set() {
         host_changes = false
         posix = false
         streams = "folder"
+        time_machine = true
 
         [[user]]
         name = "ann"

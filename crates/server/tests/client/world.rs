@@ -97,9 +97,12 @@ impl World {
             hidden: false,
             users: Vec::new(),
             posix: true,
+            is_case_sensitive: false,
+            time_machine: false,
         };
         let shares = Shares::new([
             share("data"),
+            Share { time_machine: true, ..share("backups") },
             Share { encrypt: true, ..share("sealed") },
             Share { read_only: true, ..share("readonly") },
             Share { users: vec!["bob".into()], ..share("bobs") },

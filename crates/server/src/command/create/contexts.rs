@@ -6,12 +6,12 @@ use frevo_store::lease::Granted;
 use frevo_wire::Status;
 use frevo_wire::command::create;
 use frevo_wire::create_context::{
-    CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
+    AaplQuery, CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
 };
 use frevo_wire::dtyp::{FileTime, SecurityDescriptor};
 use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
 
-use super::{Create, access, durable, lease};
+use super::{Create, access, apple, durable, lease};
 use crate::open::Open;
 use crate::posix;
 
@@ -38,6 +38,8 @@ pub(super) struct Wanted {
     pub(super) timewarp: Option<FileTime>,
     /// QFid
     disk_id: bool,
+    /// AAPL
+    pub(super) apple: Option<AaplQuery>,
     /// RqLs
     pub(super) lease: Option<lease::Wanted>,
     /// DHnQ, DHnC, DH2Q, DH2C, AppInstanceId
@@ -62,6 +64,7 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
             CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
             CreateContext::QueryOnDiskId => wanted.disk_id = true,
             CreateContext::Timewarp(time) => wanted.timewarp = Some(time),
+            CreateContext::Aapl(data) => wanted.apple = apple::parse(data)?,
             other => {
                 wanted.lease = lease::Wanted::of(&other).or(wanted.lease);
                 wanted.durable.take(&other);
@@ -109,11 +112,17 @@ pub(super) fn answers(
     }
     if create.wanted.disk_id {
         answers.push(ResponseContext::OnDiskId(OnDiskId {
-            disk_file_id: stat.key.inode,
+            disk_file_id: if open.file()?.apple { 0 } else { stat.key.inode },
             volume_id: u64::from(create.vfs.volume().serial),
         }));
     }
     answers.extend(lease::answer(create.wish, granted));
+    let tree = create.rq.tree()?;
+    let model = &create.rq.connection.settings.model;
+    let apples = create.wanted.apple.as_ref().map(|q| apple::answer(q, &tree.share, model));
+    if let Some(bytes) = &apples {
+        answers.push(ResponseContext::Aapl(bytes));
+    }
     let sids = posix::sids(stat);
     if create.posix.is_some() {
         answers.push(ResponseContext::Posix(posix::create_answer(stat, &sids)));

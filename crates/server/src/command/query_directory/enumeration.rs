@@ -95,7 +95,12 @@ impl Scan {
                 return Ok(Filled::End);
             }
             let Some(stat) = &self.held else { continue };
-            match writer.push(&entry(&spelling(&self.name, self.posix), stat, self.posix)) {
+            let name = spelling(&self.name, self.posix);
+            let mut entry = entry(&name, stat, self.posix);
+            if file.apple {
+                (entry.file_id, entry.file_id_128) = (0, [0; 16]);
+            }
+            match writer.push(&entry) {
                 Pushed::Fits => self.held = None,
                 Pushed::Full => return Ok(Filled::Full),
             }

@@ -150,7 +150,7 @@ fn fixed(
                 FileInfoClass::POSIX => posix::attributes(&stat).encode(&mut w),
                 FileInfoClass::BASIC => basic(&stat).encode(&mut w),
                 FileInfoClass::STANDARD => standard(file, &stat).encode(&mut w),
-                FileInfoClass::INTERNAL => internal(&stat).encode(&mut w),
+                FileInfoClass::INTERNAL => internal(file, &stat).encode(&mut w),
                 FileInfoClass::EA => FileEaInformation { ea_size: stat.ea_size }.encode(&mut w),
                 FileInfoClass::COMPRESSION => compression(&stat).encode(&mut w),
                 FileInfoClass::NETWORK_OPEN => network_open(&stat).encode(&mut w),
@@ -171,7 +171,7 @@ fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
     FileAllInformation {
         basic: basic(stat),
         standard: standard(file, stat),
-        internal: internal(stat),
+        internal: internal(file, stat),
         ea: FileEaInformation { ea_size: stat.ea_size },
         access: access(open),
         position: position(file),
@@ -207,8 +207,8 @@ fn standard(file: &FileOpen, stat: &Stat) -> FileStandardInformation {
     }
 }
 
-const fn internal(stat: &Stat) -> FileInternalInformation {
-    FileInternalInformation { index_number: stat.key.inode }
+const fn internal(file: &FileOpen, stat: &Stat) -> FileInternalInformation {
+    FileInternalInformation { index_number: if file.apple { 0 } else { stat.key.inode } }
 }
 
 const fn access(open: &Open) -> FileAccessInformation {
@@ -260,7 +260,7 @@ const fn attribute_tag(stat: &Stat) -> FileAttributeTagInformation {
 fn id(file: &FileOpen, stat: &Stat) -> FileIdInformation {
     FileIdInformation {
         volume_serial_number: u64::from(file.vfs.volume().serial),
-        file_id: wide_id(stat),
+        file_id: if file.apple { [0; 16] } else { wide_id(stat) },
     }
 }
 

@@ -46,6 +46,8 @@ impl Bench {
             hidden: false,
             users: Vec::new(),
             posix: true,
+            is_case_sensitive: false,
+            time_machine: false,
         });
         Self { folder, vfs, share, files: FileTable::default(), next: AtomicU64::new(1) }
     }
@@ -106,6 +108,7 @@ impl Bench {
             base: None,
             is_directory: opened.stat.kind == Kind::Directory,
             posix: false,
+            apple: false,
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),

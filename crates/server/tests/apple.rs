@@ -1,0 +1,109 @@
+//! What macOS asks of a server, in the bytes of Apple's client.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use client::*;
+use frevo_wire::command::create;
+use frevo_wire::command::flush;
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::create_context::CreateContexts;
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
+use frevo_wire::utf16::Utf16;
+
+/// Server query; all three bits; the client's capabilities.
+const QUERY: [u8; 24] = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+
+fn asking(want: Want, data: &[u8]) -> Want {
+    let contexts = CreateContexts::build(&[(b"AAPL", data)]).as_bytes().to_vec();
+    Want { contexts, ..want }
+}
+
+fn answer(reply: &Reply) -> Option<Vec<u8>> {
+    let response = create::Response::parse(&reply.message).unwrap();
+    response.contexts.find(b"AAPL").map(<[u8]>::to_vec)
+}
+
+#[test]
+fn the_server_query_is_answered_in_apples_layout() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let reply = peer.create(&mount, &asking(Want::directory(""), &QUERY)).await;
+        reply.ok();
+        let mut golden = vec![1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        golden.extend_from_slice(&[0; 8]);
+        golden.extend_from_slice(&[0; 8]);
+        golden.extend_from_slice(&[0, 0, 0, 0, 14, 0, 0, 0]);
+        golden.extend("RackMac".encode_utf16().flat_map(u16::to_le_bytes));
+        assert_eq!(answer(&reply), Some(golden));
+
+        // Only what was asked about.
+        let mut query = QUERY;
+        query[8] = 2;
+        let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
+        let golden = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(answer(&reply).as_deref(), Some(&golden[..]));
+
+        // Another command has no answer, a short one is malformed.
+        query[0] = 2;
+        let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
+        reply.ok();
+        assert_eq!(answer(&reply), None);
+        for len in [0, 3, 7, 23] {
+            let short = asking(Want::directory(""), &QUERY[..len]);
+            peer.create(&mount, &short).await.expect(Status::INVALID_PARAMETER);
+        }
+    });
+}
+
+#[test]
+fn a_time_machine_share_promises_full_sync() {
+    in_world(async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let mount = peer.mount(&logon, "backups").await;
+        let mut query = QUERY;
+        query[8] = 2;
+        let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
+        assert_eq!(answer(&reply).unwrap()[16..], [4, 0, 0, 0, 0, 0, 0, 0]);
+        // F_FULLFSYNC is a FLUSH with Reserved1 of 0xFFFF.
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let draft = Draft::new(Command::FLUSH)
+            .with(|w| flush::Request { reserved1: 0xFFFF, file_id: file }.encode(w));
+        peer.on(&mount, draft).await.ok();
+    });
+}
+
+/// macOS takes file ids for HFS+'s catalogue node ids, which are never used
+/// again; inode numbers are, so it gets none to trust.
+#[test]
+fn file_ids_are_zero_once_macos_has_said_who_it_is() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        world.file("f", b"");
+        let ids = async |peer: &mut Peer| -> Vec<u64> {
+            let dir = peer.open_file(&mount, &Want::directory("")).await;
+            let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
+                query_directory::Request {
+                    file_information_class: 37,
+                    flags: QueryDirectoryFlags::EMPTY,
+                    file_index: 0,
+                    file_id: dir,
+                    output_buffer_length: 65_536,
+                    file_name: Utf16::from_str("*"),
+                }
+                .encode(w);
+            });
+            let reply = peer.on(&mount, draft).await;
+            reply.ok();
+            let data = query_directory::Response::parse(&reply.message).unwrap().output;
+            let entries = DirectoryEntries::new(data, FileInfoClass(37)).unwrap();
+            entries.map(|entry| entry.unwrap().file_id).collect()
+        };
+        assert!(ids(&mut peer).await.iter().all(|id| *id != 0));
+        peer.create(&mount, &asking(Want::directory(""), &QUERY)).await.ok();
+        assert!(ids(&mut peer).await.iter().all(|id| *id == 0));
+    });
+}
