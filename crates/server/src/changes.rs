@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use frevo_store::lease::{Actor, Granted, LeaseOwner, V2};
 use frevo_store::watch::Place;
 use frevo_store::{FileTable, Name, Vfs};
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -34,6 +35,10 @@ impl FileOpen {
 
     /// Reports that something was done to the file. It must not be locked.
     pub fn report(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
+        // MS-FSA 2.1.5.4: writing alone leaves the directory's lease as it is.
+        if matches != DATA && files.leases.has_directories() {
+            self.entry_changed(files, &self.name());
+        }
         if files.watches.is_empty() {
             return;
         }
@@ -56,8 +61,34 @@ impl FileOpen {
         files.watches.report(self.place(), name, action, matches);
     }
 
+    /// What the directory of `name` lists has changed through this Open, which
+    /// may have its client's lease on the directory (Lease.ParentLeaseKey).
+    pub fn entry_changed(&self, files: &FileTable, name: &Name) {
+        if files.leases.has_directories() {
+            files.entry_changed(&*self.vfs, name, self.in_directory());
+        }
+    }
+
+    /// This Open as one that changes what its directory lists.
+    pub fn in_directory(&self) -> Actor {
+        let lease = {
+            let state = self.cell.lock();
+            match (state.lease_of(self.id), state.held(self.id)) {
+                (Some(own), Granted::Lease { v2: Some(V2 { parent: Some(key), .. }), .. }) => {
+                    Some(LeaseOwner { client: own.client, key })
+                }
+                _ => None,
+            }
+        };
+        Actor { open: self.id, lease }
+    }
+
     /// Reports that the file is no longer called `from`.
     pub fn report_rename(&self, files: &FileTable, from: &Name) {
+        if files.leases.has_directories() {
+            self.entry_changed(files, from);
+            self.entry_changed(files, &self.name());
+        }
         if files.watches.is_empty() {
             return;
         }

@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
+use frevo_store::lease::Actor;
 use frevo_store::{Departure, FileCell, FileTable, Name, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
@@ -182,13 +183,20 @@ impl Open {
     fn leave_file(&self, files: &FileTable) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
+        let actor = files.leases.has_directories().then(|| file.in_directory());
         // A stream first: its file may go with it.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
-            self.leave(file, cell, files);
+            self.leave(file, cell, files, actor);
         }
     }
 
-    fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable) {
+    fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable, by: Option<Actor>) {
+        let gone = |name: &Name| {
+            if let Some(actor) = by {
+                files.entry_changed(&*file.vfs, name, actor);
+            }
+            file.report_removal(files, name);
+        };
         match files.leave(cell, self.id()) {
             Departure::Remove(names) => {
                 let removed: Vec<_> =
@@ -196,7 +204,7 @@ impl Open {
                 files.retire(cell);
                 for (name, removed) in names.iter().zip(removed) {
                     match removed {
-                        Ok(()) => file.report_removal(files, name),
+                        Ok(()) => gone(name),
                         Err(fault) => {
                             tracing::debug!(%name, %fault, "delete on close left the file");
                         }
@@ -205,7 +213,7 @@ impl Open {
             }
             Departure::Unlink(name) => {
                 match file.remove(files, cell, &name) {
-                    Ok(()) => file.report_removal(files, &name),
+                    Ok(()) => gone(&name),
                     Err(fault) => tracing::debug!(%name, %fault, "unlinking left the file"),
                 }
                 files.unlinked();

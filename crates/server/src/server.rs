@@ -63,7 +63,7 @@ impl Server {
         ambient: Arc<dyn Ambient>,
     ) -> Arc<Self> {
         let started = ambient.now();
-        Arc::new(Self {
+        let server = Arc::new(Self {
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
@@ -78,7 +78,14 @@ impl Server {
             next_connection: AtomicU64::new(1),
             started,
             listening: OnceLock::new(),
-        })
+        });
+        let weak = Arc::downgrade(&server);
+        server.files.leases.teller.set(move |cell, breaks| {
+            if let Some(server) = weak.upgrade() {
+                crate::lease::announce(&server, cell, breaks);
+            }
+        });
+        server
     }
 
     /// Settings as they are now.

@@ -44,8 +44,15 @@ fn with_oplock(want: &Want, level: OplockLevel) -> Draft {
 
 /// A CREATE that asks for a lease of version 2.
 fn with_lease(want: &Want, key: LeaseKey, state: LeaseState) -> Draft {
-    let lease = Lease { lease_key: key, lease_state: state, flags: LeaseFlags::EMPTY };
-    let v2 = LeaseV2 { lease, parent_lease_key: LeaseKey::default(), epoch: 7 };
+    with_parent(want, key, state, None)
+}
+
+/// The same, knowing of a lease on the directory.
+fn with_parent(want: &Want, key: LeaseKey, state: LeaseState, parent: Option<LeaseKey>) -> Draft {
+    let known = LeaseFlags::PARENT_LEASE_KEY_SET;
+    let flags = if parent.is_some() { known } else { LeaseFlags::EMPTY };
+    let lease = Lease { lease_key: key, lease_state: state, flags };
+    let v2 = LeaseV2 { lease, parent_lease_key: parent.unwrap_or_default(), epoch: 7 };
     let contexts = CreateContexts::from_requests(&[CreateContext::LeaseV2(v2)]);
     let want = Want { contexts: contexts.as_bytes().to_vec(), ..want.clone() };
     with_oplock(&want, OplockLevel::LEASE)
@@ -349,19 +356,26 @@ fn a_break_goes_over_another_channel() {
     });
 }
 
-/// A client of one channel that is slow is not thrown out for it.
+/// A client of one channel has more time, and then nobody waits for it.
 #[test]
-fn the_only_channel_is_kept() {
+fn the_only_channel_is_given_up_late() {
     in_frozen_world(settings(), async |world| {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         two.interim().await;
-        tokio::time::sleep(Duration::from_secs(20)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         lease_notification(&mut one).await;
         one.on(&mine, lease_ack(key(1), rh())).await.ok();
+        let second = two.final_reply(waiting).await;
+        two.close(&theirs, files::file_id(second.ok())).await;
+        one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
+        let begun = Instant::now();
+        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         two.final_reply(waiting).await.ok();
+        assert!(begun.elapsed() >= Duration::from_secs(6), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
     });
 }
 
@@ -380,5 +394,51 @@ fn deleting_and_renaming_wait_for_who_keeps_closed_handles() {
         one.close(&mine, files::file_id(&got)).await;
         two.final_reply(waiting).await.ok();
         assert!(!world.path("f").exists());
+    });
+}
+
+/// MS-FSA 2.1.4.12, PARENT_OBJECT: who names the directory's lease as the parent
+/// of his own changes the directory without breaking it.
+#[test]
+fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let made = one.open_file(&mine, &Want::directory("d")).await;
+        one.close(&mine, made).await;
+        let dir = with_lease(&Want::directory("d"), key(1), rwh());
+        let got = one.on(&mine, dir.clone()).await;
+        assert_eq!(lease(&got).lease.lease_state, rh(), "nothing is written to a directory");
+        let own = with_parent(&Want::file("d\\own"), key(2), rh(), Some(key(1)));
+        let reply = one.on(&mine, own).await;
+        assert_eq!(lease(&reply).parent(), Some(key(1)));
+        let own = files::file_id(&reply);
+        one.on(&mine, write_draft(own, 0, b"x")).await.ok();
+        // Somebody else's file is another matter.
+        let other = two.open_file(&theirs, &Want::file("d\\other")).await;
+        let told = lease_notification(&mut one).await;
+        assert_eq!((told.lease_key, told.current_lease_state), (key(1), rh()));
+        assert_eq!((told.new_lease_state, told.flags), (NONE, LeaseBreakFlags::ACK_REQUIRED));
+        one.on(&mine, lease_ack(key(1), NONE)).await.ok();
+        let again = one.on(&mine, dir.clone()).await;
+        assert_eq!(lease(&again).lease.lease_state, rh());
+        // Writing changes no entry; deleting does, and so does what the host does.
+        two.on(&theirs, write_draft(other, 0, b"y")).await.ok();
+        two.close(&theirs, other).await;
+        one.expect_silence(Duration::from_secs(1)).await;
+        let options = create::CreateOptions::DELETE_ON_CLOSE;
+        let doomed = Want::existing("d\\other").options(options);
+        let doomed = two.open_file(&theirs, &doomed).await;
+        two.close(&theirs, doomed).await;
+        assert_eq!(lease_notification(&mut one).await.lease_key, key(1));
+        one.on(&mine, lease_ack(key(1), NONE)).await.ok();
+        one.on(&mine, dir).await.ok();
+        let there = world
+            .server
+            .files
+            .leases
+            .file(frevo_store::lease::LeaseOwner { client: one.guid, key: key(1) });
+        world.server.files.host_changed(there.unwrap());
+        assert_eq!(lease_notification(&mut one).await.new_lease_state, NONE);
     });
 }

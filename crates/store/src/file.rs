@@ -194,7 +194,13 @@ impl File {
 
     /// Grants the oplock or lease that an Open wishes for, or as much of it as
     /// there is room for.
-    pub fn grant(&mut self, id: OpenId, is_directory: bool, wish: Wish, route: Route) -> Granted {
+    pub(crate) fn grant(
+        &mut self,
+        id: OpenId,
+        is_directory: bool,
+        wish: Wish,
+        route: Route,
+    ) -> Granted {
         if wish == Wish::Nothing {
             return Granted::Nothing;
         }

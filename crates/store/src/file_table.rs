@@ -8,11 +8,11 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::file::{Admission, Admitted, Departure, File, OpenId};
-use crate::lease::Contention;
 use crate::lease::table::LeaseTable;
+use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
 use crate::name::Name;
 use crate::name_locks::NameLocks;
-use crate::vfs::FileKey;
+use crate::vfs::{FileKey, Vfs};
 use crate::watch::Watches;
 
 /// Shards of the table: far more than cores, so that two rarely meet.
@@ -102,6 +102,46 @@ impl FileTable {
     pub(crate) fn cell(key: FileKey, file: File) -> Arc<FileCell> {
         let stream = AtomicU64::new(key.stream);
         Arc::new(FileCell { key, stream, file: Mutex::new(file) })
+    }
+
+    /// Grants an Open of `cell` the oplock or lease that it wishes for, or as much
+    /// of it as there is room for.
+    pub fn grant(
+        &self,
+        cell: &FileCell,
+        id: OpenId,
+        is_directory: bool,
+        wish: Wish,
+        route: Route,
+    ) -> Granted {
+        if let Some(owner) = wish.owner().filter(|_| is_directory) {
+            self.leases.mark_directory(owner);
+        }
+        cell.lock().grant(id, is_directory, wish, route)
+    }
+
+    /// What the directory of `name` lists has changed, by whoever holds the lease
+    /// that `actor` says: MS-FSA 2.1.4.12 with PARENT_OBJECT. Others' leases on it
+    /// are broken; nobody waits. No file may be locked.
+    pub fn entry_changed(&self, vfs: &dyn Vfs, name: &Name, actor: Actor) {
+        if !self.leases.has_directories() || name.is_root() {
+            return;
+        }
+        let Ok(parent) = vfs.stat(&name.parent()) else { return };
+        if let Some(cell) = self.find(parent.key) {
+            let contention = cell.lock().oplocks.contend(actor, Cause::Entry);
+            self.leases.teller.tell(&cell, contention.breaks);
+        }
+    }
+
+    /// Something that is no client has changed the file or directory `key`: what
+    /// clients cache of it, all of them, is not so any more.
+    pub fn host_changed(&self, key: FileKey) {
+        if let Some(cell) = self.find(key) {
+            let nobody = Actor { open: OpenId(0), lease: None };
+            let contention = cell.lock().oplocks.contend(nobody, Cause::Entry);
+            self.leases.teller.tell(&cell, contention.breaks);
+        }
     }
 
     /// The file `key` if somebody has it open.

@@ -478,6 +478,10 @@ impl Oplocks {
         wish: LeaseWish,
         room: Room,
     ) -> Granted {
+        if room.is_directory && wish.v2.is_none() {
+            // MS-SMB2 3.3.5.9.11: directories came with version 2.
+            return Granted::Nothing;
+        }
         let owner = Owner::Lease(wish.owner);
         let wanted = match wish.state & ALL {
             state if !state.contains(R) => NONE,

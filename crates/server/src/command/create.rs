@@ -97,10 +97,13 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     create.check_held()?;
     create.take_over()?;
     let made = create.open().await?;
+    let file_created = made.opened.file_created;
     let (open, action, stat) = create.finish(made)?;
     let file = open.file()?;
-    let granted = file.cell.lock().grant(file.id, file.is_directory, wish, create.route()?);
+    let (id, is_directory, route) = (file.id, file.is_directory, create.route()?);
+    let granted = rq.server().files.grant(&file.cell, id, is_directory, wish, route);
     create.grant_survival(&open, action).inspect_err(|_| open.close(&rq.server().files))?;
+    create.report(file, action, file_created);
     rq.session()?.add_open(&open, &rq.server().files)?;
     out.set_file_id(file_id);
     create.respond(&open, action, &stat, granted, out)?;
@@ -357,7 +360,6 @@ impl Create<'_> {
     /// Does to the file what its disposition and contexts say, and makes the Open.
     fn finish(&self, made: Made) -> Result<(Arc<Open>, CreateAction, Stat), Status> {
         let Made { opened, cell, base, granted, action } = made;
-        let file_created = opened.file_created;
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
         let target = OpenTarget::File(FileOpen {
@@ -395,7 +397,6 @@ impl Create<'_> {
             }
             open.close(&self.rq.server().files);
         })?;
-        self.report(open.file()?, action, file_created);
         Ok((open, action, stat))
     }
 

@@ -175,6 +175,9 @@ fn settle(
     if multi_credit {
         capabilities |= Capabilities::LARGE_MTU | Capabilities::LEASING;
     }
+    if smb3 {
+        capabilities |= Capabilities::DIRECTORY_LEASING;
+    }
     if smb3 && request.capabilities.contains(Capabilities::MULTI_CHANNEL) {
         capabilities |= Capabilities::MULTI_CHANNEL;
     }

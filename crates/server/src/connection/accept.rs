@@ -127,11 +127,7 @@ async fn serve(
             // What was begun is carried out, and answered, after this loop.
             () = &mut stopping => return Ok(()),
             Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
-            Some(notice) = notices.recv() => match notice {
-                Notice::SessionClosed(id) => connection.remove_channel(id),
-                Notice::Disconnect(why) => connection.disconnect(Doom::Rule(why)),
-                Notice::Break(parcel) => connection.send_break(parcel, stream),
-            },
+            Some(notice) = notices.recv() => connection.heed(notice, stream),
             () = sleep_until(look.unwrap_or(start)), if look.is_some() => {
                 connection.look_after_breaks(stream);
             }
@@ -142,6 +138,10 @@ async fn serve(
                 let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
                 connection.begin(frame, in_flight).await;
                 while !connection.is_doomed() && !connection.queue.is_full() {
+                    // What is told meanwhile does not wait for a long row of requests.
+                    while let Ok(notice) = notices.try_recv() {
+                        connection.heed(notice, stream);
+                    }
                     let Some(frame) = reader.try_next() else { break };
                     connection.begin(frame, in_flight).await;
                 }
@@ -168,6 +168,15 @@ impl Connection {
         let first = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
         if first.is_pending() {
             in_flight.push(serving);
+        }
+    }
+
+    /// Does what another core, or a request here, wants of the connection.
+    fn heed(&self, notice: Notice, stream: &Stream) {
+        match notice {
+            Notice::SessionClosed(id) => self.remove_channel(id),
+            Notice::Disconnect(why) => self.disconnect(Doom::Rule(why)),
+            Notice::Break(parcel) => self.send_break(parcel, stream),
         }
     }
 

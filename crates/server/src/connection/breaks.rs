@@ -19,6 +19,7 @@ pub(super) struct Sent {
     parcel: Parcel,
     /// Where it ends in the stream.
     end: u64,
+    begun: Instant,
     deadline: Instant,
     next_look: Instant,
 }
@@ -60,6 +61,7 @@ impl Connection {
         self.breaks.borrow_mut().push(Sent {
             parcel,
             end: self.queue.sent_bytes() + self.queue.queued_bytes() as u64,
+            begun: now,
             deadline: now + rto * BREAK_RTOS,
             next_look: now + rto,
         });
@@ -70,8 +72,8 @@ impl Connection {
         self.breaks.borrow().iter().map(|sent| sent.next_look).min()
     }
 
-    /// Forgets what has arrived. What has not in time, and could go another way,
-    /// ends the connection: it is dead without knowing.
+    /// Forgets what has arrived. What has not in time ends the connection: it is
+    /// dead without knowing.
     pub(super) fn look_after_breaks(&self, stream: &Stream) {
         let now = Instant::now();
         let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
@@ -84,9 +86,10 @@ impl Connection {
                 one.parcel.delivered();
                 continue;
             }
-            if now >= one.deadline && one.parcel.could_go_elsewhere() {
-                is_dead = true;
-            }
+            // The only channel gets all the time that there is: its client has
+            // nowhere else to be told.
+            let last = one.begun + BREAK_RTO_MAX * BREAK_RTOS;
+            is_dead |= now >= last || (now >= one.deadline && one.parcel.could_go_elsewhere());
             if now >= one.next_look {
                 one.next_look = now + BREAK_RTO_MIN;
             }
@@ -94,7 +97,7 @@ impl Connection {
         }
         drop(sent);
         if is_dead {
-            self.disconnect(Doom::Rule("a break did not arrive, and can go another way"));
+            self.disconnect(Doom::Rule("the transport does not acknowledge a break"));
         }
     }
 }

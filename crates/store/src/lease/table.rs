@@ -1,11 +1,18 @@
 //! GlobalLeaseTableList, MS-SMB2 3.3.1.11: which file a client's lease is for.
 //! A key means one file at a time.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use frevo_wire::Status;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use super::LeaseOwner;
+use super::{Break, LeaseOwner};
+use crate::file_table::FileCell;
 use crate::limits::LEASES;
 use crate::vfs::FileKey;
 
@@ -13,26 +20,75 @@ use crate::vfs::FileKey;
 struct Lease {
     file: FileKey,
     opens: usize,
+    is_directory: bool,
 }
 
 /// The leases of all clients. Its lock is the last of all.
 #[derive(Debug, Default)]
-pub struct LeaseTable(Mutex<HashMap<LeaseOwner, Lease>>);
+pub struct LeaseTable {
+    leases: Mutex<HashMap<LeaseOwner, Lease>>,
+    directories: AtomicUsize,
+    /// Who tells clients of breaks that no request waits for.
+    pub teller: Teller,
+}
+
+type Tell = Box<dyn Fn(&Arc<FileCell>, Vec<Break>) + Send + Sync>;
+
+/// The way from here to the clients.
+#[derive(Default)]
+pub struct Teller(RwLock<Option<Tell>>);
+
+impl Teller {
+    /// From now on `tell` is told.
+    pub fn set(&self, tell: impl Fn(&Arc<FileCell>, Vec<Break>) + Send + Sync + 'static) {
+        *self.0.write() = Some(Box::new(tell));
+    }
+
+    /// Tells of breaks in one file, which must not be locked.
+    pub fn tell(&self, cell: &Arc<FileCell>, breaks: Vec<Break>) {
+        if !breaks.is_empty()
+            && let Some(tell) = &*self.0.read()
+        {
+            tell(cell, breaks);
+        }
+    }
+}
+
+impl fmt::Debug for Teller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Teller")
+    }
+}
 
 impl LeaseTable {
+    /// Whether any directory is leased: the quick question of who changes what a
+    /// directory lists.
+    pub fn has_directories(&self) -> bool {
+        self.directories.load(Ordering::Acquire) != 0
+    }
+
+    /// The lease is for a directory.
+    pub(crate) fn mark_directory(&self, owner: LeaseOwner) {
+        if let Some(lease) = self.leases.lock().get_mut(&owner).filter(|l| !l.is_directory) {
+            lease.is_directory = true;
+            self.directories.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// The file that a lease is for.
     pub fn file(&self, owner: LeaseOwner) -> Option<FileKey> {
-        self.0.lock().get(&owner).map(|lease| lease.file)
+        self.leases.lock().get(&owner).map(|lease| lease.file)
     }
 
     /// Counts an Open of the lease; INVALID_PARAMETER when it is for another
     /// file (MS-SMB2 3.3.5.9.8).
     pub(crate) fn enter(&self, owner: LeaseOwner, file: FileKey) -> Result<(), Status> {
-        let mut leases = self.0.lock();
+        let mut leases = self.leases.lock();
         if leases.len() >= LEASES && !leases.contains_key(&owner) {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        let lease = leases.entry(owner).or_insert(Lease { file, opens: 0 });
+        let new = Lease { file, opens: 0, is_directory: false };
+        let lease = leases.entry(owner).or_insert(new);
         if lease.file != file {
             return Err(Status::INVALID_PARAMETER);
         }
@@ -49,10 +105,13 @@ impl LeaseTable {
 
     /// An Open of the lease has closed.
     pub(crate) fn leave(&self, owner: LeaseOwner) {
-        let mut leases = self.0.lock();
+        let mut leases = self.leases.lock();
         if let Some(lease) = leases.get_mut(&owner) {
             lease.opens = lease.opens.saturating_sub(1);
             if lease.opens == 0 {
+                if lease.is_directory {
+                    self.directories.fetch_sub(1, Ordering::AcqRel);
+                }
                 leases.remove(&owner);
             }
         }
@@ -60,7 +119,7 @@ impl LeaseTable {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.lock().len()
+        self.leases.lock().len()
     }
 
     /// Whether there is none.

@@ -115,6 +115,7 @@ fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8]
         }
         FileInfoClass::LINK => {
             if let Ok(added) = rename::wanted(bytes, file.posix) {
+                file.entry_changed(files, added.name());
                 let action = NotifyAction::ADDED;
                 files.watches.report(file.place(), added.name(), action, file.names());
             }
