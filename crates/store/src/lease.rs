@@ -610,3 +610,6 @@ fn fitting(wanted: LeaseState, room: Room) -> LeaseState {
     }
     fits
 }
+
+#[cfg(test)]
+mod tests;

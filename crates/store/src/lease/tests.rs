@@ -1,0 +1,229 @@
+//! The whole table of causes and holders, and what follows from it.
+
+use std::fmt::Write;
+use std::string::String;
+
+use super::*;
+
+const ROUTE: Route = Route { session: 1, persistent: 2, sealed: false };
+const FREE: Room =
+    Room { is_shared: false, is_locked: false, is_going: false, is_directory: false };
+const SHARED: Room = Room { is_shared: true, ..FREE };
+
+fn owner(key: u8) -> LeaseOwner {
+    LeaseOwner { client: Guid([9; 16]), key: LeaseKey([key; 16]) }
+}
+
+fn actor(open: u64, lease: Option<u8>) -> Actor {
+    Actor { open: OpenId(open), lease: lease.map(owner) }
+}
+
+fn wish(key: u8, state: LeaseState) -> Wish {
+    let v2 = Some(V2 { epoch: 0, parent: None });
+    Wish::Lease(LeaseWish { owner: owner(key), state, v2 })
+}
+
+fn letters(state: LeaseState) -> String {
+    let all = [(R, 'R'), (W, 'W'), (H, 'H')];
+    let text: String = all.iter().filter(|(bit, _)| state.contains(*bit)).map(|b| b.1).collect();
+    if text.is_empty() { String::from("-") } else { text }
+}
+
+fn state(granted: Granted) -> String {
+    match granted {
+        Granted::Nothing => String::from("nothing"),
+        Granted::Oplock(OplockLevel::II) => String::from("II"),
+        Granted::Oplock(OplockLevel::EXCLUSIVE) => String::from("exclusive"),
+        Granted::Oplock(OplockLevel::BATCH) => String::from("batch"),
+        Granted::Oplock(_) => String::from("none"),
+        Granted::Lease { state, .. } => letters(state),
+    }
+}
+
+/// Each cause against each holder: what it is broken to, whether that needs an
+/// acknowledgment (!), and whether the cause waits for it (w).
+#[test]
+fn the_table() {
+    let stat = AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE;
+    let causes = [
+        ("stat", Cause::Open(stat)),
+        ("control", Cause::Open(stat | AccessMask::READ_CONTROL)),
+        ("open", Cause::Open(AccessMask::READ_DATA)),
+        ("overwrite", Cause::Overwrite),
+        ("violation", Cause::Violation { overwrites: false }),
+        ("violation+", Cause::Violation { overwrites: true }),
+        ("write", Cause::Write),
+        ("rename", Cause::Rename),
+        ("delete", Cause::Delete),
+        ("entry", Cause::Entry),
+    ];
+    let holders = [
+        ("II", Wish::Oplock(OplockLevel::II)),
+        ("exclusive", Wish::Oplock(OplockLevel::EXCLUSIVE)),
+        ("batch", Wish::Oplock(OplockLevel::BATCH)),
+        ("R", wish(1, R)),
+        ("RH", wish(1, R | H)),
+        ("RW", wish(1, R | W)),
+        ("RWH", wish(1, ALL)),
+    ];
+    let mut table = String::from("\n");
+    for (name, cause) in causes {
+        write!(table, "{name:<11}").unwrap();
+        for (held, wish) in holders {
+            let mut oplocks = Oplocks::default();
+            let got = oplocks.request(OpenId(1), ROUTE, wish, FREE);
+            assert_eq!(state(got), held);
+            let contention = oplocks.contend(actor(2, Some(2)), cause);
+            let told = match contention.breaks.as_slice() {
+                [] => String::from("."),
+                [told] => {
+                    let ack = if told.number.is_some() { "!" } else { "" };
+                    std::format!("{}{ack}", letters(told.to))
+                }
+                more => panic!("{more:?}"),
+            };
+            let waits = if contention.waits { "w" } else { "" };
+            write!(table, "{:<7}", std::format!("{told}{waits}")).unwrap();
+            // What is one's own is never in the way, but for level II.
+            let mut own = Oplocks::default();
+            own.request(OpenId(1), ROUTE, wish, FREE);
+            let contention = own.contend(actor(1, Some(1)), cause);
+            let breaks = usize::from(held == "II" && cause == Cause::Write);
+            assert_eq!((contention.breaks.len(), contention.waits), (breaks, false), "{name}");
+        }
+        table.truncate(table.trim_end().len());
+        table.push('\n');
+    }
+    let expected = "
+stat       .      .      .      .      .      .      .
+control    .      R!w    R!w    .      .      .      .
+open       .      R!w    R!w    .      .      R!w    RH!w
+overwrite  -      -!w    -!w    -      -!     -!w    -!w
+violation  .      .      R!w    .      R!w    .      RW!w
+violation+ .      .      -!w    .      R!w    .      RW!w
+write      -      -!w    -!w    -      -!     -!w    -!w
+rename     .      .      -!w    .      R!w    .      RW!w
+delete     .      .      .      .      R!w    .      RW!w
+entry      -      -!     -!     -      -!     -!     -!
+";
+    assert_eq!(table, expected, "{table}");
+}
+
+/// What is granted beside what.
+#[test]
+fn grants() {
+    let beside = [
+        ("nothing", None),
+        ("II", Some(Wish::Oplock(OplockLevel::II))),
+        ("R", Some(wish(1, R))),
+        ("RH", Some(wish(1, R | H))),
+        ("RWH", Some(wish(1, ALL))),
+    ];
+    let wishes = [
+        Wish::Oplock(OplockLevel::II),
+        Wish::Oplock(OplockLevel::EXCLUSIVE),
+        Wish::Oplock(OplockLevel::BATCH),
+        wish(2, R),
+        wish(2, R | H),
+        wish(2, R | W),
+        wish(2, ALL),
+        wish(2, H),
+        wish(2, W | H),
+    ];
+    let mut table = String::from("\n");
+    for (name, first) in beside {
+        write!(table, "{name:<8}").unwrap();
+        for wanted in wishes {
+            let mut oplocks = Oplocks::default();
+            if let Some(first) = first {
+                oplocks.request(OpenId(1), ROUTE, first, FREE);
+            }
+            let room = if first.is_some() { SHARED } else { FREE };
+            let got = oplocks.request(OpenId(2), ROUTE, wanted, room);
+            write!(table, "{:<10}", state(got)).unwrap();
+        }
+        table.truncate(table.trim_end().len());
+        table.push('\n');
+    }
+    let expected = "
+nothing II        exclusive batch     R         RH        RW        RWH       -         -
+II      II        II        II        R         R         R         R         -         -
+R       II        II        II        R         RH        R         RH        -         -
+RH      nothing   nothing   nothing   R         RH        R         RH        -         -
+RWH     nothing   nothing   nothing   -         -         -         -         -         -
+";
+    assert_eq!(table, expected, "{table}");
+    let mut oplocks = Oplocks::default();
+    let locked = Room { is_locked: true, ..FREE };
+    assert_eq!(state(oplocks.request(OpenId(1), ROUTE, wish(1, R | H), locked)), "-");
+    assert_eq!(state(oplocks.request(OpenId(2), ROUTE, wish(2, ALL), locked)), "RWH");
+    let directory = Room { is_directory: true, ..FREE };
+    let mut oplocks = Oplocks::default();
+    assert_eq!(state(oplocks.request(OpenId(1), ROUTE, wish(1, ALL), directory)), "RH");
+    let batch = Wish::Oplock(OplockLevel::BATCH);
+    assert_eq!(state(oplocks.request(OpenId(2), ROUTE, batch, directory)), "nothing");
+}
+
+#[test]
+fn a_lease_grows_or_stays() {
+    let mut oplocks = Oplocks::default();
+    let epoch = |granted| match granted {
+        Granted::Lease { v2: Some(v2), state, .. } => (letters(state), v2.epoch),
+        other => panic!("{other:?}"),
+    };
+    let mut ask =
+        |open, state, room| epoch(oplocks.request(OpenId(open), ROUTE, wish(1, state), room));
+    assert_eq!(ask(1, R, FREE), (String::from("R"), 1));
+    assert_eq!(ask(2, R | H, FREE), (String::from("RH"), 2));
+    assert_eq!(ask(3, R | W, FREE), (String::from("RH"), 2), "no superset");
+    assert_eq!(ask(4, ALL, SHARED), (String::from("RH"), 2), "not to be had");
+    assert_eq!(ask(5, ALL, FREE), (String::from("RWH"), 3));
+    assert_eq!(ask(6, R, FREE), (String::from("RWH"), 3));
+}
+
+/// One break at a time; what comes meanwhile is told afterwards, in steps.
+#[test]
+fn breaks_go_on_in_steps() {
+    let mut oplocks = Oplocks::default();
+    oplocks.request(OpenId(1), ROUTE, wish(1, ALL), FREE);
+    let him = Owner::Lease(owner(1));
+    let opened = Cause::Open(AccessMask::READ_DATA);
+    let first = oplocks.contend(actor(2, None), opened);
+    assert_eq!(first.breaks[0].to, R | H);
+    assert!(oplocks.contend(actor(3, None), Cause::Overwrite).breaks.is_empty());
+    assert_eq!(oplocks.acknowledge(him, ALL), Err(Status::REQUEST_NOT_ACCEPTED));
+    let other = Owner::Lease(owner(2));
+    assert_eq!(oplocks.acknowledge(other, R), Err(Status::OBJECT_NAME_NOT_FOUND));
+    let second = oplocks.acknowledge(him, R | H).unwrap().next.unwrap();
+    assert_eq!((second.from, second.to, second.epoch), (R | H, R, first.breaks[0].epoch));
+    assert!(oplocks.would_wait(actor(2, None), opened), "the first one waits on");
+    let third = oplocks.acknowledge(him, R).unwrap().next.unwrap();
+    assert_eq!((third.from, third.to, third.number), (R, NONE, None));
+    assert!(!oplocks.would_wait(actor(3, None), Cause::Overwrite));
+    assert_eq!(oplocks.acknowledge(him, NONE), Err(Status::UNSUCCESSFUL));
+}
+
+#[test]
+fn a_break_expires_by_its_number_alone() {
+    let mut oplocks = Oplocks::default();
+    let batch = Wish::Oplock(OplockLevel::BATCH);
+    oplocks.request(OpenId(1), ROUTE, batch, FREE);
+    let him = Owner::Open(OpenId(1));
+    let opened = Cause::Open(AccessMask::READ_DATA);
+    let broken = oplocks.contend(actor(2, None), opened).breaks.remove(0);
+    let number = broken.number.unwrap();
+    oplocks.expire(him, number.wrapping_add(1));
+    assert!(oplocks.is_breaking(him, number));
+    oplocks.expire(him, number);
+    assert!(!oplocks.would_wait(actor(2, None), opened));
+    assert!(oplocks.is_empty(), "an oplock that is broken to nothing is no more");
+    // A lease is, for its Opens, and goes with the last of them.
+    oplocks.request(OpenId(3), ROUTE, wish(1, ALL), FREE);
+    oplocks.request(OpenId(4), ROUTE, wish(1, ALL), FREE);
+    let broken = oplocks.contend(actor(2, None), opened).breaks.remove(0);
+    assert_eq!(broken.routes.len(), 2);
+    oplocks.leave(OpenId(3));
+    assert!(oplocks.would_wait(actor(2, None), opened));
+    oplocks.leave(OpenId(4));
+    assert!(!oplocks.would_wait(actor(2, None), opened) && oplocks.is_empty());
+}
