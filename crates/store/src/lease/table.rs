@@ -98,7 +98,7 @@ impl LeaseTable {
 
     /// A stream with leases is another one by name now. Looks at every lease.
     pub(crate) fn rename(&self, from: FileKey, to: FileKey) {
-        for lease in self.0.lock().values_mut().filter(|lease| lease.file == from) {
+        for lease in self.leases.lock().values_mut().filter(|lease| lease.file == from) {
             lease.file = to;
         }
     }
