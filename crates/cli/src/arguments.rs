@@ -33,6 +33,8 @@ pub(crate) enum Command {
     /// Make a frevo.toml out of Samba's smb.conf
     #[command(after_help = IMPORT_HELP)]
     Import(Import),
+    #[command(flatten)]
+    Remote(crate::remote::arguments::Verb),
     /// Print the completions of a shell
     Completions {
         /// Which shell

@@ -16,8 +16,12 @@ pub(crate) enum Exit {
     Config = 3,
     /// A secret is missing, wrong or lies open.
     Auth = 4,
+    /// The server cannot be reached.
+    Connect = 5,
     /// What was named does not exist.
     NotFound = 6,
+    /// Ctrl-C, as shells count it.
+    Interrupted = 130,
 }
 
 /// Ends every `--help`.

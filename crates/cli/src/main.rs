@@ -8,6 +8,7 @@ mod exit;
 mod import;
 mod logging;
 mod passwords;
+mod remote;
 mod secret_file;
 mod serve;
 mod state;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check),
         Command::User(user) => user::run(user),
         Command::Import(import) => import::run(import),
+        Command::Remote(verb) => remote::run(verb),
         Command::Completions { shell } => completions(*shell),
         Command::Man => man(),
     };

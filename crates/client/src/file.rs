@@ -216,6 +216,11 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(share, path).await
     }
 
+    /// The share that it is in.
+    pub fn share(&self) -> &Share {
+        &self.open.share
+    }
+
     /// What a person calls it.
     pub fn url(&self) -> &str {
         &self.open.url
@@ -406,10 +411,7 @@ impl File {
         modified: Option<SystemTime>,
         accessed: Option<SystemTime>,
     ) -> Result<()> {
-        let ticks = |time: Option<SystemTime>| time.map_or(0, |time| file_time(time).0);
-        let mut data = Vec::with_capacity(40);
-        let mut w = Writer::new(&mut data);
-        w.u64(0).u64(ticks(accessed)).u64(ticks(modified)).u64(0).u32(0).u32(0);
+        let data = basic_times(modified, accessed);
         self.set_info(FileInfoClass::BASIC, "set the times of", data).await
     }
 
@@ -489,6 +491,15 @@ impl File {
     pub fn lease(&self) -> LeaseState {
         self.open.lease()
     }
+}
+
+/// FileBasicInformation that sets times and leaves the rest alone.
+pub(crate) fn basic_times(modified: Option<SystemTime>, accessed: Option<SystemTime>) -> Vec<u8> {
+    let ticks = |time: Option<SystemTime>| time.map_or(0, |time| file_time(time).0);
+    let mut data = Vec::with_capacity(40);
+    let mut w = Writer::new(&mut data);
+    w.u64(0).u64(ticks(accessed)).u64(ticks(modified)).u64(0).u32(0).u32(0);
+    data
 }
 
 /// A QUERY_INFO request.

@@ -4,6 +4,7 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, CopyResponse, ResumeKeyResponse};
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fsctl::{
     DuplicateExtents, OffloadReadReply, OffloadReadRequest, OffloadWriteReply, OffloadWriteRequest,
 };
@@ -12,8 +13,8 @@ use frevo_wire::{Command, Status};
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
-use crate::open::Open;
-use crate::share::{Replay, fsctl};
+use crate::open::{Ask, Open};
+use crate::share::{Replay, Share, fsctl};
 
 /// Statuses of a server or a file system that does not have an FSCTL.
 pub(crate) const CANNOT: [Status; 3] =
@@ -21,6 +22,8 @@ pub(crate) const CANNOT: [Status; 3] =
 
 /// Bytes that one clone or offload covers.
 const PART: u64 = 256 << 20;
+/// What offsets and lengths of offloads are multiples of.
+const SECTOR: u64 = 4096;
 /// What Windows and Samba allow in one COPYCHUNK, until a server says else.
 const CHUNKS: Limits = Limits { chunks: 16, chunk: 1 << 20, total: 16 << 20 };
 
@@ -72,28 +75,31 @@ impl File {
         to: u64,
         len: u64,
     ) -> Result<Option<CopyMethod>> {
-        if self.clone_range(target, from, to, len).await? {
+        let mut done = self.clone_range(target, from, to, len).await?;
+        if done == len {
             return Ok(Some(CopyMethod::Cloned));
         }
-        if self.offload(target, from, to, len).await? {
+        done += self.offload(target, from + done, to + done, len - done).await?;
+        if done == len {
             return Ok(Some(CopyMethod::Offloaded));
         }
-        Ok(self.copy_chunks(target, from, to, len).await?.then_some(CopyMethod::OnServer))
+        let rest = self.copy_chunks(target, from + done, to + done, len - done).await?;
+        Ok(rest.then_some(CopyMethod::OnServer))
     }
 
-    /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: false when it cannot be done so.
-    async fn clone_range(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<bool> {
-        // The target must reach so far: extents are put into it, not behind it.
+    /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: how much could be done so. Where the
+    /// alignment of the file system gets in the way the rest is left.
+    async fn clone_range(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<u64> {
+        // Extents are put into the target, not behind its end.
         if target.metadata().await?.len() < to.saturating_add(len) {
             target.set_len(to.saturating_add(len)).await?;
         }
         let mut done = 0;
         while done < len {
             let count = (len - done).min(PART);
-            let source = self.open.file_id();
             let mut input = Vec::new();
             DuplicateExtents {
-                source_file_id: source,
+                source_file_id: self.open.file_id(),
                 source_file_offset: signed(from + done)?,
                 target_file_offset: signed(to + done)?,
                 byte_count: signed(count)?,
@@ -103,60 +109,60 @@ impl File {
             match control(&target.open, "clone to", code, &input, 0, &[]).await {
                 Ok(_) => done += count,
                 // Not this file system, not these files, not this alignment.
-                Err(error) if done == 0 && error.status().is_some() => return Ok(false),
+                Err(error) if error.status().is_some() => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(done)
     }
 
-    /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44.
-    async fn offload(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<bool> {
+    /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44: how much could be done
+    /// so, whole sectors only.
+    async fn offload(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<u64> {
         let mut done = 0;
-        while done < len {
-            let mut input = Vec::new();
-            OffloadReadRequest {
-                size: 32,
-                flags: 0,
-                token_time_to_live_ms: 0,
-                file_offset: from + done,
-                copy_length: (len - done).min(PART),
-            }
-            .encode(&mut Writer::new(&mut input));
-            let code = CtlCode::OFFLOAD_READ;
-            let read = match control(&self.open, "copy", code, &input, 528, &[]).await {
-                Ok(message) => {
-                    let output = output(&message).during("copy", self.url())?;
-                    OffloadReadReply::parse(output).during("copy", self.url())?
-                }
-                Err(error) if done == 0 && error.status().is_some() => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            let mut input = Vec::new();
-            OffloadWriteRequest {
-                size: 544,
-                flags: 0,
-                file_offset: to + done,
-                copy_length: read.transfer_length.min(len - done),
-                transfer_offset: 0,
-                token: read.token,
-            }
-            .encode(&mut Writer::new(&mut input));
-            let code = CtlCode::OFFLOAD_WRITE;
-            match control(&target.open, "copy to", code, &input, 16, &[]).await {
-                Ok(message) => {
-                    let output = output(&message).during("copy to", target.url())?;
-                    let reply = OffloadWriteReply::parse(output).during("copy to", target.url())?;
-                    if reply.length_written == 0 {
-                        return Ok(false);
-                    }
-                    done += reply.length_written;
-                }
-                Err(error) if done == 0 && error.status().is_some() => return Ok(false),
+        while len - done >= SECTOR {
+            let count = (len - done).min(PART) & !(SECTOR - 1);
+            match self.offload_part(target, from + done, to + done, count).await {
+                Ok(0) => break,
+                Ok(written) => done += written.min(count),
+                Err(error) if error.status().is_some() => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(done)
+    }
+
+    async fn offload_part(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<u64> {
+        let mut input = Vec::new();
+        OffloadReadRequest {
+            size: 32,
+            flags: 0,
+            token_time_to_live_ms: 0,
+            file_offset: from,
+            copy_length: len,
+        }
+        .encode(&mut Writer::new(&mut input));
+        let code = CtlCode::OFFLOAD_READ;
+        let message = control(&self.open, "copy", code, &input, 528, &[]).await?;
+        let read = output(&message)
+            .and_then(|output| Ok(OffloadReadReply::parse(output)?))
+            .during("copy", self.url())?;
+        let mut input = Vec::new();
+        OffloadWriteRequest {
+            size: 544,
+            flags: 0,
+            file_offset: to,
+            copy_length: read.transfer_length.min(len),
+            transfer_offset: 0,
+            token: read.token,
+        }
+        .encode(&mut Writer::new(&mut input));
+        let code = CtlCode::OFFLOAD_WRITE;
+        let message = control(&target.open, "copy to", code, &input, 16, &[]).await?;
+        let reply = output(&message)
+            .and_then(|output| Ok(OffloadWriteReply::parse(output)?))
+            .during("copy to", target.url())?;
+        Ok(reply.length_written)
     }
 
     /// COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3.
@@ -228,6 +234,18 @@ impl File {
         let code = CtlCode::SET_ZERO_DATA;
         control(&self.open, "make holes in", code, &input, 0, &[]).await?;
         Ok(())
+    }
+}
+
+impl Share {
+    /// The versions of `path` that snapshots keep, as `@GMT-` tokens.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn snapshots(&self, path: &str) -> Result<Vec<String>> {
+        let ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
+        let (open, _) = Open::new(self, path, ask, "list the snapshots of").await?;
+        snapshots(&open).await
     }
 }
 

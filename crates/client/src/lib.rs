@@ -63,5 +63,5 @@ pub use rpc::ListedShare;
 pub use session::breaks::{LeaseHolder, Yield};
 pub use session::{Client, Session, SessionFacts};
 pub use share::Share;
-pub use transfer::Progress;
+pub use transfer::{Progress, STORE_WINDOW};
 pub use watch::{Change, Watch};

@@ -1,5 +1,7 @@
 //! What is done to names: make, remove, rename, look up.
 
+use std::time::SystemTime;
+
 use frevo_wire::codec::Writer;
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, OplockLevel};
@@ -178,6 +180,14 @@ impl Share {
     /// # Errors
     /// What the server says.
     pub async fn read(&self, path: &str) -> Result<Vec<u8>> {
+        Ok(self.read_with_metadata(path).await?.0)
+    }
+
+    /// The same, and what the file was when it was opened.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn read_with_metadata(&self, path: &str) -> Result<(Vec<u8>, Metadata)> {
         let mut ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         let calls = || {
@@ -191,20 +201,21 @@ impl Share {
         let url = self.url(path);
         let opened = Opened::parse(opened).during("read", &url)?;
         if data.header.status == Status::END_OF_FILE {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Metadata::from(&opened)));
         }
         let first = read::Response::parse(data.bytes()).during("read", &url)?.data;
         if opened.end_of_file <= first.len() as u64 || first.len() < SMALL as usize {
-            return Ok(first.to_vec());
+            return Ok((first.to_vec(), Metadata::from(&opened)));
         }
         let file = self.open(path).await?;
+        let metadata = file.metadata_at_open();
         let len = file.metadata_at_open().len();
         let len = usize::try_from(len)
             .map_err(|_| Error::new(Cause::Usage("the file is too large"), "read", &*url))?;
         let mut whole = vec![0; len];
         let count = file.read_at(0, &mut whole).await?;
         whole.truncate(count);
-        Ok(whole)
+        Ok((whole, metadata))
     }
 
     /// Writes a whole file, made or replaced: a small one in one round trip.
@@ -212,26 +223,48 @@ impl Share {
     /// # Errors
     /// What the server says.
     pub async fn write(&self, path: &str, data: &[u8]) -> Result<()> {
+        self.write_dated(path, data, None).await
+    }
+
+    /// The same, with the time of its last write set to `modified`.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn write_dated(
+        &self,
+        path: &str,
+        data: &[u8],
+        modified: Option<SystemTime>,
+    ) -> Result<()> {
         let small = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL);
         let Some(len) = small else {
             let options = OpenOptions::new().write(true).create(true).truncate(true);
             let file = options.open(self, path).await?;
             file.write_at(0, data).await?;
+            if modified.is_some() {
+                file.set_times(modified, None).await?;
+            }
             return file.close().await;
         };
         let mut ask = Ask::existing(
-            AccessMask::WRITE_DATA | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE,
+            AccessMask::WRITE_DATA
+                | AccessMask::READ_ATTRIBUTES
+                | AccessMask::WRITE_ATTRIBUTES
+                | AccessMask::SYNCHRONIZE,
         );
         ask.disposition = CreateDisposition::OVERWRITE_IF;
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         let calls = || {
             let request = write::Request::new(FileId::ALL_ONES, 0, &[]);
             let call = Call::new(Command::WRITE, |w| request.encode_fixed(len, w)).cost(len);
+            let write = (!data.is_empty()).then(|| call.payload(Payload::Copied(data)));
+            let date = modified.map(|time| {
+                let times = crate::file::basic_times(Some(time), None);
+                let class = FileInfoClass::BASIC.0;
+                crate::file::set(InfoType::FILE, class, 0, FileId::ALL_ONES, &times)
+            });
             let close = close_call(CloseFlags::EMPTY)();
-            if data.is_empty() {
-                return vec![close];
-            }
-            vec![call.payload(Payload::Copied(data)), close]
+            write.into_iter().chain(date).chain([close]).collect()
         };
         self.chain("write", path, Replay::Idempotent, &ask, &[], calls).await?;
         Ok(())

@@ -5,6 +5,7 @@
 //! at which data came give the bandwidth-delay product, and twice that is kept
 //! under way. It begins with a few and doubles until the rate grows no more.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -21,6 +22,10 @@ use crate::file::File;
 const DEPTH_MIN: usize = 4;
 /// Requests under way at most.
 const DEPTH_MAX: usize = 64;
+
+/// A file that [`File::store`] was interrupted in is whole up to this many bytes
+/// before its end: no piece is sent so far beyond one that is not acknowledged.
+pub const STORE_WINDOW: u64 = 64 << 20;
 
 /// The measured bandwidth-delay product.
 #[derive(Debug)]
@@ -151,21 +156,28 @@ impl File {
         let fill = Arc::new(fill);
         let mut pace = Pace::new();
         let mut under_way = FuturesUnordered::new();
+        let mut unacknowledged = BTreeSet::new();
         let mut next = offset;
         loop {
             while next < end && under_way.len() < pace.depth {
+                let oldest = unacknowledged.first().copied().unwrap_or(next);
+                if next + u64::from(most) > oldest + STORE_WINDOW {
+                    break;
+                }
                 let want = u32::try_from((end - next).min(most.into())).unwrap_or(most);
                 let (file, fill, at) = (self.clone(), Arc::clone(&fill), next);
                 under_way.push(tokio::spawn(async move {
                     let start = Instant::now();
                     file.write_with(at, want, |buf| fill(at, want as usize, buf)).await?;
-                    Ok::<_, Error>((want, start.elapsed()))
+                    Ok::<_, Error>((at, want, start.elapsed()))
                 }));
+                unacknowledged.insert(next);
                 next += u64::from(want);
             }
             let Some(written) = under_way.next().await else { return Ok(()) };
-            let (count, took) =
+            let (at, count, took) =
                 written.map_err(|_| self.local(io::ErrorKind::Interrupted.into()))??;
+            unacknowledged.remove(&at);
             pace.note(count.into(), took);
             if !progress.advance(count.into()) {
                 return Err(self.local(io::ErrorKind::Interrupted.into()));

@@ -153,6 +153,12 @@ impl Session {
         Share::connect(self.clone(), name).await
     }
 
+    /// Whether both are the same session: then the server can copy between
+    /// their shares.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// The server that was named.
     pub fn server(&self) -> &ServerName {
         &self.inner.server

@@ -1,0 +1,275 @@
+//! The arguments of the client's commands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+use super::place::{Place, Url};
+
+/// What all commands that speak to a server have.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// The user to log on as [default: the URL's, else $USER]
+    #[arg(long, short = 'U', value_name = "NAME", env = "FREVO_USER")]
+    pub(crate) user: Option<String>,
+
+    /// A file with lines username=, password=, domain=, readable by its owner
+    /// alone
+    #[arg(long, short = 'A', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+
+    /// Read the password from standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+
+    /// The password is an NT hash of 32 digits
+    #[arg(long)]
+    pub(crate) nt_hash: bool,
+
+    /// Encrypt everything, whatever the server asks for
+    #[arg(long, short = 'e')]
+    pub(crate) encrypt: bool,
+
+    /// Connections to use where the server has several channels
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) channels: usize,
+
+    /// Seconds to wait for a lost server to come back
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) patience: u64,
+
+    /// Write one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The client's commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List a directory
+    Ls(Ls),
+    /// List a directory and all below it as a tree
+    Tree {
+        #[command(flatten)]
+        connection: Connection,
+        /// The directory
+        url: Url,
+        /// How deep to go
+        #[arg(long, short = 'L', value_name = "N")]
+        depth: Option<usize>,
+    },
+    /// Find files by name, kind and size
+    Find(Find),
+    /// Tell what a file or directory is
+    Stat {
+        #[command(flatten)]
+        connection: Connection,
+        /// Which
+        url: Url,
+    },
+    /// Write files to standard output
+    Cat {
+        #[command(flatten)]
+        connection: Connection,
+        /// Which
+        #[arg(required = true)]
+        urls: Vec<Url>,
+    },
+    /// Fetch files and directories
+    Get(Get),
+    /// Send files and directories
+    Put(Put),
+    /// Copy from anywhere to anywhere; on the server where both ends are there
+    Cp(Cp),
+    /// Rename or move within a share
+    Mv {
+        #[command(flatten)]
+        connection: Connection,
+        /// What
+        from: Url,
+        /// To where
+        to: Url,
+        /// Do not replace what is there
+        #[arg(long, short = 'n')]
+        no_replace: bool,
+    },
+    /// Remove files and directories
+    Rm {
+        #[command(flatten)]
+        connection: Connection,
+        /// What
+        #[arg(required = true)]
+        urls: Vec<Url>,
+        /// Directories, with all that is in them
+        #[arg(long, short)]
+        recursive: bool,
+        /// What does not exist is no error
+        #[arg(long, short)]
+        force: bool,
+    },
+    /// Make directories
+    Mkdir {
+        #[command(flatten)]
+        connection: Connection,
+        /// Which
+        #[arg(required = true)]
+        urls: Vec<Url>,
+        /// With those on the way; one that exists is no error
+        #[arg(long, short)]
+        parents: bool,
+    },
+    /// Make one directory like another, in one direction
+    Sync(Sync),
+    /// List the shares of a server
+    Shares {
+        #[command(flatten)]
+        connection: Connection,
+        /// The server, as in smb://host
+        url: Url,
+        /// Those for administrators too
+        #[arg(long, short)]
+        all: bool,
+    },
+    /// Tell of changes as they happen, until Ctrl-C
+    Watch {
+        #[command(flatten)]
+        connection: Connection,
+        /// The directory
+        url: Url,
+        /// With all below it
+        #[arg(long, short)]
+        recursive: bool,
+    },
+    /// Show an access list
+    Acl {
+        #[command(flatten)]
+        connection: Connection,
+        /// Of what
+        url: Url,
+    },
+    /// List the snapshots of a file or directory
+    Snapshots {
+        #[command(flatten)]
+        connection: Connection,
+        /// Of what
+        url: Url,
+    },
+}
+
+/// `frevo ls`
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// The directory
+    pub(crate) url: Url,
+    /// With attributes, sizes and times
+    #[arg(long, short)]
+    pub(crate) long: bool,
+    /// With all below it
+    #[arg(long, short = 'R')]
+    pub(crate) recursive: bool,
+    /// Sizes such as 4.2M
+    #[arg(long, short = 'H')]
+    pub(crate) human: bool,
+}
+
+/// `frevo find`
+#[derive(Debug, Args)]
+pub(crate) struct Find {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Where to begin
+    pub(crate) url: Url,
+    /// Names that fit, with * and ?; case does not matter
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) name: Option<String>,
+    /// Of this kind
+    #[arg(long = "type", value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
+    /// At least so many bytes (k, M, G, T may follow)
+    #[arg(long, value_name = "BYTES", value_parser = super::output::parse_size)]
+    pub(crate) min_size: Option<u64>,
+    /// At most so many bytes
+    #[arg(long, value_name = "BYTES", value_parser = super::output::parse_size)]
+    pub(crate) max_size: Option<u64>,
+}
+
+/// Kinds of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Files
+    #[value(name = "f")]
+    File,
+    /// Directories
+    #[value(name = "d")]
+    Directory,
+    /// Symbolic links and other reparse points
+    #[value(name = "l")]
+    Link,
+}
+
+/// `frevo get`
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What
+    pub(crate) url: Url,
+    /// To where [default: the same name here]
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) to: Option<PathBuf>,
+    /// A directory, with all that is in it
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+}
+
+/// `frevo put`
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) from: PathBuf,
+    /// To where; a directory or a name ending in / takes it under its own name
+    pub(crate) url: Url,
+    /// A directory, with all that is in it
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+}
+
+/// `frevo cp`
+#[derive(Debug, Args)]
+pub(crate) struct Cp {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What: a URL or a local path
+    pub(crate) from: Place,
+    /// To where
+    pub(crate) to: Place,
+    /// A directory, with all that is in it
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+}
+
+/// `frevo sync`
+#[derive(Debug, Args)]
+pub(crate) struct Sync {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// The directory that is as it should be
+    pub(crate) from: Place,
+    /// The directory that is made like it
+    pub(crate) to: Place,
+    /// Remove what is only in the second
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Compare contents instead of size and time
+    #[arg(long, short)]
+    pub(crate) checksum: bool,
+    /// Only tell what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+}

@@ -1,0 +1,249 @@
+//! `get`, `put`, `cp`, `cat`.
+
+use std::io::Write;
+use std::path::Path;
+
+use frevo_client::{Metadata, Share};
+use futures_util::stream::{StreamExt, TryStreamExt};
+use serde_json::json;
+
+use super::arguments::{Connection, Cp, Get, Put};
+use super::logon::failed;
+use super::output::{human, line};
+use super::place::{Place, Url, join};
+use super::progress::Progress;
+use super::{transfer, walk};
+use crate::exit::{Done, Exit, Failure};
+
+/// Files that are under way at once.
+const AT_ONCE: usize = 64;
+
+pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
+    for url in urls {
+        let share = connection.share(url).await?;
+        let file = share.open(&url.path).await.map_err(failed)?;
+        let sink = |_: u64, piece: frevo_net::buffer::Buf| {
+            std::future::ready(std::io::stdout().lock().write_all(&piece))
+        };
+        match file.fetch(0, u64::MAX, sink).await {
+            // Whoever reads has had enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            done => drop(done.map_err(failed)?),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn get(get: &Get) -> Done {
+    let share = get.connection.share(&get.url).await?;
+    fetch(&share, &get.url, get.to.as_deref(), get.recursive, &get.connection).await
+}
+
+pub(crate) async fn put(put: &Put) -> Done {
+    let share = put.connection.share(&put.url).await?;
+    send(&share, &put.from, &put.url, put.recursive, &put.connection).await
+}
+
+pub(crate) async fn cp(cp: &Cp) -> Done {
+    match (&cp.from, &cp.to) {
+        (Place::Remote(from), Place::Local(to)) => {
+            let share = cp.connection.share(from).await?;
+            fetch(&share, from, Some(to), cp.recursive, &cp.connection).await
+        }
+        (Place::Local(from), Place::Remote(to)) => {
+            let share = cp.connection.share(to).await?;
+            send(&share, from, to, cp.recursive, &cp.connection).await
+        }
+        (Place::Remote(from), Place::Remote(to)) => between(cp, from, to).await,
+        (Place::Local(_), Place::Local(_)) => {
+            Err(Failure::new(Exit::Usage, "neither end is a smb:// URL; use the system's cp"))
+        }
+    }
+}
+
+/// Says what was done, when that is wanted.
+pub(crate) fn report(connection: &Connection, progress: &Progress) {
+    progress.finish();
+    let (files, bytes, seconds) = (progress.files(), progress.bytes(), progress.seconds());
+    if connection.json {
+        line(json!({ "files": files, "bytes": bytes, "seconds": seconds }));
+    } else if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        // The cast saturates.
+        let rate = human((bytes as f64 / seconds.max(1e-6)) as u64);
+        crate::tell(format_args!("{files} files, {} in {seconds:.1} s, {rate}/s", human(bytes)));
+    }
+}
+
+fn is_directory(url: &Url) -> Failure {
+    let text = format!("{url} is a directory; use -r to copy it with all in it");
+    Failure::new(Exit::Usage, text)
+}
+
+async fn fetch(
+    share: &Share,
+    url: &Url,
+    to: Option<&Path>,
+    recursive: bool,
+    connection: &Connection,
+) -> Done {
+    let metadata = share.metadata(&url.path).await.map_err(failed)?;
+    let name = frevo_client::path::split(&url.path).1;
+    let name = if name.is_empty() { &url.share } else { name };
+    let target = transfer::local_target(to, name);
+    if !metadata.is_dir() {
+        let progress = Progress::new(Some(metadata.len()), connection.json);
+        transfer::down(share, &url.path, &target, Some(&metadata), &progress)
+            .await
+            .map_err(failed)?;
+        report(connection, &progress);
+        return Ok(());
+    }
+    if !recursive {
+        return Err(is_directory(url));
+    }
+    let progress = Progress::new(Some(0), connection.json);
+    fetch_tree(share, &url.path, &target, &progress).await?;
+    report(connection, &progress);
+    Ok(())
+}
+
+/// A directory with all in it. Names come from the server: the library refuses
+/// those that are not one component, so that none leads out of `to`.
+async fn fetch_tree(share: &Share, path: &str, to: &Path, progress: &Progress) -> Done {
+    let mut files: Vec<(String, Metadata)> = Vec::new();
+    let mut directories = vec![to.to_owned()];
+    walk::remote(share, path, |name, metadata| {
+        if metadata.is_dir() {
+            directories.push(to.join(name));
+        } else if metadata.is_file() {
+            progress.expect(metadata.len());
+            files.push((name.to_owned(), *metadata));
+        }
+    })
+    .await
+    .map_err(failed)?;
+    for directory in directories {
+        std::fs::create_dir_all(&directory)
+            .map_err(Failure::failed(format!("cannot make {}", directory.display())))?;
+    }
+    let fetched = files.iter().map(|(name, metadata)| async move {
+        let target = to.join(name);
+        transfer::down(share, &join(path, name), &target, Some(metadata), progress).await
+    });
+    each(fetched).await
+}
+
+/// Runs them, many at once, until the first fails.
+pub(crate) async fn each(
+    all: impl Iterator<Item = impl Future<Output = frevo_client::Result<()>>>,
+) -> Done {
+    let running = futures_util::stream::iter(all).buffer_unordered(AT_ONCE);
+    running.try_for_each(|()| std::future::ready(Ok(()))).await.map_err(failed)
+}
+
+async fn send(
+    share: &Share,
+    from: &Path,
+    url: &Url,
+    recursive: bool,
+    connection: &Connection,
+) -> Done {
+    let shown = from.display();
+    let metadata = std::fs::metadata(from).map_err(|error| {
+        let exit = if error.kind() == std::io::ErrorKind::NotFound {
+            Exit::NotFound
+        } else {
+            Exit::Failed
+        };
+        Failure::new(exit, format!("{shown}: {error}"))
+    })?;
+    let name = from.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("{shown} has no name that a share can hold"))
+    })?;
+    let into = url.path.is_empty()
+        || share.metadata(&url.path).await.is_ok_and(|metadata| metadata.is_dir());
+    let target = if into { url.below(name) } else { url.path.clone() };
+    if metadata.is_dir() {
+        if !recursive {
+            let text = format!("{shown} is a directory; use -r to copy it with all in it");
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        let progress = Progress::new(Some(0), connection.json);
+        send_tree(share, from, &target, &progress).await?;
+        report(connection, &progress);
+        return Ok(());
+    }
+    let progress = Progress::new(Some(metadata.len()), connection.json);
+    transfer::up(share, from, &target, &progress).await.map_err(failed)?;
+    report(connection, &progress);
+    Ok(())
+}
+
+async fn send_tree(share: &Share, from: &Path, target: &str, progress: &Progress) -> Done {
+    let all =
+        walk::local(from).map_err(Failure::failed(format!("cannot list {}", from.display())))?;
+    share.create_dir_all(target).await.map_err(failed)?;
+    let (directories, files): (Vec<_>, Vec<_>) = all.iter().partition(|file| file.is_dir);
+    let depth = |name: &str| name.matches('/').count();
+    let mut directories: Vec<&str> = directories.iter().map(|file| &*file.name).collect();
+    directories.sort_by_key(|name| depth(name));
+    for level in directories.chunk_by(|a, b| depth(a) == depth(b)) {
+        each(
+            level.iter().map(|name| async move { share.create_dir_all(&join(target, name)).await }),
+        )
+        .await?;
+    }
+    files.iter().for_each(|file| progress.expect(file.len));
+    each(files.iter().map(|file| async move {
+        transfer::up(share, &file.path, &join(target, &file.name), progress).await
+    }))
+    .await
+}
+
+async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
+    let connection = &cp.connection;
+    let source = connection.share(from).await?;
+    // One session for both, so that the server can copy by itself.
+    let target = if from.server == to.server {
+        source.session().share(&to.share).await.map_err(failed)?
+    } else {
+        connection.share(to).await?
+    };
+    let metadata = source.metadata(&from.path).await.map_err(failed)?;
+    let name = frevo_client::path::split(&from.path).1;
+    let into = to.path.is_empty()
+        || target.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
+    let path = if into { to.below(name) } else { to.path.clone() };
+    if !metadata.is_dir() {
+        let progress = Progress::new(Some(metadata.len()), connection.json);
+        transfer::across(&source, &from.path, &target, &path, &progress).await.map_err(failed)?;
+        report(connection, &progress);
+        return Ok(());
+    }
+    if !cp.recursive {
+        return Err(is_directory(from));
+    }
+    let progress = Progress::new(Some(0), connection.json);
+    let mut files = Vec::new();
+    let mut directories = vec![path.clone()];
+    walk::remote(&source, &from.path, |name, metadata| {
+        if metadata.is_dir() {
+            directories.push(join(&path, name));
+        } else if metadata.is_file() {
+            progress.expect(metadata.len());
+            files.push(name.to_owned());
+        }
+    })
+    .await
+    .map_err(failed)?;
+    for directory in &directories {
+        target.create_dir_all(directory).await.map_err(failed)?;
+    }
+    let (source, target, path, shown) = (&source, &target, &path, &progress);
+    each(files.iter().map(|name| async move {
+        transfer::across(source, &join(&from.path, name), target, &join(path, name), shown).await
+    }))
+    .await?;
+    report(connection, &progress);
+    Ok(())
+}

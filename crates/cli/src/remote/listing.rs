@@ -1,0 +1,156 @@
+//! `ls`, `tree`, `find`, `stat`.
+
+use frevo_client::{DirEntry, FileType, Metadata, Share};
+use frevo_wire::fscc::Pattern;
+
+use super::arguments::{Connection, Find, Kind, Ls};
+use super::logon::failed;
+use super::output::{attributes, human, kind, line, object, time};
+use super::place::{Url, join};
+use super::walk;
+use crate::exit::Done;
+
+pub(crate) async fn ls(ls: &Ls) -> Done {
+    let share = ls.connection.share(&ls.url).await?;
+    if ls.recursive {
+        let mut found = Vec::new();
+        let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
+        walk::remote(&share, &ls.url.path, see).await.map_err(failed)?;
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.iter().all(|(name, metadata)| show(ls, name, metadata));
+        return Ok(());
+    }
+    let entries = match share.read_dir(&ls.url.path).await {
+        // A file is listed as itself.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            let metadata = share.metadata(&ls.url.path).await.map_err(failed)?;
+            show(ls, frevo_client::path::split(&ls.url.path).1, &metadata);
+            return Ok(());
+        }
+        entries => sorted(entries.map_err(failed)?),
+    };
+    entries.iter().all(|entry| show(ls, entry.name(), entry.metadata()));
+    Ok(())
+}
+
+fn sorted(mut entries: Vec<DirEntry>) -> Vec<DirEntry> {
+    entries.sort_by(|a, b| a.name().cmp(b.name()));
+    entries
+}
+
+/// False when nobody reads any more.
+fn show(ls: &Ls, name: &str, metadata: &Metadata) -> bool {
+    if ls.connection.json {
+        return line(object(&ls.url.below(name), metadata));
+    }
+    let slash = if metadata.is_dir() { "/" } else { "" };
+    if !ls.long {
+        return line(format_args!("{name}{slash}"));
+    }
+    let size = if ls.human { human(metadata.len()) } else { metadata.len().to_string() };
+    let (letters, modified) = (attributes(metadata.attributes()), time(metadata.modified()));
+    line(format_args!("{letters} {size:>12} {modified} {name}{slash}"))
+}
+
+pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize>) -> Done {
+    let share = connection.share(url).await?;
+    if !connection.json {
+        line(url);
+    }
+    let mut counts = (0_u64, 0_u64);
+    branch(&share, connection, &url.path, "", depth.unwrap_or(usize::MAX), &mut counts).await?;
+    if !connection.json {
+        line(format_args!("{} directories, {} files", counts.0, counts.1));
+    }
+    Ok(())
+}
+
+/// Draws one directory. Boxed, since it calls itself.
+fn branch<'a>(
+    share: &'a Share,
+    connection: &'a Connection,
+    path: &'a str,
+    indent: &'a str,
+    depth: usize,
+    counts: &'a mut (u64, u64),
+) -> std::pin::Pin<Box<dyn Future<Output = Done> + 'a>> {
+    Box::pin(async move {
+        if depth == 0 {
+            return Ok(());
+        }
+        let entries = sorted(share.read_dir(path).await.map_err(failed)?);
+        let last = entries.len().saturating_sub(1);
+        for (at, entry) in entries.iter().enumerate() {
+            let below = join(path, entry.name());
+            let (corner, bar) =
+                if at == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let shown = if connection.json {
+                line(object(&below, entry.metadata()))
+            } else {
+                line(format_args!("{indent}{corner}{}", entry.name()))
+            };
+            if !shown {
+                return Ok(());
+            }
+            if entry.metadata().is_dir() {
+                counts.0 += 1;
+                let indent = format!("{indent}{bar}");
+                branch(share, connection, &below, &indent, depth - 1, counts).await?;
+            } else {
+                counts.1 += 1;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(crate) async fn find(find: &Find) -> Done {
+    let share = find.connection.share(&find.url).await?;
+    let pattern = find.name.as_deref().map(|name| Pattern::new(name, true));
+    let fits = |name: &str, metadata: &Metadata| {
+        let leaf = frevo_client::path::split(name).1;
+        pattern.as_ref().is_none_or(|pattern| pattern.matches(leaf))
+            && find.kind.is_none_or(|kind| is_of(metadata, kind))
+            && find.min_size.is_none_or(|least| metadata.len() >= least)
+            && find.max_size.is_none_or(|most| metadata.len() <= most)
+    };
+    let see = |name: &str, metadata: &Metadata| {
+        if !fits(name, metadata) {
+            return;
+        }
+        let path = find.url.below(name);
+        if find.connection.json {
+            line(object(&path, metadata));
+        } else {
+            line(find.url.at(path));
+        }
+    };
+    walk::remote(&share, &find.url.path, see).await.map_err(failed)
+}
+
+const fn is_of(metadata: &Metadata, kind: Kind) -> bool {
+    matches!(
+        (metadata.file_type(), kind),
+        (FileType::File, Kind::File)
+            | (FileType::Directory, Kind::Directory)
+            | (FileType::Reparse(_), Kind::Link)
+    )
+}
+
+pub(crate) async fn stat(connection: &Connection, url: &Url) -> Done {
+    let share = connection.share(url).await?;
+    let metadata = share.metadata(&url.path).await.map_err(failed)?;
+    if connection.json {
+        line(object(&url.path, &metadata));
+        return Ok(());
+    }
+    line(url);
+    line(format_args!("  kind      {}", kind(&metadata)));
+    line(format_args!("  size      {} ({})", metadata.len(), human(metadata.len())));
+    line(format_args!("  on disk   {}", human(metadata.allocation())));
+    line(format_args!("  attributes {}", attributes(metadata.attributes())));
+    line(format_args!("  created   {}", time(metadata.created())));
+    line(format_args!("  modified  {}", time(metadata.modified())));
+    line(format_args!("  changed   {}", time(metadata.changed())));
+    Ok(())
+}

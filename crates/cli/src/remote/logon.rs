@@ -1,0 +1,97 @@
+//! From arguments to sessions and shares.
+
+use std::io::{BufRead, IsTerminal};
+use std::time::Duration;
+
+use frevo_client::options::Encryption;
+use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session, Share};
+
+use super::arguments::Connection;
+use super::place::Url;
+use crate::exit::{Exit, Failure};
+
+/// The exit code that an error of the library means.
+pub(crate) fn failure(error: &frevo_client::Error) -> Failure {
+    use frevo_wire::Status;
+    let exit = match error.cause() {
+        Cause::Logon(_) | Cause::Security(_) => Exit::Auth,
+        Cause::Status(
+            Status::LOGON_FAILURE | Status::ACCOUNT_DISABLED | Status::PASSWORD_EXPIRED,
+        ) => Exit::Auth,
+        Cause::Transport(_) => Exit::Connect,
+        Cause::Usage(_) => Exit::Usage,
+        _ if error.is_not_found() => Exit::NotFound,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// For [`Result::map_err`].
+pub(crate) fn failed(error: frevo_client::Error) -> Failure {
+    failure(&error)
+}
+
+impl Connection {
+    /// Logs on to the server of `url`.
+    pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
+        let credentials = self.credentials(url)?;
+        let options = Options {
+            encryption: if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks },
+            channels: self.channels.max(1),
+            recover_for: Duration::from_secs(self.patience),
+            ..Options::default()
+        };
+        Client::new(options).log_on(url.server.clone(), credentials).await.map_err(failed)
+    }
+
+    /// The share of `url`.
+    pub(crate) async fn share(&self, url: &Url) -> Result<Share, Failure> {
+        if url.share.is_empty() {
+            let text = format!("{url} names no share; `frevo shares {url}` lists them");
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        self.log_on(url).await?.share(&url.share).await.map_err(failed)
+    }
+
+    fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {
+        if let Some(path) = &self.credentials {
+            return Credentials::from_file(path)
+                .map_err(|error| Failure::new(Exit::Auth, error.to_string()));
+        }
+        let user = url.user.clone().or_else(|| self.user.clone());
+        let user = user.or_else(|| std::env::var("USER").ok()).ok_or_else(|| {
+            Failure::new(Exit::Auth, "no user is named: write smb://USER@HOST or use --user")
+        })?;
+        let password = self.password(&user, url)?;
+        if !self.nt_hash {
+            return Ok(Credentials::with(&user, Secret::Password(password)));
+        }
+        let hash = NtHash::from_hex(&password).ok_or_else(|| {
+            Failure::new(Exit::Auth, "an NT hash has 32 digits from 0 to 9 and a to f")
+        })?;
+        Ok(Credentials::with(&user, Secret::NtHash(hash)))
+    }
+
+    fn password(&self, user: &str, url: &Url) -> Result<frevo_auth::Zeroizing<String>, Failure> {
+        if self.password_stdin {
+            let mut line = frevo_auth::Zeroizing::new(String::new());
+            std::io::stdin()
+                .lock()
+                .read_line(&mut line)
+                .map_err(Failure::failed("cannot read the password from standard input"))?;
+            let end = line.trim_end_matches(['\n', '\r']).len();
+            line.truncate(end);
+            return Ok(line);
+        }
+        if let Some(password) = crate::passwords::from_environment()? {
+            return Ok(password);
+        }
+        if !std::io::stdin().is_terminal() {
+            let text = "no password: set FREVO_PASSWORD, or use --credentials or --password-stdin";
+            return Err(Failure::new(Exit::Auth, text));
+        }
+        rpassword::prompt_password(format!("Password of {user} at {}: ", url.server))
+            .map(frevo_auth::Zeroizing::new)
+            .map_err(Failure::failed("cannot ask for the password"))
+    }
+}

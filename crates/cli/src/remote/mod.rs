@@ -1,0 +1,66 @@
+//! The client's commands.
+
+pub(crate) mod arguments;
+mod copy;
+mod listing;
+mod logon;
+mod names;
+mod output;
+mod place;
+mod progress;
+mod sync;
+mod tell;
+mod transfer;
+mod walk;
+
+use arguments::Verb;
+
+use crate::exit::{Done, Exit, Failure};
+
+/// Runs a command on a runtime of several threads, until it ends or Ctrl-C.
+pub(crate) fn run(verb: &Verb) -> Done {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed("cannot start"))?;
+    let done = runtime.block_on(async {
+        tokio::select! {
+            done = dispatch(verb) => done,
+            _ = tokio::signal::ctrl_c() => {
+                let text = "interrupted; what was not finished is kept under a name that ends in \
+                            .frevo-part and gone on with the next time";
+                Err(Failure::new(Exit::Interrupted, text))
+            }
+        }
+    });
+    // Handles are closed by tasks of their own.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    done
+}
+
+async fn dispatch(verb: &Verb) -> Done {
+    match verb {
+        Verb::Ls(ls) => listing::ls(ls).await,
+        Verb::Tree { connection, url, depth } => listing::tree(connection, url, *depth).await,
+        Verb::Find(find) => listing::find(find).await,
+        Verb::Stat { connection, url } => listing::stat(connection, url).await,
+        Verb::Cat { connection, urls } => copy::cat(connection, urls).await,
+        Verb::Get(get) => copy::get(get).await,
+        Verb::Put(put) => copy::put(put).await,
+        Verb::Cp(cp) => copy::cp(cp).await,
+        Verb::Mv { connection, from, to, no_replace } => {
+            names::mv(connection, from, to, !*no_replace).await
+        }
+        Verb::Rm { connection, urls, recursive, force } => {
+            names::rm(connection, urls, *recursive, *force).await
+        }
+        Verb::Mkdir { connection, urls, parents } => names::mkdir(connection, urls, *parents).await,
+        Verb::Sync(sync) => sync::sync(sync).await,
+        Verb::Shares { connection, url, all } => tell::shares(connection, url, *all).await,
+        Verb::Watch { connection, url, recursive } => {
+            tell::watch(connection, url, *recursive).await
+        }
+        Verb::Acl { connection, url } => tell::acl(connection, url).await,
+        Verb::Snapshots { connection, url } => tell::snapshots(connection, url).await,
+    }
+}

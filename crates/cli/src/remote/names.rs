@@ -1,0 +1,108 @@
+//! `mv`, `rm`, `mkdir`.
+
+use frevo_client::{Metadata, Share};
+use futures_util::stream::{StreamExt, TryStreamExt};
+
+use super::arguments::Connection;
+use super::logon::failed;
+use super::place::Url;
+use super::walk;
+use crate::exit::{Done, Exit, Failure};
+
+/// Requests that are under way at once.
+const AT_ONCE: usize = 64;
+
+pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: bool) -> Done {
+    let same = from.server == to.server && from.share.eq_ignore_ascii_case(&to.share);
+    if !same {
+        let text = "mv works within one share; use cp, then rm";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let share = connection.share(from).await?;
+    // A directory takes what is moved under its own name.
+    let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
+    let target = if into || to.path.is_empty() {
+        to.below(frevo_client::path::split(&from.path).1)
+    } else {
+        to.path.clone()
+    };
+    share.rename(&from.path, &target, replace).await.map_err(failed)
+}
+
+pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) -> Done {
+    for url in urls {
+        let share = connection.share(url).await?;
+        let made = if parents {
+            share.create_dir_all(&url.path).await
+        } else {
+            share.create_dir(&url.path).await
+        };
+        made.map_err(failed)?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn rm(
+    connection: &Connection,
+    urls: &[Url],
+    recursive: bool,
+    force: bool,
+) -> Done {
+    for url in urls {
+        if url.path.is_empty() {
+            let text = format!("{url} is a share, which is not removed");
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        let share = connection.share(url).await?;
+        let metadata = match share.metadata(&url.path).await {
+            Err(error) if force && error.is_not_found() => continue,
+            metadata => metadata.map_err(failed)?,
+        };
+        match (metadata.is_dir(), recursive) {
+            (true, true) => remove_all(&share, &url.path).await.map_err(failed)?,
+            (true, false) => {
+                let text = format!("{url} is a directory; use -r to remove it and all in it");
+                return Err(Failure::new(Exit::Usage, text));
+            }
+            (false, _) => remove_one(&share, &url.path, &metadata).await.map_err(failed)?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes a directory and all in it: files first, many at once, then the
+/// directories, the deepest first.
+pub(crate) async fn remove_all(share: &Share, path: &str) -> frevo_client::Result<()> {
+    let mut files = Vec::new();
+    let mut directories = vec![(0, path.to_owned())];
+    walk::remote(share, path, |name, metadata| {
+        let path = super::place::join(path, name);
+        if metadata.is_dir() {
+            directories.push((name.split('/').count(), path));
+        } else {
+            files.push((path, *metadata));
+        }
+    })
+    .await?;
+    let removals = files.iter().map(|(path, metadata)| remove_one(share, path, metadata));
+    futures_util::stream::iter(removals).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    directories.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+    for level in directories.chunk_by(|(a, _), (b, _)| a == b) {
+        let removals = level.iter().map(|(_, path)| share.remove_dir(path));
+        futures_util::stream::iter(removals)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<Vec<()>>()
+            .await?;
+    }
+    Ok(())
+}
+
+/// Removes a file, or a link to a directory, which is one itself on the wire.
+async fn remove_one(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
+    use frevo_wire::dtyp::FileAttributes;
+    if metadata.attributes().contains(FileAttributes::DIRECTORY) {
+        share.remove_dir(path).await
+    } else {
+        share.remove_file(path).await
+    }
+}

@@ -1,0 +1,122 @@
+//! What people and scripts read.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use frevo_client::{FileType, Metadata};
+use frevo_wire::dtyp::FileAttributes;
+use serde_json::{Value, json};
+
+/// `4.2M`
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match (unit, value) {
+        (0, _) => bytes.to_string(),
+        (_, value) if value < 9.95 => format!("{value:.1}{}", UNITS[unit]),
+        _ => format!("{value:.0}{}", UNITS[unit]),
+    }
+}
+
+/// The number of `10`, `4k`, `1.5G`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" | "B" => 0,
+        "k" | "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        unit => return Err(format!("{unit} is no unit; write k, M, G or T")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("{digits} is no number"))?;
+    if !(number.is_finite() && number >= 0.0) {
+        return Err(format!("{digits} is no size"));
+    }
+    // The cast saturates.
+    Ok((number * (1_u64 << shift) as f64) as u64)
+}
+
+/// `2026-11-22 01:20`, in the local time zone.
+pub(crate) fn time(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map(|stamp| stamp.to_zoned(jiff::tz::TimeZone::system()))
+        .map_or_else(|_| String::from("-"), |zoned| zoned.strftime("%Y-%m-%d %H:%M").to_string())
+}
+
+/// The same to the fraction of a second and in UTC, for scripts.
+pub(crate) fn exact_time(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |stamp| stamp.to_string())
+}
+
+/// One letter for each attribute that people know.
+pub(crate) fn attributes(attributes: FileAttributes) -> String {
+    let letters = [
+        (FileAttributes::DIRECTORY, 'd'),
+        (FileAttributes::REPARSE_POINT, 'l'),
+        (FileAttributes::READONLY, 'r'),
+        (FileAttributes::HIDDEN, 'h'),
+        (FileAttributes::SYSTEM, 's'),
+        (FileAttributes::ARCHIVE, 'a'),
+    ];
+    letters
+        .iter()
+        .map(|(bit, letter)| if attributes.contains(*bit) { *letter } else { '-' })
+        .collect()
+}
+
+/// The kind in a word.
+pub(crate) const fn kind(metadata: &Metadata) -> &'static str {
+    match metadata.file_type() {
+        FileType::File => "file",
+        FileType::Directory => "directory",
+        FileType::Reparse(_) => "link",
+    }
+}
+
+/// A file as a JSON object.
+pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
+    json!({
+        "path": path,
+        "type": kind(metadata),
+        "size": metadata.len(),
+        "allocated": metadata.allocation(),
+        "attributes": metadata.attributes().0,
+        "created": exact_time(metadata.created()),
+        "modified": exact_time(metadata.modified()),
+        "changed": exact_time(metadata.changed()),
+        "id": metadata.file_id(),
+    })
+}
+
+/// A line to standard output. False when nobody reads any more.
+pub(crate) fn line(text: impl std::fmt::Display) -> bool {
+    writeln!(std::io::stdout().lock(), "{text}").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people_and_from_them() {
+        assert_eq!(human(0), "0");
+        assert_eq!(human(1023), "1023");
+        assert_eq!(human(1536), "1.5k");
+        assert_eq!(human(10 << 20), "10M");
+        assert_eq!(parse_size("1.5k"), Ok(1536));
+        assert_eq!(parse_size("2G"), Ok(2 << 30));
+        assert!(parse_size("2X").is_err() && parse_size("k").is_err());
+    }
+
+    #[test]
+    fn attributes_are_letters() {
+        let some = FileAttributes::DIRECTORY | FileAttributes::HIDDEN;
+        assert_eq!(attributes(some), "d--h--");
+    }
+}

@@ -1,0 +1,173 @@
+//! Where something is: `smb://user@host:port/share/path`, or a local path.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use frevo_client::ServerName;
+
+/// A place on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    /// The user, if the URL names one; `DOMAIN;user` names his domain too.
+    pub(crate) user: Option<String>,
+    /// The server.
+    pub(crate) server: ServerName,
+    /// The share; empty when only the server is meant.
+    pub(crate) share: String,
+    /// The path in it, with `/`; empty for the share itself.
+    pub(crate) path: String,
+}
+
+/// A place on a server or on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `smb://...` or `//host/share/...`
+    Remote(Url),
+    /// Anything else.
+    Local(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if is_url(text) { text.parse().map(Self::Remote) } else { Ok(Self::Local(text.into())) }
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    let scheme = text.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("smb://"));
+    scheme || text.starts_with("//") || text.starts_with("\\\\")
+}
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "write smb://USER@HOST/SHARE/PATH";
+        if !is_url(text) {
+            return Err(format!("{text} is no smb:// URL; {FORM}"));
+        }
+        // UNC paths are taken as they are, URLs may have escapes.
+        let is_unc = !text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("smb:"));
+        let rest = if is_unc { &text[2..] } else { &text[6..] };
+        let rest = if is_unc { rest.replace('\\', "/") } else { rest.to_owned() };
+        let (authority, path) = rest.split_once('/').unwrap_or((&rest, ""));
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, _)) if user.contains(':') => {
+                return Err(String::from(
+                    "a password does not belong into a URL, where others see it: use \
+                     --credentials, FREVO_PASSWORD, or wait to be asked",
+                ));
+            }
+            Some((user, host)) => (Some(unescape(user)?), host),
+            None => (None, authority),
+        };
+        let server = server(host)?;
+        let path = if is_unc { path.to_owned() } else { unescape(path)? };
+        let (share, path) = path.split_once('/').unwrap_or((&path, ""));
+        let path = path.trim_matches('/').to_owned();
+        Ok(Self { user, server, share: share.to_owned(), path })
+    }
+}
+
+fn server(host: &str) -> Result<ServerName, String> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let (name, after) = rest.split_once(']').ok_or("an IPv6 address ends with ]")?;
+            (name, after.strip_prefix(':'))
+        }
+        None => match host.rsplit_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => (host, None),
+        },
+    };
+    if name.is_empty() {
+        return Err(String::from("the URL names no server"));
+    }
+    let port = match port {
+        Some(port) => port.parse().map_err(|_| format!("{port} is no port"))?,
+        None => ServerName::PORT,
+    };
+    Ok(ServerName::new(name).at_port(port))
+}
+
+/// Replaces `%41` and the like.
+fn unescape(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = rest.first_chunk::<2>().and_then(|d| std::str::from_utf8(d).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.ok_or_else(|| format!("{text}: write %25 for a percent sign"))?);
+        rest = rest.get(2..).unwrap_or_default();
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{text} is not UTF-8"))
+}
+
+impl Url {
+    /// The same share, another path.
+    pub(crate) fn at(&self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self.clone() }
+    }
+
+    /// The path of `name` below this one.
+    pub(crate) fn below(&self, name: &str) -> String {
+        join(&self.path, name)
+    }
+}
+
+/// `name` in the directory `path`.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "smb://{}/{}", self.server, self.share)?;
+        if !self.path.is_empty() {
+            write!(f, "/{}", self.path)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn urls_and_unc_paths() {
+        let found = url("smb://ann@box:4450/photos/a%20b/c/");
+        assert_eq!(found.user.as_deref(), Some("ann"));
+        assert_eq!(found.server, ServerName::new("box").at_port(4450));
+        assert_eq!((&*found.share, &*found.path), ("photos", "a b/c"));
+        let found = url("//box/photos/100%/x");
+        assert_eq!((&*found.share, &*found.path), ("photos", "100%/x"));
+        assert_eq!(url("\\\\box\\photos\\x").path, "x");
+        let found = url("smb://[2001:db8::1]:99/s");
+        assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", 99));
+        assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
+        assert_eq!(url("SMB://box").share, "");
+    }
+
+    #[test]
+    fn what_is_no_url_says_why() {
+        for text in ["http://x/", "smb:///share", "smb://box:port/x", "smb://box/%zz", "x"] {
+            assert!(text.parse::<Url>().is_err(), "{text}");
+        }
+        let password = "smb://ann:secret@box/x".parse::<Url>().unwrap_err();
+        assert!(password.contains("--credentials") && !password.contains("secret"));
+        assert_eq!("./a:b".parse(), Ok(Place::Local("./a:b".into())));
+    }
+}

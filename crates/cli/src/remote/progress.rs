@@ -1,0 +1,70 @@
+//! How far a transfer is: a bar on a terminal, nothing in a pipe.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Counts bytes and files.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    bytes: AtomicU64,
+    files: AtomicU64,
+    started: std::time::Instant,
+}
+
+impl Progress {
+    /// Of a transfer of `total` bytes, if that is known.
+    pub(crate) fn new(total: Option<u64>, quiet: bool) -> Self {
+        let bar = if quiet || !std::io::stderr().is_terminal() {
+            ProgressBar::hidden()
+        } else {
+            total.map_or_else(ProgressBar::new_spinner, ProgressBar::new)
+        };
+        let with_total = "{bytes}/{total_bytes} {wide_bar} {binary_bytes_per_sec} {eta}";
+        let without = "{bytes} {binary_bytes_per_sec} {msg}";
+        let template = if total.is_some() { with_total } else { without };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { bar, bytes, files, started: std::time::Instant::now() }
+    }
+
+    /// More is known to come.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.bar.inc_length(bytes);
+    }
+
+    /// `bytes` more are there.
+    pub(crate) fn advance(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bar.inc(bytes);
+    }
+
+    /// One more file is there.
+    pub(crate) fn file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Files so far.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Seconds so far.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,308 @@
+//! `sync`: one directory made like another.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use frevo_client::{Metadata, Share};
+use frevo_net::buffer::Buf;
+use serde_json::json;
+
+use super::arguments::Sync;
+use super::copy::{each, report};
+use super::logon::failed;
+use super::output::line;
+use super::place::{Place, join};
+use super::progress::Progress;
+use super::{names, transfer, walk};
+use crate::exit::{Done, Exit, Failure};
+
+/// Times that differ by less are the same: file systems keep them to different
+/// fractions, FAT to two seconds.
+const SAME_TIME: Duration = Duration::from_secs(2);
+
+/// One end.
+enum End {
+    Local(PathBuf),
+    Remote(Share, String),
+}
+
+/// A file or directory at one end.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    is_dir: bool,
+    len: u64,
+    modified: SystemTime,
+}
+
+impl End {
+    /// All below it. What does not exist is empty, where that is allowed.
+    async fn list(&self, may_be_missing: bool) -> Result<BTreeMap<String, Entry>, Failure> {
+        match self {
+            Self::Local(root) if may_be_missing && !root.exists() => Ok(BTreeMap::new()),
+            Self::Local(root) => {
+                let all = walk::local(root)
+                    .map_err(Failure::failed(format!("cannot list {}", root.display())))?;
+                let entry = |file: walk::LocalFile| {
+                    (
+                        file.name,
+                        Entry { is_dir: file.is_dir, len: file.len, modified: file.modified },
+                    )
+                };
+                Ok(all.into_iter().map(entry).collect())
+            }
+            Self::Remote(share, path) => {
+                let mut found = BTreeMap::new();
+                let see = |name: &str, metadata: &Metadata| {
+                    if metadata.is_dir() || metadata.is_file() {
+                        let entry = Entry {
+                            is_dir: metadata.is_dir(),
+                            len: if metadata.is_dir() { 0 } else { metadata.len() },
+                            modified: metadata.modified(),
+                        };
+                        found.insert(name.to_owned(), entry);
+                    }
+                };
+                match walk::remote(share, path, see).await {
+                    Err(error) if may_be_missing && error.is_not_found() => Ok(BTreeMap::new()),
+                    done => done.map_err(failed).map(|()| found),
+                }
+            }
+        }
+    }
+
+    async fn make_directory(&self, name: &str) -> Done {
+        match self {
+            Self::Local(root) => std::fs::create_dir_all(root.join(name))
+                .map_err(Failure::failed(format!("cannot make {name}"))),
+            Self::Remote(share, path) => {
+                let path = if name.is_empty() { path.clone() } else { join(path, name) };
+                if path.is_empty() {
+                    return Ok(());
+                }
+                share.create_dir_all(&path).await.map_err(failed)
+            }
+        }
+    }
+
+    async fn remove(&self, name: &str, entry: &Entry) -> Done {
+        match self {
+            Self::Local(root) => {
+                let path = root.join(name);
+                let removed = if entry.is_dir {
+                    std::fs::remove_dir_all(&path)
+                } else {
+                    std::fs::remove_file(&path)
+                };
+                removed.map_err(Failure::failed(format!("cannot remove {}", path.display())))
+            }
+            Self::Remote(share, path) => {
+                let path = join(path, name);
+                let removed = if entry.is_dir {
+                    names::remove_all(share, &path).await
+                } else {
+                    share.remove_file(&path).await
+                };
+                removed.map_err(failed)
+            }
+        }
+    }
+
+    /// The SHA-256 of a file's content.
+    async fn digest(&self, name: &str) -> frevo_client::Result<Vec<u8>> {
+        use sha2::{Digest, Sha256};
+        let mut digest = Sha256::new();
+        match self {
+            Self::Local(root) => {
+                let path = root.join(name);
+                let read = |path: &Path| -> std::io::Result<()> {
+                    let mut file = std::fs::File::open(path)?;
+                    let mut piece = vec![0; 1 << 20];
+                    loop {
+                        let count = std::io::Read::read(&mut file, &mut piece)?;
+                        if count == 0 {
+                            return Ok(());
+                        }
+                        digest.update(piece.get(..count).unwrap_or_default());
+                    }
+                };
+                let mut read = read;
+                read(&path).map_err(|error| {
+                    let cause = frevo_client::Cause::Local(std::sync::Arc::new(error));
+                    frevo_client::Error::new(cause, "read", path.display().to_string())
+                })?;
+            }
+            Self::Remote(share, path) => {
+                let file = share.open(&join(path, name)).await?;
+                let sink = |_: u64, piece: Buf| {
+                    digest.update(&*piece);
+                    std::future::ready(Ok(()))
+                };
+                file.fetch(0, u64::MAX, sink).await?;
+            }
+        }
+        Ok(digest.finalize().to_vec())
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+struct Plan {
+    directories: Vec<String>,
+    files: Vec<(String, Entry)>,
+    removals: Vec<(String, Entry)>,
+}
+
+fn same_time(a: SystemTime, b: SystemTime) -> bool {
+    let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
+    apart < SAME_TIME
+}
+
+fn is_same(from: &Entry, to: &Entry) -> bool {
+    from.len == to.len && same_time(from.modified, to.modified)
+}
+
+pub(crate) async fn sync(sync: &Sync) -> Done {
+    let (from, to) = ends(sync).await?;
+    let source = from.list(false).await?;
+    let target = to.list(true).await?;
+    let plan = plan(sync, &from, &to, &source, &target).await?;
+    if sync.dry_run {
+        return tell(sync, &plan);
+    }
+    to.make_directory("").await?;
+    for (name, entry) in &plan.removals {
+        to.remove(name, entry).await?;
+    }
+    for name in &plan.directories {
+        to.make_directory(name).await?;
+    }
+    let total = plan.files.iter().map(|(_, entry)| entry.len).sum();
+    let progress = Progress::new(Some(total), sync.connection.json);
+    let (from, to, shown) = (&from, &to, &progress);
+    each(plan.files.iter().map(|(name, _)| async move { copy(from, to, name, shown).await }))
+        .await?;
+    report(&sync.connection, &progress);
+    Ok(())
+}
+
+async fn ends(sync: &Sync) -> Result<(End, End), Failure> {
+    let connection = &sync.connection;
+    Ok(match (&sync.from, &sync.to) {
+        (Place::Local(from), Place::Remote(to)) => {
+            (End::Local(from.clone()), End::Remote(connection.share(to).await?, to.path.clone()))
+        }
+        (Place::Remote(from), Place::Local(to)) => {
+            (End::Remote(connection.share(from).await?, from.path.clone()), End::Local(to.clone()))
+        }
+        (Place::Remote(from), Place::Remote(to)) => {
+            let source = connection.share(from).await?;
+            let target = if from.server == to.server {
+                source.session().share(&to.share).await.map_err(failed)?
+            } else {
+                connection.share(to).await?
+            };
+            (End::Remote(source, from.path.clone()), End::Remote(target, to.path.clone()))
+        }
+        (Place::Local(_), Place::Local(_)) => {
+            let text = "neither end is a smb:// URL; use rsync";
+            return Err(Failure::new(Exit::Usage, text));
+        }
+    })
+}
+
+async fn plan(
+    sync: &Sync,
+    from: &End,
+    to: &End,
+    source: &BTreeMap<String, Entry>,
+    target: &BTreeMap<String, Entry>,
+) -> Result<Plan, Failure> {
+    let mut plan = Plan::default();
+    for (name, entry) in source {
+        if name.ends_with(transfer::PART) {
+            continue;
+        }
+        let there = target.get(name);
+        if let Some(there) = there.filter(|there| there.is_dir != entry.is_dir) {
+            if !sync.delete {
+                let text = format!(
+                    "{name} is a file on one side and a directory on the other; \
+                                    --delete lets it be replaced"
+                );
+                return Err(Failure::new(Exit::Failed, text));
+            }
+            plan.removals.push((name.clone(), *there));
+        }
+        let there = there.filter(|there| there.is_dir == entry.is_dir);
+        match (entry.is_dir, there) {
+            (true, None) => plan.directories.push(name.clone()),
+            (true, Some(_)) => {}
+            (false, Some(there)) => {
+                let same = if sync.checksum {
+                    there.len == entry.len
+                        && from.digest(name).await.map_err(failed)?
+                            == to.digest(name).await.map_err(failed)?
+                } else {
+                    is_same(entry, there)
+                };
+                if !same {
+                    plan.files.push((name.clone(), *entry));
+                }
+            }
+            (false, None) => plan.files.push((name.clone(), *entry)),
+        }
+    }
+    if sync.delete {
+        let mut last: Option<&str> = None;
+        for (name, entry) in target.iter().filter(|(name, _)| !source.contains_key(*name)) {
+            // What is in a directory that goes, goes with it. A part that could
+            // be gone on with stays.
+            let with = last.is_some_and(|last| {
+                name.strip_prefix(last).is_some_and(|rest| rest.starts_with('/'))
+            });
+            if with || name.ends_with(transfer::PART) {
+                continue;
+            }
+            if entry.is_dir {
+                last = Some(name);
+            }
+            plan.removals.push((name.clone(), *entry));
+        }
+    }
+    Ok(plan)
+}
+
+fn tell(sync: &Sync, plan: &Plan) -> Done {
+    let removals = plan.removals.iter().map(|(name, _)| ("remove", name));
+    let directories = plan.directories.iter().map(|name| ("make", name));
+    let files = plan.files.iter().map(|(name, _)| ("copy", name));
+    for (what, name) in removals.chain(directories).chain(files) {
+        let shown = if sync.connection.json {
+            line(json!({ "action": what, "path": name }))
+        } else {
+            line(format_args!("{what:<7}{name}"))
+        };
+        if !shown {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn copy(from: &End, to: &End, name: &str, progress: &Progress) -> frevo_client::Result<()> {
+    match (from, to) {
+        (End::Local(from), End::Remote(share, path)) => {
+            transfer::up(share, &from.join(name), &join(path, name), progress).await
+        }
+        (End::Remote(share, path), End::Local(to)) => {
+            let path = join(path, name);
+            let metadata = share.metadata(&path).await?;
+            transfer::down(share, &path, &to.join(name), Some(&metadata), progress).await
+        }
+        (End::Remote(source, from), End::Remote(target, to)) => {
+            transfer::across(source, &join(from, name), target, &join(to, name), progress).await
+        }
+        (End::Local(_), End::Local(_)) => Ok(()),
+    }
+}

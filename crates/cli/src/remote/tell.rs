@@ -1,0 +1,93 @@
+//! `shares`, `watch`, `acl`, `snapshots`.
+
+use frevo_client::Change;
+use serde_json::json;
+
+use super::arguments::Connection;
+use super::logon::failed;
+use super::output::line;
+use super::place::Url;
+use crate::exit::Done;
+
+pub(crate) async fn shares(connection: &Connection, url: &Url, all: bool) -> Done {
+    let session = connection.log_on(url).await?;
+    let mut shares = session.shares().await.map_err(failed)?;
+    shares.sort_by(|a, b| a.name.cmp(&b.name));
+    for share in shares.iter().filter(|share| all || (share.is_disk && !share.is_special)) {
+        let shown = if connection.json {
+            line(json!({ "name": share.name, "comment": share.comment, "disk": share.is_disk }))
+        } else {
+            line(format_args!("{:<24} {}", share.name, share.comment).to_string().trim_end())
+        };
+        if !shown {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -> Done {
+    let share = connection.share(url).await?;
+    let mut watch = share.watch(&url.path, recursive).await.map_err(failed)?;
+    loop {
+        for change in watch.next().await.map_err(failed)? {
+            let (what, from, name) = match &change {
+                Change::Added(name) => ("added", None, &**name),
+                Change::Removed(name) => ("removed", None, &**name),
+                Change::Modified(name) => ("modified", None, &**name),
+                Change::Renamed { from, to } => ("renamed", Some(from), &**to),
+                Change::Missed => ("missed", None, ""),
+            };
+            let shown = match (connection.json, from) {
+                (true, _) => line(json!({ "change": what, "from": from, "path": name })),
+                (false, Some(from)) => line(format_args!("{what:<9}{from} -> {name}")),
+                (false, None) => line(format_args!("{what:<9}{name}")),
+            };
+            if !shown {
+                return Ok(());
+            }
+        }
+    }
+}
+
+pub(crate) async fn acl(connection: &Connection, url: &Url) -> Done {
+    let share = connection.share(url).await?;
+    let security = share.security(&url.path).await.map_err(failed)?;
+    let sid = |sid: &Option<frevo_wire::dtyp::Sid>| {
+        sid.as_ref().map(ToString::to_string).unwrap_or_default()
+    };
+    let aces = security.dacl.as_ref().map(|acl| acl.aces.as_slice()).unwrap_or_default();
+    if !connection.json {
+        line(format_args!("owner {}", sid(&security.owner)));
+        line(format_args!("group {}", sid(&security.group)));
+    }
+    for ace in aces {
+        let (kind, mask, who) = (ace.kind, ace.mask(), ace.sid());
+        let who = who.map(ToString::to_string).unwrap_or_default();
+        let mask = mask.map_or(0, |mask| mask.0);
+        let shown = if connection.json {
+            line(json!({ "kind": format!("{kind}"), "sid": who, "mask": mask }))
+        } else {
+            line(format_args!("{kind} {mask:#010x} {who}"))
+        };
+        if !shown {
+            break;
+        }
+    }
+    if connection.json {
+        line(json!({ "owner": sid(&security.owner), "group": sid(&security.group) }));
+    }
+    Ok(())
+}
+
+pub(crate) async fn snapshots(connection: &Connection, url: &Url) -> Done {
+    let share = connection.share(url).await?;
+    let found = share.snapshots(&url.path).await.map_err(failed)?;
+    for token in found {
+        let shown = if connection.json { line(json!({ "token": token })) } else { line(token) };
+        if !shown {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! One file from here to there: begun under a name of its own, put in its place
+//! when it is whole, gone on with when it was interrupted.
+
+use std::fs::File as LocalHandle;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use frevo_client::{Cause, Error, File, Metadata, OpenOptions, STORE_WINDOW, Share};
+use frevo_net::buffer::Buf;
+
+use super::place::join;
+use super::progress::Progress;
+
+/// Files up to this many bytes go in one round trip and are not resumed.
+const SMALL: u64 = 65_536;
+
+/// Ends the name of a file that is not whole.
+pub(crate) const PART: &str = ".frevo-part";
+
+/// The name under which a file is begun. It tells which version of the source
+/// it is of, so that a changed source is begun anew.
+fn part_name(name: &str, len: u64, modified: SystemTime) -> String {
+    let ticks = frevo_client::file_time(modified).0;
+    // FNV-1a: any mixing will do.
+    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
+    for byte in name.bytes().chain(len.to_le_bytes()).chain(ticks.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+    }
+    format!(".{hash:016x}{PART}")
+}
+
+fn local_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
+    let path = path.display().to_string();
+    move |error| Error::new(Cause::Local(Arc::new(error)), operation, path.clone())
+}
+
+/// Fetches `path` to the local file `to`.
+pub(crate) async fn down(
+    share: &Share,
+    path: &str,
+    to: &Path,
+    known: Option<&Metadata>,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let broken = local_error("write", to);
+    let name = to.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if known.is_some_and(|metadata| metadata.len() <= SMALL) {
+        let (data, metadata) = share.read_with_metadata(path).await?;
+        let part = to.with_file_name(part_name(name, metadata.len(), metadata.modified()));
+        let written = std::fs::write(&part, &data).and_then(|()| {
+            LocalHandle::options().write(true).open(&part)?.set_modified(metadata.modified())?;
+            std::fs::rename(&part, to)
+        });
+        written.map_err(broken)?;
+        progress.advance(data.len() as u64);
+        progress.file();
+        return Ok(());
+    }
+    let file = OpenOptions::new().read(true).open(share, path).await?;
+    let metadata = file.metadata_at_open();
+    let part = to.with_file_name(part_name(name, metadata.len(), metadata.modified()));
+    let local = LocalHandle::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&part)
+        .map_err(&broken)?;
+    // What is there came in order, so all of it is good.
+    let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
+    progress.advance(begun);
+    let sink = |at: u64, piece: Buf| {
+        let written = local.write_all_at(&piece, at);
+        progress.advance(piece.len() as u64);
+        std::future::ready(written)
+    };
+    let count = file.fetch(begun, metadata.len() - begun, sink).await?;
+    local
+        .set_len(begun + count)
+        .and_then(|()| local.set_modified(metadata.modified()))
+        .and_then(|()| std::fs::rename(&part, to))
+        .map_err(&broken)?;
+    progress.file();
+    file.close().await
+}
+
+/// Sends the local file `from` to `path`.
+pub(crate) async fn up(
+    share: &Share,
+    from: &Path,
+    path: &str,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let broken = local_error("read", from);
+    let local = LocalHandle::open(from).map_err(&broken)?;
+    let metadata = local.metadata().map_err(&broken)?;
+    let modified = metadata.modified().map_err(&broken)?;
+    let len = metadata.len();
+    if len <= SMALL {
+        let data = std::fs::read(from).map_err(&broken)?;
+        share.write_dated(path, &data, Some(modified)).await?;
+        progress.advance(len);
+        progress.file();
+        return Ok(());
+    }
+    let (directory, name) = frevo_client::path::split(path);
+    let part = join(directory, &part_name(name, len, modified));
+    let file = OpenOptions::new().read(true).write(true).create(true).open(share, &part).await?;
+    // Pieces go out of order, but none further ahead than that.
+    let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
+    progress.advance(begun);
+    let fill = move |at: u64, count: usize, buf: &mut Buf| {
+        let room = buf.append_zeroed(count);
+        local.read_exact_at(room, at)
+    };
+    let advance = |bytes: u64| {
+        progress.advance(bytes);
+        true
+    };
+    file.store(begun, len - begun, fill, advance).await?;
+    file.set_len(len).await?;
+    file.sync().await?;
+    file.set_times(Some(modified), None).await?;
+    file.close().await?;
+    share.rename(&part, path, true).await?;
+    progress.file();
+    Ok(())
+}
+
+/// Copies from one share to another: on the server when both are in one session
+/// and it can, else through this machine.
+pub(crate) async fn across(
+    from: &Share,
+    path: &str,
+    to: &Share,
+    target: &str,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let source = OpenOptions::new().read(true).open(from, path).await?;
+    let metadata = source.metadata_at_open();
+    let (directory, name) = frevo_client::path::split(target);
+    let part = join(directory, &part_name(name, metadata.len(), metadata.modified()));
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
+    let file = options.open(to, &part).await?;
+    if let Err(error) = fill(&source, &file, &metadata, progress).await {
+        // It cannot be gone on with, so it does not stay.
+        let _ = file.close().await;
+        let _ = to.remove_file(&part).await;
+        return Err(error);
+    }
+    file.close().await?;
+    to.rename(&part, target, true).await?;
+    progress.file();
+    Ok(())
+}
+
+/// Copies the content and the time of `source`.
+async fn fill(
+    source: &File,
+    file: &File,
+    metadata: &Metadata,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let same = source.share().session().is_same(file.share().session());
+    let mut done = metadata.is_empty();
+    if same && !done {
+        done = source.copy_range_to(file, 0, 0, metadata.len()).await?.is_some();
+        if done {
+            progress.advance(metadata.len());
+        }
+    }
+    if !done {
+        let sink = |at: u64, piece: Buf| async move {
+            file.write_at(at, &piece).await.map_err(io::Error::from)?;
+            progress.advance(piece.len() as u64);
+            Ok(())
+        };
+        source.fetch(0, u64::MAX, sink).await?;
+    }
+    file.set_len(metadata.len()).await?;
+    file.sync().await?;
+    file.set_times(Some(metadata.modified()), None).await
+}
+
+/// Where a fetched thing goes: into a directory under its own name.
+pub(crate) fn local_target(to: Option<&Path>, name: &str) -> PathBuf {
+    match to {
+        None => PathBuf::from(name),
+        Some(to) if to.is_dir() => to.join(name),
+        Some(to) => to.to_owned(),
+    }
+}

@@ -1,0 +1,260 @@
+//! The client's commands against the real server.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use harness::{PATIENCE, Place, Said, Serving, said, text};
+
+/// A server of the folder `share`, and a user who knows his password.
+struct World {
+    place: Place,
+    server: Option<Serving>,
+    address: String,
+}
+
+impl World {
+    fn new() -> Self {
+        let place = Place::new();
+        place.folder("share");
+        place.file("password", "secret", 0o600);
+        let mut world = Self { place, server: None, address: String::from("127.0.0.1:0") };
+        world.start();
+        world
+    }
+
+    /// Starts the server, at the same port as before if there was one.
+    fn start(&mut self) {
+        let (folder, password) = (self.place.path("share"), self.place.path("password"));
+        let state = self.place.path("state");
+        let server = self.place.serve(&[
+            text(&folder),
+            "--listen",
+            &self.address,
+            "--user",
+            "ann",
+            "--password-file",
+            text(&password),
+            "--state-dir",
+            text(&state),
+        ]);
+        self.address.clone_from(&server.address);
+        self.server = Some(server);
+    }
+
+    /// As `kill -9` does.
+    fn kill(&mut self) {
+        let server = self.server.take().unwrap();
+        server.signal("-KILL");
+        server.finish();
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("smb://ann@{}/share/{path}", self.address)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(arguments);
+        command.env("FREVO_PASSWORD", "secret");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        said(self.command(arguments).output().unwrap())
+    }
+
+    fn there(&self, path: &str) -> PathBuf {
+        self.place.path("share").join(path)
+    }
+}
+
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+}
+
+/// A tree of `count` files, with empty ones, large ones and odd names.
+fn tree(root: &Path, count: usize) {
+    for at in 0..count {
+        let folder = root.join(format!("d{}/e", at % 7));
+        fs::create_dir_all(&folder).unwrap();
+        let len = [0, 1, 4096, 65_536, 70_000, 300_000][at % 6];
+        fs::write(folder.join(format!("file {at} ü")), bytes(len, at as u64)).unwrap();
+    }
+    fs::create_dir_all(root.join("empty")).unwrap();
+}
+
+#[track_caller]
+fn assert_same(a: &Path, b: &Path) {
+    let out = Command::new("diff").arg("-r").arg(a).arg(b).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+}
+
+#[test]
+fn files_and_trees_go_there_and_back() {
+    let world = World::new();
+    let tree_here = world.place.folder("tree");
+    tree(&tree_here, 60);
+    world.run(&["put", "-r", "tree", &world.url("")]).succeeds();
+    assert_same(&tree_here, &world.there("tree"));
+    world.run(&["get", "-r", &world.url("tree"), "back"]).succeeds();
+    assert_same(&tree_here, &world.place.path("back"));
+    let modified = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let name = "d4/e/file 4 ü";
+    let apart = modified(world.place.path("back").join(name))
+        .duration_since(modified(tree_here.join(name)))
+        .unwrap_or_default();
+    assert!(apart < Duration::from_millis(1), "times are kept");
+    world.run(&["cp", "-r", &world.url("tree"), &world.url("copy")]).succeeds();
+    assert_same(&tree_here, &world.there("copy"));
+    let cat = world.run(&["cat", &world.url("tree/d1/e/file 1 ü")]);
+    assert_eq!(cat.succeeds().len(), 1);
+}
+
+#[test]
+fn names_are_listed_found_moved_and_removed() {
+    let world = World::new();
+    world.run(&["mkdir", "-p", &world.url("a/b")]).succeeds();
+    fs::write(world.there("a/b/photo.JPG"), bytes(5_000, 1)).unwrap();
+    assert_eq!(world.run(&["ls", &world.url("a")]).succeeds(), "b/\n");
+    let long = world.run(&["ls", "-lRH", &world.url("a")]);
+    assert!(long.succeeds().contains("4.9k") && long.out.contains("b/photo.JPG"), "{long:?}");
+    let json = world.run(&["ls", "--json", &world.url("a/b")]);
+    let entry: serde_json::Value = serde_json::from_str(json.succeeds()).unwrap();
+    assert_eq!((&entry["path"], &entry["size"]), (&"a/b/photo.JPG".into(), &5_000.into()));
+    let found = world.run(&["find", &world.url(""), "--name", "*.jpg", "--min-size", "1k"]);
+    assert!(found.succeeds().ends_with("/share/a/b/photo.JPG\n"), "{found:?}");
+    assert!(world.run(&["tree", &world.url("")]).succeeds().contains("└── photo.JPG"));
+    world.run(&["mv", &world.url("a/b/photo.JPG"), &world.url("a")]).succeeds();
+    assert!(world.there("a/photo.JPG").exists());
+    assert!(world.run(&["stat", &world.url("a/photo.JPG")]).succeeds().contains("5000"));
+    world.run(&["rm", &world.url("a")]).fails(2, &["-r"]);
+    world.run(&["rm", "-r", &world.url("a")]).succeeds();
+    assert!(!world.there("a").exists());
+    let shares = world.run(&["shares", &format!("smb://ann@{}", world.address)]);
+    assert!(shares.succeeds().starts_with("share"));
+    assert!(world.run(&["acl", &world.url("")]).succeeds().contains("owner S-1-"));
+}
+
+#[test]
+fn failures_have_their_codes_and_sentences() {
+    let world = World::new();
+    world.run(&["ls", &world.url("nothing")]).fails(6, &["no such file"]);
+    world.run(&["get", &world.url("")]).fails(2, &["-r"]);
+    let wrong =
+        said(world.command(&["ls", &world.url("")]).env("FREVO_PASSWORD", "x").output().unwrap());
+    wrong.fails(4, &["user name or password"]);
+    let none = said(world.place.command(&["ls", &world.url("")]).output().unwrap());
+    none.fails(4, &["FREVO_PASSWORD", "--credentials"]);
+    world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["refused"]);
+    world.run(&["ls", "smb://ann:secret@127.0.0.1/x"]).fails(2, &["--credentials"]);
+    let file = world.place.file("mine", "username=ann\npassword=secret\n", 0o644);
+    world.run(&["ls", "-A", text(&file), &world.url("")]).fails(4, &["chmod 600"]);
+    let file = world.place.file("mine", "username=ann\npassword=secret\n", 0o600);
+    let listed = world.place.run(&["ls", "-A", text(&file), &world.url("")]);
+    listed.succeeds();
+}
+
+#[test]
+fn a_directory_is_made_like_another() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    tree(&here, 30);
+    world.run(&["sync", "here", &world.url("there")]).succeeds();
+    assert_same(&here, &world.there("there"));
+    assert_eq!(world.run(&["sync", "-n", "here", &world.url("there")]).succeeds(), "");
+    // Same size, same time, other content: only --checksum sees it.
+    let odd = world.there("there/d4/e/file 4 ü");
+    let modified = fs::metadata(&odd).unwrap().modified().unwrap();
+    fs::write(&odd, bytes(70_000, 99)).unwrap();
+    fs::File::options().write(true).open(&odd).unwrap().set_modified(modified).unwrap();
+    assert_eq!(world.run(&["sync", "-n", "here", &world.url("there")]).succeeds(), "");
+    world.run(&["sync", "--checksum", "here", &world.url("there")]).succeeds();
+    fs::write(world.there("there/extra"), "x").unwrap();
+    fs::create_dir_all(world.there("there/more/deep")).unwrap();
+    fs::remove_file(here.join("d0/e/file 0 ü")).unwrap();
+    world.run(&["sync", "here", &world.url("there")]).succeeds();
+    assert!(world.there("there/extra").exists(), "nothing is deleted unasked");
+    world.run(&["sync", "--delete", "here", &world.url("there")]).succeeds();
+    assert_same(&here, &world.there("there"));
+    world.run(&["sync", &world.url("there"), "back"]).succeeds();
+    assert_same(&here, &world.place.path("back"));
+    world.run(&["sync", &world.url("there"), &world.url("third")]).succeeds();
+    assert_same(&here, &world.there("third"));
+}
+
+/// The server is killed and started anew while `arguments` run: the program
+/// waits, goes on, and succeeds.
+fn through_a_restart(world: &mut World, arguments: &[&str], begun: impl Fn(&World) -> bool) {
+    let mut child = world.command(arguments).spawn().unwrap();
+    let started = Instant::now();
+    while !begun(world) && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    world.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    world.start();
+    said(child.wait_with_output().unwrap()).succeeds();
+}
+
+#[test]
+fn a_restart_in_the_middle_is_a_pause() {
+    let mut world = World::new();
+    let data = bytes(200_000_000, 7);
+    fs::write(world.place.path("large"), &data).unwrap();
+    let url = world.url("");
+    let part = |folder: PathBuf| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .filter_map(|e| Some((e.file_name(), e.metadata().ok()?.len())))
+            .any(|(name, len)| name.to_string_lossy().ends_with(".frevo-part") && len > 5_000_000)
+    };
+    through_a_restart(&mut world, &["put", "large", &url], |world| part(world.there("")));
+    assert!(fs::read(world.there("large")).unwrap() == data, "put");
+    let back = world.place.folder("back");
+    let url = world.url("large");
+    through_a_restart(&mut world, &["get", &url, "back"], |world| part(world.place.path("back")));
+    assert!(fs::read(back.join("large")).unwrap() == data, "get");
+    let here = world.place.folder("here");
+    tree(&here, 400);
+    let url = world.url("synced");
+    let some = |world: &World| world.there("synced/d3/e").exists();
+    through_a_restart(&mut world, &["sync", "here", &url], some);
+    assert_same(&here, &world.there("synced"));
+}
+
+#[test]
+fn what_was_interrupted_is_gone_on_with() {
+    let world = World::new();
+    let data = bytes(150_000_000, 3);
+    fs::write(world.place.path("large"), &data).unwrap();
+    let mut child = world.command(&["put", "large", &world.url("")]).spawn().unwrap();
+    let started = Instant::now();
+    let part = || {
+        let entries = fs::read_dir(world.there("")).unwrap().flatten();
+        entries.map(|e| e.path()).find(|path| text(path).ends_with(".frevo-part"))
+    };
+    while part().is_none_or(|path| fs::metadata(path).map_or(0, |m| m.len()) < 1_000_000) {
+        assert!(started.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let interrupted = said(child.wait_with_output().unwrap());
+    if interrupted.code != 0 {
+        assert_eq!(interrupted.code, 130, "{interrupted:?}");
+        assert!(part().is_some() && !world.there("large").exists(), "no half file");
+    }
+    world.run(&["put", "large", &world.url("")]).succeeds();
+    assert!(fs::read(world.there("large")).unwrap() == data);
+    assert!(part().is_none());
+}
