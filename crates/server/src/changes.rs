@@ -35,8 +35,9 @@ impl FileOpen {
 
     /// Reports that something was done to the file. It must not be locked.
     pub fn report(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
-        // MS-FSA 2.1.5.4: writing alone leaves the directory's lease as it is.
-        if matches != DATA && files.leases.has_directories() {
+        // Windows: writing breaks it too, though MS-FSA 2.1.5.4 does not say so; a
+        // listing shows sizes and times.
+        if files.leases.has_directories() {
             self.entry_changed(files, &self.name());
         }
         if files.watches.is_empty() {

@@ -422,9 +422,13 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         one.on(&mine, lease_ack(key(1), NONE)).await.ok();
         let again = one.on(&mine, dir.clone()).await;
         assert_eq!(lease(&again).lease.lease_state, rh());
-        // Writing changes no entry; deleting does, and so does what the host does.
+        // Writing changes what is listed, and so do deleting and the host.
         two.on(&theirs, write_draft(other, 0, b"y")).await.ok();
+        assert_eq!(lease_notification(&mut one).await.lease_key, key(1));
+        one.on(&mine, lease_ack(key(1), NONE)).await.ok();
         two.close(&theirs, other).await;
+        let again = one.on(&mine, dir.clone()).await;
+        assert_eq!(lease(&again).lease.lease_state, rh());
         one.expect_silence(Duration::from_secs(1)).await;
         let options = create::CreateOptions::DELETE_ON_CLOSE;
         let doomed = Want::existing("d\\other").options(options);
@@ -440,5 +444,37 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
             .file(frevo_store::lease::LeaseOwner { client: one.guid, key: key(1) });
         world.server.files.host_changed(there.unwrap());
         assert_eq!(lease_notification(&mut one).await.new_lease_state, NONE);
+    });
+}
+
+/// MS-FSA 2.1.4.2: a directory moves when those who keep closed handles below it
+/// have given them up.
+#[test]
+fn a_directory_is_renamed_when_handles_below_are_given_up() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let dir = two.open_file(&theirs, &Want::directory("d")).await;
+        let got = one.on(&mine, with_lease(&Want::file("d\\f"), key(1), rh())).await;
+        let name = files::utf16("e");
+        let mut buffer = vec![0; 16];
+        buffer.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
+        buffer.extend(&name);
+        buffer.resize(24, 0);
+        let rename = Draft::new(Command::SET_INFO).with(|w| {
+            frevo_wire::command::set_info::Request {
+                info_type: frevo_wire::command::set_info::InfoType::FILE,
+                file_info_class: frevo_wire::fscc::FileInfoClass::RENAME.0,
+                additional_information: 0,
+                file_id: dir,
+                buffer: &buffer,
+            }
+            .encode(w);
+        });
+        let waiting = start(&mut two, &theirs, rename.clone()).await;
+        assert_eq!(lease_notification(&mut one).await.new_lease_state, R);
+        one.close(&mine, files::file_id(&got)).await;
+        two.final_reply(waiting).await.ok();
+        assert!(world.path("e/f").exists());
     });
 }

@@ -1,6 +1,7 @@
 //! All open files of the server, by key.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_wire::Status;
@@ -264,6 +265,16 @@ impl FileTable {
             .iter()
             .map(|shard| shard.lock().values().filter(|cell| below(cell)).count())
             .sum()
+    }
+
+    /// The files open below `directory`, as [`Self::open_below`] counts them.
+    pub fn below(&self, device: u64, directory: &Name) -> Vec<Arc<FileCell>> {
+        let below =
+            |cell: &Arc<FileCell>| cell.key.device == device && cell.lock().is_below(directory);
+        let of = |shard: &Shard| -> Vec<_> {
+            shard.lock().values().filter(|cell| below(cell)).cloned().collect()
+        };
+        self.shards.iter().flat_map(of).collect()
     }
 
     /// Files open now.

@@ -9,9 +9,9 @@ use frevo_wire::fscc::set::{
     DispositionFlags, FileDispositionInformation, FileDispositionInformationEx,
 };
 
-use super::file;
+use super::{file, rename};
 use crate::lease;
-use crate::open::{Open, OpenTarget};
+use crate::open::{FileOpen, Open, OpenTarget};
 use crate::request;
 
 /// Breaks what is in the way, and waits for it. What will be refused for want of
@@ -23,7 +23,42 @@ pub(super) async fn contend(
 ) -> Result<(), Status> {
     let OpenTarget::File(target) = &open.target else { return Ok(()) };
     let Some(cause) = cause(open, request) else { return Ok(()) };
-    lease::contend(rq, target, cause).await
+    lease::contend(rq, target, cause).await?;
+    if cause == Cause::Rename {
+        below(rq, target).await?;
+        replaced(rq, target, request).await?;
+    }
+    Ok(())
+}
+
+/// MS-FSA 2.1.4.2: who keeps closed handles below a directory that is renamed
+/// gives them up. Whatever is open then stands in the way.
+async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Status> {
+    if !target.is_directory {
+        return Ok(());
+    }
+    let (files, device) = (&rq.server().files, target.cell.key().device);
+    for cell in files.below(device, &target.name()) {
+        lease::contend_for(rq, &cell, target.id, Cause::Rename).await?;
+    }
+    Ok(())
+}
+
+/// MS-FSA 2.1.5.15.12: the same for the file that would be replaced.
+async fn replaced(
+    rq: &request::Request<'_>,
+    target: &FileOpen,
+    request: &Request<'_>,
+) -> Result<(), Status> {
+    let Ok(name) = rename::replaced_name(request, target.posix) else { return Ok(()) };
+    let Some(name) = name.filter(|name| name.stream().is_none()) else { return Ok(()) };
+    let Ok(there) = target.vfs.stat(&name) else { return Ok(()) };
+    match rq.server().files.find(there.key) {
+        Some(cell) if there.key != target.cell.key() => {
+            lease::contend_for(rq, &cell, target.id, Cause::Rename).await
+        }
+        _ => Ok(()),
+    }
 }
 
 fn cause(open: &Open, request: &Request<'_>) -> Option<Cause> {

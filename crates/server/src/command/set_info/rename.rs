@@ -8,7 +8,9 @@ use frevo_store::vfs::Kind;
 use frevo_store::{Fault, FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Parsed;
+use frevo_wire::command::set_info::Request;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 
@@ -63,6 +65,15 @@ pub(super) fn wanted_ex(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
         replace_open: posix || flags.contains(RenameFlags::POSIX_SEMANTICS),
         replace_readonly: posix || flags.contains(RenameFlags::IGNORE_READONLY_ATTRIBUTE),
     })
+}
+
+/// The name of what the request would replace, if it is one that replaces.
+pub(super) fn replaced_name(request: &Request<'_>, posix: bool) -> Result<Option<Name>, Status> {
+    let wanted = match FileInfoClass(request.file_info_class) {
+        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix)?,
+        _ => wanted(request.buffer, posix)?,
+    };
+    Ok((wanted.replace && !wanted.is_stream && !wanted.replace_open).then_some(wanted.name))
 }
 
 /// MS-FSA 2.1.5.15.12: lengths that do not hold.
