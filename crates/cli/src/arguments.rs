@@ -34,7 +34,7 @@ pub(crate) enum Command {
     #[command(after_help = IMPORT_HELP)]
     Import(Import),
     #[command(flatten)]
-    Remote(crate::remote::arguments::Verb),
+    Remote(Box<crate::remote::arguments::Verb>),
     /// Print the completions of a shell
     Completions {
         /// Which shell

@@ -10,8 +10,9 @@ use super::arguments::Connection;
 use super::place::Url;
 use crate::exit::{Exit, Failure};
 
-/// The exit code that an error of the library means.
-pub(crate) fn failure(error: &frevo_client::Error) -> Failure {
+/// For [`Result::map_err`]: with the exit code that the error means.
+#[allow(clippy::needless_pass_by_value, reason = "map_err gives it by value")]
+pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     use frevo_wire::Status;
     let exit = match error.cause() {
         Cause::Logon(_) | Cause::Security(_) => Exit::Auth,
@@ -24,11 +25,6 @@ pub(crate) fn failure(error: &frevo_client::Error) -> Failure {
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())
-}
-
-/// For [`Result::map_err`].
-pub(crate) fn failed(error: frevo_client::Error) -> Failure {
-    failure(&error)
 }
 
 impl Connection {
