@@ -181,6 +181,16 @@ pub(crate) enum UserCommand {
         /// Which
         name: AccountName,
     },
+    /// Put an account into these groups and no others
+    ///
+    /// A group is whatever is named. Members of Administrators may take
+    /// ownership, give files away and see audit lists.
+    Groups {
+        /// Which
+        name: AccountName,
+        /// The groups; none takes it out of all
+        groups: Vec<String>,
+    },
     /// Let an account log on again
     Enable {
         /// Which

@@ -44,6 +44,13 @@ pub(crate) fn run(user: &User) -> Done {
             file.remove(name.as_str());
             Ok(())
         }),
+        UserCommand::Groups { name, groups } => change(&path, |file| {
+            existing(file, name, &path)?;
+            match file.set_groups(name.as_str(), groups) {
+                Ok(_) => Ok(()),
+                Err(why) => Err(Failure::new(Exit::Usage, format!("no such group can be: {why}"))),
+            }
+        }),
         UserCommand::Enable { name } => set_enabled(&path, name, true),
         UserCommand::Disable { name } => set_enabled(&path, name, false),
         UserCommand::Import { file, replace } => import(&path, file, *replace),
@@ -101,7 +108,10 @@ fn list(file: &AccountFile) -> Done {
             _ => "disabled",
         };
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{}\t{state}", entry.name);
+        let _ = match &*entry.groups {
+            [] => writeln!(text, "{}\t{state}", entry.name),
+            groups => writeln!(text, "{}\t{state}\t{}", entry.name, groups.join(", ")),
+        };
     }
     print(text.as_bytes())
 }

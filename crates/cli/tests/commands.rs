@@ -198,6 +198,10 @@ fn accounts_are_added_changed_listed_and_removed() {
         .fails(6, &["no user anne", "did you mean ann?"]);
     user(&["disable", "bob"], "").succeeds();
     assert_eq!(user(&["list"], "").succeeds(), "ann\tenabled\nbob\tdisabled\n");
+    user(&["groups", "bob", "staff", "Administrators"], "").succeeds();
+    let listed = "ann\tenabled\nbob\tdisabled\tstaff, Administrators\n";
+    assert_eq!(user(&["list"], "").succeeds(), listed);
+    user(&["groups", "bob"], "").succeeds();
     user(&["enable", "bob"], "").succeeds();
     user(&["rm", "ann"], "").succeeds();
     user(&["rm", "ann"], "").fails(6, &["there is no user ann"]);

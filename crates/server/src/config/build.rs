@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_posix::{Case, PosixOptions, PosixVfs, Streams};
+use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
-use super::values::{EncryptionChoice, SigningChoice, StreamsChoice};
+use super::values::{EncryptionChoice, NtAclsChoice, SigningChoice, StreamsChoice};
 use crate::limits;
 use crate::settings::{Encryption, Settings, Signing};
 use crate::share::{Share, Target};
@@ -94,6 +94,16 @@ impl Config {
     }
 }
 
+impl From<NtAclsChoice> for NtAcls {
+    fn from(choice: NtAclsChoice) -> Self {
+        match choice {
+            NtAclsChoice::Xattr => Self::Xattr,
+            NtAclsChoice::Posix => Self::Posix,
+            NtAclsChoice::Off => Self::Off,
+        }
+    }
+}
+
 impl ShareSection {
     /// The options of the file system beneath.
     fn posix_options(&self) -> PosixOptions {
@@ -112,6 +122,7 @@ impl ShareSection {
         options.follow_symlinks_inside = self.follow_symlinks;
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
         options.host_changes = self.host_changes.unwrap_or(options.host_changes);
+        options.nt_acls = self.nt_acls.map_or(options.nt_acls, Into::into);
         options.streams = self.streams.map_or(options.streams, Into::into);
         options
     }

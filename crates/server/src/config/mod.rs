@@ -18,7 +18,7 @@ pub use names::{AccountName, ServerName, ShareName};
 pub use nearest::nearest;
 pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
 pub use values::{
-    CipherName, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat, Mode,
+    CipherName, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat, Mode, NtAclsChoice,
     SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 

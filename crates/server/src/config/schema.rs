@@ -9,8 +9,8 @@ use toml::Spanned;
 use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName};
 use super::values::{
-    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, SigningAlgorithmName,
-    SigningChoice, Size, SnapshotPath, StreamsChoice,
+    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice,
+    SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
 use crate::limits;
 
@@ -141,6 +141,9 @@ pub struct ShareSection {
     /// Linux clients may use the POSIX extensions.
     #[serde(default = "yes")]
     pub posix: bool,
+    /// Where security descriptors go.
+    #[serde(default)]
+    pub nt_acls: Option<NtAclsChoice>,
     /// Where named streams are kept.
     #[serde(default)]
     pub streams: Option<StreamsChoice>,
@@ -240,6 +243,7 @@ impl ShareSection {
             snapshots: None,
             host_changes: None,
             posix: true,
+            nt_acls: None,
             streams: None,
             time_machine: false,
         }

@@ -68,6 +68,7 @@ fn every_key_can_be_set() {
         posix = false
         streams = "folder"
         time_machine = true
+        nt_acls = "posix"
 
         [[user]]
         name = "ann"

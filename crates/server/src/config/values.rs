@@ -111,6 +111,18 @@ words! {
 }
 
 words! {
+    /// Where security descriptors of clients go.
+    NtAclsChoice: "nt_acls" {
+        /// Into an extended attribute, as Samba's acl_xattr does.
+        Xattr = "xattr",
+        /// Into the permission bits, as far as they can say it.
+        Posix = "posix",
+        /// Nowhere: they cannot be set.
+        Off = "off",
+    }
+}
+
+words! {
     /// Whether messages are signed.
     SigningChoice: "signing" {
         /// Always.
