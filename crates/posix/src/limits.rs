@@ -1,5 +1,7 @@
 //! Named limits of this crate.
 
+use std::time::Duration;
+
 /// Bytes in one component on the medium (NAME_MAX).
 pub const COMPONENT_BYTES: usize = 255;
 
@@ -70,3 +72,11 @@ pub const GROUPS_PER_USER: usize = 65_536;
 
 /// Bytes of one entry of the host's user or group tables.
 pub const PASSWD_BYTES: usize = 1 << 20;
+
+/// Files that are watched for what other programs do to them, in all: one for
+/// each that clients cache.
+pub const HOST_FILES: usize = 65_536;
+
+/// How long what this process does to such files is left to be merged by the
+/// kernel before it is looked at. Changes of others may be told that much later.
+pub const HOST_OWN_PAUSE: Duration = Duration::from_millis(2);

@@ -629,16 +629,19 @@ impl Vfs for PosixVfs {
 
     fn observe(
         &self,
-        directory: &dyn Node,
+        node: &dyn Node,
         is_tree: bool,
         observer: Observer,
     ) -> VfsResult<Box<dyn Observation>> {
-        let directory: &dyn Any = directory;
-        let directory: &PosixNode = directory.downcast_ref().ok_or(Fault::NotSupported)?;
+        let node = streams::file_node(node).ok_or(Fault::NotSupported)?;
         if !self.share.options.host_changes {
             return Err(Fault::NotSupported);
         }
-        host::observe(directory.fd(), is_tree, observer)
+        if node.kind() == Kind::Directory {
+            host::observe(node.fd(), is_tree, observer)
+        } else {
+            host::files::observe(node.handle().shared(), observer)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! 3.3.4.7, 3.3.6.1 and 3.3.6.5. What is broken and when decides
 //! `frevo_store::lease`.
 
+pub mod host;
 mod parcel;
 
 use std::future::poll_fn;

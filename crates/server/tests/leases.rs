@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, reason = "tests")]
 
 mod client;
+#[path = "leases/host.rs"]
+mod host;
 
 use std::time::Duration;
 
@@ -442,7 +444,7 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
             .files
             .leases
             .file(frevo_store::lease::LeaseOwner { client: one.guid, key: key(1) });
-        world.server.files.host_changed(there.unwrap());
+        world.server.files.host_changed(there.unwrap(), frevo_store::lease::Cause::Entry);
         assert_eq!(lease_notification(&mut one).await.new_lease_state, NONE);
     });
 }

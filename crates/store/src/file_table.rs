@@ -1,5 +1,6 @@
 //! All open files of the server, by key.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use crate::lease::table::LeaseTable;
 use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
 use crate::name::Name;
 use crate::name_locks::NameLocks;
+use crate::observe::Observation;
 use crate::vfs::{FileKey, Vfs};
 use crate::watch::Watches;
 
@@ -27,12 +29,37 @@ pub struct FileCell {
     key: FileKey,
     stream: AtomicU64,
     file: Mutex<File>,
+    /// While somebody caches it: what other programs do to it.
+    observation: Mutex<Option<Box<dyn Observation>>>,
 }
 
 impl FileCell {
     /// The state.
     pub fn lock(&self) -> MutexGuard<'_, File> {
         self.file.lock()
+    }
+
+    /// Has the file observed by what `begin` makes, unless it is already, until
+    /// nobody has a promise on it any more. It must not be locked.
+    pub fn observe(&self, begin: impl FnOnce() -> Option<Box<dyn Observation>>) {
+        let mut observation = self.observation.lock();
+        if observation.is_none() {
+            *observation = begin();
+        }
+    }
+
+    /// Nobody has a promise: ends its observation, after locks are given up, as
+    /// that asks the host. One that was begun for a new promise meanwhile stays.
+    fn let_alone(&self) {
+        let mut observation = self.observation.lock();
+        let ended = if self.lock().oplocks.is_empty() { observation.take() } else { None };
+        drop(observation);
+        drop(ended);
+    }
+
+    /// Whether it is observed.
+    pub fn is_observed(&self) -> bool {
+        self.observation.lock().is_some()
     }
 
     /// Which stream of which file.
@@ -102,7 +129,8 @@ impl FileTable {
 
     pub(crate) fn cell(key: FileKey, file: File) -> Arc<FileCell> {
         let stream = AtomicU64::new(key.stream);
-        Arc::new(FileCell { key, stream, file: Mutex::new(file) })
+        let (file, observation) = (Mutex::new(file), Mutex::new(None));
+        Arc::new(FileCell { key, stream, file, observation })
     }
 
     /// Grants an Open of `cell` the oplock or lease that it wishes for, or as much
@@ -135,12 +163,12 @@ impl FileTable {
         }
     }
 
-    /// Something that is no client has changed the file or directory `key`: what
-    /// clients cache of it, all of them, is not so any more.
-    pub fn host_changed(&self, key: FileKey) {
+    /// Something that is no client has changed the file or directory `key`, with
+    /// what `cause` does to those who cache it: all of them, and nobody waits.
+    pub fn host_changed(&self, key: FileKey, cause: Cause) {
         if let Some(cell) = self.find(key) {
             let nobody = Actor { open: OpenId(0), lease: None };
-            let contention = cell.lock().oplocks.contend(nobody, Cause::Entry);
+            let contention = cell.lock().oplocks.contend(nobody, cause);
             self.leases.teller.tell(&cell, contention.breaks);
         }
     }
@@ -154,13 +182,19 @@ impl FileTable {
     pub fn leave(&self, cell: &FileCell, id: OpenId) -> Departure {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
+        let had_promises = !file.oplocks.is_empty();
         let (departure, lease) = file.leave(id);
+        let is_let_alone = had_promises && file.oplocks.is_empty();
         if departure == Departure::Closed {
             file.retire();
             shard.remove(&key);
         }
         if let Some(lease) = lease {
             self.leases.leave(lease);
+        }
+        drop((file, shard));
+        if is_let_alone {
+            cell.let_alone();
         }
         departure
     }

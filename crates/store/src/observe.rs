@@ -16,7 +16,7 @@ pub enum HostChange<'a> {
     Change {
         /// What.
         action: NotifyAction,
-        /// To whom.
+        /// To whom; empty for what is observed itself.
         name: &'a str,
         /// Who wants to know: all that it may have been, where the host does not
         /// say more.

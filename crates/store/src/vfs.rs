@@ -415,16 +415,17 @@ pub trait Vfs: Send + Sync + fmt::Debug {
         Err(Fault::NotFound)
     }
 
-    /// Tells `observer` what other programs do in the open `directory` (in
-    /// everything below it, for a tree), until what this returns is dropped.
+    /// Tells `observer` what other programs do in the open directory `node` (in
+    /// everything below it, for a tree), until what this returns is dropped. Of
+    /// anything else but a directory: what they do to it, without names.
     /// [`Fault::NotSupported`] where that cannot be known.
     fn observe(
         &self,
-        directory: &dyn Node,
+        node: &dyn Node,
         is_tree: bool,
         observer: Observer,
     ) -> VfsResult<Box<dyn Observation>> {
-        let _ = (directory, is_tree, observer);
+        let _ = (node, is_tree, observer);
         Err(Fault::NotSupported)
     }
 }

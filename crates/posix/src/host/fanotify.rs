@@ -4,13 +4,16 @@
 //! without privileges when it is the reader's own: that is how changes of this
 //! process are told from those of others.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
+use rustix::fs::CWD;
 use rustix::io::Errno;
 
 use crate::limits::HOST_BUFFER_BYTES;
+use crate::sys::ProcPath;
 
-/// Names a directory in events: its file system and its file handle.
+/// Names a directory, or a file, in events: its file system and its file handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Handle(Box<[u8]>);
 
@@ -20,7 +23,8 @@ pub(super) struct Event {
     pub(super) mask: u64,
     /// Caused by this process.
     pub(super) is_own: bool,
-    /// The entry that it is about; of a rename the old one.
+    /// The entry that it is about; of a rename the old one. Of a file by itself
+    /// the file, without a name.
     pub(super) entry: Option<(Handle, Box<[u8]>)>,
     /// Of a rename the new one.
     pub(super) new_entry: Option<(Handle, Box<[u8]>)>,
@@ -28,6 +32,7 @@ pub(super) struct Event {
 
 /// Renames come as one event; Linux 5.17.
 pub(super) const FAN_RENAME: u64 = 0x1000_0000;
+const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
 const INFO_OLD_DFID_NAME: u8 = 10;
 const INFO_NEW_DFID_NAME: u8 = 12;
@@ -48,6 +53,9 @@ const CHANGES: u64 = libc::FAN_CREATE
     | libc::FAN_ONDIR
     | libc::FAN_EVENT_ON_CHILD;
 
+/// Of a file itself. Its last name going is a change of its attributes.
+const FILE_CHANGES: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB | libc::FAN_MOVE_SELF;
+
 #[derive(Debug)]
 pub(super) struct Fanotify {
     fd: OwnedFd,
@@ -59,18 +67,7 @@ impl Fanotify {
     /// Fails with PERM or NOSYS where the kernel (before 5.13 without
     /// privileges) or a sandbox does not let this process.
     pub(super) fn new() -> Result<Self, Errno> {
-        let flags = libc::FAN_CLASS_NOTIF
-            | libc::FAN_CLOEXEC
-            | libc::FAN_NONBLOCK
-            | libc::FAN_REPORT_DIR_FID
-            | libc::FAN_REPORT_NAME;
-        // SAFETY: fanotify_init takes two integers and touches no memory.
-        let fd = unsafe { libc::fanotify_init(flags, libc::O_RDONLY as libc::c_uint) };
-        if fd < 0 {
-            return Err(last_errno());
-        }
-        // SAFETY: the kernel has just given this descriptor to us alone.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = group(libc::FAN_REPORT_DIR_FID | libc::FAN_REPORT_NAME)?;
         let mut new = Self { fd, renames: FAN_RENAME };
         let root = rustix::fs::open(
             "/",
@@ -90,6 +87,12 @@ impl Fanotify {
         Ok(new)
     }
 
+    /// A group for files, which are named by themselves in events. Fails as
+    /// [`Self::new`] does.
+    pub(super) fn of_files() -> Result<Self, Errno> {
+        Ok(Self { fd: group(libc::FAN_REPORT_FID)?, renames: 0 })
+    }
+
     pub(super) const fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -105,10 +108,42 @@ impl Fanotify {
     }
 
     fn change_mark(&self, flags: libc::c_uint, dir: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mask = CHANGES | self.renames;
-        let (group, dir) = (self.fd.as_raw_fd(), dir.as_raw_fd());
-        // SAFETY: both descriptors are open; no path, the directory is meant.
-        let marked = unsafe { libc::fanotify_mark(group, flags, mask, dir, std::ptr::null()) };
+        self.change(flags, CHANGES | self.renames, dir, None)
+    }
+
+    /// Begins to note what happens to a file.
+    pub(super) fn mark_file(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.change_file(libc::FAN_MARK_ADD, file)
+    }
+
+    pub(super) fn unmark_file(&self, file: BorrowedFd<'_>) {
+        // It fails only when there is no mark any more.
+        let _ = self.change_file(libc::FAN_MARK_REMOVE, file);
+    }
+
+    fn change_file(&self, flags: libc::c_uint, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        match self.change(flags, FILE_CHANGES, file, None) {
+            // Opened with O_PATH.
+            Err(Errno::BADF) => {
+                let path = ProcPath::of(file);
+                self.change(flags, FILE_CHANGES, CWD, Some(path.as_c_str()))
+            }
+            other => other,
+        }
+    }
+
+    fn change(
+        &self,
+        flags: libc::c_uint,
+        mask: u64,
+        at: BorrowedFd<'_>,
+        path: Option<&CStr>,
+    ) -> Result<(), Errno> {
+        let (group, at) = (self.fd.as_raw_fd(), at.as_raw_fd());
+        let path = path.map_or(std::ptr::null(), CStr::as_ptr);
+        // SAFETY: both descriptors are open; the path is none, which means what
+        // `at` is, or a C string that outlives the call.
+        let marked = unsafe { libc::fanotify_mark(group, flags, mask, at, path) };
         if marked == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
@@ -121,6 +156,17 @@ impl Fanotify {
             Err(_) => each(None),
         }
     }
+}
+
+fn group(reports: libc::c_uint) -> Result<OwnedFd, Errno> {
+    let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | reports;
+    // SAFETY: fanotify_init takes two integers and touches no memory.
+    let fd = unsafe { libc::fanotify_init(flags, libc::O_RDONLY as libc::c_uint) };
+    if fd < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn last_errno() -> Errno {
@@ -197,7 +243,7 @@ fn parse(mut bytes: &[u8], own: u32, each: &mut impl FnMut(Option<Event>)) {
             };
             records = rest;
             match record[0] {
-                INFO_DFID_NAME | INFO_OLD_DFID_NAME => found.entry = entry(record),
+                INFO_FID | INFO_DFID_NAME | INFO_OLD_DFID_NAME => found.entry = entry(record),
                 INFO_NEW_DFID_NAME => found.new_entry = entry(record),
                 _ => {}
             }
@@ -206,7 +252,7 @@ fn parse(mut bytes: &[u8], own: u32, each: &mut impl FnMut(Option<Event>)) {
     }
 }
 
-/// The directory's handle and the name behind it.
+/// The handle of a directory, or of a file, and the name behind it.
 fn entry(record: &[u8]) -> Option<(Handle, Box<[u8]>)> {
     let len = (word(record, RECORD) as usize).checked_add(RECORD + FILE_HANDLE)?;
     let (handle, name) = record.split_at_checked(len)?;

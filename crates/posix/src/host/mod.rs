@@ -15,6 +15,7 @@
 //! [`Vfs::observe`]: frevo_store::Vfs::observe
 
 mod fanotify;
+pub(crate) mod files;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};

@@ -102,6 +102,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let file = open.file()?;
     let (id, is_directory, route) = (file.id, file.is_directory, create.route()?);
     let granted = rq.server().files.grant(&file.cell, id, is_directory, wish, route);
+    breaks::host::watch(rq.server(), file, granted);
     create.grant_survival(&open, action).inspect_err(|_| open.close(&rq.server().files))?;
     create.report(file, action, file_created);
     rq.session()?.add_open(&open, &rq.server().files)?;

@@ -1,0 +1,151 @@
+//! What other programs do to single files that somebody caches.
+//!
+//! A group and a thread of their own, so that what happens to leased files does
+//! not hold up what happens in watched directories, nor the other way round. The
+//! kernel keeps one mark for each file. What this process writes itself makes
+//! events too, which it merges as long as nobody takes them: after a batch of
+//! nothing else the thread lets [`HOST_OWN_PAUSE`] pass.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Fault, HostChange, Observation, Observer};
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::fscc::notify::NotifyAction;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::fanotify::{self, Event, Fanotify, Handle};
+use super::modified;
+use crate::limits::{HOST_FILES, HOST_OWN_PAUSE};
+
+struct Hub {
+    group: Fanotify,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    files: HashMap<Handle, Vec<(u64, Observer)>>,
+    last_id: u64,
+}
+
+/// What is to be told, once nothing is locked.
+type Told = Vec<(Observer, Option<u64>)>;
+
+fn hub() -> Option<&'static Arc<Hub>> {
+    static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
+    HUB.get_or_init(|| {
+        let group = Fanotify::of_files().ok()?;
+        let hub = Arc::new(Hub { group, state: Mutex::default() });
+        let running = Arc::clone(&hub);
+        let named = std::thread::Builder::new().name(String::from("host-leases"));
+        named.spawn(move || running.run()).ok()?;
+        Some(hub)
+    })
+    .as_ref()
+}
+
+/// Begins an observation of the file behind `fd`.
+pub(crate) fn observe(fd: Arc<OwnedFd>, observer: Observer) -> VfsResult<Box<dyn Observation>> {
+    let hub = hub().ok_or(Fault::NotSupported)?;
+    let handle = fanotify::handle_of(fd.as_fd()).map_err(|_| Fault::NotSupported)?;
+    let mut state = hub.state.lock();
+    if !state.files.contains_key(&handle) {
+        if state.files.len() >= HOST_FILES {
+            return Err(Fault::NoMemory);
+        }
+        hub.group.mark_file(fd.as_fd()).map_err(|errno| match errno {
+            Errno::NOSPC | Errno::NOMEM => Fault::NoMemory,
+            _ => Fault::NotSupported,
+        })?;
+    }
+    state.last_id = state.last_id.wrapping_add(1);
+    let id = state.last_id;
+    state.files.entry(handle.clone()).or_default().push((id, observer));
+    drop(state);
+    Ok(Box::new(Guard { hub, id, handle, fd }))
+}
+
+/// Ends an observation when dropped.
+struct Guard {
+    hub: &'static Arc<Hub>,
+    id: u64,
+    handle: Handle,
+    fd: Arc<OwnedFd>,
+}
+
+impl Observation for Guard {}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Guard").field(&self.id).finish()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.hub.state.lock();
+        let Some(observers) = state.files.get_mut(&self.handle) else { return };
+        let at = observers.iter().position(|(id, _)| *id == self.id);
+        let ended = at.map(|at| observers.swap_remove(at));
+        if observers.is_empty() {
+            state.files.remove(&self.handle);
+            self.hub.group.unmark_file(self.fd.as_fd());
+        }
+        drop(state);
+        // Its observer may own what locks.
+        drop(ended);
+    }
+}
+
+impl Hub {
+    fn run(&self) {
+        let mut buffer = Vec::new();
+        loop {
+            let mut fds = [PollFd::new(self.group.fd(), PollFlags::IN)];
+            if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
+                return;
+            }
+            let mut told = Told::new();
+            self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
+            if told.is_empty() {
+                std::thread::sleep(HOST_OWN_PAUSE);
+            }
+            for (observer, mask) in told {
+                tell(&observer, mask);
+            }
+        }
+    }
+
+    fn handle(&self, event: Option<Event>, told: &mut Told) {
+        let state = self.state.lock();
+        let Some(event) = event else {
+            let all = state.files.values().flatten();
+            told.extend(all.map(|(_, observer)| (Arc::clone(observer), None)));
+            return;
+        };
+        if event.is_own {
+            return;
+        }
+        let observers = event.entry.and_then(|(handle, _)| state.files.get(&handle));
+        for (_, observer) in observers.into_iter().flatten() {
+            told.push((Arc::clone(observer), Some(event.mask)));
+        }
+    }
+}
+
+fn tell(observer: &Observer, mask: Option<u64>) {
+    let Some(mask) = mask else { return observer(&HostChange::Lost) };
+    if mask & (libc::FAN_MODIFY | libc::FAN_ATTRIB) != 0 {
+        let (action, matches) = (NotifyAction::MODIFIED, modified(mask));
+        observer(&HostChange::Change { action, name: "", matches });
+    }
+    if mask & libc::FAN_MOVE_SELF != 0 {
+        let matches = CompletionFilter::FILE_NAME;
+        observer(&HostChange::Renamed { from: "", to: "", matches });
+    }
+}

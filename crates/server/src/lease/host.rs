@@ -1,0 +1,59 @@
+//! What other programs on the host do to files that clients cache: it breaks
+//! what they would otherwise believe. Nobody waits for it, as the change is made.
+
+use std::sync::Arc;
+
+use frevo_store::lease::{Cause, Granted, LeaseState, OplockLevel};
+use frevo_store::{Fault, HostChange};
+use tokio::runtime::Handle;
+
+use crate::changes;
+use crate::open::FileOpen;
+use crate::server::Server;
+
+/// Has a file watched for changes of other programs while `granted`, or what
+/// another Open of it has, lets a client cache it. Before the client is told.
+pub fn watch(server: &Arc<Server>, file: &FileOpen, granted: Granted) {
+    let caches = match granted {
+        Granted::Nothing => false,
+        Granted::Oplock(level) => level != OplockLevel::NONE,
+        Granted::Lease { state, .. } => state != LeaseState::EMPTY,
+    };
+    if !caches {
+        return;
+    }
+    file.cell.observe(|| {
+        let (weak, cell) = (Arc::downgrade(server), Arc::downgrade(&file.cell));
+        let runtime = Handle::try_current().ok()?;
+        let is_directory = file.is_directory;
+        let observer = move |change: &HostChange<'_>| {
+            let (Some(server), Some(cell)) = (weak.upgrade(), cell.upgrade()) else { return };
+            let Some(cause) = cause(change, is_directory) else { return };
+            runtime.spawn(async move { server.files.host_changed(cell.key(), cause) });
+        };
+        match file.vfs.observe(&*file.node, false, Arc::new(observer)) {
+            Ok(observation) => Some(observation),
+            Err(Fault::NotSupported) => None,
+            Err(fault) => {
+                tracing::warn!(target: "frevo::lease", name = %file.name(), %fault,
+                    "changes that other programs make to a file will not be seen by those who cache it");
+                None
+            }
+        }
+    });
+}
+
+/// What a change is to those who cache. MS-FSA knows of no other programs: data,
+/// attributes, extended attributes and permissions are all cached under reading,
+/// and the kernel tells the last three apart for nobody.
+fn cause(change: &HostChange<'_>, is_directory: bool) -> Option<Cause> {
+    match change {
+        // MS-FSA 2.1.5.4: writing alone leaves the directory's lease as it is.
+        HostChange::Change { matches, .. } if is_directory => {
+            (*matches != changes::DATA).then_some(Cause::Entry)
+        }
+        _ if is_directory => Some(Cause::Entry),
+        HostChange::Change { .. } | HostChange::Lost => Some(Cause::Write),
+        HostChange::Renamed { .. } => Some(Cause::Rename),
+    }
+}
