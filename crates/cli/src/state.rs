@@ -16,6 +16,9 @@ const USERS: &str = "users";
 /// The server's identity in a state directory.
 const SERVER_GUID: &str = "server-guid";
 
+/// What is kept of persistent handles, in a state directory.
+pub(crate) const PERSISTENT_OPENS: &str = "persistent-opens";
+
 /// Where state is kept when nobody says otherwise.
 pub(crate) fn default_dir() -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());

@@ -63,6 +63,16 @@ pub const PIPES_PER_SESSION: usize = 64;
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 
+/// Changes of the state store that may wait to be written.
+pub const STATE_QUEUE: usize = 65_536;
+
+/// Of those, how many are written in one go.
+pub const STATE_BATCH: usize = 1_024;
+
+/// Open.DurableOpenTimeout of a persistent Open where the client leaves it to the
+/// server: longer, since a restart and a network that learns of it take time.
+pub const PERSISTENT_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Opens that can be reconnected, replayed or found by their application, in all.
 pub const DURABLE_OPENS: usize = 1 << 20;
 

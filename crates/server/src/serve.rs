@@ -65,6 +65,7 @@ pub async fn serve(
     if let Ok(reach) = listeners.iter().map(Listener::reach).collect() {
         let _ = server.listening.set(reach);
     }
+    crate::durable::scavenger::start(&server);
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept(Arc::clone(&door), listener));

@@ -17,8 +17,9 @@ use parking_lot::Mutex;
 
 use crate::ambient::Ambient;
 use crate::client::ClientTable;
-use crate::durable::{self, Durables};
+use crate::durable::{self, Durables, Survival};
 use crate::limits::SESSIONS;
+use crate::open::Open;
 use crate::principals::{self, Principals};
 use crate::session::{Identity, Session};
 use crate::settings::Settings;
@@ -208,9 +209,11 @@ impl Server {
         durable::scavenger::start(self);
     }
 
-    /// Closes every Open that waits for its client: none will come any more.
+    /// Closes every Open that waits for its client: none will come any more, but
+    /// for persistent ones, which the next run of the server has again.
     pub fn close_waiting(&self) {
-        for open in self.durables.give_up(|_| true) {
+        let goes = |open: &Open| !open.survival().is_some_and(Survival::is_persistent);
+        for open in self.durables.give_up(goes) {
             open.close(&self.files);
         }
     }

@@ -314,6 +314,11 @@ impl Session {
         channels.iter().find(|(id, _)| !tried.contains(id)).cloned()
     }
 
+    /// Whether another connection is a channel of it.
+    pub fn has_channel_besides(&self, connection: u64) -> bool {
+        self.channels.lock().iter().any(|(id, _)| *id != connection)
+    }
+
     /// A connection has gone. True when it was the last channel.
     pub fn remove_channel(&self, connection: u64) -> bool {
         let mut channels = self.channels.lock();

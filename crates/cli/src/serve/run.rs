@@ -6,6 +6,8 @@ use std::time::Duration;
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_server::ambient::Host;
 use frevo_server::config::{ServerName, ShareSection, open_share};
+use frevo_server::durable::disk::DiskState;
+use frevo_server::durable::record;
 use frevo_server::serve::{ServeLimits, serve};
 use frevo_server::server::SharedAccounts;
 use frevo_server::share::{Share, Shares};
@@ -89,8 +91,26 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         loaded.accounts(),
         Arc::new(Host),
     );
+    keep_opens(&server, &loaded)?;
     say_hello(arguments, &loaded, &doors, &cores).await?;
     Running { arguments, logging, guid, server, loaded, signals }.serve(doors, cores).await
+}
+
+/// Where a share is continuous, takes up what an earlier run had open.
+fn keep_opens(server: &Arc<Server>, loaded: &Loaded) -> Done {
+    if !loaded.shares.iter().any(|share| share.section.continuous) {
+        return Ok(());
+    }
+    let dir = state::dir_of(&loaded.plan.config);
+    state::make_dir(&dir)?;
+    let path = dir.join(state::PERSISTENT_OPENS);
+    let what = || format!("cannot keep persistent handles in {}", path.display());
+    let store = DiskState::open(&path).map_err(Failure::failed(what()))?;
+    let count = record::restore(server, Arc::new(store)).map_err(Failure::failed(what()))?;
+    if count > 0 {
+        tracing::info!(target: "frevo::durable", count, "files are held for their clients");
+    }
+    Ok(())
 }
 
 struct Running<'a> {

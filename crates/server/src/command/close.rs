@@ -4,6 +4,7 @@ use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::close::{self, CloseFlags};
 
+use crate::durable::record;
 use crate::lease;
 use crate::open::{Open, OpenTarget};
 use crate::refusal::Outcome;
@@ -29,6 +30,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
     }
     rq.session()?.close_open(open, &rq.server().files)?;
+    // It is closed whether or not the record could be removed.
+    let _ = record::gone(rq.server(), open).await;
     response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }

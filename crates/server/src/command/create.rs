@@ -58,7 +58,11 @@ const MODE: u32 = CreateOptions::WRITE_THROUGH.0
 /// Opens or makes a file, a directory or a pipe.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
-    validate::parameters(&request)?;
+    let checked = validate::parameters(&request);
+    if checked.is_err() && !durable::is_reconnect(&request) {
+        // MS-SMB2 3.3.5.9.7: of a reconnect nothing else is looked at.
+        checked?;
+    }
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
@@ -68,7 +72,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     wanted.durable = wanted.durable.known_to(rq);
     if wanted.durable.is_reconnect() {
         let open = durable::reconnect(rq, &request, &wanted.durable)?;
-        return again(rq, &request, &wanted, &open, CreateAction::OPENED, out);
+        return again(rq, &request, &wanted, (&open, CreateAction::OPENED), out);
     }
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let posix = posix::mode_asked(rq, &request);
@@ -90,7 +94,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let _creating = match create.enter()? {
         Entry::Same(open) => {
             let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
-            return again(rq, &request, wanted, &open, action, out);
+            return again(rq, &request, wanted, (&open, action), out);
         }
         Entry::New(creating) => creating,
     };
@@ -104,6 +108,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let granted = rq.server().files.grant(&file.cell, id, is_directory, wish, route);
     breaks::host::watch(rq.server(), file, granted);
     create.grant_survival(&open, action).inspect_err(|_| open.close(&rq.server().files))?;
+    create.keep(&open).await?;
     create.report(file, action, file_created);
     rq.session()?.add_open(&open, &rq.server().files)?;
     out.set_file_id(file_id);
@@ -116,20 +121,19 @@ fn again(
     rq: &Request<'_>,
     request: &create::Request<'_>,
     wanted: &Wanted,
-    open: &Open,
-    action: CreateAction,
+    (open, action): (&Open, CreateAction),
     out: &mut Response,
 ) -> Outcome {
     let file = open.file()?;
     let (name, file_id, desired) = (file.name(), open.file_id, open.granted_access);
-    let (vfs, wish) = (&file.vfs, lease::wish(rq, request, wanted.lease)?);
+    let (vfs, wish) = (&file.vfs, lease::wish_of(file));
     let posix = posix::mode_asked(rq, request);
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
     // Breaks are told where the client is now.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);
     let stat = file.stat()?;
     out.set_file_id(file_id);
-    create.respond(open, action, &stat, file.held(), out)?;
+    create.respond(open, action, &stat, create.told(file), out)?;
     Ok(Status::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use frevo_wire::command::lock::{self, LockElement, LockFlags};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::durable::Survival;
+use crate::durable::{Survival, record};
 use crate::lease;
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
@@ -40,18 +40,43 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         lock::Response.encode(&mut out.writer());
         return Ok(Status::SUCCESS);
     }
+    let mut taken = Taken { open, file, elements: &request.locks, modes: Vec::new() };
     if first.flags == LockFlags::UNLOCK {
         unlock(open, file, &request.locks)?;
     } else {
         let modes = modes(&request.locks)?;
         lease::contend(rq, file, Cause::Write).await?;
         lock(open, file, &request.locks, &modes).await?;
+        taken.modes = modes;
     }
     if verifies {
         open.lock_sequences.lock().carried_out(request.lock_sequence);
     }
+    record::keep(rq.server(), open).await?;
+    taken.modes.clear();
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// Locks of a request that is not answered yet. They are given back when it is
+/// cancelled, or cannot be put on record.
+struct Taken<'a> {
+    open: &'a Open,
+    file: &'a FileOpen,
+    elements: &'a [LockElement],
+    modes: Vec<(Mode, bool)>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.modes.is_empty() {
+            return;
+        }
+        let mut shared = self.file.cell.lock();
+        for (element, (mode, _)) in self.elements.iter().zip(&self.modes) {
+            shared.ranges.take_back(self.open.id(), range(element), *mode);
+        }
+    }
 }
 
 /// MS-SMB2 3.3.5.14: where a channel can be lost and its Opens stay, requests

@@ -131,7 +131,7 @@ pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Command::CHANGE_NOTIFY => change_notify::handle(rq, out).await,
         Command::QUERY_INFO => query_info::handle(rq, out).await,
         Command::SET_INFO => set_info::handle(rq, out).await,
-        Command::OPLOCK_BREAK => oplock_break::handle(rq, out),
+        Command::OPLOCK_BREAK => oplock_break::handle(rq, out).await,
         _ => Err(Refusal::Disconnect(Doom::Rule("no such command"))),
     }
 }

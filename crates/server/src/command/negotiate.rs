@@ -39,7 +39,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::NOT_SUPPORTED.into());
     };
     let chosen = Chosen::from(settings, dialect, &request)?;
-    let negotiated = settle(settings, dialect, &request, &chosen);
+    let keeps_opens = rq.server().durables.store().is_some();
+    let negotiated = settle(settings, dialect, &request, &chosen, keeps_opens);
     let mut salt = [0; SALT];
     rq.server().ambient.random(&mut salt);
     let contexts = if dialect == Dialect::SMB_3_1_1 { chosen.contexts(&salt) } else { Vec::new() };
@@ -168,6 +169,7 @@ fn settle(
     dialect: Dialect,
     request: &negotiate::Request<'_>,
     chosen: &Chosen,
+    keeps_opens: bool,
 ) -> Negotiated {
     let multi_credit = dialect != Dialect::SMB_2_0_2;
     let smb3 = dialect >= Dialect::SMB_3_0;
@@ -177,6 +179,9 @@ fn settle(
     }
     if smb3 {
         capabilities |= Capabilities::DIRECTORY_LEASING;
+    }
+    if smb3 && keeps_opens && request.capabilities.contains(Capabilities::PERSISTENT_HANDLES) {
+        capabilities |= Capabilities::PERSISTENT_HANDLES;
     }
     if smb3 && request.capabilities.contains(Capabilities::MULTI_CHANNEL) {
         capabilities |= Capabilities::MULTI_CHANNEL;
@@ -308,7 +313,7 @@ fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
         negotiate_contexts: Vec::new(),
     };
     let chosen = Chosen { encryption: None, signing: None, posix: false };
-    let negotiated = settle(settings, dialect, &request, &chosen);
+    let negotiated = settle(settings, dialect, &request, &chosen, false);
     let rq = Request {
         connection,
         header,

@@ -4,19 +4,25 @@ use frevo_store::lease::{LeaseOwner, LeaseState, Owner};
 use frevo_wire::Status;
 use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLevel};
 
+use crate::durable::record;
 use crate::lease;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
 /// Takes back what a client gives back.
-pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let response = match oplock_break::Request::parse(rq.message)? {
         oplock_break::Request::Oplock(request) => {
-            oplock_break::Response::Oplock(oplock(rq, request)?)
+            let answer = oplock(rq, request);
+            // What it caches now is kept, whether or not it was given back well.
+            if let Ok(file) = rq.session()?.open(request.file_id)?.file() {
+                record::keep_file(rq.server(), &file.cell).await?;
+            }
+            oplock_break::Response::Oplock(answer?)
         }
         oplock_break::Request::Lease(request) => {
-            oplock_break::Response::Lease(leased(rq, request)?)
+            oplock_break::Response::Lease(leased(rq, request).await?)
         }
     };
     response.encode(&mut out.writer());
@@ -54,7 +60,7 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
 }
 
 /// MS-SMB2 3.3.5.22.2.
-fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
+async fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
     let client = rq.connection.negotiated()?.client_guid;
     let owner = LeaseOwner { client, key: request.lease_key };
     let files = &rq.server().files;
@@ -62,5 +68,6 @@ fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
     let cell = cell.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     let acknowledged = cell.lock().oplocks.acknowledge(Owner::Lease(owner), request.lease_state)?;
     lease::announce(rq.server(), &cell, acknowledged.next.into_iter().collect());
+    record::keep_file(rq.server(), &cell).await?;
     Ok(LeaseBreak { lease_key: request.lease_key, lease_state: acknowledged.state })
 }

@@ -19,6 +19,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use super::query_info::security;
+use crate::durable::record;
 use crate::open::Open;
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -33,7 +34,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     rq.check_charge(length)?;
     contention::contend(rq, rq.open()?, &request).await?;
-    apply(rq.open()?, &rq.server().files, &request)?;
+    let open = rq.open()?;
+    apply(open, &rq.server().files, &request)?;
+    if let Ok(file) = open.file() {
+        record::keep_file(rq.server(), &file.cell).await?;
+    }
     set_info::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }

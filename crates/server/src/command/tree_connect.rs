@@ -49,7 +49,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             Target::Pipes => ShareType::PIPE,
         },
         share_flags: share_flags(rq, &share),
-        capabilities: ShareCapabilities::EMPTY,
+        capabilities: share_capabilities(rq, &share),
         maximal_access,
     }
     .encode(&mut out.writer());
@@ -83,6 +83,15 @@ fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
         flags |= ShareFlags::ENCRYPT_DATA;
     }
     flags
+}
+
+fn share_capabilities(rq: &Request<'_>, share: &Share) -> ShareCapabilities {
+    let keeps_opens = rq.server().durables.store().is_some();
+    if share.continuous && keeps_opens && rq.connection.is_smb3() {
+        ShareCapabilities::CONTINUOUS_AVAILABILITY
+    } else {
+        ShareCapabilities::EMPTY
+    }
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         target: Target::Disk(vfs),
         read_only: section.read_only,
         encrypt: section.encrypt,
-        continuous: false,
+        continuous: section.continuous,
         hidden: section.hidden,
         users: section.users.iter().map(|user| user.as_str().to_lowercase()).collect(),
         posix: section.posix,

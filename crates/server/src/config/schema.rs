@@ -108,6 +108,9 @@ pub struct ShareSection {
     /// Whoever does not encrypt is refused here.
     #[serde(default)]
     pub encrypt: bool,
+    /// Opens of clients that ask for it outlive a restart of the server.
+    #[serde(default)]
+    pub continuous: bool,
     /// Left out of listings.
     #[serde(default)]
     pub hidden: bool,
@@ -232,6 +235,7 @@ impl ShareSection {
             comment: String::new(),
             read_only: false,
             encrypt: false,
+            continuous: false,
             hidden: false,
             users: Vec::new(),
             case_sensitive: false,

@@ -56,6 +56,7 @@ fn every_key_can_be_set() {
         read_only = true
         encrypt = true
         hidden = true
+        continuous = true
         users = ["ann"]
         case_sensitive = true
         file_mode = "0644"

@@ -184,10 +184,11 @@ impl Connection {
     /// channel of a session the session.
     fn wind_up(&self) {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
-        self.waiting.borrow().cancel_all();
         let under_way: Vec<u64> =
             self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
+        let others = |id| self.server.session(id).is_some_and(|s| s.has_channel_besides(self.id));
+        self.waiting.borrow().cancel_all(others);
         let breaks = self.breaks.take();
         for channel in channels {
             let unfinished = channel.session.security().is_none();

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use frevo_wire::{Header, Route};
+use frevo_wire::{Command, Header, Route};
 use tokio::sync::Notify;
 
 use crate::limits::WAITING_PER_CONNECTION;
@@ -12,6 +12,7 @@ struct Entry {
     session_id: u64,
     message_id: u64,
     async_id: u64,
+    command: Command,
     cancel: Rc<Notify>,
 }
 
@@ -31,9 +32,10 @@ impl Waiting {
         self.last_async_id = self.last_async_id.wrapping_add(1).max(1);
         let cancel = Rc::new(Notify::new());
         let async_id = self.last_async_id;
-        let &Header { session_id, message_id, .. } = header;
+        let &Header { session_id, message_id, command, .. } = header;
         let cancelled = Rc::clone(&cancel);
-        self.entries.push(Entry { session_id, message_id, async_id, cancel: cancelled });
+        let entry = Entry { session_id, message_id, async_id, command, cancel: cancelled };
+        self.entries.push(entry);
         Some((async_id, cancel))
     }
 
@@ -55,16 +57,21 @@ impl Waiting {
         }
     }
 
-    /// The connection has ended.
-    pub(super) fn cancel_all(&self) {
-        self.entries.iter().for_each(|e| e.cancel.notify_one());
+    /// The connection has ended. A CREATE of a session that lives on another
+    /// channel goes on: its client will ask for it there.
+    ///
+    /// Deviation: MS-SMB2 3.3.7.1 cancels all. Then the replay of a CREATE that
+    /// waits for a break would find nothing and wait for the break anew.
+    pub(super) fn cancel_all(&self, lives: impl Fn(u64) -> bool) {
+        let goes_on = |e: &&Entry| e.command == Command::CREATE && lives(e.session_id);
+        self.entries.iter().filter(|e| !goes_on(e)).for_each(|e| e.cancel.notify_one());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frevo_wire::{Command, HeaderFlags, Status};
+    use frevo_wire::{HeaderFlags, Status};
 
     #[test]
     fn waiting_requests_are_bounded() {

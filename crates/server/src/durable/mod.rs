@@ -8,7 +8,9 @@
 //! session, waits for its client or has been given up is said by its entry
 //! alone, under one lock: of a reconnect and a scavenger one finds it.
 
+pub mod disk;
 mod reconnect;
+pub mod record;
 pub mod scavenger;
 mod survival;
 mod table;

@@ -86,9 +86,9 @@ fn first(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     if is_other_clients_lease(kept, asked) {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }
-    check_name(kept, asked)?;
+    // Windows: the name is compared last, as in version 2.
     check_state(kept, asked)?;
-    check_lease_version(kept, asked)
+    check_name(kept, asked)
 }
 
 /// MS-SMB2 3.3.5.9.12.
@@ -106,7 +106,6 @@ fn second(
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }
     check_state(kept, asked)?;
-    check_lease_version(kept, asked)?;
     check_name(kept, asked)?;
     if persistent && !is_persistent { Err(Status::INVALID_PARAMETER) } else { Ok(()) }
 }
@@ -125,6 +124,8 @@ fn check_name(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
 }
 
 /// What both lists have in common.
+///
+/// Windows: Lease.Version is not compared with that of the context.
 fn check_state(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     let survival = kept.survival;
     let is_durable = survival.is_durable();
@@ -143,16 +144,6 @@ fn check_state(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
         Ok(())
     } else {
         Err(Status::OBJECT_NAME_NOT_FOUND)
-    }
-}
-
-/// Lease.Version is that of the context.
-fn check_lease_version(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
-    match (kept.caching, asked.lease) {
-        (Caching::Lease { version, .. }, Some(lease)) if version != lease.version => {
-            Err(Status::OBJECT_NAME_NOT_FOUND)
-        }
-        _ => Ok(()),
     }
 }
 

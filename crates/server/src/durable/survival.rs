@@ -59,6 +59,8 @@ pub struct Survival {
     pub asked: Asked,
     /// What became of the file, for the answer to a replay.
     pub action: CreateAction,
+    /// Held while the Open is put on record, so that records come in order.
+    pub(super) recording: Mutex<()>,
     terms: Mutex<Terms>,
     is_persistent: AtomicBool,
     is_replay_eligible: AtomicBool,
@@ -82,6 +84,7 @@ impl Survival {
             app_instance,
             asked,
             action,
+            recording: Mutex::default(),
             terms: Mutex::default(),
             is_persistent: AtomicBool::new(false),
             is_replay_eligible: AtomicBool::new(false),

@@ -3,10 +3,11 @@
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use frevo_store::FileKey;
+use frevo_store::state::RecordId;
+use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use parking_lot::Mutex;
@@ -58,6 +59,8 @@ struct Table {
 #[derive(Default)]
 pub struct Durables {
     table: Mutex<Table>,
+    /// Where persistent Opens are kept, if anywhere.
+    store: OnceLock<Arc<dyn StateStore>>,
     /// Persistent Opens that wait for their client.
     orphans: AtomicUsize,
     /// Told when a deadline comes that is before all others.
@@ -131,6 +134,24 @@ impl Durables {
         let table = self.table.lock();
         let entry = table.by_persistent.get(&create_guid).and_then(|id| table.opens.get(id))?;
         Some((Arc::clone(&entry.open), matches!(entry.place, Place::Attached(_))))
+    }
+
+    /// Where persistent Opens are kept; without it there are none.
+    pub fn store(&self) -> Option<&Arc<dyn StateStore>> {
+        self.store.get()
+    }
+
+    /// Keeps persistent Opens in `store` from now on.
+    pub(super) fn set_store(&self, store: Arc<dyn StateStore>) {
+        let _ = self.store.set(store);
+    }
+
+    /// The persistent Opens of a file.
+    pub(super) fn persistent_of(&self, key: FileKey) -> Vec<Arc<Open>> {
+        let table = self.table.lock();
+        let of_file = |open: &&Open| open.file().is_ok_and(|file| file.cell.key() == key);
+        let opens = table.by_persistent.values().filter_map(|id| table.opens.get(id));
+        opens.filter(|e| of_file(&&*e.open)).map(|e| Arc::clone(&e.open)).collect()
     }
 
     /// Takes in a new Open of `session`. INSUFFICIENT_RESOURCES when there are too many.
@@ -339,8 +360,13 @@ impl Durables {
 
     /// The Open has closed.
     pub(super) fn forget(&self, open: &Open) {
-        let mut table = self.table.lock();
-        self.take_out(&mut table, open.file_id.persistent);
+        self.take_out(&mut self.table.lock(), open.file_id.persistent);
+        if let (Some(store), Some(survival)) = (self.store(), open.survival())
+            && survival.is_persistent()
+        {
+            // Whoever has to know that it is gone waits for it.
+            store.remove(RecordId(open.file_id.persistent), Box::new(|_| {}));
+        }
     }
 
     fn take_out(&self, table: &mut Table, id: Id) -> Option<Arc<Open>> {

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,13 +68,15 @@ pub fn settings() -> Settings {
 pub struct World {
     pub server: Arc<Server>,
     pub dir: TempDir,
+    /// Where the shares are on the host.
+    root: PathBuf,
     tasks: RefCell<Vec<JoinHandle<io::Result<()>>>>,
     next_guid: Cell<u8>,
 }
 
 impl World {
     /// Shares: `data`; `sealed`, which demands encryption; `readonly`; `bobs`,
-    /// for bob alone. All show the same directory.
+    /// for bob alone; `lasting`, which is continuous. All show the same directory.
     pub fn new(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
@@ -86,7 +88,23 @@ impl World {
         Self::with(settings, tempfile::tempdir().unwrap(), vfs)
     }
 
+    /// The same shares of a folder that is there already, as after a restart.
+    pub fn at(settings: Settings, root: &Path) -> Self {
+        let vfs: Arc<dyn Vfs> =
+            Arc::new(PosixVfs::open_root(root, PosixOptions::default()).unwrap());
+        let world = Self::with(settings, tempfile::tempdir().unwrap(), &vfs);
+        Self { root: root.into(), ..world }
+    }
+
+    /// The server is gone in the midst of what it did: nothing is closed.
+    pub fn crash(self) {
+        for task in self.tasks.take() {
+            task.abort();
+        }
+    }
+
     fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
+        let root = dir.path().to_owned();
         let share = |name: &str| Share {
             name: name.into(),
             comment: String::new(),
@@ -104,11 +122,12 @@ impl World {
             share("data"),
             Share { time_machine: true, ..share("backups") },
             Share { encrypt: true, ..share("sealed") },
+            Share { continuous: true, ..share("lasting") },
             Share { read_only: true, ..share("readonly") },
             Share { users: vec!["bob".into()], ..share("bobs") },
         ]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));
-        Self { server, dir, tasks: RefCell::default(), next_guid: Cell::new(1) }
+        Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
     }
 
     /// A new connection from this host, with a ClientGuid of its own.
@@ -146,7 +165,7 @@ impl World {
     }
 
     pub fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join(below)
+        self.root.join(below)
     }
 
     pub fn file(&self, below: &str, content: impl AsRef<[u8]>) {

@@ -7,4 +7,5 @@ mod client;
 mod asking;
 mod handles;
 mod instances;
+mod persistent;
 mod resilient;

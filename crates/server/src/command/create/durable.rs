@@ -1,10 +1,12 @@
 //! Durable, persistent and reconnected Opens: MS-SMB2 3.3.5.9.6, .7, .10, .12.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use frevo_store::lease::{Granted, OplockLevel};
 use frevo_wire::Status;
-use frevo_wire::command::create::{self, CreateAction};
+use frevo_wire::command::create::{self, CreateAction, CreateOptions};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::create_context::{
     AppInstanceVersion, CreateContext, DurableHandleFlags, DurableReconnectV2, DurableRequestV2,
@@ -14,9 +16,11 @@ use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
 
 use super::Create;
-use crate::durable::{AppInstance, Asked, AskedLease, Caching, Reconnect, Survival, Version};
-use crate::limits::{DURABLE_TIMEOUT, DURABLE_TIMEOUT_MAX, DURABLE_TIMEOUT_V2};
-use crate::open::Open;
+use crate::durable::{
+    AppInstance, Asked, AskedLease, Caching, Reconnect, Survival, Version, record,
+};
+use crate::limits::{DURABLE_TIMEOUT, DURABLE_TIMEOUT_MAX, DURABLE_TIMEOUT_V2, PERSISTENT_TIMEOUT};
+use crate::open::{FileOpen, Open};
 use crate::request::Request;
 
 /// What the contexts say of survival.
@@ -90,6 +94,14 @@ impl Wanted {
         let version = self.app_instance_version.filter(|_| is_3_1_1);
         self.app_instance_id.map(|id| AppInstance { id, version })
     }
+}
+
+/// Whether a request takes up an Open that was lost.
+pub(super) fn is_reconnect(request: &create::Request<'_>) -> bool {
+    let is_one = |context: CreateContext<'_>| {
+        matches!(context, CreateContext::DurableReconnect(_) | CreateContext::DurableReconnectV2(_))
+    };
+    request.contexts.requests().any(|context| context.is_ok_and(is_one))
 }
 
 /// Whether persistent Opens are to be had here: TreeConnect.Share.IsCA and
@@ -176,7 +188,7 @@ impl Create<'_> {
         });
         let is_directory = open.file()?.is_directory;
         if durable && !is_directory {
-            survival.set_durable(self.timeout());
+            survival.set_durable(self.timeout(persistent));
             survival.set_persistent(persistent);
         }
         let works = AccessMask::READ_DATA
@@ -190,14 +202,37 @@ impl Create<'_> {
         self.rq.server().durables.add(open, session.id)
     }
 
-    /// SMB2_DHANDLE_FLAG_PERSISTENT, where it can be had.
+    /// A persistent Open is on stable storage before its client knows of it. One
+    /// that cannot be kept there is not persistent, and its client is told so.
+    pub(super) async fn keep(&self, open: &Open) -> Result<(), Status> {
+        if !is_continuous(self.rq)? {
+            return Ok(());
+        }
+        let file = open.file()?;
+        // MS-SMB2 3.3.5.9: what was acknowledged is there after a crash.
+        file.mode.fetch_or(u64::from(CreateOptions::WRITE_THROUGH.0), Ordering::Relaxed);
+        if let (Err(_), Some(survival)) =
+            (record::keep(self.rq.server(), open).await, open.survival())
+        {
+            survival.set_persistent(false);
+        }
+        // What it caches others of its lease may have more or less of now.
+        let _ = record::keep_file(self.rq.server(), &file.cell).await;
+        Ok(())
+    }
+
+    /// SMB2_DHANDLE_FLAG_PERSISTENT, where it can be had: not in a snapshot,
+    /// which has nothing that a crash could take, nor by a POSIX name or of a
+    /// stream, which need more to be found again than a record has.
     fn wants_persistent(&self) -> Result<bool, Status> {
+        let is_live = self.rq.tree()?.share.vfs().is_some_and(|live| Arc::ptr_eq(live, self.vfs));
+        let is_plain = self.posix.is_none() && self.name.stream().is_none();
         let asked = self
             .wanted
             .durable
             .request_v2
             .is_some_and(|request| request.flags.contains(DurableHandleFlags::PERSISTENT));
-        Ok(asked && is_continuous(self.rq)?)
+        Ok(asked && is_live && is_plain && is_continuous(self.rq)?)
     }
 
     /// MS-SMB2 3.3.5.9.6, 3.3.5.9.10: durability goes with a handle that the
@@ -208,9 +243,10 @@ impl Create<'_> {
     }
 
     /// Open.DurableOpenTimeout.
-    fn timeout(&self) -> Duration {
+    fn timeout(&self, persistent: bool) -> Duration {
         match self.wanted.durable.request_v2 {
             None => DURABLE_TIMEOUT,
+            Some(DurableRequestV2 { timeout: 0, .. }) if persistent => PERSISTENT_TIMEOUT,
             Some(DurableRequestV2 { timeout: 0, .. }) => DURABLE_TIMEOUT_V2,
             Some(request) => {
                 Duration::from_millis(u64::from(request.timeout)).min(DURABLE_TIMEOUT_MAX)
@@ -227,11 +263,28 @@ impl Create<'_> {
         }
     }
 
+    /// What the answer to a request for an Open that is there says of its oplock.
+    ///
+    /// Windows: a replay that asks for another oplock is told that it has it,
+    /// and the Open keeps the one it has; smbtorture's replay-dhv2-oplock2.
+    pub(super) fn told(&self, file: &FileOpen) -> Granted {
+        match (file.held(), self.request.requested_oplock_level) {
+            (held @ Granted::Lease { .. }, _) => held,
+            (held, _) if self.wanted.durable.is_reconnect() => held,
+            (_, OplockLevel::NONE | OplockLevel::LEASE) => Granted::Nothing,
+            (_, level) => Granted::Oplock(level),
+        }
+    }
+
     /// DHnQ or DH2Q of the response.
     pub(super) fn answer_survival(&self, open: &Open) -> Option<ResponseContext<'static>> {
         let wanted = &self.wanted.durable;
         let survival = open.survival().filter(|survival| survival.is_durable())?;
-        if wanted.request_v2.is_some() {
+        let is_told = match Caching::of(open) {
+            Caching::Lease { .. } => true,
+            _ => self.request.requested_oplock_level == OplockLevel::BATCH,
+        };
+        if wanted.request_v2.is_some() && (is_told || survival.is_persistent()) {
             let persistent = survival.is_persistent();
             let flags =
                 if persistent { DurableHandleFlags::PERSISTENT } else { DurableHandleFlags::EMPTY };

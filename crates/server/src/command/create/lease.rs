@@ -10,6 +10,7 @@ use frevo_wire::create_context::{
 };
 
 use super::Create;
+use crate::open::FileOpen;
 use crate::request::Request;
 
 /// RqLs, of either version.
@@ -56,6 +57,17 @@ pub(super) fn wish(
             Ok(Wish::Lease(LeaseWish { owner, state: lease.lease_state, v2 }))
         }
         _ => Ok(Wish::Nothing),
+    }
+}
+
+/// What an Open that is there already has, as if it were asked for.
+pub(super) fn wish_of(file: &FileOpen) -> Wish {
+    let state = file.cell.lock();
+    match (state.held(file.id), state.lease_of(file.id)) {
+        (Granted::Lease { state, v2, .. }, Some(owner)) => {
+            Wish::Lease(LeaseWish { owner, state, v2 })
+        }
+        _ => Wish::Nothing,
     }
 }
 

@@ -70,9 +70,12 @@ impl Create<'_> {
         let survival = open.survival().ok_or(Status::DUPLICATE_OBJECTID)?;
         self.check_owner(survival)?;
         let asked = self.wanted.durable.lease.map(|lease| lease.key);
-        if let Caching::Lease { key, .. } = Caching::of(open)
-            && asked != Some(key)
-        {
+        let has = match Caching::of(open) {
+            Caching::Lease { key, .. } => Some(key),
+            _ => None,
+        };
+        // Windows: a lease asked for where there is none is denied too.
+        if asked != has {
             return Err(Status::ACCESS_DENIED);
         }
         if survival.is_persistent() && !persistent {

@@ -129,8 +129,9 @@ fn a_lease_is_named_as_it_was() {
         let asks = |lease| asked(version, lease);
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(None)), GONE);
         assert_eq!(verdict(kept(&durable, BATCH), &asks(Some(2))), GONE);
-        assert_eq!(verdict(kept(&durable, leased(1)), &asks(Some(2))), GONE);
-        assert_eq!(verdict(kept(&durable, leased(2)), &asks(Some(1))), GONE);
+        // Windows: the other version of the context serves too.
+        assert_eq!(verdict(kept(&durable, leased(1)), &asks(Some(2))), Ok(()));
+        assert_eq!(verdict(kept(&durable, leased(2)), &asks(Some(1))), Ok(()));
         let lease = Some(AskedLease { key: LeaseKey([9; 16]), version: 2 });
         let other_key = Reconnect { lease, ..asks(None) };
         assert_eq!(verdict(kept(&durable, leased(2)), &other_key), GONE);

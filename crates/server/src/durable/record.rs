@@ -1,0 +1,305 @@
+//! Persistent Opens on their way to the state store and back, MS-SMB2 3.3.1.10
+//! Open.IsPersistent.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use frevo_proto::lock_sequence::LockSequences;
+use frevo_store::file::Admission;
+use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
+use frevo_store::name::Rules;
+use frevo_store::state::{LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
+use frevo_store::vfs::{Existence, KindWanted, OpenHow};
+use frevo_store::{Admitted, FileCell, Name, OpenId, Sharing, StateStore};
+use frevo_wire::Status;
+use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
+use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{AppInstance, Asked, Survival};
+use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::server::Server;
+use crate::tree_connect::TreeConnect;
+
+/// What is to be remembered of `open`; none unless it is persistent.
+fn record_of(open: &Open) -> Option<OpenRecord> {
+    let survival = open.survival().filter(|survival| survival.is_persistent())?;
+    let file = open.file().ok()?;
+    let birth = file.node.birth().unwrap_or_default();
+    let state = file.cell.lock();
+    let claim = state.claim_of(file.id)?;
+    let (delete_on_close, delete_pending) = state.deletion_of(file.id);
+    let app = survival.app_instance;
+    Some(OpenRecord {
+        durable_file_id: open.file_id.persistent,
+        create_guid: survival.create_guid.unwrap_or_default(),
+        client_guid: survival.client_guid,
+        owner: survival.owner.clone(),
+        share: open.tree().share.name.clone(),
+        name: state.name_of(file.id).to_string(),
+        file_name: survival.asked.file_name.clone(),
+        volume: file.vfs.volume().serial,
+        inode: file.cell.key().inode,
+        stream: file.cell.key().stream,
+        birth,
+        granted_access: open.granted_access,
+        claimed_access: claim.access,
+        desired_access: survival.asked.desired_access,
+        share_access: survival.asked.share_access.0,
+        create_options: survival.asked.create_options.0,
+        mode: u32::try_from(file.mode.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0),
+        timeout_ms: u32::try_from(survival.durable_timeout().as_millis()).unwrap_or(u32::MAX),
+        delete_on_close,
+        delete_pending,
+        app_instance_id: app.map(|app| app.id),
+        app_instance_version: app.and_then(|app| app.version).map(|v| (v.high, v.low)),
+        lease: lease_of(state.held(file.id), state.lease_of(file.id)),
+        locks: state
+            .ranges
+            .of(file.id)
+            .into_iter()
+            .map(|(range, mode)| LockRecord { range, mode })
+            .collect(),
+        lock_sequences: open.lock_sequences.lock().numbers(),
+    })
+}
+
+fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
+    match held {
+        Granted::Nothing => LeaseRecord::NONE,
+        Granted::Oplock(level) => LeaseRecord { oplock_level: level.0, ..LeaseRecord::NONE },
+        Granted::Lease { state, v2, .. } => LeaseRecord {
+            oplock_level: OplockLevel::LEASE.0,
+            key: owner.map(|owner| owner.key.0).unwrap_or_default(),
+            parent_key: v2.and_then(|v2| v2.parent).unwrap_or_default().0,
+            state: state.0,
+            epoch: v2.map_or(0, |v2| v2.epoch),
+            version: if v2.is_some() { 2 } else { 1 },
+        },
+    }
+}
+
+/// Puts `open` as it is now on record and waits until that is stable. Does
+/// nothing, and calls nobody, for an Open that is not persistent.
+pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
+    let Some(survival) = open.survival().filter(|survival| survival.is_persistent()) else {
+        return Ok(());
+    };
+    let Some(store) = server.durables.store() else { return Ok(()) };
+    let (done, stable) = oneshot::channel();
+    {
+        // What is put later is newer.
+        let _order = survival.recording.lock();
+        let Some(record) = record_of(open) else { return Ok(()) };
+        let done = Box::new(move |result| _ = done.send(result));
+        store.put(RecordId(record.durable_file_id), record.to_bytes(), done);
+    }
+    stood(stable.await)
+}
+
+/// The same for all persistent Opens of a file, whose name or promises have
+/// changed.
+pub async fn keep_file(server: &Server, cell: &FileCell) -> Result<(), Status> {
+    if server.durables.store().is_none() {
+        return Ok(());
+    }
+    for open in server.durables.persistent_of(cell.key()) {
+        keep(server, &open).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the record of a persistent Open that has closed is gone.
+pub async fn gone(server: &Server, open: &Open) -> Result<(), Status> {
+    let is_persistent = open.survival().is_some_and(Survival::is_persistent);
+    let Some(store) = server.durables.store().filter(|_| is_persistent) else { return Ok(()) };
+    let (done, stable) = oneshot::channel();
+    let done = Box::new(move |result| _ = done.send(result));
+    store.remove(RecordId(open.file_id.persistent), done);
+    stood(stable.await)
+}
+
+fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> Result<(), Status> {
+    match result {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(fault)) => {
+            tracing::error!(target: "frevo::durable", %fault, "a persistent Open cannot be kept");
+            Err(Status::INSUFFICIENT_RESOURCES)
+        }
+        Err(_) => Err(Status::INSUFFICIENT_RESOURCES),
+    }
+}
+
+/// Takes `store` for persistent Opens and makes those of an earlier run anew.
+/// Each waits for its client as long as it would have after a lost connection.
+/// To be called before anybody is served.
+///
+/// # Errors
+/// When the store cannot be read. A record that cannot be made an Open again
+/// (its file or share has gone) costs that Open alone, and is logged.
+pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
+    let records = store.load()?;
+    server.durables.set_store(store);
+    let mut opens = Vec::new();
+    for (id, bytes) in records {
+        let record = OpenRecord::from_bytes(&bytes).map_err(|error| error.to_string());
+        let made = record.and_then(|record| {
+            let open = reopen(server, &record).map_err(|why| {
+                format!("{} of {} in {}: {why}", record.name, record.owner, record.share)
+            })?;
+            Ok((open, record))
+        });
+        match made {
+            Ok(made) => opens.push(made),
+            Err(why) => {
+                tracing::warn!(target: "frevo::durable", why, "a persistent Open is lost");
+                if let Some(store) = server.durables.store() {
+                    store.remove(id, Box::new(|_| {}));
+                }
+            }
+        }
+    }
+    let count = opens.len();
+    // All are in before any caches, locks or deletes: that would keep others out.
+    for (open, record) in &opens {
+        put_back(server, open, record);
+        let time = Duration::from_millis(u64::from(record.timeout_ms));
+        if !server.durables.restore(open, Instant::now() + time) {
+            open.close(&server.files);
+        }
+    }
+    Ok(count)
+}
+
+/// Opens the file again, as it was open.
+fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String> {
+    let fault = |fault: frevo_store::Fault| fault.to_string();
+    let shares = server.shares();
+    let share = shares.find(&record.share).ok_or("there is no such share")?;
+    let vfs = share.vfs().filter(|_| share.continuous).ok_or("the share is not continuous")?;
+    let name = Name::parse(&record.name, Rules::Windows)
+        .or_else(|_| Name::parse(&record.name, Rules::Posix))
+        .map_err(|_| "its name is not valid")?;
+    let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
+    let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+    let how = OpenHow {
+        existence: Existence::MustExist,
+        kind: KindWanted::NotDirectory,
+        read: record.granted_access.intersects(reads),
+        write: record.granted_access.intersects(writes),
+        open_link: CreateOptions(record.create_options).contains(CreateOptions::OPEN_REPARSE_POINT),
+        attributes: FileAttributes::EMPTY,
+        mode: None,
+        case_sensitive: false,
+    };
+    let opened = vfs.open(&name, &how).map_err(fault)?;
+    let key = opened.node.key();
+    let is_same = key.inode == record.inode
+        && key.stream == record.stream
+        && vfs.volume().serial == record.volume
+        && opened.node.birth().unwrap_or_default() == record.birth;
+    if !is_same {
+        return Err("another file has its name".into());
+    }
+    let file_id = FileId { persistent: record.durable_file_id, ..server.new_file_id() };
+    let id = OpenId(file_id.volatile);
+    let shared = ShareAccess(record.share_access);
+    let admission = Admission {
+        id,
+        access: record.claimed_access,
+        sharing: Sharing {
+            read: shared.contains(ShareAccess::READ),
+            write: shared.contains(ShareAccess::WRITE),
+            delete: shared.contains(ShareAccess::DELETE),
+        },
+        delete_on_close: record.delete_on_close,
+        lease: lease_owner(record),
+        overwrites: false,
+    };
+    let attempt = server.files.admit(key, &opened.name, admission).map_err(|s| s.to_string())?;
+    if attempt.admitted != Admitted::In {
+        return Err("others have it open".into());
+    }
+    let target = OpenTarget::File(FileOpen {
+        fd: shared_fd(&*opened.node),
+        node: opened.node,
+        io: OnceLock::new(),
+        vfs: Arc::clone(vfs),
+        id,
+        cell: attempt.cell,
+        is_directory: false,
+        posix: false,
+        apple: false,
+        base: None,
+        mode: AtomicU64::new(u64::from(record.mode)),
+        position: AtomicU64::new(0),
+        sync_failure: OnceLock::new(),
+        enumeration: Mutex::new(None),
+    });
+    // Of a tree connect that has ended: there is none until its client comes.
+    let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());
+    tree.disconnect();
+    let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
+    *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
+    let survival = open.survival_or(|| survival_of(server, record));
+    survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
+    survival.set_persistent(true);
+    Ok(Arc::new(open))
+}
+
+fn survival_of(server: &Arc<Server>, record: &OpenRecord) -> Survival {
+    let version = record.app_instance_version.map(|(high, low)| AppInstanceVersion { high, low });
+    let asked = Asked {
+        file_name: record.file_name.clone(),
+        desired_access: record.desired_access,
+        share_access: ShareAccess(record.share_access),
+        create_options: CreateOptions(record.create_options),
+    };
+    Survival::new(
+        &server.durables,
+        &record.owner,
+        record.client_guid,
+        Some(record.create_guid),
+        record.app_instance_id.map(|id| AppInstance { id, version }),
+        (asked, CreateAction::OPENED),
+    )
+}
+
+fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {
+    (record.lease.version != 0)
+        .then_some(LeaseOwner { client: record.client_guid, key: LeaseKey(record.lease.key) })
+}
+
+/// Its promises, locks and marks, which are there beside it.
+fn put_back(server: &Server, open: &Open, record: &OpenRecord) {
+    let Ok(file) = open.file() else { return };
+    let lease = &record.lease;
+    let wish = match lease_owner(record) {
+        Some(owner) => {
+            let parent = Some(LeaseKey(lease.parent_key)).filter(|key| *key != LeaseKey::default());
+            // Granting it counts its epoch on by one.
+            let v2 = V2 { epoch: lease.epoch.wrapping_sub(1), parent };
+            let v2 = (lease.version == 2).then_some(v2);
+            Wish::Lease(LeaseWish { owner, state: LeaseState(lease.state), v2 })
+        }
+        None if lease.oplock_level != 0 => Wish::Oplock(OplockLevel(lease.oplock_level)),
+        None => Wish::Nothing,
+    };
+    let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
+    server.files.grant(&file.cell, file.id, false, wish, route);
+    let mut state = file.cell.lock();
+    for lock in &record.locks {
+        if let Err(status) = state.ranges.lock(file.id, lock.range, lock.mode) {
+            tracing::warn!(target: "frevo::durable", %status, "a lock of a persistent Open is lost");
+        }
+    }
+    if record.delete_pending {
+        state.set_delete_pending(file.id, true);
+    }
+}

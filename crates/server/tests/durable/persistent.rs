@@ -1,0 +1,278 @@
+//! Persistent Opens: on record before their client knows of them, made anew by
+//! the next run of the server, held for their client meanwhile.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::asking::*;
+use crate::client::world::EXCLUSIVE;
+use crate::client::*;
+use files::{lock_draft, write_draft};
+use frevo_server::durable::record;
+use frevo_store::state::{MemoryState, OpenRecord};
+use frevo_wire::command::create::{CreateOptions, ShareAccess};
+use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
+use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::command::tree_connect::{self, ShareCapabilities};
+use tokio::task::LocalSet;
+
+const ALONE: ShareAccess = ShareAccess::EMPTY;
+const RWH: u32 = 7;
+
+/// Runs of one server over one folder and one store, each ended by a crash:
+/// nothing of it is closed.
+fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = runtime.unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let folder = Rc::new(tempfile::tempdir().unwrap());
+        let store = Arc::new(MemoryState::default());
+        let start = || {
+            let world = World::at(settings(), folder.path());
+            record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+            frevo_server::durable::scavenger::start(&world.server);
+            world
+        };
+        test(&start, &store).await;
+    });
+}
+
+fn records(store: &MemoryState) -> Vec<OpenRecord> {
+    let parse = |(_, bytes): (_, Vec<u8>)| OpenRecord::from_bytes(&bytes).unwrap();
+    store.records().into_iter().map(parse).collect()
+}
+
+fn numbered_lock(file: FileId, sequence: LockSequence) -> Draft {
+    let locks = vec![LockElement { offset: 0, length: 4, flags: EXCLUSIVE }];
+    Draft::new(Command::LOCK).with(|w| {
+        lock::Request { lock_sequence: sequence, file_id: file, locks }.encode(w);
+    })
+}
+
+/// All that is kept, kept: the whole of a handle before and after a crash.
+#[test]
+fn a_crash_costs_no_handle_lock_lease_or_byte() {
+    runs(async |start, store| {
+        let world = start();
+        let client = guid(0x31);
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        assert!(peer.server_capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES));
+        let want = leased(Want::file("f").sharing(ALONE), 1, RWH, &[dh2q(guid(3), true)]);
+        let reply = peer.create(&mount, &want).await;
+        assert_eq!(durable_v2(&reply), Some((Duration::from_secs(120), true)));
+        let (file, had) = (files::file_id(&reply), caches(&reply));
+        assert_eq!(records(store).len(), 1, "on record before the answer");
+        peer.write(&mount, file, 0, b"acknowledged").await;
+        let sequence = LockSequence::new(5, 9);
+        peer.on(&mount, numbered_lock(file, sequence)).await.ok();
+        assert_eq!(records(store)[0].locks.len(), 1);
+        world.crash();
+
+        let world = start();
+        assert_eq!(world.server.durables.counts(), (1, 1));
+        // Others are told that it comes back, and get nothing of it.
+        let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
+        other.create(&theirs, &Want::file("f")).await.expect(Status::FILE_NOT_AVAILABLE);
+        let named = |name: &str, key, id, persistent| {
+            leased(Want::existing(name), key, RWH, &[dh2c(file, guid(id), persistent)])
+        };
+        let stolen = other.create(&theirs, &named("f", 1, 3, true)).await;
+        stolen.expect(Status::OBJECT_NAME_NOT_FOUND);
+        let (mut bob, same_client) = back(&world, client, "bob", "lasting").await;
+        let stolen = bob.create(&same_client, &named("f", 1, 3, true)).await;
+        stolen.expect(Status::ACCESS_DENIED);
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        for (wrong, status) in [
+            (named("f", 1, 4, true), Status::OBJECT_NAME_NOT_FOUND),
+            (named("f", 1, 3, false), Status::OBJECT_NAME_NOT_FOUND),
+            (named("f", 2, 3, true), Status::OBJECT_NAME_NOT_FOUND),
+            (named("g", 1, 3, true), Status::INVALID_PARAMETER),
+        ] {
+            peer.create(&mount, &wrong).await.expect(status);
+        }
+        let reply = peer.create(&mount, &named("f", 1, 3, true)).await;
+        reply.ok();
+        assert_eq!(caches(&reply), had);
+        let again = files::file_id(&reply);
+        assert_eq!(again.persistent, file.persistent);
+        assert_ne!(again.volatile, file.volatile, "S3");
+        assert_eq!(peer.read(&mount, again, 0, 64).await, b"acknowledged");
+        // The lock is there, and asking for it again with its number is known.
+        let lock = lock_draft(again, &[(0, 4, EXCLUSIVE)]);
+        peer.on(&mount, lock).await.expect(Status::LOCK_NOT_GRANTED);
+        peer.on(&mount, numbered_lock(again, sequence)).await.ok();
+        peer.on(&mount, write_draft(again, 0, b"!")).await.ok();
+        peer.close(&mount, again).await;
+        assert!(records(store).is_empty(), "gone before CLOSE is answered");
+        world.crash();
+        assert_eq!(start().server.durables.counts(), (0, 0));
+    });
+}
+
+/// What is not persistent calls the store never.
+#[test]
+fn other_opens_cost_the_store_nothing() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
+        for want in [
+            Want::file("a"),
+            leased(Want::file("b"), 1, RWH, &[dh2q(guid(3), false)]),
+            with(Want::directory("d"), &[dh2q(guid(4), true)]),
+        ] {
+            let file = peer.open_file(&mount, &want).await;
+            if want.options != CreateOptions::DIRECTORY_FILE {
+                peer.write(&mount, file, 0, b"x").await;
+                peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
+            }
+            peer.close(&mount, file).await;
+        }
+        let plain = peer.mount(&mount.logon, "data").await;
+        let want = leased(Want::file("c"), 5, RWH, &[dh2q(guid(5), true)]);
+        let reply = peer.create(&plain, &want).await;
+        assert_eq!(durable_v2(&reply), Some((Duration::from_secs(60), false)));
+        peer.close(&plain, files::file_id(&reply)).await;
+        assert_eq!(store.changes(), 0);
+    });
+}
+
+/// A share says what it is, and only in SMB 3.
+#[test]
+fn a_continuous_share_says_so() {
+    runs(async |start, _| {
+        let world = start();
+        for (dialect, expected) in [(Dialect::SMB_3_0, true), (Dialect::SMB_2_1, false)] {
+            let mut peer = world.connect();
+            peer.negotiate(&Offer::only(dialect)).await;
+            let has = peer.server_capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES);
+            assert_eq!(has, expected);
+            let logon = peer.log_on("ann").await;
+            let draft = files::tree_connect_draft("\\\\frevo\\lasting").session(logon.id);
+            let reply = peer.ask(draft, logon.via()).await;
+            let response = tree_connect::Response::parse(&reply.message).unwrap();
+            let flag = ShareCapabilities::CONTINUOUS_AVAILABILITY;
+            assert_eq!(response.capabilities.contains(flag), expected);
+        }
+    });
+}
+
+/// A client that lost the answer to its CREATE repeats it after the crash, and
+/// what it asks must be what it asked.
+#[test]
+fn a_create_is_replayed_across_a_crash() {
+    runs(async |start, _| {
+        let world = start();
+        let client = guid(0x31);
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        let want = with(Want::file("f").sharing(ALONE), &[dh2q(guid(3), true)]);
+        let file = peer.open_file(&mount, &want).await;
+        let replay = |want: &Want| want.draft().flags(HeaderFlags::REPLAY_OPERATION);
+        let (mut twin, own) = back(&world, client, "ann", "lasting").await;
+        peer.write(&mount, file, 0, b"x").await;
+        twin.on(&own, replay(&want)).await.expect(Status::FILE_NOT_AVAILABLE);
+        world.crash();
+        let world = start();
+        let (mut bob, theirs) = back(&world, client, "bob", "lasting").await;
+        bob.on(&theirs, replay(&want)).await.expect(Status::ACCESS_DENIED);
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        let other = Want { sharing: ShareAccess::READ, ..want.clone() };
+        peer.on(&mount, replay(&other)).await.expect(Status::CONTEXT_MISMATCH);
+        let reply = peer.on(&mount, replay(&want)).await;
+        reply.ok();
+        assert_eq!(files::file_id(&reply).persistent, file.persistent);
+        peer.close(&mount, files::file_id(&reply)).await;
+    });
+}
+
+/// Delete on close and a new name outlive a crash; nobody comes, and the time of
+/// the Open ends as it would have.
+#[test]
+fn what_nobody_takes_up_ends_as_a_close() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
+        let options = CreateOptions::DELETE_ON_CLOSE;
+        let want = with(Want::file("doomed").options(options), &[dh2q(guid(3), true)]);
+        peer.open_file(&mount, &want).await;
+        let moved = with(Want::file("old"), &[dh2q(guid(4), true)]);
+        let moved = peer.open_file(&mount, &moved).await;
+        peer.on(&mount, rename_draft(moved, "new")).await.ok();
+        let names: Vec<_> = records(store).into_iter().map(|record| record.name).collect();
+        assert!(names.contains(&"new".into()), "{names:?}");
+        world.crash();
+        let world = start();
+        assert!(world.path("doomed").exists());
+        tokio::time::sleep(Duration::from_secs(119)).await;
+        assert_eq!(world.server.durables.counts(), (2, 2));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(world.server.durables.counts(), (0, 0));
+        assert!(!world.path("doomed").exists());
+        assert!(world.path("new").exists());
+        assert!(records(store).is_empty());
+        assert!(world.server.files.is_empty());
+    });
+}
+
+/// A file that was replaced while the server was away is not the one that was
+/// open; the record of an Open that cannot be is dropped.
+#[test]
+fn another_file_under_the_name_is_not_taken_for_it() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
+        for (at, name) in ["gone", "other"].into_iter().enumerate() {
+            let context = dh2q(guid(at as u8 + 3), true);
+            peer.open_file(&mount, &with(Want::file(name), &[context])).await;
+        }
+        std::fs::remove_file(world.path("gone")).unwrap();
+        std::fs::write(world.path("fresh"), b"another").unwrap();
+        std::fs::rename(world.path("fresh"), world.path("other")).unwrap();
+        world.crash();
+        let world = start();
+        assert_eq!(world.server.durables.counts(), (0, 0));
+        assert!(world.server.files.is_empty());
+        assert!(records(store).is_empty());
+    });
+}
+
+/// A store that fails makes no promise: the Open is durable at most, a lock that
+/// cannot be kept is not granted.
+#[test]
+fn what_cannot_be_kept_is_not_promised() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
+        let want = |name: &str, id| with(Want::file(name), &[dh2q(guid(id), true)]);
+        let kept = peer.open_file(&mount, &want("kept", 3)).await;
+        store.set_failing(true);
+        let reply = peer.create(&mount, &want("not", 4)).await;
+        assert!(durable_v2(&reply).is_none_or(|(_, persistent)| !persistent));
+        let lock = || lock_draft(kept, &[(0, 4, EXCLUSIVE)]);
+        peer.on(&mount, lock()).await.expect(Status::INSUFFICIENT_RESOURCES);
+        store.set_failing(false);
+        peer.on(&mount, lock()).await.ok();
+        let unlock = lock_draft(kept, &[(0, 4, LockFlags::UNLOCK)]);
+        peer.on(&mount, unlock).await.ok();
+        assert!(records(store)[0].locks.is_empty());
+    });
+}
+
+fn rename_draft(file: FileId, to: &str) -> Draft {
+    use frevo_wire::command::set_info::{InfoType, Request};
+    let name = files::utf16(to);
+    let mut buffer = vec![0; 16];
+    buffer.extend_from_slice(&u32::try_from(name.len()).unwrap().to_le_bytes());
+    buffer.extend_from_slice(&name);
+    Draft::new(Command::SET_INFO).with(|w| {
+        Request {
+            info_type: InfoType::FILE,
+            file_info_class: frevo_wire::fscc::FileInfoClass::RENAME.0,
+            additional_information: 0,
+            file_id: file,
+            buffer: &buffer,
+        }
+        .encode(w);
+    })
+}
