@@ -35,6 +35,9 @@ pub(crate) enum Command {
     Import(Import),
     #[command(flatten)]
     Remote(Box<crate::remote::arguments::Verb>),
+    /// Tell how fast a server can be, and what keeps it from it
+    #[command(after_help = EXIT_CODES)]
+    Expect(Box<crate::expect::Expect>),
     /// Print the completions of a shell
     Completions {
         /// Which shell

@@ -5,6 +5,7 @@ mod accounts;
 mod arguments;
 mod check;
 mod exit;
+mod expect;
 mod import;
 mod logging;
 mod passwords;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::User(user) => user::run(user),
         Command::Import(import) => import::run(import),
         Command::Remote(verb) => remote::run(verb),
+        Command::Expect(expect) => expect::run(expect),
         Command::Completions { shell } => completions(*shell),
         Command::Man => man(),
     };

@@ -165,6 +165,23 @@ fn failures_have_their_codes_and_sentences() {
 }
 
 #[test]
+fn throughput_is_expected_and_measured() {
+    let world = World::new();
+    let table = world.run(&["expect"]);
+    for figure in ["9.27", "7.65", "4.5", "81.57", "54.23", "23.17", "366.85", "136.92", "39.04"] {
+        assert!(table.succeeds().contains(&format!(" {figure} MB/s")), "{figure} in {table:?}");
+    }
+    let plot = world.place.path("plot.svg");
+    let measured =
+        world.run(&["expect", "--json", "--measure", &world.url(""), "--plot", text(&plot)]);
+    let found: serde_json::Value = serde_json::from_str(measured.succeeds()).unwrap();
+    assert!(found["latency_seconds"].as_f64().unwrap() > 0.0);
+    assert!(found["one_by_one"][2]["measured"].as_f64().unwrap() > 0.0);
+    assert!(fs::read_to_string(plot).unwrap().starts_with("<svg"));
+    assert_eq!(fs::read_dir(world.there("")).unwrap().count(), 0, "the file is removed");
+}
+
+#[test]
 fn a_directory_is_made_like_another() {
     let world = World::new();
     let here = world.place.folder("here");

@@ -3,10 +3,10 @@
 pub(crate) mod arguments;
 mod copy;
 mod listing;
-mod logon;
+pub(crate) mod logon;
 mod names;
-mod output;
-mod place;
+pub(crate) mod output;
+pub(crate) mod place;
 mod progress;
 mod sync;
 mod tell;
@@ -17,15 +17,20 @@ use arguments::Verb;
 
 use crate::exit::{Done, Exit, Failure};
 
-/// Runs a command on a runtime of several threads, until it ends or Ctrl-C.
+/// Runs a command until it ends or Ctrl-C.
 pub(crate) fn run(verb: &Verb) -> Done {
+    block_on(dispatch(verb))
+}
+
+/// Runs `work` on a runtime of several threads, until it ends or Ctrl-C.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed("cannot start"))?;
     let done = runtime.block_on(async {
         tokio::select! {
-            done = dispatch(verb) => done,
+            done = work => done,
             _ = tokio::signal::ctrl_c() => {
                 let text = "interrupted; what was not finished is kept under a name that ends in \
                             .frevo-part and gone on with the next time";

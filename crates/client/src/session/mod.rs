@@ -169,6 +169,19 @@ impl Session {
         &self.inner.credentials.user
     }
 
+    /// Asks the server whether it is there: the time until this returns is the
+    /// path's latency.
+    ///
+    /// # Errors
+    /// When it cannot be reached any more.
+    pub async fn echo(&self) -> Result<()> {
+        let path = format!("smb://{}", self.inner.server);
+        let live = self.inner.live().await.during("reach", &path)?;
+        let channel = live.channel().ok_or(Cause::Unknown).during("reach", &path)?;
+        let gone = |_| channel.connection.reason();
+        channel.connection.echo().await.map_err(gone).during("reach", &path)
+    }
+
     /// How it is protected now; nothing while it is being recovered.
     pub fn facts(&self) -> Option<SessionFacts> {
         let live = self.inner.current()?;
