@@ -122,7 +122,7 @@ impl World {
             share("data"),
             Share { time_machine: true, ..share("backups") },
             Share { encrypt: true, ..share("sealed") },
-            Share { continuous: true, hidden: true, ..share("lasting") },
+            Share { continuous: true, ..share("lasting") },
             Share { read_only: true, ..share("readonly") },
             Share { users: vec!["bob".into()], ..share("bobs") },
         ]);

@@ -74,7 +74,11 @@ fn shares_are_listed_for_those_who_may_connect() {
         let (mut ann, mount) = ipc(world, "ann").await;
         let listed = shares(&mut ann, &mount).await;
         let names: Vec<_> = listed.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(names, ["IPC$", "data", "readonly", "sealed"], "bob's share is bob's");
+        assert_eq!(
+            names,
+            ["IPC$", "backups", "data", "lasting", "readonly", "sealed"],
+            "bob's share is bob's"
+        );
         assert_eq!(listed[0].kind, ShareType(0x8000_0003));
         assert_eq!(listed[1].kind, ShareType::DISKTREE);
         assert!(listed.iter().all(|s| s.path.is_empty() && s.security_descriptor.is_none()));
