@@ -14,6 +14,7 @@
 
 pub mod admission;
 pub mod ambient;
+pub mod apple;
 pub mod changes;
 pub mod client;
 pub mod command;

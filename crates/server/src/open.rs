@@ -18,6 +18,7 @@ use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::apple;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
@@ -183,6 +184,7 @@ impl Open {
     fn leave_file(&self, files: &FileTable) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
+        apple::leaving(file, self.id());
         let actor = files.leases.has_directories().then(|| file.in_directory());
         // A stream first: its file may go with it.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
@@ -261,6 +263,9 @@ impl FileOpen {
         cell: &FileCell,
         name: &Name,
     ) -> frevo_store::vfs::VfsResult<()> {
+        if apple::outlives_deletion(self, name) {
+            return Err(frevo_store::Fault::Busy);
+        }
         let _name = files.names.hold(self.place(), name);
         self.vfs.remove(name, cell.key())
     }

@@ -3,6 +3,8 @@
 
 #[path = "client/mod.rs"]
 mod client;
+#[path = "apple/streams.rs"]
+mod streams;
 
 use client::*;
 use frevo_wire::command::create;

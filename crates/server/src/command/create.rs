@@ -184,7 +184,7 @@ impl Create<'_> {
             let removals = files.removals();
             // Nobody renames or removes it from here to its admission.
             let held = files.names.hold(changes::place(self.vfs), &self.name);
-            let opened = match self.open_node(nursery.may_add) {
+            let opened = match apple::open_node(self, nursery.may_add) {
                 Err(Fault::Stale) => continue,
                 Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
                 Err(Fault::NotFound) if !nursery.may_add => {
@@ -252,7 +252,8 @@ impl Create<'_> {
         streams::unmake(&**self.vfs, opened);
     }
 
-    fn open_node(&self, may_add: bool) -> Result<Opened, Fault> {
+    /// `is_absent`: what is there counts for nothing.
+    fn open_node(&self, may_add: bool, is_absent: bool) -> Result<Opened, Fault> {
         let disposition = self.request.create_disposition;
         let existence = match disposition {
             CreateDisposition::OPEN | CreateDisposition::OVERWRITE => Existence::MustExist,
@@ -260,6 +261,7 @@ impl Create<'_> {
                 let exists = self.vfs.stat(&self.name).is_ok();
                 return Err(if exists { Fault::Exists } else { Fault::NotFound });
             }
+            CreateDisposition::CREATE if is_absent => Existence::Either,
             CreateDisposition::CREATE => Existence::MustNotExist,
             _ if !may_add || self.read_only() || self.is_undeletable() => Existence::MustExist,
             _ => Existence::Either,
@@ -288,6 +290,7 @@ impl Create<'_> {
             mode: self.posix,
             case_sensitive: self.posix.is_some(),
         };
+        let how = crate::apple::how(&self.name, how);
         if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             return self.vfs.open(&self.name, &how);
         }
@@ -367,9 +370,10 @@ impl Create<'_> {
         let Made { opened, cell, base, granted, action } = made;
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
+        let used = crate::apple::wrap(&opened.name, opened.node);
         let target = OpenTarget::File(FileOpen {
-            fd: shared_fd(&*opened.node),
-            node: opened.node,
+            fd: shared_fd(&*used),
+            node: used,
             io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
             id: self.id(),
@@ -392,7 +396,8 @@ impl Create<'_> {
         let sequence = self.rq.header.channel_sequence();
         let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
         let applied = self.apply(&*node, action, stat.attributes).and_then(|changed| {
-            if changed { node.stat().map_err(Fault::status) } else { Ok(stat) }
+            let file = open.file()?;
+            if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
         });
         let stat = applied.inspect_err(|_| {
             // What this request made goes with it.

@@ -4,14 +4,42 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frevo_store::Fault;
+use frevo_store::vfs::Opened;
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
+use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::create_context::{
     AaplQuery, AaplQueryResponse, AaplRequested, AaplServerCapabilities, AaplVolumeCapabilities,
 };
 use frevo_wire::utf16::Utf16;
 
+use super::{Create, creates};
+use crate::apple;
 use crate::share::Share;
+
+/// Opens what the request names. A stream that its rules say is not there yet is
+/// found by nobody and made by anybody, whoever else has it open.
+pub(super) fn open_node(create: &Create<'_>, may_add: bool) -> Result<Opened, Fault> {
+    let opened = create.open_node(may_add, false);
+    if create.name.stream().is_none() {
+        return opened;
+    }
+    let is_apple =
+        create.rq.tree().is_ok_and(|tree| is_client(&tree.apple, create.wanted.apple.as_ref()));
+    let is_absent = |opened: &Opened| {
+        !opened.created && apple::is_absent(&opened.name, &*opened.node, &opened.stat, is_apple)
+    };
+    let disposition = create.request.create_disposition;
+    match opened {
+        Ok(opened) if !creates(disposition) && is_absent(&opened) => Err(Fault::NotFound),
+        Err(Fault::Exists) if disposition == CreateDisposition::CREATE => {
+            let opened = create.open_node(may_add, true)?;
+            if opened.created || is_absent(&opened) { Ok(opened) } else { Err(Fault::Exists) }
+        }
+        other => other,
+    }
+}
 
 /// Reads the context. None for what is no server query (to find a path by a
 /// file id is not promised): it gets no answer.

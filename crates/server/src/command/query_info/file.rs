@@ -20,6 +20,7 @@ use frevo_wire::fscc::reparse::ReparseTag;
 use frevo_wire::fscc::{FileInfoClass, Pushed, utf16_len};
 
 use super::{Output, eas};
+use crate::apple;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::posix;
@@ -312,7 +313,8 @@ fn streams(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
     let named = file.node.streams().map_err(frevo_store::Fault::status)?;
     let own = (own.kind != Kind::Directory)
         .then(|| ("::$DATA".to_owned(), own.end_of_file, own.allocation));
-    let named = named.into_iter().map(|s| (format!(":{}:$DATA", s.name), s.size, s.allocation));
+    let named = named.into_iter().filter(|stream| apple::shows(file, stream));
+    let named = named.map(|s| (format!(":{}:$DATA", s.name), s.size, s.allocation));
     let (room, mut used) = (output.room, 0usize);
     let mut overflowed = false;
     let mut writer = StreamWriter::new(output.bytes(), usize::MAX);

@@ -19,6 +19,7 @@ use frevo_wire::fscc::set::{
 
 use super::super::query_info::fault_status;
 use super::{basic, disposition, rename, writable};
+use crate::apple;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 
@@ -169,7 +170,9 @@ fn apply(
         }
         FileInfoClass::END_OF_FILE => {
             let size = parse(FileEndOfFileInformation::parse(bytes))?.end_of_file;
-            file.node.set_end_of_file(data_size(file, size)?).map_err(Fault::status)
+            let size = data_size(file, size)?;
+            apple::check_end(file, size)?;
+            file.node.set_end_of_file(size).map_err(Fault::status)
         }
         // MS-FSA 2.1.5.15.14 and .15: privileges that no user of this server has.
         FileInfoClass::VALID_DATA_LENGTH | FileInfoClass::SHORT_NAME => {
