@@ -8,6 +8,7 @@ mod calls;
 mod copies;
 mod extents;
 mod facts;
+mod leases;
 mod negotiated;
 mod notify;
 mod offload;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::byte_range::Range;
+use frevo_store::lease::Cause;
 use frevo_store::vfs::ExtentCopy;
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
@@ -22,6 +23,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use super::{Answer, Call, NO_OUTPUT, copychunk, output};
 use crate::changes;
 use crate::data::{self, MAX_OFFSET};
+use crate::lease;
 use crate::limits::TRIM_RANGES;
 use crate::open::{FileOpen, Open, OpenTarget};
 
@@ -78,6 +80,9 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
         return NO_OUTPUT;
     }
     check_pair((&from, source), target, &copy, source_end)?;
+    // MS-FSA 2.1.5.10.4 has no check for an oplock break; the target's data
+    // changes as by MS-FSA 2.1.5.4, which has.
+    lease::contend(call.rq, target, Cause::Write).await?;
     check_locks((&from, source), (to, target), &copy)?;
     share_within(source, target, copy).await?;
     written(call, target).await
@@ -211,6 +216,10 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     let mut ranges_processed = 0;
     for range in request.ranges() {
         let Some((first, length)) = whole_pages(range.offset, range.length, end)? else { continue };
+        if ranges_processed == 0 {
+            // What is given back reads as zeros: data has changed, MS-FSA 2.1.5.4.
+            lease::contend(call.rq, file, Cause::Write).await?;
+        }
         let open = call.open()?;
         if !file.cell.lock().ranges.may_write(open.id(), Range { offset: first, length }) {
             return Err(Status::FILE_LOCK_CONFLICT.into());

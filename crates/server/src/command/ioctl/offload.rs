@@ -7,6 +7,7 @@ use std::time::Duration;
 use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::byte_range::Range;
+use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::copychunk::Chunk;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
@@ -16,6 +17,7 @@ use frevo_wire::fscc::fsctl::{
 
 use super::{Answer, Call, copychunk, extents, output};
 use crate::data::{self, MAX_OFFSET};
+use crate::lease;
 use crate::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
 use crate::offload::{Content, Offloaded};
 use crate::open::FileOpen;
@@ -124,6 +126,10 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     if wanted == 0 {
         return Ok((write_reply(0), Status::SUCCESS));
     }
+    check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
+    // The target's data changes as by MS-FSA 2.1.5.4, and what its cachers have
+    // to write may move its end.
+    lease::contend(call.rq, file, Cause::Write).await?;
     let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
     let range = Range { offset, length: wanted };
     if !file.cell.lock().ranges.may_write(open.id(), range) {
