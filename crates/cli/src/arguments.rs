@@ -238,7 +238,7 @@ pub(crate) struct Import {
 }
 
 /// A value that is one of a few words: they are offered in help and completion.
-fn words<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub(crate) fn words<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
 {

@@ -118,8 +118,12 @@ def everything(args, groups):
         programs = cargo_build("dev", *packages)
         for package in packages:
             copy_program(programs / package)
-    if args.server != "frevo":
+    if args.server != "frevo" and "client" not in names:
         return None
     if args.frevo:
-        return str(Path(args.frevo).resolve())
-    return str(copy_program(cargo_build(args.profile, "frevo") / "frevo"))
+        program = str(Path(args.frevo).resolve())
+    else:
+        program = str(copy_program(cargo_build(args.profile, "frevo") / "frevo"))
+    # The client's groups run it too, whoever serves.
+    os.environ["FREVO_CLIENT"] = program
+    return program if args.server == "frevo" else None

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use frevo_server::config::DialectName;
 
 use super::place::{Place, Url};
+use crate::arguments::words;
 
 /// What all commands that speak to a server have.
 #[derive(Debug, Args)]
@@ -31,6 +33,23 @@ pub(crate) struct Connection {
     #[arg(long, short = 'e')]
     pub(crate) encrypt: bool,
 
+    /// The newest dialect to speak [default: 3.1.1]
+    #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
+    pub(crate) max_dialect: Option<DialectName>,
+
+    /// The oldest dialect to speak [default: 3.0]
+    #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
+    pub(crate) min_dialect: Option<DialectName>,
+
+    /// Offer this cipher; repeatable, the preferred one first [default: all]
+    #[arg(long, value_name = "CIPHER")]
+    pub(crate) cipher: Vec<CipherName>,
+
+    /// Offer this signing algorithm; repeatable, the preferred one first
+    /// [default: all]
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(crate) signing: Vec<SigningName>,
+
     /// Connections to use where the server has several channels
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) channels: usize,
@@ -42,6 +61,37 @@ pub(crate) struct Connection {
     /// Write one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Ciphers by their usual names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CipherName {
+    /// AES-128-GCM
+    #[value(name = "aes-128-gcm")]
+    Aes128Gcm,
+    /// AES-128-CCM
+    #[value(name = "aes-128-ccm")]
+    Aes128Ccm,
+    /// AES-256-GCM
+    #[value(name = "aes-256-gcm")]
+    Aes256Gcm,
+    /// AES-256-CCM
+    #[value(name = "aes-256-ccm")]
+    Aes256Ccm,
+}
+
+/// Signing algorithms by their usual names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SigningName {
+    /// AES-GMAC
+    #[value(name = "aes-gmac")]
+    AesGmac,
+    /// AES-CMAC
+    #[value(name = "aes-cmac")]
+    AesCmac,
+    /// HMAC-SHA256
+    #[value(name = "hmac-sha256")]
+    HmacSha256,
 }
 
 /// The client's commands.

@@ -3,12 +3,29 @@
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
-use frevo_client::options::Encryption;
+use frevo_client::options::{Cipher, Encryption, SigningAlgorithm};
 use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session, Share};
 
-use super::arguments::Connection;
+use super::arguments::{CipherName, Connection, SigningName};
 use super::place::Url;
 use crate::exit::{Exit, Failure};
+
+const fn cipher(name: CipherName) -> Cipher {
+    match name {
+        CipherName::Aes128Gcm => Cipher::Aes128Gcm,
+        CipherName::Aes128Ccm => Cipher::Aes128Ccm,
+        CipherName::Aes256Gcm => Cipher::Aes256Gcm,
+        CipherName::Aes256Ccm => Cipher::Aes256Ccm,
+    }
+}
+
+const fn algorithm(name: SigningName) -> SigningAlgorithm {
+    match name {
+        SigningName::AesGmac => SigningAlgorithm::AesGmac,
+        SigningName::AesCmac => SigningAlgorithm::AesCmac,
+        SigningName::HmacSha256 => SigningAlgorithm::HmacSha256,
+    }
+}
 
 /// For [`Result::map_err`]: with the exit code that the error means.
 #[allow(clippy::needless_pass_by_value, reason = "map_err gives it by value")]
@@ -31,7 +48,14 @@ impl Connection {
     /// Logs on to the server of `url`.
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url)?;
+        let default = Options::default();
+        let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
+        let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
         let options = Options {
+            newest: self.max_dialect.map_or(default.newest, Into::into),
+            oldest: self.min_dialect.map_or(default.oldest, Into::into),
+            ciphers: if ciphers.is_empty() { default.ciphers } else { ciphers },
+            signing: if signing.is_empty() { default.signing } else { signing },
             encryption: if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks },
             channels: self.channels.max(1),
             recover_for: Duration::from_secs(self.patience),

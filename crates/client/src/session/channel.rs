@@ -139,13 +139,13 @@ impl Live {
         seal: bool,
     ) -> Result<Vec<Message>, Failure> {
         let guard = self.guard(channel, seal)?;
+        let tree_id = calls.first().map_or(0, |first| first.tree_id);
         for (at, call) in calls.iter_mut().enumerate() {
             self.stamp(call);
             if at > 0 {
-                // MS-SMB2 3.2.4.1.4: what it is about is said by the one before.
+                // MS-SMB2 3.2.4.1.4: made as it would be alone, then related.
                 call.flags |= HeaderFlags::RELATED_OPERATIONS;
-                call.session_id = u64::MAX;
-                call.tree_id = u32::MAX;
+                call.tree_id = tree_id;
             }
         }
         let sent = channel.connection.send_chain(calls, guard).await?;
