@@ -21,6 +21,7 @@ mod extents;
 mod fold;
 mod host;
 pub mod limits;
+mod locks;
 mod names;
 mod node;
 mod ntacl;

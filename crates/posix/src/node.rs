@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, OpenHow, Security,
-    SecurityChange, StreamStat, VfsResult,
+    SecurityChange, ShownLock, StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -18,6 +18,7 @@ use crate::directory::PosixDirectory;
 use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::extents;
+use crate::locks;
 use crate::options::STORED_ATTRIBUTES;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
@@ -313,6 +314,10 @@ impl Node for PosixNode {
     fn clear_streams(&self) -> VfsResult<()> {
         self.share.writable()?;
         if self.has_xattrs() { self.share.clear_streams(&self.handle) } else { Ok(()) }
+    }
+
+    fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
+        locks::show(self.data()?, lock)
     }
 
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {

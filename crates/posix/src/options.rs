@@ -68,6 +68,8 @@ pub struct PosixOptions {
     pub follow_symlinks_inside: bool,
     /// Tell of what other programs do in a directory that is observed.
     pub host_changes: bool,
+    /// Show the byte-range locks of clients to other programs, and heed theirs.
+    pub posix_locks: bool,
     /// Where named streams are kept.
     pub streams: Streams,
     /// Name of the file system that clients are told.
@@ -89,6 +91,7 @@ impl Default for PosixOptions {
             hide_dot_files: true,
             follow_symlinks_inside: false,
             host_changes: true,
+            posix_locks: false,
             streams: Streams::Xattr,
             file_system_name: String::from("NTFS"),
             snapshots: None,

@@ -627,6 +627,10 @@ impl Vfs for PosixVfs {
         Ok(vfs)
     }
 
+    fn shows_locks(&self) -> bool {
+        self.share.options.posix_locks
+    }
+
     fn observe(
         &self,
         node: &dyn Node,

@@ -186,3 +186,10 @@ pub const CONFIG_FILE_BYTES: usize = 4 << 20;
 
 /// Accounts that are looked at to find a name or SID, or are listed.
 pub const ACCOUNTS_LISTED: usize = 100_000;
+
+/// How long a client that waits for a range that another program has locked
+/// waits before that is asked again; doubled each time.
+pub const HOST_LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// See [`HOST_LOCK_PAUSE`].
+pub const HOST_LOCK_PAUSE_MAX: Duration = Duration::from_millis(500);

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::apple;
+use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
@@ -184,6 +185,7 @@ impl Open {
     fn leave_file(&self, files: &FileTable) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
+        host::hide(file);
         apple::leaving(file, self.id());
         let actor = files.leases.has_directories().then(|| file.in_directory());
         // A stream first: its file may go with it.

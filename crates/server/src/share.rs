@@ -40,6 +40,8 @@ pub struct Share {
     pub is_case_sensitive: bool,
     /// macOS may back up here.
     pub time_machine: bool,
+    /// Clients may wait for changes in directories.
+    pub change_notify: bool,
 }
 
 impl Share {
@@ -91,6 +93,7 @@ impl Shares {
             posix: false,
             is_case_sensitive: false,
             time_machine: false,
+            change_notify: true,
         };
         let all = shares.into_iter().chain([ipc]);
         Self(all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect())

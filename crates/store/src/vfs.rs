@@ -16,6 +16,7 @@ use core::fmt;
 use frevo_wire::Status;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
+use crate::byte_range::Mode;
 use crate::name::Name;
 use crate::observe::{Observation, Observer};
 use crate::security::HostAcl;
@@ -415,6 +416,12 @@ pub trait Vfs: Send + Sync + fmt::Debug {
         Err(Fault::NotFound)
     }
 
+    /// Whether byte-range locks are to be shown to other programs:
+    /// [`Node::show_lock`].
+    fn shows_locks(&self) -> bool {
+        false
+    }
+
     /// Tells `observer` what other programs do in the open directory `node` (in
     /// everything below it, for a tree), until what this returns is dropped. Of
     /// anything else but a directory: what they do to it, without names.
@@ -505,6 +512,14 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Whether the host would let this process read, write or execute the object.
     fn host_access(&self) -> HostAccess;
 
+    /// Shows other programs a lock of whoever opened this node, in place of what
+    /// was shown of the range before. False when one of them has it locked in a
+    /// way that conflicts.
+    fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
+        let _ = lock;
+        Ok(true)
+    }
+
     // Extents and holes.
 
     /// Makes a range of this file show what a range of `source` holds, by
@@ -530,6 +545,17 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         let _ = (first, beyond, limit);
         Err(Fault::NotSupported)
     }
+}
+
+/// What other programs are shown of an Open's byte-range locks in one range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShownLock {
+    /// First byte.
+    pub first: u64,
+    /// Last byte.
+    pub last: u64,
+    /// The strongest lock there; none: it is free.
+    pub mode: Option<Mode>,
 }
 
 /// What protects an object.

@@ -214,6 +214,7 @@ mod tests {
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
+            change_notify: true,
         }
     }
 

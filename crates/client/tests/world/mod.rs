@@ -95,6 +95,7 @@ impl World {
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
+            change_notify: true,
         };
         let shares = Shares::new([share("data", false), share("sealed", true)]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));

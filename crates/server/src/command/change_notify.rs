@@ -38,6 +38,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // FILE_LIST_DIRECTORY. What the client asked for does not count, what it
     // was granted does.
     open.require(AccessMask::READ_DATA)?;
+    if !rq.tree()?.share.change_notify {
+        // Deviation: MS-SMB2 3.3.5.19 has NOT_SUPPORTED for what cannot do it. As
+        // a choice for one share it is Samba's, and so is what clients then meet.
+        return Err(Status::NOT_IMPLEMENTED.into());
+    }
     let notifies = &rq.session()?.notifies;
     let _slot = notifies.take(NOTIFIES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
     let watch = watch(rq, open, file, &request)?;

@@ -1,5 +1,7 @@
 //! LOCK: MS-SMB2 3.3.5.14.
 
+pub mod host;
+
 use std::future::poll_fn;
 
 use frevo_proto::Dialect;
@@ -75,6 +77,7 @@ impl Drop for Taken<'_> {
         let mut shared = self.file.cell.lock();
         for (element, (mode, _)) in self.elements.iter().zip(&self.modes) {
             shared.ranges.take_back(self.open.id(), range(element), *mode);
+            host::show_unlocked(self.file, &shared.ranges, range(element));
         }
     }
 }
@@ -101,6 +104,7 @@ fn unlock(open: &Open, file: &FileOpen, elements: &[LockElement]) -> Result<(), 
             return Err(Status::INVALID_PARAMETER);
         }
         shared.ranges.unlock(open.id(), range(element))?;
+        host::show_unlocked(file, &shared.ranges, range(element));
     }
     Ok(())
 }
@@ -134,7 +138,7 @@ async fn lock(
     for (at, (element, (mode, waits))) in elements.iter().zip(modes).enumerate() {
         let range = range(element);
         let outcome = if *waits {
-            wait(open, file, range, *mode).await
+            wait_for_all(open, file, range, *mode).await
         } else {
             take(open, file, range, *mode)
         };
@@ -144,6 +148,7 @@ async fn lock(
                 // What this request locked is given back, and nothing else: of
                 // the same range the Open may hold another kind of lock.
                 shared.ranges.take_back(open.id(), self::range(taken), *mode);
+                host::show_unlocked(file, &shared.ranges, self::range(taken));
             }
             return Err(status);
         }
@@ -158,7 +163,26 @@ fn take(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), St
     if open.is_closed() {
         return Err(Status::FILE_CLOSED);
     }
-    shared.ranges.lock(open.id(), range, mode)
+    shared.ranges.lock(open.id(), range, mode)?;
+    drop(shared);
+    host::confirm(open, file, range, mode)
+}
+
+/// Waits for other Opens, and for other programs.
+async fn wait_for_all(
+    open: &Open,
+    file: &FileOpen,
+    range: Range,
+    mode: Mode,
+) -> Result<(), Status> {
+    let mut patience = host::Patience::new();
+    loop {
+        wait(open, file, range, mode).await?;
+        match host::confirm(open, file, range, mode) {
+            Err(Status::LOCK_NOT_GRANTED) => patience.pause(open).await?,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// A place among those who wait for a file's locks, given up when dropped: a

@@ -123,6 +123,7 @@ impl ShareSection {
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
         options.host_changes = self.host_changes.unwrap_or(options.host_changes);
         options.nt_acls = self.nt_acls.map_or(options.nt_acls, Into::into);
+        options.posix_locks = self.posix_locks;
         options.streams = self.streams.map_or(options.streams, Into::into);
         options
     }
@@ -166,6 +167,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         posix: section.posix,
         is_case_sensitive: section.case_sensitive,
         time_machine: section.time_machine,
+        change_notify: section.change_notify,
     }
 }
 

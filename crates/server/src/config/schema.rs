@@ -153,6 +153,12 @@ pub struct ShareSection {
     /// macOS may back up here.
     #[serde(default)]
     pub time_machine: bool,
+    /// Clients may wait for changes in folders.
+    #[serde(default = "yes")]
+    pub change_notify: bool,
+    /// Byte-range locks of clients and of other programs know of each other.
+    #[serde(default)]
+    pub posix_locks: bool,
 }
 
 const fn yes() -> bool {
@@ -250,6 +256,8 @@ impl ShareSection {
             nt_acls: None,
             streams: None,
             time_machine: false,
+            change_notify: true,
+            posix_locks: false,
         }
     }
 }

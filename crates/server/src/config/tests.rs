@@ -69,6 +69,8 @@ fn every_key_can_be_set() {
         posix = false
         streams = "folder"
         time_machine = true
+        change_notify = false
+        posix_locks = true
         nt_acls = "posix"
 
         [[user]]

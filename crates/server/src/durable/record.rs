@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
+use crate::command::lock::host;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::server::Server;
 use crate::tree_connect::TreeConnect;
@@ -297,6 +298,9 @@ fn put_back(server: &Server, open: &Open, record: &OpenRecord) {
     for lock in &record.locks {
         if let Err(status) = state.ranges.lock(file.id, lock.range, lock.mode) {
             tracing::warn!(target: "frevo::durable", %status, "a lock of a persistent Open is lost");
+        } else if let Err(status) = host::show(file, &state.ranges, lock.range) {
+            tracing::warn!(target: "frevo::durable", %status,
+                "another program has locked what a persistent Open has");
         }
     }
     if record.delete_pending {

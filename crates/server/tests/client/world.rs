@@ -117,6 +117,7 @@ impl World {
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
+            change_notify: true,
         };
         let shares = Shares::new([
             share("data"),

@@ -9,6 +9,7 @@ mod admission;
 mod compounds;
 mod credits;
 mod files;
+mod host_locks;
 mod negotiation;
 mod sessions;
 mod sharing;

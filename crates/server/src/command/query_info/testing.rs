@@ -48,6 +48,7 @@ impl Bench {
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
+            change_notify: true,
         });
         Self { folder, vfs, share, files: FileTable::default(), next: AtomicU64::new(1) }
     }

@@ -1,0 +1,67 @@
+//! Byte-range locks that other programs on the host see: locks of open file
+//! descriptions, fcntl(2) F_OFD_SETLK. They belong to one opening of a file, as
+//! those of clients do, and conflict with those that programs take by process.
+
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use frevo_store::Fault;
+use frevo_store::byte_range::Mode;
+use frevo_store::vfs::{ShownLock, VfsResult};
+use rustix::io::Errno;
+
+use crate::errno::fault_of;
+
+/// Shows a lock in place of what was shown of its range; false when another
+/// program has a conflicting one.
+pub(crate) fn show(fd: BorrowedFd<'_>, lock: ShownLock) -> VfsResult<bool> {
+    // The host has no bytes there, and programs no locks.
+    let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
+    // Zero: to the end, whatever that will be.
+    let len = i64::try_from(lock.last - lock.first).ok().and_then(|len| len.checked_add(1));
+    let len = len.filter(|len| start.checked_add(*len).is_some()).unwrap_or(0);
+    let kind = match lock.mode {
+        None => libc::F_UNLCK,
+        Some(Mode::Shared) => libc::F_RDLCK,
+        Some(Mode::Exclusive) => libc::F_WRLCK,
+    };
+    match set(fd, kind, start, len) {
+        // Clients may lock exclusively what they only read, programs may not: it
+        // is shown as a shared lock, which keeps writers out. One that is shared
+        // by who only writes cannot be shown.
+        Err(Errno::BADF) if lock.mode == Some(Mode::Exclusive) => {
+            granted(set(fd, libc::F_RDLCK, start, len))
+        }
+        Err(Errno::BADF) => Ok(true),
+        other => granted(other),
+    }
+}
+
+fn granted(set: Result<(), Errno>) -> VfsResult<bool> {
+    match set {
+        Ok(()) => Ok(true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Err(Errno::NOLCK) => Err(Fault::NoMemory),
+        // What knows no locks has no program that takes one.
+        Err(Errno::NOTSUP | Errno::NOSYS) => Ok(true),
+        Err(errno) => Err(fault_of(errno)),
+    }
+}
+
+fn set(fd: BorrowedFd<'_>, kind: libc::c_int, start: i64, len: i64) -> Result<(), Errno> {
+    let lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start,
+        l_len: len,
+        // It must be zero for locks of open file descriptions.
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the structure outlives the call, which
+    // only reads it.
+    let done = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    if done == 0 {
+        return Ok(());
+    }
+    let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    Err(Errno::from_raw_os_error(errno))
+}

@@ -1,0 +1,153 @@
+//! `posix_locks`: byte-range locks of clients and of other programs.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_store::Vfs;
+use frevo_wire::command::lock::LockFlags;
+use tempfile::TempDir;
+
+use crate::client::files::lock_draft;
+use crate::client::peer::async_id;
+use crate::client::world::{EXCLUSIVE, over};
+use crate::client::*;
+
+const SHARED: LockFlags = LockFlags(LockFlags::SHARED_LOCK.0 | LockFlags::FAIL_IMMEDIATELY.0);
+const UNLOCK: LockFlags = LockFlags::UNLOCK;
+
+fn share(posix_locks: bool) -> (TempDir, Arc<dyn Vfs>) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), [0; 100]).unwrap();
+    let options = PosixOptions { posix_locks, ..PosixOptions::default() };
+    let vfs = PosixVfs::open_root(dir.path(), options).unwrap();
+    (dir, Arc::new(vfs))
+}
+
+/// Whether another program can lock a range: "ex" or "sh".
+fn can_lock(dir: &Path, kind: &str, first: u64, length: u64) -> bool {
+    let script = format!(
+        "import fcntl\nf = open('f', 'r+b')\n\
+         fcntl.lockf(f, fcntl.LOCK_{} | fcntl.LOCK_NB, {length}, {first})",
+        kind.to_uppercase()
+    );
+    let mut program = Program::new("python3");
+    program.args(["-c", &script]).current_dir(dir).stderr(Stdio::null());
+    program.status().unwrap().success()
+}
+
+/// Another program that has a range locked for as long as it lives.
+struct Holder(Child);
+
+impl Holder {
+    fn new(dir: &Path, first: u64, length: u64) -> Self {
+        let script = format!(
+            "import fcntl, time\nf = open('f', 'r+b')\n\
+             fcntl.lockf(f, fcntl.LOCK_EX, {length}, {first})\n\
+             print('locked', flush=True)\ntime.sleep(60)"
+        );
+        let mut program = Program::new("python3");
+        program.args(["-c", &script]).current_dir(dir).stdout(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn other_programs_see_what_clients_lock() {
+    let (dir, vfs) = share(true);
+    let dir = dir.path();
+    over(&vfs, async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let file = one.open_file(&mine, &Want::existing("f")).await;
+        one.on(&mine, lock_draft(file, &[(10, 10, EXCLUSIVE)])).await.ok();
+        assert!(!can_lock(dir, "ex", 15, 1) && !can_lock(dir, "sh", 15, 1));
+        assert!(can_lock(dir, "ex", 20, 10) && can_lock(dir, "ex", 0, 10));
+        // Locks of one Open lie over each other; each goes by itself.
+        one.on(&mine, lock_draft(file, &[(5, 10, SHARED)])).await.ok();
+        one.on(&mine, lock_draft(file, &[(10, 10, UNLOCK)])).await.ok();
+        assert!(can_lock(dir, "ex", 15, 5), "only the shared one is left");
+        assert!(can_lock(dir, "sh", 5, 10) && !can_lock(dir, "ex", 14, 1));
+        one.on(&mine, lock_draft(file, &[(5, 10, UNLOCK)])).await.ok();
+        assert!(can_lock(dir, "ex", 0, 100));
+        // What clients refuse each other is not shown either.
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let other = two.open_file(&theirs, &Want::existing("f")).await;
+        one.on(&mine, lock_draft(file, &[(0, 10, EXCLUSIVE)])).await.ok();
+        let both = [(50, 10, EXCLUSIVE), (5, 1, EXCLUSIVE)];
+        two.on(&theirs, lock_draft(other, &both)).await.expect(Status::LOCK_NOT_GRANTED);
+        assert!(can_lock(dir, "ex", 50, 10) && !can_lock(dir, "ex", 5, 1));
+        // The whole file, and what no host has.
+        let far = [(1 << 20, 1 << 62, EXCLUSIVE), (u64::MAX, 1, EXCLUSIVE)];
+        two.on(&theirs, lock_draft(other, &far)).await.ok();
+        assert!(!can_lock(dir, "ex", 1 << 40, 1));
+        two.close(&theirs, other).await;
+        one.close(&mine, file).await;
+        assert!(can_lock(dir, "ex", 0, 0));
+    });
+}
+
+#[test]
+fn clients_see_what_other_programs_lock() {
+    let (dir, vfs) = share(true);
+    let dir = dir.path();
+    over(&vfs, async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let file = one.open_file(&mine, &Want::existing("f")).await;
+        let holder = Holder::new(dir, 10, 10);
+        for range in [(15, 1), (0, 11), (19, 100)] {
+            let locks = [(range.0, range.1, EXCLUSIVE)];
+            one.on(&mine, lock_draft(file, &locks)).await.expect(Status::LOCK_NOT_GRANTED);
+            let locks = [(range.0, range.1, SHARED)];
+            one.on(&mine, lock_draft(file, &locks)).await.expect(Status::LOCK_NOT_GRANTED);
+        }
+        // All or nothing.
+        let both = [(50, 10, EXCLUSIVE), (15, 1, EXCLUSIVE)];
+        one.on(&mine, lock_draft(file, &both)).await.expect(Status::LOCK_NOT_GRANTED);
+        assert!(can_lock(dir, "ex", 20, 80));
+        one.on(&mine, lock_draft(file, &[(0, 10, EXCLUSIVE)])).await.ok();
+        // Who waits gives up, or is served when the program has ended.
+        let waits = [(15, 1, LockFlags::EXCLUSIVE_LOCK)];
+        let start = async |peer: &mut Peer| {
+            peer.send(vec![mine.put(lock_draft(file, &waits))], mine.via()).await.remove(0)
+        };
+        let waiting = start(&mut one).await;
+        let interim = one.interim().await;
+        let cancel = Peer::cancel(waiting, Some(async_id(&interim)), mine.logon.id);
+        one.send_frame(&draft::pack(&[cancel], mine.via())).await;
+        one.final_reply(waiting).await.expect(Status::CANCELLED);
+        let waiting = start(&mut one).await;
+        one.interim().await;
+        one.expect_silence(Duration::from_millis(50)).await;
+        drop(holder);
+        one.final_reply(waiting).await.ok();
+        assert!(!can_lock(dir, "ex", 15, 1) && can_lock(dir, "ex", 16, 4));
+        one.close(&mine, file).await;
+        assert!(can_lock(dir, "ex", 0, 100));
+    });
+}
+
+#[test]
+fn nothing_is_shown_unless_it_is_asked_for() {
+    let (dir, vfs) = share(false);
+    over(&vfs, async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let file = one.open_file(&mine, &Want::existing("f")).await;
+        let _holder = Holder::new(dir.path(), 50, 10);
+        one.on(&mine, lock_draft(file, &[(0, 60, EXCLUSIVE)])).await.ok();
+        assert!(can_lock(dir.path(), "ex", 0, 50));
+    });
+}

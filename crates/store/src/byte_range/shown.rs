@@ -1,0 +1,83 @@
+//! What one Open's locks come to where locks do not lie over each other: each
+//! byte free, shared or exclusive, as other programs on the host know locks.
+
+use alloc::vec::Vec;
+
+use super::{ByteRanges, Range};
+use crate::file::OpenId;
+use crate::vfs::ShownLock;
+
+impl ByteRanges {
+    /// The pieces of `range` with the strongest lock that `owner` has on each, in
+    /// order; neighbours that are alike are one. Nothing for a range of no length.
+    /// Looks at every lock of the Open.
+    pub fn shown(&self, owner: OpenId, range: Range) -> Vec<ShownLock> {
+        if range.length == 0 {
+            return Vec::new();
+        }
+        let (first, last) = (range.offset, range.last());
+        let mut own = self.of(owner);
+        own.retain(|(lock, _)| lock.length != 0 && lock.offset <= last && lock.last() >= first);
+        // Where something begins: a lock, or what is behind one.
+        let mut starts: Vec<u64> = core::iter::once(first)
+            .chain(own.iter().map(|(lock, _)| lock.offset))
+            .chain(own.iter().filter_map(|(lock, _)| lock.last().checked_add(1)))
+            .filter(|start| (first..=last).contains(start))
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let ends = starts.iter().skip(1).map(|next| next.saturating_sub(1));
+        let ends: Vec<u64> = ends.chain([last]).collect();
+        let mut pieces: Vec<ShownLock> = Vec::new();
+        for (first, last) in starts.into_iter().zip(ends) {
+            let over = own.iter().filter(|(l, _)| l.offset <= first && l.last() >= last);
+            // Exclusive sorts before shared.
+            let mode = over.map(|(_, mode)| *mode).min();
+            match pieces.last_mut() {
+                Some(before) if before.mode == mode => before.last = last,
+                _ => pieces.push(ShownLock { first, last, mode }),
+            }
+        }
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Mode;
+    use super::*;
+
+    const ME: OpenId = OpenId(1);
+
+    fn range(offset: u64, length: u64) -> Range {
+        Range { offset, length }
+    }
+
+    fn shown(ranges: &ByteRanges, offset: u64, length: u64) -> Vec<(u64, u64, Option<Mode>)> {
+        let pieces = ranges.shown(ME, range(offset, length));
+        pieces.into_iter().map(|p| (p.first, p.last, p.mode)).collect()
+    }
+
+    #[test]
+    fn the_strongest_lock_of_each_byte() {
+        let (shared, exclusive) = (Some(Mode::Shared), Some(Mode::Exclusive));
+        let mut ranges = ByteRanges::EMPTY;
+        assert_eq!(shown(&ranges, 0, 10), [(0, 9, None)]);
+        ranges.lock(ME, range(10, 10), Mode::Exclusive).unwrap();
+        ranges.lock(ME, range(5, 20), Mode::Shared).unwrap();
+        ranges.lock(ME, range(12, 0), Mode::Shared).unwrap();
+        ranges.lock(OpenId(2), range(50, 10), Mode::Shared).unwrap();
+        let all = [(0, 4, None), (5, 9, shared), (10, 19, exclusive), (20, 24, shared)];
+        assert_eq!(shown(&ranges, 0, 25), all);
+        assert_eq!(shown(&ranges, 12, 2), [(12, 13, exclusive)]);
+        assert_eq!(shown(&ranges, 40, 40), [(40, 79, None)], "another's are his to show");
+        assert_eq!(shown(&ranges, 12, 0), []);
+        ranges.unlock(ME, range(10, 10)).unwrap();
+        assert_eq!(shown(&ranges, 10, 10), [(10, 19, shared)]);
+        let all = range(0, u64::MAX);
+        ranges.lock(ME, range(u64::MAX, 1), Mode::Exclusive).unwrap();
+        assert_eq!(ranges.shown(ME, all).len(), 3);
+        let end = (u64::MAX, u64::MAX, exclusive);
+        assert_eq!(shown(&ranges, u64::MAX - 1, 2).last(), Some(&end));
+    }
+}
