@@ -14,6 +14,7 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
+use crate::reparse;
 use crate::stat::Extra;
 use crate::streams;
 use crate::sys;
@@ -119,6 +120,9 @@ impl PosixDirectory {
             let mut value = [0; DOSATTRIB_BYTES];
             let len = self.share.entry_xattr(fd, entry, DOSATTRIB, &mut value).unwrap_or(0);
             extra.dos = value.get(..len).and_then(DosAttrib::decode);
+            extra.reparse_tag = reparse::tag(extra.dos, |into| {
+                self.share.entry_xattr(fd, entry, reparse::ATTRIBUTE, into)
+            });
         }
         if self.share.options.list_ea_sizes && self.share.volume.xattrs {
             extra.ea_size = self.share.entry_ea_size(fd, entry);

@@ -26,6 +26,7 @@ mod names;
 mod node;
 mod ntacl;
 mod options;
+mod reparse;
 mod security;
 mod snapshots;
 mod stat;

@@ -67,6 +67,9 @@ pub const HOST_DIRECTORIES_PER_TREE: usize = 8_192;
 /// Bytes of host changes read from the kernel at a time.
 pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;
 
+/// Bytes of a reparse buffer that is kept (MAXIMUM_REPARSE_DATA_BUFFER_SIZE).
+pub const REPARSE_BYTES: usize = 16 * 1_024;
+
 /// Groups that one user is in (NGROUPS_MAX).
 pub const GROUPS_PER_USER: usize = 65_536;
 

@@ -20,6 +20,7 @@ use crate::errno::fault_of;
 use crate::extents;
 use crate::locks;
 use crate::options::STORED_ATTRIBUTES;
+use crate::reparse;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
 use crate::vfs::Share;
@@ -39,6 +40,8 @@ pub(crate) struct PosixNode {
     hidden_name: bool,
     /// The directory in which this node was created, until that is durable.
     created_in: Mutex<Option<Dir>>,
+    /// What took its place, see [`Vfs::replace`](frevo_store::Vfs::replace).
+    successor: Mutex<Option<Arc<Self>>>,
 }
 
 impl PosixNode {
@@ -57,6 +60,32 @@ impl PosixNode {
             handle,
             hidden_name,
             created_in: Mutex::new(None),
+            successor: Mutex::new(None),
+        }
+    }
+
+    /// What took the place of this object.
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        self.successor.lock().clone()
+    }
+
+    /// From now on this node is `other`.
+    pub(crate) fn become_other(&self, other: Arc<Self>) {
+        *self.successor.lock() = Some(other);
+    }
+
+    /// The same object opened otherwise, or another in its place: what the name
+    /// makes of it stays.
+    pub(crate) fn sibling(&self, handle: Handle, stx: &Statx) -> Self {
+        Self {
+            key: self.share.marked(stat::key_of(stx)),
+            share: Arc::clone(&self.share),
+            kind: stat::kind_of(stx),
+            moves_data: false,
+            handle,
+            hidden_name: self.hidden_name,
+            created_in: Mutex::new(None),
+            successor: Mutex::new(None),
         }
     }
 
@@ -86,12 +115,19 @@ impl PosixNode {
     /// Makes another name of this file. By way of `/proc`, because linking a
     /// bare descriptor is a privilege.
     pub(crate) fn link_to(&self, dir: BorrowedFd<'_>, entry: &[u8]) -> Result<(), Errno> {
+        if let Some(now) = self.successor() {
+            return now.link_to(dir, entry);
+        }
         let path = ProcPath::of(self.handle.fd());
         rustix::fs::linkat(CWD, path.as_c_str(), dir, entry, AtFlags::SYMLINK_FOLLOW)
     }
 
     /// The descriptor, if it moves data.
     fn data(&self) -> VfsResult<BorrowedFd<'_>> {
+        if self.successor.lock().is_some() {
+            // Nothing that it may become has data.
+            return Err(Fault::AccessDenied);
+        }
         match self.kind {
             Kind::Directory => Err(Fault::IsADirectory),
             _ if !self.moves_data => Err(Fault::AccessDenied),
@@ -100,7 +136,7 @@ impl PosixNode {
     }
 
     /// Symbolic links and special files cannot have attributes of users.
-    fn has_xattrs(&self) -> bool {
+    pub(crate) fn has_xattrs(&self) -> bool {
         self.share.volume.xattrs && matches!(self.kind, Kind::File | Kind::Directory)
     }
 
@@ -109,7 +145,7 @@ impl PosixNode {
         if self.has_xattrs() { self.handle.ea_size() } else { 0 }
     }
 
-    fn dos_attrib(&self) -> Option<DosAttrib> {
+    pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
         let kept = self.share.keeps_attributes() && self.has_xattrs();
         if kept { self.handle.dos_attrib() } else { None }
     }
@@ -147,10 +183,13 @@ impl PosixNode {
         }
         let old = self.handle.dos_attrib();
         let directory = if self.kind == Kind::Directory { FileAttributes::DIRECTORY.0 } else { 0 };
+        let before = old.map_or(0, |old| old.attributes);
         let attributes = match change.attributes {
             Some(new) => (new & STORED_ATTRIBUTES).0,
-            None => old.map_or(0, |old| old.attributes) & STORED_ATTRIBUTES.0,
+            None => before & STORED_ATTRIBUTES.0,
         };
+        // That is said by FSCTL_SET_REPARSE_POINT alone.
+        let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
         let created = match created.or_else(|| old.and_then(|old| old.created)) {
             Some(created) => created,
             None => {
@@ -181,7 +220,7 @@ fn timespec(time: Option<FileTime>) -> Timespec {
 
 impl Node for PosixNode {
     fn key(&self) -> FileKey {
-        self.key
+        self.successor.lock().as_ref().map_or(self.key, |now| now.key)
     }
 
     fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -190,16 +229,24 @@ impl Node for PosixNode {
     }
 
     fn stat(&self) -> VfsResult<Stat> {
+        if let Some(now) = self.successor() {
+            return now.stat();
+        }
         let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
+        let dos = self.dos_attrib();
         let extra = Extra {
-            dos: self.dos_attrib(),
+            dos,
             hidden_name: self.hidden_name,
             ea_size: self.ea_size(),
+            reparse_tag: reparse::tag(dos, |into| self.handle.value(reparse::ATTRIBUTE, into)),
         };
         Ok(self.share.stat_of(&stx, &extra))
     }
 
     fn birth(&self) -> Option<FileTime> {
+        if let Some(now) = self.successor() {
+            return now.birth();
+        }
         stat::birth_of(&sys::stat_fd(self.handle.fd()).ok()?)
     }
 
@@ -296,6 +343,9 @@ impl Node for PosixNode {
     }
 
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        if let Some(now) = self.successor() {
+            return now.set_basic(change);
+        }
         self.share.writable()?;
         if change.uid.is_some() || change.gid.is_some() {
             crate::security::chown(&self.handle, change.uid, change.gid)?;
@@ -308,10 +358,16 @@ impl Node for PosixNode {
     }
 
     fn streams(&self) -> VfsResult<Vec<StreamStat>> {
+        if let Some(now) = self.successor() {
+            return now.streams();
+        }
         if self.has_xattrs() { self.share.list_streams(&self.handle) } else { Ok(Vec::new()) }
     }
 
     fn clear_streams(&self) -> VfsResult<()> {
+        if let Some(now) = self.successor() {
+            return now.clear_streams();
+        }
         self.share.writable()?;
         if self.has_xattrs() { self.share.clear_streams(&self.handle) } else { Ok(()) }
     }
@@ -321,6 +377,9 @@ impl Node for PosixNode {
     }
 
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        if let Some(now) = self.successor() {
+            return now.directory();
+        }
         if self.kind != Kind::Directory {
             return Err(Fault::NotADirectory);
         }
@@ -331,10 +390,16 @@ impl Node for PosixNode {
     }
 
     fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        if let Some(now) = self.successor() {
+            return now.eas();
+        }
         if self.has_xattrs() { self.handle.eas() } else { Ok(Vec::new()) }
     }
 
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        if let Some(now) = self.successor() {
+            return now.set_ea(name, value);
+        }
         self.share.writable()?;
         if !self.has_xattrs() {
             return Err(Fault::NotSupported);
@@ -343,6 +408,9 @@ impl Node for PosixNode {
     }
 
     fn link_target(&self) -> VfsResult<String> {
+        if let Some(now) = self.successor() {
+            return now.link_target();
+        }
         if self.kind != Kind::Symlink {
             return Err(Fault::Invalid);
         }
@@ -350,16 +418,49 @@ impl Node for PosixNode {
         target.into_string().map_err(|_| Fault::NameInvalid)
     }
 
+    fn device(&self) -> Option<(u32, u32)> {
+        if !matches!(self.kind, Kind::CharDevice | Kind::BlockDevice) {
+            return None;
+        }
+        let stx = sys::stat_fd(self.handle.fd()).ok()?;
+        Some((stx.stx_rdev_major, stx.stx_rdev_minor))
+    }
+
+    fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
+        match self.successor() {
+            Some(now) => now.reparse_buffer(),
+            None => self.kept_reparse(),
+        }
+    }
+
+    fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        self.share.writable()?;
+        match self.successor() {
+            Some(now) => now.keep_reparse(buffer),
+            None if !self.share.keeps_attributes() => Err(Fault::NotSupported),
+            None => self.set_kept_reparse(buffer),
+        }
+    }
+
     fn security(&self) -> VfsResult<Security> {
+        if let Some(now) = self.successor() {
+            return now.security();
+        }
         crate::security::query(&self.share, &self.handle)
     }
 
     fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
+        if let Some(now) = self.successor() {
+            return now.set_security(change);
+        }
         self.share.writable()?;
         crate::security::set(&self.share, &self.handle, change)
     }
 
     fn host_access(&self) -> HostAccess {
+        if let Some(now) = self.successor() {
+            return now.host_access();
+        }
         let fd = self.handle.fd();
         let owner = sys::stat_fd(fd).is_ok_and(|stx| {
             let user = rustix::process::geteuid();

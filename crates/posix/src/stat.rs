@@ -47,13 +47,15 @@ pub(crate) struct Extra {
     pub(crate) hidden_name: bool,
     /// As [`Stat::ea_size`].
     pub(crate) ea_size: u32,
+    /// The tag of the reparse buffer that is kept with a file or directory, or 0.
+    pub(crate) reparse_tag: u32,
 }
 
 pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     let kind = kind_of(stx);
     let directory = kind == Kind::Directory;
     let reparse_tag = match kind {
-        Kind::File | Kind::Directory => 0,
+        Kind::File | Kind::Directory => extra.reparse_tag,
         Kind::Symlink => TAG_SYMLINK,
         _ => TAG_NFS,
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Existence, Kind, KindWanted, Node, OpenHow, Opened, Space, Vfs, VfsResult, Volume,
+    Existence, Kind, KindWanted, Node, OpenHow, Opened, Replacement, Space, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -27,7 +27,7 @@ use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{host, streams, sys, volume, xattr};
+use crate::{host, reparse, streams, sys, volume, xattr};
 
 /// What all nodes of one share have in common.
 #[derive(Debug)]
@@ -217,10 +217,12 @@ impl PosixVfs {
         name: Name,
         entry: &[u8],
     ) -> Opened {
+        let dos = self.dos_attrib(&handle, &stx);
         let extra = Extra {
-            dos: self.dos_attrib(&handle, &stx),
+            dos,
             hidden_name: self.share.hides(entry),
             ea_size: 0,
+            reparse_tag: reparse::tag(dos, |into| handle.value(reparse::ATTRIBUTE, into)),
         };
         let stat = self.share.stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
@@ -299,7 +301,7 @@ impl PosixVfs {
         // The file stands whether or not its attributes could be kept.
         let dos = self.new_dos_attrib(how, born).filter(|dos| handle.set_dos_attrib(dos).is_ok());
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
-        let extra = Extra { dos, hidden_name: self.share.hides(entry), ea_size: 0 };
+        let extra = Extra { dos, hidden_name: self.share.hides(entry), ..Extra::default() };
         let stat = self.share.stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
         node.was_created_in(place.parent.clone());
@@ -345,7 +347,7 @@ impl PosixVfs {
     }
 
     /// The place of `name`, which must exist and be `key`; how it is stored.
-    fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
+    pub(crate) fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
         let exact = self.share.exact(name);
         let place = self.share.place(&self.path_of(name, exact)?, exact)?;
         let (stored, stx) = self.share.existing(&place, exact)?;
@@ -591,6 +593,10 @@ impl Vfs for PosixVfs {
         Ok(())
     }
 
+    fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
+        self.replace_entry(name, node, by)
+    }
+
     fn stat(&self, name: &Name) -> VfsResult<Stat> {
         let how = OpenHow {
             existence: Existence::MustExist,
@@ -667,7 +673,7 @@ fn check_replace(there: &Statx, replace: bool) -> VfsResult<()> {
 
 type Entry<'a> = (BorrowedFd<'a>, &'a [u8]);
 
-fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -> VfsResult<()> {
+pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -> VfsResult<()> {
     match rustix::fs::renameat_with(from.0, from.1, to.0, to.1, flags) {
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(Fault::Stale),

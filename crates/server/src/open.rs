@@ -10,7 +10,7 @@ use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::lease::Actor;
-use frevo_store::{Departure, FileCell, FileTable, Name, Node, OpenId, Stat, Vfs};
+use frevo_store::{Departure, FileCell, FileKey, FileTable, Name, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
@@ -86,6 +86,9 @@ pub struct FileOpen {
     /// once and drops what it could not write, so that a later success would
     /// prove nothing: it fails until the file is opened anew.
     pub sync_failure: OnceLock<Status>,
+    /// Another object has taken the place of the file that was opened
+    /// (FSCTL_SET_REPARSE_POINT): the descriptor is of no use any more.
+    pub turned: AtomicBool,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Mutex<Option<Enumeration>>,
 }
@@ -269,11 +272,21 @@ impl FileOpen {
             return Err(frevo_store::Fault::Busy);
         }
         let _name = files.names.hold(self.place(), name);
-        self.vfs.remove(name, cell.key())
+        let is_own = std::ptr::eq(cell, &*self.cell);
+        self.vfs.remove(name, if is_own { self.key() } else { cell.key() })
+    }
+
+    /// What its name means: another object than was opened once that has become
+    /// a reparse point.
+    pub fn key(&self) -> FileKey {
+        if self.turned.load(Ordering::Acquire) { self.node.key() } else { self.cell.key() }
     }
 
     /// The road for data, when there is a descriptor.
     pub fn io(&self) -> Option<&file_io::File> {
+        if self.turned.load(Ordering::Acquire) {
+            return None;
+        }
         let made = || file_io::File::new(Arc::clone(self.fd.as_ref()?) as _).ok();
         self.io.get_or_init(made).as_ref()
     }

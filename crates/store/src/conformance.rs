@@ -28,11 +28,13 @@ use crate::vfs::{
 };
 
 mod extents;
+mod reparse;
 
 pub use extents::{
     extents_are_shared_or_not_at_all, extents_need_rights_and_sense,
     zeros_are_read_and_holes_are_seen,
 };
+pub use reparse::{files_become_links_and_back, reparse_buffers_are_kept};
 
 /// An empty, writable file system, and what only its host can do to it.
 pub trait Subject {
@@ -78,6 +80,8 @@ macro_rules! conformance_tests {
             extents_are_shared_or_not_at_all
             extents_need_rights_and_sense
             zeros_are_read_and_holes_are_seen
+            files_become_links_and_back
+            reparse_buffers_are_kept
         }
     };
     (@ $make:expr; $($check:ident)*) => {

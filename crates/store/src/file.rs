@@ -112,6 +112,11 @@ impl File {
         self.key
     }
 
+    /// Whether `id` is the only Open of the file and of its streams, and it stays.
+    pub fn is_alone(&self, id: OpenId) -> bool {
+        self.opens.iter().all(|e| e.id == id) && self.streams.is_empty() && self.doomed.is_empty()
+    }
+
     /// The name under which it was opened first, kept up to date by renames.
     pub const fn name(&self) -> &Name {
         &self.name

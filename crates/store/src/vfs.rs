@@ -274,6 +274,19 @@ pub struct Opened {
     pub name: Name,
 }
 
+/// What [`Vfs::replace`] makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacement<'a> {
+    /// A regular file.
+    File,
+    /// A symbolic link to this target, as the host spells it.
+    Symlink(&'a str),
+    /// A FIFO.
+    Fifo,
+    /// A socket that nobody listens on.
+    Socket,
+}
+
 /// Changes of times and attributes; `None` and `FileTime::ZERO` leave things alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BasicChange {
@@ -391,6 +404,17 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Makes `to` another name of the open file `node`.
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()>;
 
+    /// Puts another kind of object, which holds nothing, in the place of the
+    /// empty file or directory `name` that `node` is (else [`Fault::Stale`]; a
+    /// directory with entries is [`Fault::NotEmpty`]). From then on `node` is
+    /// what was made, also by its key.
+    ///
+    /// [`Fault::NotSupported`] where there are no such objects.
+    fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
+        let _ = (name, node, by);
+        Err(Fault::NotSupported)
+    }
+
     /// What `name` means now, without opening it; links are not followed.
     fn stat(&self, name: &Name) -> VfsResult<Stat>;
 
@@ -497,6 +521,26 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// Target of a symbolic link as stored.
     fn link_target(&self) -> VfsResult<String>;
+
+    /// Major and minor number of a device.
+    fn device(&self) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// The reparse buffer that is kept with a file or directory, MS-FSA 2.1.1.3
+    /// File.ReparseData with its header; [`Fault::NotFound`] without one. Links
+    /// and special files say by their kind what they are, and keep none.
+    fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
+        Err(Fault::NotFound)
+    }
+
+    /// Keeps a reparse buffer with a file or directory, or takes it away. The
+    /// state says from then on that it is a reparse point, and which.
+    /// [`Fault::NotSupported`] where nothing can be kept.
+    fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        let _ = buffer;
+        Err(Fault::NotSupported)
+    }
 
     /// What protects the object.
     fn security(&self) -> VfsResult<Security> {

@@ -11,7 +11,7 @@ mod symlink;
 mod timewarp;
 mod validate;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::file::Admission;
@@ -192,6 +192,9 @@ impl Create<'_> {
                 }
                 other => other.map_err(|fault| self.open_failed(fault))?,
             };
+            if !self.has(CreateOptions::OPEN_REPARSE_POINT) {
+                symlink::check(&opened)?;
+            }
             let action = self.action(&opened)?;
             let granted = access::grant(self, &opened, action);
             let granted = granted.and_then(|granted| {
@@ -385,6 +388,7 @@ impl Create<'_> {
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),
+            turned: AtomicBool::new(false),
             enumeration: Mutex::new(None),
         });
         if self.posix.is_some()

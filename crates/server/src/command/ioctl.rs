@@ -7,6 +7,7 @@ mod facts;
 mod network_interface;
 mod offload;
 mod ranges;
+mod reparse;
 mod resiliency;
 pub mod table;
 mod test_hooks;
@@ -120,8 +121,9 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::SetZeroData => ranges::set_zero_data(call).await,
         Act::AllocatedRanges => ranges::query_allocated(call).await,
         Act::ObjectId => facts::object_id(call),
-        Act::GetReparsePoint => facts::reparse_point(call),
-        Act::DeleteReparsePoint => facts::delete_reparse_point(call),
+        Act::GetReparsePoint => reparse::get(call),
+        Act::DeleteReparsePoint => reparse::delete(call),
+        Act::SetReparsePoint => reparse::set(call),
         Act::GetCompression => facts::compression(call),
         Act::SetCompression => facts::set_compression(call),
         Act::DuplicateExtents => extents::duplicate(call).await,

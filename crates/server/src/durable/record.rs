@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use frevo_proto::lock_sequence::LockSequences;
@@ -241,6 +241,7 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
         mode: AtomicU64::new(u64::from(record.mode)),
         position: AtomicU64::new(0),
         sync_failure: OnceLock::new(),
+        turned: AtomicBool::new(false),
         enumeration: Mutex::new(None),
     });
     // Of a tree connect that has ended: there is none until its client comes.

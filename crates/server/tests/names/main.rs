@@ -8,4 +8,5 @@ mod client;
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod calls;
 mod classes;
+mod reparse;
 mod streams;

@@ -35,6 +35,7 @@
 mod content;
 mod faults;
 mod node;
+mod reparse;
 mod stable;
 mod streams;
 mod tree;

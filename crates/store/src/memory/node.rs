@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 
-use frevo_wire::dtyp::FileTime;
+use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::content::Content;
@@ -88,7 +88,10 @@ impl MemoryNode {
     /// Whether data may be moved; `allowed` is the way it is to go.
     fn check_data(&self, allowed: bool) -> VfsResult<()> {
         match self.kind {
-            Kind::Directory => Err(Fault::IsADirectory),
+            // It may have become a link since.
+            Kind::Directory if self.look(|inode| Ok(inode.kind())) == Ok(Kind::Directory) => {
+                Err(Fault::IsADirectory)
+            }
             Kind::File if allowed => Ok(()),
             _ => Err(Fault::AccessDenied),
         }
@@ -269,7 +272,7 @@ impl Node for MemoryNode {
     }
 
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
-        if self.kind != Kind::Directory {
+        if self.look(|inode| Ok(inode.kind()))? != Kind::Directory {
             return Err(Fault::NotADirectory);
         }
         self.pass(Operation::List)?;
@@ -286,7 +289,7 @@ impl Node for MemoryNode {
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
         self.pass(Operation::SetEa)?;
         self.hold.shared.writable()?;
-        if self.kind == Kind::Symlink {
+        if self.look(|inode| Ok(inode.kind()))? == Kind::Symlink {
             return Err(Fault::NotSupported);
         }
         if name.is_empty() || name.len() > MEMORY_EA_NAME_BYTES || name.contains('\0') {
@@ -313,6 +316,25 @@ impl Node for MemoryNode {
         self.look(|inode| match &inode.body {
             Body::Symlink(target) => Ok(target.clone()),
             _ => Err(Fault::Invalid),
+        })
+    }
+
+    fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
+        self.look(|inode| inode.meta.reparse.clone().ok_or(Fault::NotFound))
+    }
+
+    fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        self.pass(Operation::SetEa)?;
+        self.alter(|inode, now| {
+            if !matches!(inode.kind(), Kind::File | Kind::Directory) {
+                return Err(Fault::NotSupported);
+            }
+            if inode.kind() == Kind::File {
+                inode.meta.attributes |= FileAttributes::ARCHIVE;
+            }
+            inode.meta.reparse = buffer.map(Vec::from);
+            inode.meta.changed = now;
+            Ok(())
         })
     }
 

@@ -18,6 +18,8 @@ use crate::vfs::{Fault, FileKey, Kind, Stat, VfsResult};
 
 /// IO_REPARSE_TAG_SYMLINK, MS-FSCC 2.1.2.1.
 const TAG_SYMLINK: u32 = 0xA000_000C;
+/// IO_REPARSE_TAG_NFS, MS-FSCC 2.1.2.6: FIFOs and sockets.
+const TAG_NFS: u32 = 0x8000_0014;
 
 /// Attributes that a file keeps.
 pub(super) const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
@@ -85,6 +87,8 @@ pub(super) enum Body {
     File(Content),
     Directory(Entries),
     Symlink(String),
+    /// A FIFO or a socket.
+    Special(Kind),
 }
 
 /// What is known of a file besides its content.
@@ -100,6 +104,8 @@ pub(super) struct Meta {
     pub(super) eas: Vec<(String, Vec<u8>)>,
     /// A security descriptor and the mode that was set with it.
     pub(super) security: Option<(Vec<u8>, u32)>,
+    /// A reparse buffer with its header.
+    pub(super) reparse: Option<Vec<u8>>,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) links: u32,
@@ -124,6 +130,7 @@ impl Inode {
             mode,
             eas: Vec::new(),
             security: None,
+            reparse: None,
             uid: 0,
             gid: 0,
             links: 0,
@@ -136,6 +143,7 @@ impl Inode {
             Body::File(_) => Kind::File,
             Body::Directory(_) => Kind::Directory,
             Body::Symlink(_) => Kind::Symlink,
+            Body::Special(kind) => kind,
         }
     }
 
@@ -159,6 +167,14 @@ impl Inode {
                 attributes |= FileAttributes::REPARSE_POINT;
                 reparse_tag = TAG_SYMLINK;
             }
+            Body::Special(_) => {
+                attributes |= FileAttributes::REPARSE_POINT;
+                reparse_tag = TAG_NFS;
+            }
+        }
+        if let Some(tag) = self.meta.reparse.as_ref().and_then(|kept| kept.first_chunk()) {
+            attributes |= FileAttributes::REPARSE_POINT;
+            reparse_tag = u32::from_le_bytes(*tag);
         }
         if hidden {
             attributes |= FileAttributes::HIDDEN;

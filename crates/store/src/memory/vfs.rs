@@ -20,8 +20,8 @@ use super::tree::{
 use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
 use crate::name::Name;
 use crate::vfs::{
-    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, Space, Stat, Vfs,
-    VfsResult, Volume,
+    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, Replacement, Space, Stat,
+    Vfs, VfsResult, Volume,
 };
 
 /// Permission bits that a created file or directory may have.
@@ -196,7 +196,7 @@ impl MemoryVfs {
                         found.push((name, bytes));
                     }
                     Body::Directory(_) => left.push((name, ino)),
-                    Body::Symlink(_) => {}
+                    Body::Symlink(_) | Body::Special(_) => {}
                 }
             }
         }
@@ -278,6 +278,9 @@ fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
         (Kind::Directory, _) => Ok(()),
         (Kind::Symlink, _) if !how.open_link => Err(Fault::Symlink),
         (_, KindWanted::Directory) => Err(Fault::NotADirectory),
+        (Kind::File | Kind::Symlink, _) => Ok(()),
+        // FIFOs and sockets have no data that a client could want.
+        _ if (how.read || how.write) && !how.open_link => Err(Fault::AccessDenied),
         _ => Ok(()),
     }
 }
@@ -412,6 +415,10 @@ impl Vfs for MemoryVfs {
         let edits = vec![Edit { dir: place.dir, name, to: Some(ino) }];
         state.change(Change { edits, made: None }, self.shared.now());
         Ok(())
+    }
+
+    fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
+        self.replace_body(name, node, by)
     }
 
     fn stat(&self, name: &Name) -> VfsResult<Stat> {

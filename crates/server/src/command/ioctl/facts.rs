@@ -1,26 +1,20 @@
-//! Small questions about a file: snapshots, object id, reparse point,
-//! compression.
+//! Small questions about a file: snapshots, object id, compression.
 
 use std::sync::Arc;
 
 use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
-use frevo_store::vfs::Kind;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fsctl::{CompressionState, ObjectIdBuffer};
 use frevo_wire::fscc::query::CompressionFormat;
-use frevo_wire::fscc::reparse::{NfsSpecial, ReparseTag, Symlink};
 use frevo_wire::{Status, Utf16};
 
 use super::{Answer, Call, NO_OUTPUT, output};
 use crate::data;
-use crate::open::FileOpen;
 
 /// Bytes that FSCTL_SRV_ENUMERATE_SNAPSHOTS must have room for.
 const SNAPSHOTS_MIN: u32 = 16;
-/// Bytes of a reparse buffer before its data.
-const REPARSE_HEAD: usize = 8;
 
 /// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.3.5.15.1: those in which the file
 /// is, by its present name.
@@ -65,58 +59,6 @@ fn made_id(inode: u64, serial: u32) -> Guid {
     bytes[..8].copy_from_slice(&inode.to_le_bytes());
     bytes[8..12].copy_from_slice(&serial.to_le_bytes());
     Guid(bytes)
-}
-
-/// FSCTL_GET_REPARSE_POINT, MS-FSA 2.1.5.10.14: links and special files.
-pub(super) fn reparse_point(call: &Call<'_>) -> Answer {
-    let file = call.file()?;
-    let stat = file.stat()?;
-    let room = call.max_output as usize;
-    let mut whole = match stat.kind {
-        Kind::File | Kind::Directory => return Err(Status::NOT_A_REPARSE_POINT.into()),
-        Kind::Symlink => symlink(file)?,
-        Kind::Fifo => special(NfsSpecial::Fifo)?,
-        Kind::Socket => special(NfsSpecial::Socket)?,
-        // Which device it is is of no use to anybody elsewhere.
-        Kind::CharDevice | Kind::BlockDevice => {
-            return Err(Status::IO_REPARSE_TAG_NOT_HANDLED.into());
-        }
-    };
-    if room < REPARSE_HEAD {
-        return Err(Status::BUFFER_TOO_SMALL.into());
-    }
-    let status = if whole.len() > room { Status::BUFFER_OVERFLOW } else { Status::SUCCESS };
-    whole.truncate(room);
-    Ok((whole, status))
-}
-
-fn symlink(file: &FileOpen) -> Result<Vec<u8>, Status> {
-    let target = file.node.link_target().map_err(Fault::status)?;
-    let relative = !target.starts_with('/');
-    let name = target.replace('/', "\\");
-    let link = Symlink { substitute_name: name.as_str(), print_name: name.as_str(), relative };
-    let mut fits = None;
-    let bytes = output(|w| fits = link.encode(w));
-    fits.map(|()| bytes).ok_or(Status::IO_REPARSE_DATA_INVALID)
-}
-
-fn special(special: NfsSpecial<&str>) -> Result<Vec<u8>, Status> {
-    let mut fits = None;
-    let bytes = output(|w| fits = special.encode(w));
-    fits.map(|()| bytes).ok_or(Status::IO_REPARSE_DATA_INVALID)
-}
-
-/// FSCTL_DELETE_REPARSE_POINT, MS-FSA 2.1.5.10.3. What the host has of them
-/// are links and special files, which do not turn into plain ones.
-pub(super) fn delete_reparse_point(call: &Call<'_>) -> Answer {
-    let tag = call.input.first_chunk().map(|tag| ReparseTag(u32::from_le_bytes(*tag)));
-    let tag = tag.ok_or(Status::IO_REPARSE_DATA_INVALID)?;
-    Err(match call.file()?.stat()?.reparse_tag {
-        0 => Status::NOT_A_REPARSE_POINT,
-        present if present != tag.0 => Status::IO_REPARSE_TAG_MISMATCH,
-        _ => Status::INVALID_DEVICE_REQUEST,
-    }
-    .into())
 }
 
 /// FSCTL_GET_COMPRESSION, MS-FSA 2.1.5.10.9: nothing is compressed.

@@ -54,6 +54,8 @@ pub enum Act {
     ObjectId,
     /// MS-FSA 2.1.5.10.14
     GetReparsePoint,
+    /// MS-FSA 2.1.5.10.37
+    SetReparsePoint,
     /// MS-FSA 2.1.5.10.3
     DeleteReparsePoint,
     /// MS-FSA 2.1.5.10.9
@@ -175,7 +177,7 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::SET_OBJECT_ID_EXTENDED),
     absent(CtlCode::DELETE_OBJECT_ID),
     shows(CtlCode::GET_REPARSE_POINT, Act::GetReparsePoint),
-    changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, Act::Refuse(Status::INVALID_DEVICE_REQUEST)),
+    changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, Act::SetReparsePoint),
     changes(CtlCode::DELETE_REPARSE_POINT, CHANGES_FILE, Act::DeleteReparsePoint),
     changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE, WRITE, Act::DuplicateExtents),
     changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX, WRITE, Act::DuplicateExtentsEx),

@@ -140,6 +140,7 @@ pub(super) fn attributes(volume: &Volume, read_only: bool) -> FsAttributes {
     for (holds, attribute) in [
         (volume.sparse, FsAttributes::SUPPORTS_SPARSE_FILES),
         (volume.xattrs, FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES),
+        (volume.xattrs, FsAttributes::SUPPORTS_REPARSE_POINTS),
         (volume.streams, FsAttributes::NAMED_STREAMS),
         (volume.shares_extents, FsAttributes::SUPPORTS_BLOCK_REFCOUNTING),
         (read_only, FsAttributes::READ_ONLY_VOLUME),

@@ -2,7 +2,7 @@
 //! connection.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_posix::{PosixOptions, PosixVfs};
@@ -113,6 +113,7 @@ impl Bench {
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),
+            turned: AtomicBool::new(false),
             enumeration: Mutex::new(None),
         });
         let tree = TreeConnect::new(1, Arc::clone(&self.share), AccessMask::FILE_ALL);

@@ -130,7 +130,7 @@ pub(super) fn rename(
         return Err(Status::INVALID_PARAMETER);
     }
     check_parent(open, file, files, &wanted.name)?;
-    let key = file.cell.key();
+    let key = file.key();
     if file.is_directory && !file.posix && files.open_below(key.device, &from) > 0 {
         return Err(Status::ACCESS_DENIED);
     }
@@ -202,7 +202,7 @@ fn check_replaced(
     wanted: &Wanted,
 ) -> Result<(), Status> {
     let there = match file.vfs.stat(&wanted.name) {
-        Ok(stat) if stat.key != file.cell.key() => stat,
+        Ok(stat) if stat.key != file.key() => stat,
         Ok(_) | Err(Fault::NotFound) => return Ok(()),
         Err(fault) => return Err(fault.status()),
     };

@@ -1,0 +1,210 @@
+//! Reparse points: files that become links, FIFOs and sockets of the host, and
+//! buffers that are kept for what the host has not.
+//!
+//! A kept buffer is an extended attribute. That there is one stands in DOSATTRIB
+//! as FILE_ATTRIBUTE_REPARSE_POINT, so that the state of other files costs
+//! nothing more.
+
+use std::any::Any;
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use frevo_store::vfs::{Kind, Node, Replacement, VfsResult};
+use frevo_store::{Fault, Name};
+use frevo_wire::dtyp::FileAttributes;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
+use rustix::io::Errno;
+
+use crate::dosattrib::DosAttrib;
+use crate::errno::{fault_of, walk_fault};
+use crate::limits::{REPARSE_BYTES, RETRIES};
+use crate::node::PosixNode;
+use crate::options::STORED_ATTRIBUTES;
+use crate::vfs::{PosixVfs, rename_entry};
+use crate::xattr::Handle;
+use crate::{stat, sys};
+
+/// The attribute that holds a reparse buffer, header included.
+pub(crate) const ATTRIBUTE: &CStr = c"user.frevo.reparse";
+
+/// The tag of a kept buffer; 0 where DOSATTRIB says that there is none, or the
+/// buffer has gone.
+pub(crate) fn tag(
+    dos: Option<DosAttrib>,
+    value: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> u32 {
+    let marked = dos.is_some_and(|d| d.attributes & FileAttributes::REPARSE_POINT.0 != 0);
+    if !marked {
+        return 0;
+    }
+    let mut buffer = vec![0; REPARSE_BYTES];
+    let len = value(&mut buffer).unwrap_or(0);
+    buffer.get(..len).and_then(|kept| kept.first_chunk()).map_or(0, |tag| u32::from_le_bytes(*tag))
+}
+
+impl PosixNode {
+    pub(crate) fn kept_reparse(&self) -> VfsResult<Vec<u8>> {
+        let marked = self.dos_attrib().map_or(0, |dos| dos.attributes);
+        if marked & FileAttributes::REPARSE_POINT.0 == 0 {
+            return Err(Fault::NotFound);
+        }
+        match self.handle().whole_value(ATTRIBUTE) {
+            Ok(buffer) if buffer.len() <= REPARSE_BYTES => Ok(buffer),
+            Ok(_) | Err(Errno::NODATA) => Err(Fault::NotFound),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    }
+
+    /// The buffer before the mark and, when it goes, behind it: a mark without a
+    /// buffer is nothing.
+    pub(crate) fn set_kept_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        if !self.has_xattrs() {
+            return Err(Fault::NotSupported);
+        }
+        let handle = self.handle();
+        if let Some(buffer) = buffer {
+            handle.set(ATTRIBUTE, buffer).map_err(fault_of)?;
+        }
+        self.mark_reparse(buffer.is_some())?;
+        if buffer.is_none() {
+            match handle.remove(ATTRIBUTE) {
+                Ok(()) | Err(Errno::NODATA) => {}
+                Err(errno) => return Err(fault_of(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_reparse(&self, marked: bool) -> VfsResult<()> {
+        let old = self.handle().dos_attrib();
+        let mut bits = old.map_or(0, |old| old.attributes) & STORED_ATTRIBUTES.0;
+        // MS-FSA 2.1.5.10.37: a file is to be archived.
+        bits |= match self.kind() {
+            Kind::Directory => FileAttributes::DIRECTORY.0,
+            _ => FileAttributes::ARCHIVE.0,
+        };
+        if marked {
+            bits |= FileAttributes::REPARSE_POINT.0;
+        }
+        let created = match old.and_then(|old| old.created) {
+            Some(created) => created,
+            None => self.stat()?.created,
+        };
+        let value = DosAttrib { attributes: bits, created: Some(created) };
+        self.handle().set_dos_attrib(&value).map_err(fault_of)
+    }
+}
+
+impl PosixVfs {
+    /// As [`frevo_store::Vfs::replace`].
+    ///
+    /// The new object is made under another name and changes places with the
+    /// old, which is looked at only then: what was put in its place meanwhile, or
+    /// has been filled, is put back.
+    pub(crate) fn replace_entry(
+        &self,
+        name: &Name,
+        node: &dyn Node,
+        by: &Replacement<'_>,
+    ) -> VfsResult<()> {
+        self.share().writable()?;
+        let key = node.key();
+        let any: &dyn Any = node;
+        // A stream is no object of its own.
+        let opened: &PosixNode = any.downcast_ref().ok_or(Fault::NotSupported)?;
+        if name.is_root() || name.stream().is_some() {
+            return Err(Fault::NotSupported);
+        }
+        let (place, stored, stx) = self.place_of(name, key)?;
+        check_empty(&stx)?;
+        let dir = place.parent.fd();
+        let temporary = make(dir, by, &stx)?;
+        let exchanged =
+            settle(dir, &temporary, &stx).and_then(|()| exchange(dir, &temporary, &stored, &stx));
+        if exchanged.is_err() {
+            let _ = rustix::fs::unlinkat(dir, temporary.as_slice(), AtFlags::empty());
+        }
+        let handle = exchanged?;
+        let made = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+        opened.become_other(Arc::new(opened.sibling(handle, &made)));
+        Ok(())
+    }
+}
+
+/// An object that holds something is not replaced.
+fn check_empty(stx: &Statx) -> VfsResult<()> {
+    let filled = stat::kind_of(stx) == Kind::File && stx.stx_size != 0;
+    if filled { Err(Fault::Invalid) } else { Ok(()) }
+}
+
+/// Makes the new object under a name that nobody uses.
+fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec<u8>> {
+    let inode = old.stx_ino;
+    let mode = match stat::kind_of(old) {
+        Kind::Symlink => 0o644,
+        _ => u32::from(old.stx_mode) & 0o666,
+    };
+    let mode = Mode::from_raw_mode(mode);
+    for attempt in 0..RETRIES {
+        let name = format!(".frevo-reparse-{inode:x}-{:x}-{attempt}", std::process::id());
+        let special = |kind| rustix::fs::mknodat(dir, name.as_bytes(), kind, mode, 0);
+        let made = match *by {
+            Replacement::File => special(FileType::RegularFile),
+            Replacement::Symlink(target) => rustix::fs::symlinkat(target, dir, name.as_bytes()),
+            Replacement::Fifo => special(FileType::Fifo),
+            Replacement::Socket => special(FileType::Socket),
+        };
+        return match made {
+            Ok(()) => Ok(name.into_bytes()),
+            Err(Errno::EXIST) => continue,
+            // File systems without such objects say so.
+            Err(Errno::PERM | Errno::OPNOTSUPP) => Err(Fault::NotSupported),
+            Err(errno) => Err(fault_of(errno)),
+        };
+    }
+    Err(Fault::Busy)
+}
+
+/// The new object belongs to whom the old one did.
+fn settle(dir: BorrowedFd<'_>, temporary: &[u8], old: &Statx) -> VfsResult<()> {
+    let made = sys::stat_at(dir, temporary).map_err(fault_of)?;
+    if (made.stx_uid, made.stx_gid) != (old.stx_uid, old.stx_gid) {
+        let owner = rustix::fs::Uid::from_raw(old.stx_uid);
+        let group = rustix::fs::Gid::from_raw(old.stx_gid);
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(dir, temporary, Some(owner), Some(group), flags).map_err(fault_of)?;
+    }
+    Ok(())
+}
+
+/// Lets both change places and removes the old one; the new one opened.
+fn exchange(
+    dir: BorrowedFd<'_>,
+    temporary: &[u8],
+    stored: &[u8],
+    old: &Statx,
+) -> VfsResult<Handle> {
+    let (from, to) = ((dir, temporary), (dir, stored));
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let made = sys::open_beneath(dir, temporary, flags, Mode::empty(), false);
+    let made = Handle::new(made.map_err(walk_fault)?, true);
+    rename_entry(from, to, RenameFlags::EXCHANGE)?;
+    let removed = sys::stat_at(dir, temporary).map_err(fault_of).and_then(|now| {
+        if stat::key_of(&now) != stat::key_of(old) {
+            return Err(Fault::Stale);
+        }
+        check_empty(&now)?;
+        let directory = stat::kind_of(&now) == Kind::Directory;
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match rustix::fs::unlinkat(dir, temporary, flags) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => Err(Fault::NotEmpty),
+            Err(errno) => Err(fault_of(errno)),
+        }
+    });
+    if removed.is_err() {
+        let _ = rename_entry(from, to, RenameFlags::EXCHANGE);
+    }
+    removed.map(|()| made)
+}

@@ -1,0 +1,283 @@
+//! Reparse points: FSCTL_GET, SET and DELETE_REPARSE_POINT.
+//!
+//! What the host has too becomes an object of the host, in the place of the empty
+//! file or directory: a symbolic link whose target stays below its directory's
+//! place in the share, a FIFO, a socket. All else is kept with the file as it
+//! came and given back as it came. That goes for devices as well: a node of the
+//! host would be a way to the host's own.
+
+use std::sync::atomic::Ordering;
+
+use frevo_store::vfs::{Kind, Replacement};
+use frevo_store::{Fault, Name, Stat};
+use frevo_wire::Status;
+use frevo_wire::codec::{Reader, Writer};
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::notify::NotifyAction;
+use frevo_wire::fscc::reparse::{NfsSpecial, ReparseBuffer, ReparseData, ReparseTag, Symlink};
+
+use super::{Answer, Call, NO_OUTPUT, output};
+use crate::open::FileOpen;
+
+/// Bytes of a reparse buffer before its data: with a Microsoft tag, with another.
+const HEAD: usize = 8;
+const GUID_HEAD: usize = 24;
+
+/// IO_REPARSE_TAG_RESERVED_ZERO and IO_REPARSE_TAG_RESERVED_ONE.
+const RESERVED: [ReparseTag; 2] = [ReparseTag(0), ReparseTag(1)];
+
+/// FSCTL_GET_REPARSE_POINT, MS-FSA 2.1.5.10.14.
+pub(super) fn get(call: &Call<'_>) -> Answer {
+    let file = call.file()?;
+    let stat = file.stat()?;
+    let device = || file.node.device().ok_or(Status::IO_REPARSE_TAG_NOT_HANDLED);
+    let mut whole = match stat.kind {
+        Kind::File | Kind::Directory => match file.node.reparse_buffer() {
+            Ok(buffer) => buffer,
+            Err(Fault::NotFound) => return Err(Status::NOT_A_REPARSE_POINT.into()),
+            Err(fault) => return Err(fault.status().into()),
+        },
+        Kind::Symlink => symlink(file)?,
+        Kind::Fifo => special(NfsSpecial::Fifo)?,
+        Kind::Socket => special(NfsSpecial::Socket)?,
+        Kind::CharDevice => {
+            let (major, minor) = device()?;
+            special(NfsSpecial::Character { major, minor })?
+        }
+        Kind::BlockDevice => {
+            let (major, minor) = device()?;
+            special(NfsSpecial::Block { major, minor })?
+        }
+    };
+    let head = if ReparseTag(stat.reparse_tag).is_microsoft() { HEAD } else { GUID_HEAD };
+    let room = call.max_output as usize;
+    if room < head {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    let status = if whole.len() > room { Status::BUFFER_OVERFLOW } else { Status::SUCCESS };
+    whole.truncate(room);
+    Ok((whole, status))
+}
+
+fn symlink(file: &FileOpen) -> Result<Vec<u8>, Status> {
+    let target = file.node.link_target().map_err(Fault::status)?;
+    let relative = !target.starts_with('/');
+    let name = target.replace('/', "\\");
+    let link = Symlink { substitute_name: name.as_str(), print_name: name.as_str(), relative };
+    encoded(|w| link.encode(w))
+}
+
+fn special(special: NfsSpecial<&str>) -> Result<Vec<u8>, Status> {
+    encoded(|w| special.encode(w))
+}
+
+fn encoded(encode: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Result<Vec<u8>, Status> {
+    let mut fits = None;
+    let bytes = output(|w| fits = encode(w));
+    fits.map(|()| bytes).ok_or(Status::IO_REPARSE_DATA_INVALID)
+}
+
+/// FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37.
+///
+/// Deviation: everybody may make symbolic links (Open.HasCreateSymbolicLinkAccess),
+/// as on the host.
+pub(super) fn set(call: &Call<'_>) -> Answer {
+    let invalid = Status::IO_REPARSE_DATA_INVALID;
+    let buffer = ReparseBuffer::parse(call.input).map_err(|_| invalid)?;
+    check_tag(buffer.tag, buffer.guid)?;
+    let meaning = buffer.meaning().map_err(|_| invalid)?;
+    let file = call.file()?;
+    let stat = file.stat()?;
+    if file.base.is_some() {
+        // The file of a stream is not alone, and what it becomes has no streams.
+        return Err(Status::NOT_SUPPORTED.into());
+    }
+    let is_directory = stat.kind == Kind::Directory;
+    if buffer.tag == ReparseTag::MOUNT_POINT && !is_directory {
+        return Err(Status::NOT_A_DIRECTORY.into());
+    }
+    if is_directory {
+        let mut entries = file.node.directory().map_err(Fault::status)?;
+        if entries.next_name().map_err(Fault::status)?.is_some() {
+            return Err(Status::DIRECTORY_NOT_EMPTY.into());
+        }
+    }
+    if buffer.tag == ReparseTag::SYMLINK && stat.end_of_file != 0 {
+        return Err(invalid.into());
+    }
+    // Windows: WSL's special files go with attributes ($LXDEV and its like).
+    if stat.reparse_tag == 0 && stat.ea_size != 0 && !is_wsl(buffer.tag) {
+        return Err(Status::EAS_NOT_SUPPORTED.into());
+    }
+    if stat.reparse_tag != 0 {
+        check_same(file, stat.reparse_tag, &buffer)?;
+    }
+    let files = &call.rq.server().files;
+    {
+        let name = file.name();
+        let _name = files.names.hold(file.place(), &name);
+        place(file, &name, &stat, (buffer.tag, &meaning), call.input).map_err(Fault::status)?;
+    }
+    file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
+    NO_OUTPUT
+}
+
+/// Makes an object of the host, or keeps the buffer.
+fn place(
+    file: &FileOpen,
+    name: &Name,
+    stat: &Stat,
+    (tag, meaning): (ReparseTag, &ReparseData<'_>),
+    whole: &[u8],
+) -> Result<(), Fault> {
+    let plain = matches!(stat.kind, Kind::File | Kind::Directory);
+    let target = target(meaning, name);
+    let by = match (meaning, target.as_deref()) {
+        (_, Some(target)) => Some(Replacement::Symlink(target)),
+        (ReparseData::Nfs(NfsSpecial::Fifo), None) => Some(Replacement::Fifo),
+        (ReparseData::Nfs(NfsSpecial::Socket), None) => Some(Replacement::Socket),
+        _ if tag == ReparseTag::LX_FIFO => Some(Replacement::Fifo),
+        _ if tag == ReparseTag::AF_UNIX => Some(Replacement::Socket),
+        _ => None,
+    };
+    // What others have open stays what they have opened, and what hangs on the
+    // file stays with it.
+    let is_bare = stat.ea_size == 0 && file.node.streams()?.is_empty();
+    let is_alone = is_bare && file.cell.lock().is_alone(file.id);
+    match by.filter(|_| is_alone) {
+        Some(by) => match replace(file, name, &by) {
+            // The host has no such objects here, or something is in the file.
+            Err(Fault::NotSupported | Fault::Invalid) if plain => {}
+            other => return other,
+        },
+        None if plain => {}
+        None if is_alone => replace(file, name, &Replacement::File)?,
+        None => return Err(Fault::Busy),
+    }
+    file.node.keep_reparse(Some(whole))
+}
+
+fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fault> {
+    file.vfs.replace(name, &*file.node, by)?;
+    file.turned.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// The target of a symbolic link as the host may have it.
+fn target(meaning: &ReparseData<'_>, name: &Name) -> Option<String> {
+    let depth = name.components().count().saturating_sub(1);
+    let text = match meaning {
+        ReparseData::Symlink(link) if link.relative => {
+            link.substitute_name.decode().ok()?.replace('\\', "/")
+        }
+        ReparseData::Nfs(NfsSpecial::Symlink(target)) => target.decode().ok()?,
+        ReparseData::LxSymlink(target) => std::str::from_utf8(target).ok()?.to_owned(),
+        _ => return None,
+    };
+    is_sound(&text, depth).then_some(text)
+}
+
+/// Whether a target stays within the share, for whoever follows it on the host:
+/// `..` comes first, and not more often than the link is deep.
+fn is_sound(target: &str, depth: usize) -> bool {
+    if target.is_empty() || target.starts_with('/') || target.contains(['\0', '\\']) {
+        return false;
+    }
+    let ups = target.split('/').take_while(|part| *part == "..").count();
+    ups <= depth && target.split('/').skip(ups).all(|part| part != "..")
+}
+
+/// FSCTL_DELETE_REPARSE_POINT, MS-FSA 2.1.5.10.3. A link or special file of the
+/// host becomes an empty file.
+pub(super) fn delete(call: &Call<'_>) -> Answer {
+    let (tag, guid) = parse_head(call.input).ok_or(Status::IO_REPARSE_DATA_INVALID)?;
+    check_tag(tag, guid)?;
+    let file = call.file()?;
+    let stat = file.stat()?;
+    if stat.reparse_tag == 0 {
+        // Windows: rather than IO_REPARSE_TAG_MISMATCH.
+        return Err(Status::NOT_A_REPARSE_POINT.into());
+    }
+    check_same(file, stat.reparse_tag, &ReparseBuffer { tag, guid, data: &[] })?;
+    let files = &call.rq.server().files;
+    {
+        let name = file.name();
+        let _name = files.names.hold(file.place(), &name);
+        let done = match stat.kind {
+            Kind::File | Kind::Directory => file.node.keep_reparse(None),
+            Kind::CharDevice | Kind::BlockDevice => Err(Fault::NotSupported),
+            _ if !file.cell.lock().is_alone(file.id) => Err(Fault::Busy),
+            _ => replace(file, &name, &Replacement::File),
+        };
+        done.map_err(Fault::status)?;
+    }
+    file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
+    NO_OUTPUT
+}
+
+/// The head alone, MS-FSCC 2.3.5: ReparseDataLength is zero.
+fn parse_head(input: &[u8]) -> Option<(ReparseTag, Option<Guid>)> {
+    let mut r = Reader::new(input);
+    let tag = ReparseTag(r.u32("ReparseTag").ok()?);
+    let length = r.u16("ReparseDataLength").ok()?;
+    r.skip(2, "Reserved").ok()?;
+    let guid = match input.len() {
+        HEAD => None,
+        GUID_HEAD => Some(Guid(r.array("ReparseGuid").ok()?)),
+        _ => return None,
+    };
+    (length == 0).then_some((tag, guid))
+}
+
+/// MS-FSA 2.1.5.10.3: tags that nobody has, and others than Microsoft's that do
+/// not say whose they are.
+fn check_tag(tag: ReparseTag, guid: Option<Guid>) -> Result<(), Status> {
+    if RESERVED.contains(&tag) {
+        return Err(Status::IO_REPARSE_TAG_INVALID);
+    }
+    let has_owner = tag.is_microsoft() || guid.is_some_and(|guid| guid != Guid::default());
+    if has_owner { Ok(()) } else { Err(Status::IO_REPARSE_DATA_INVALID) }
+}
+
+/// MS-FSA 2.1.5.10.37, phase 2: whose reparse point it is does not change.
+fn check_same(file: &FileOpen, present: u32, new: &ReparseBuffer<'_>) -> Result<(), Status> {
+    if present != new.tag.0 {
+        return Err(Status::IO_REPARSE_TAG_MISMATCH);
+    }
+    if new.tag.is_microsoft() {
+        return Ok(());
+    }
+    let kept = file.node.reparse_buffer().map_err(Fault::status)?;
+    let guid = ReparseBuffer::parse(&kept).ok().and_then(|kept| kept.guid);
+    if guid == new.guid { Ok(()) } else { Err(Status::REPARSE_ATTRIBUTE_CONFLICT) }
+}
+
+/// Tags of the Windows Subsystem for Linux, MS-FSCC 2.1.2.1.
+const fn is_wsl(tag: ReparseTag) -> bool {
+    matches!(
+        tag,
+        ReparseTag::LX_SYMLINK
+            | ReparseTag::AF_UNIX
+            | ReparseTag::LX_FIFO
+            | ReparseTag::LX_CHR
+            | ReparseTag::LX_BLK
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_that_leave_the_share_are_not_for_the_host() {
+        for (target, depth) in [("a", 0), ("a/b", 0), ("../a", 1), ("../../a/./b", 2), ("..", 1)] {
+            assert!(is_sound(target, depth), "{target}");
+        }
+        let bad = [("", 3), ("/a", 3), ("../a", 0), ("../../a", 1), ("a/../b", 3), ("a\\b", 0)];
+        for (target, depth) in bad {
+            assert!(!is_sound(target, depth), "{target}");
+        }
+        assert!(!is_sound("a\0b", 0));
+    }
+}

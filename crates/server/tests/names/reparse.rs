@@ -1,0 +1,286 @@
+//! FSCTL_SET_REPARSE_POINT and FSCTL_DELETE_REPARSE_POINT, and what they make.
+
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::command::query_info;
+use frevo_wire::dtyp::{AccessMask, FileAttributes, Guid};
+use frevo_wire::error_response::{ErrorResponse, SymlinkError};
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::reparse::{
+    NfsSpecial, ReparseBuffer, ReparseTag, Symlink, encode_lx_symlink, encode_mount_point,
+};
+
+use crate::calls::*;
+use crate::client::files::write_draft;
+use crate::client::*;
+
+const SET: CtlCode = CtlCode::SET_REPARSE_POINT;
+const GET: CtlCode = CtlCode::GET_REPARSE_POINT;
+const DELETE: CtlCode = CtlCode::DELETE_REPARSE_POINT;
+
+fn bytes(encode: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut Writer::new(&mut bytes)).unwrap();
+    bytes
+}
+
+fn link(target: &str, relative: bool) -> Vec<u8> {
+    let link = Symlink { substitute_name: target, print_name: target, relative };
+    bytes(|w| link.encode(w))
+}
+
+fn opaque(tag: u32, guid: Option<Guid>, data: &[u8]) -> Vec<u8> {
+    bytes(|w| ReparseBuffer { tag: ReparseTag(tag), guid, data }.encode(w))
+}
+
+fn head(tag: u32, guid: Option<Guid>) -> Vec<u8> {
+    opaque(tag, guid, &[])
+}
+
+fn itself(name: &str) -> Want {
+    Want::existing(name).options(CreateOptions::OPEN_REPARSE_POINT)
+}
+
+/// FileAttributeTagInformation.
+async fn attribute_tag(peer: &mut Peer, mount: &Mount, file: FileId) -> (FileAttributes, u32) {
+    let reply = peer.on(mount, query_draft(FileInfoClass::ATTRIBUTE_TAG, file)).await;
+    let found = query_info::Response::parse(&reply.ok().message).unwrap().output.to_vec();
+    let word = |at: usize| u32::from_le_bytes(found[at..at + 4].try_into().unwrap());
+    (FileAttributes(word(0)), word(4))
+}
+
+#[test]
+fn a_link_becomes_one_of_the_host() {
+    in_world(async |world| {
+        world.file("target", "content");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for (name, options) in [("l", CreateOptions::EMPTY), ("dl", CreateOptions::DIRECTORY_FILE)]
+        {
+            let want = Want::file(name).options(options | CreateOptions::OPEN_REPARSE_POINT);
+            let file = peer.open_file(&mount, &want).await;
+            let set = link("target", true);
+            ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
+            let to = std::fs::read_link(world.path(name)).unwrap();
+            assert_eq!(to.to_str(), Some("target"));
+            // The Open is of what is there now.
+            let (attributes, tag) = attribute_tag(&mut peer, &mount, file).await;
+            assert!(attributes.contains(FileAttributes::REPARSE_POINT));
+            assert_eq!(tag, ReparseTag::SYMLINK.0);
+            let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
+            assert_eq!(output(reply.ok()), set);
+            peer.on(&mount, write_draft(file, 0, b"x")).await.expect(if options.is_empty() {
+                Status::ACCESS_DENIED
+            } else {
+                Status::INVALID_DEVICE_REQUEST
+            });
+            // Another target, as long as the tag is the same.
+            ask(&mut peer, &mount, SET, file, &link("d\\e", true), 0).await.ok();
+            assert_eq!(std::fs::read_link(world.path(name)).unwrap().to_str(), Some("d/e"));
+            let other = bytes(|w| NfsSpecial::<&str>::Fifo.encode(w));
+            let mismatch = Status::IO_REPARSE_TAG_MISMATCH;
+            ask(&mut peer, &mount, SET, file, &other, 0).await.expect(mismatch);
+            peer.close(&mount, file).await;
+            let stopped = peer.create(&mount, &Want::existing(name)).await;
+            stopped.expect(Status::STOPPED_ON_SYMLINK);
+        }
+        assert_eq!(world.content("target"), b"content");
+        // Deleted on close through the Open that made it.
+        let file = peer.open_file(&mount, &Want::file("gone")).await;
+        ask(&mut peer, &mount, SET, file, &link("target", true), 0).await.ok();
+        peer.on(&mount, set_draft(FileInfoClass::DISPOSITION, file, &[1])).await.ok();
+        peer.close(&mount, file).await;
+        assert!(world.path("gone").symlink_metadata().is_err());
+    });
+}
+
+#[test]
+fn deleting_a_link_leaves_an_empty_file() {
+    in_world(async |world| {
+        std::os::unix::fs::symlink("x", world.path("l")).unwrap();
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &itself("l")).await;
+        let wrong = head(ReparseTag::NFS.0, None);
+        let mismatch = Status::IO_REPARSE_TAG_MISMATCH;
+        ask(&mut peer, &mount, DELETE, file, &wrong, 0).await.expect(mismatch);
+        let right = head(ReparseTag::SYMLINK.0, None);
+        ask(&mut peer, &mount, DELETE, file, &right, 0).await.ok();
+        let plain = Status::NOT_A_REPARSE_POINT;
+        ask(&mut peer, &mount, DELETE, file, &right, 0).await.expect(plain);
+        ask(&mut peer, &mount, GET, file, &[], 4096).await.expect(plain);
+        peer.close(&mount, file).await;
+        assert!(world.path("l").symlink_metadata().unwrap().is_file());
+        assert_eq!(world.content("l"), b"");
+    });
+}
+
+#[test]
+fn links_that_lead_out_are_kept_and_not_made() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for (target, relative) in
+            [("..\\up", true), ("a\\..\\..\\up", true), ("\\??\\C:\\x", false), ("\\etc", true)]
+        {
+            let file = peer.open_file(&mount, &Want::file("l")).await;
+            let set = link(target, relative);
+            ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
+            peer.close(&mount, file).await;
+            assert!(world.path("l").symlink_metadata().unwrap().is_file(), "{target}");
+            let stopped = peer.create(&mount, &Want::existing("l")).await;
+            stopped.expect(Status::STOPPED_ON_SYMLINK);
+            let data = match ErrorResponse::parse(&stopped.message).unwrap() {
+                ErrorResponse::Data(data) => data.to_vec(),
+                ErrorResponse::Contexts(contexts) => contexts[0].data.to_vec(),
+            };
+            let told = SymlinkError::parse(&data).unwrap();
+            let name = told.substitute_name.to_string().unwrap();
+            assert_eq!((name.as_str(), told.relative), (target, relative));
+            let file = peer.open_file(&mount, &itself("l")).await;
+            let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
+            assert_eq!(output(reply.ok()), set);
+            let (_, tag) = attribute_tag(&mut peer, &mount, file).await;
+            assert_eq!(tag, ReparseTag::SYMLINK.0);
+            let right = head(ReparseTag::SYMLINK.0, None);
+            ask(&mut peer, &mount, DELETE, file, &right, 0).await.ok();
+            peer.close(&mount, file).await;
+            let file = peer.open_file(&mount, &Want::existing("l")).await;
+            peer.close(&mount, file).await;
+        }
+    });
+}
+
+#[test]
+fn special_files_are_made_and_devices_only_kept() {
+    use std::os::unix::fs::FileTypeExt as _;
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let nfs = |special: NfsSpecial<&str>| bytes(|w| special.encode(w));
+        let made = [
+            ("fifo", nfs(NfsSpecial::Fifo)),
+            ("socket", nfs(NfsSpecial::Socket)),
+            ("nfslink", nfs(NfsSpecial::Symlink("a/b"))),
+            ("lxlink", bytes(|w| encode_lx_symlink(w, b"c"))),
+            ("lxfifo", head(ReparseTag::LX_FIFO.0, None)),
+            ("lxsocket", head(ReparseTag::AF_UNIX.0, None)),
+        ];
+        for (name, set) in &made {
+            let file = peer.open_file(&mount, &Want::file(name)).await;
+            ask(&mut peer, &mount, SET, file, set, 0).await.ok();
+            ask(&mut peer, &mount, GET, file, &[], 4096).await.ok();
+            peer.close(&mount, file).await;
+        }
+        let kind = |name: &str| world.path(name).symlink_metadata().unwrap().file_type();
+        assert!(kind("fifo").is_fifo() && kind("lxfifo").is_fifo());
+        assert!(kind("socket").is_socket() && kind("lxsocket").is_socket());
+        assert_eq!(std::fs::read_link(world.path("nfslink")).unwrap().to_str(), Some("a/b"));
+        assert_eq!(std::fs::read_link(world.path("lxlink")).unwrap().to_str(), Some("c"));
+        let kept = [
+            nfs(NfsSpecial::Character { major: 1, minor: 3 }),
+            nfs(NfsSpecial::Block { major: 8, minor: 0 }),
+            head(ReparseTag::LX_CHR.0, None),
+            opaque(ReparseTag::APPEXECLINK.0, None, b"anything"),
+        ];
+        for (at, set) in kept.iter().enumerate() {
+            let name = format!("kept{at}");
+            let file = peer.open_file(&mount, &Want::file(&name)).await;
+            ask(&mut peer, &mount, SET, file, set, 0).await.ok();
+            peer.close(&mount, file).await;
+            assert!(kind(&name).is_file());
+            let refused = peer.create(&mount, &Want::existing(&name)).await;
+            refused.expect(Status::IO_REPARSE_TAG_NOT_HANDLED);
+            let file = peer.open_file(&mount, &itself(&name)).await;
+            let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
+            assert_eq!(&output(reply.ok()), set);
+            peer.close(&mount, file).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_no_reparse_point_is_refused() {
+    in_world(async |world| {
+        world.file("full", "content");
+        std::fs::create_dir_all(world.path("parent/child")).unwrap();
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let invalid = Status::IO_REPARSE_DATA_INVALID;
+        let whole = link("x", true);
+        let mut long = whole.clone();
+        long.push(0);
+        for bad in [&whole[..7], &whole[..whole.len() - 1], &long, &[0; 16_385][..], &[]] {
+            ask(&mut peer, &mount, SET, file, bad, 0).await.expect(invalid);
+        }
+        // Names that are not in it; a tag with no GUID.
+        let mut outside = whole.clone();
+        outside[8..10].copy_from_slice(&[0xF0, 0xFF]);
+        ask(&mut peer, &mount, SET, file, &outside, 0).await.expect(invalid);
+        let nobodys = opaque(0x1234, Some(Guid::default()), b"x");
+        ask(&mut peer, &mount, SET, file, &nobodys, 0).await.expect(invalid);
+        for tag in [0, 1] {
+            let reserved = opaque(tag, Some(Guid([7; 16])), b"");
+            let tag_invalid = Status::IO_REPARSE_TAG_INVALID;
+            ask(&mut peer, &mount, SET, file, &reserved, 0).await.expect(tag_invalid);
+        }
+        let mount_point = bytes(|w| encode_mount_point(w, "\\??\\D:\\", "D:\\"));
+        let no_directory = Status::NOT_A_DIRECTORY;
+        ask(&mut peer, &mount, SET, file, &mount_point, 0).await.expect(no_directory);
+        let full = peer.open_file(&mount, &Want::existing("full")).await;
+        ask(&mut peer, &mount, SET, full, &whole, 0).await.expect(invalid);
+        let parent = peer.open_file(&mount, &Want::existing("parent")).await;
+        let filled = Status::DIRECTORY_NOT_EMPTY;
+        ask(&mut peer, &mount, SET, parent, &mount_point, 0).await.expect(filled);
+        let reader = Want::existing("f").access(AccessMask::FILE_GENERIC_READ);
+        let reader = peer.open_file(&mount, &reader).await;
+        let denied = Status::ACCESS_DENIED;
+        ask(&mut peer, &mount, SET, reader, &whole, 0).await.expect(denied);
+        ask(&mut peer, &mount, DELETE, reader, &whole[..8], 0).await.expect(denied);
+        assert_eq!(world.content("full"), b"content");
+        assert_eq!(world.content("f"), b"");
+    });
+}
+
+#[test]
+fn others_than_microsofts_say_whose_they_are() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (ours, theirs) = (Some(Guid([1; 16])), Some(Guid([2; 16])));
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let set = opaque(0x1234, ours, b"data");
+        ask(&mut peer, &mount, SET, directory, &set, 0).await.ok();
+        let conflict = Status::REPARSE_ATTRIBUTE_CONFLICT;
+        let other = opaque(0x1234, theirs, b"data");
+        ask(&mut peer, &mount, SET, directory, &other, 0).await.expect(conflict);
+        ask(&mut peer, &mount, GET, directory, &[], 23).await.expect(Status::BUFFER_TOO_SMALL);
+        let reply = ask(&mut peer, &mount, GET, directory, &[], 25).await;
+        assert_eq!(output(reply.expect(Status::BUFFER_OVERFLOW)), set[..25]);
+        let (attributes, tag) = attribute_tag(&mut peer, &mount, directory).await;
+        assert!(attributes.contains(FileAttributes::DIRECTORY | FileAttributes::REPARSE_POINT));
+        assert_eq!(tag, 0x1234);
+        for (input, status) in [
+            (head(0x1234, theirs), conflict),
+            (head(0x4321, ours), Status::IO_REPARSE_TAG_MISMATCH),
+            (head(0x1234, ours)[..8].to_vec(), Status::IO_REPARSE_DATA_INVALID),
+            (set.clone(), Status::IO_REPARSE_DATA_INVALID),
+        ] {
+            ask(&mut peer, &mount, DELETE, directory, &input, 0).await.expect(status);
+        }
+        ask(&mut peer, &mount, DELETE, directory, &head(0x1234, ours), 0).await.ok();
+        let (attributes, tag) = attribute_tag(&mut peer, &mount, directory).await;
+        assert_eq!((attributes, tag), (FileAttributes::DIRECTORY, 0));
+    });
+}
+
+#[test]
+fn what_others_have_open_stays_a_file() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("l")).await;
+        let other = peer.open_file(&mount, &Want::existing("l")).await;
+        ask(&mut peer, &mount, SET, file, &link("x", true), 0).await.ok();
+        assert!(world.path("l").symlink_metadata().unwrap().is_file());
+        for open in [file, other] {
+            assert_eq!(attribute_tag(&mut peer, &mount, open).await.1, ReparseTag::SYMLINK.0);
+            peer.close(&mount, open).await;
+        }
+    });
+}
