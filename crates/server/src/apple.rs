@@ -4,6 +4,8 @@
 //! smbtorture suites judge this.
 
 pub mod afp_info;
+pub mod entries;
+pub mod nfs_aces;
 
 use std::any::Any;
 use std::sync::Arc;

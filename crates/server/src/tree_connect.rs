@@ -22,6 +22,8 @@ pub struct TreeConnect {
     identity: SharedIdentity,
     /// The client is macOS: it has asked what macOS asks.
     pub apple: AtomicBool,
+    /// The client and this server have agreed on READ_DIR_ATTR.
+    pub apple_entries: AtomicBool,
     disconnected: AtomicBool,
 }
 
@@ -29,8 +31,8 @@ impl TreeConnect {
     /// A new use of `share`, by nobody yet.
     pub fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
         let identity = SharedIdentity::default();
-        let (apple, disconnected) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, share, maximal_access, identity, apple, disconnected }
+        let [apple, apple_entries, disconnected] = [const { AtomicBool::new(false) }; 3];
+        Self { id, share, maximal_access, identity, apple, apple_entries, disconnected }
     }
 
     /// The same, by the user of a session.

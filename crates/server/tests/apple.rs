@@ -3,6 +3,8 @@
 
 #[path = "client/mod.rs"]
 mod client;
+#[path = "apple/metadata.rs"]
+mod metadata;
 #[path = "apple/streams.rs"]
 mod streams;
 
@@ -34,7 +36,7 @@ fn the_server_query_is_answered_in_apples_layout() {
         let reply = peer.create(&mount, &asking(Want::directory(""), &QUERY)).await;
         reply.ok();
         let mut golden = vec![1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
-        golden.extend_from_slice(&[0; 8]);
+        golden.extend_from_slice(&[0x0F, 0, 0, 0, 0, 0, 0, 0]);
         golden.extend_from_slice(&[0; 8]);
         golden.extend_from_slice(&[0, 0, 0, 0, 14, 0, 0, 0]);
         golden.extend("RackMac".encode_utf16().flat_map(u16::to_le_bytes));

@@ -384,7 +384,7 @@ impl Create<'_> {
             base,
             is_directory: stat.kind == Kind::Directory,
             posix: self.posix.is_some(),
-            apple: apple::is_client(&self.rq.tree()?.apple, self.wanted.apple.as_ref()),
+            apple: apple::is_client(self.rq.tree()?, self.wanted.apple.as_ref()),
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
             sync_failure: OnceLock::new(),

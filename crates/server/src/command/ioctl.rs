@@ -2,6 +2,7 @@
 //! the [`table`]; only when that holds does its handler run.
 
 mod copychunk;
+mod copyfile;
 mod extents;
 mod facts;
 mod network_interface;

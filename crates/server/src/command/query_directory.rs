@@ -17,6 +17,7 @@ use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 use self::enumeration::Filled;
 pub use self::enumeration::{Enumeration, Scan};
 use super::query_info::Output;
+use crate::apple::entries::Filling;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -40,7 +41,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     open.require(AccessMask::READ_DATA)?;
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
-    Ok(list(file, &request, &mut output).await.map(|()| output.finish())?)
+    let class = FileInfoClass(request.file_information_class);
+    let filling = Filling::of(open, file, class);
+    Ok(list(file, &request, filling.as_ref(), &mut output).await.map(|()| output.finish())?)
 }
 
 /// The directory that is listed. Windows: a pipe or a file is refused like
@@ -56,6 +59,7 @@ const fn directory(open: &Open) -> Result<&FileOpen, Status> {
 async fn list(
     file: &FileOpen,
     request: &query_directory::Request<'_>,
+    filling: Option<&Filling>,
     output: &mut Output<'_>,
 ) -> Result<(), Status> {
     let class = FileInfoClass(request.file_information_class);
@@ -76,7 +80,7 @@ async fn list(
             let mut place = file.enumeration.lock();
             let scan =
                 place.as_mut().and_then(|e| e.scan.as_deref_mut()).ok_or(Status::NO_MORE_FILES)?;
-            scan.fill(file, &mut writer, single, SLICE)
+            scan.fill(file, filling, &mut writer, single, SLICE)
         };
         match filled {
             Ok(Filled::Slice) => tokio::task::yield_now().await,
@@ -89,7 +93,7 @@ async fn list(
     match filled {
         _ if !writer.is_empty() => Ok(()),
         Filled::Full => {
-            cut_first(file, class, output);
+            cut_first(file, class, filling, output);
             Ok(())
         }
         _ if is_first => Err(Status::NO_SUCH_FILE),
@@ -99,17 +103,19 @@ async fn list(
 
 /// MS-FSA 2.1.5.6.3: the first entry is answered in part when its name does
 /// not fit (and stays the next one, for a client that comes with more room).
-fn cut_first(file: &FileOpen, class: FileInfoClass, output: &mut Output<'_>) {
+fn cut_first(
+    file: &FileOpen,
+    class: FileInfoClass,
+    filling: Option<&Filling>,
+    output: &mut Output<'_>,
+) {
     let place = file.enumeration.lock();
     let scan = place.as_ref().and_then(|e| e.scan.as_deref());
     let shown = scan.map(Scan::shown).unwrap_or_default();
-    let held = scan.and_then(|scan| scan.held(&shown));
-    if let (Some(mut entry), Some(mut writer)) =
+    let held = scan.and_then(|scan| scan.held(file, filling, &shown));
+    if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
-        if file.apple {
-            (entry.file_id, entry.file_id_128) = (0, [0; 16]);
-        }
         // It fits without a limit; `Output` cuts it.
         let _ = writer.push(&entry);
     }

@@ -52,6 +52,8 @@ pub struct DirectoryEntry<N> {
     /// What only the POSIX class carries. Without it that class says nobody's
     /// file of mode zero.
     pub posix: Option<PosixAttributes>,
+    /// Reserved2 of FileIdBothDirectoryInformation: zero, but for macOS.
+    pub reserved2: u16,
 }
 
 /// What follows the part that nearly all classes share.
@@ -277,7 +279,7 @@ fn write_rest(out: &mut Vec<u8>, entry: &DirectoryEntry<&str>, layout: Layout) {
         w.u8(entry.short_name.len_bytes()).u8(0).bytes(entry.short_name.padded());
     }
     if layout.file_id == FileIdShape::AfterShortName {
-        w.u16(0).u64(entry.file_id);
+        w.u16(entry.reserved2).u64(entry.file_id);
     }
 }
 
@@ -412,7 +414,7 @@ fn read_rest(
         entry.short_name = ShortName::from_wire(len, r.array(what)?)?;
     }
     if layout.file_id == FileIdShape::AfterShortName {
-        r.skip(2, what)?;
+        entry.reserved2 = r.u16(what)?;
         entry.file_id = r.u64(what)?;
     }
     Ok(())

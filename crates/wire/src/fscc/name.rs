@@ -122,6 +122,11 @@ impl ShortName {
         Some(name)
     }
 
+    /// All 24 bytes, whatever they say: READ_DIR_ATTR of macOS.
+    pub const fn filled(bytes: [u8; 24]) -> Self {
+        Self { bytes, len: 24 }
+    }
+
     /// From ShortNameLength and the 24 bytes of ShortName.
     pub(crate) fn from_wire(len: u8, bytes: [u8; 24]) -> Parsed<Self> {
         if len > 24 || !len.is_multiple_of(2) {

@@ -31,7 +31,8 @@ FULL = {
 
 # Suites that want a share with other settings than the rest (with-samba and with-frevo have them).
 SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "kernel_oplocks", "smb2.twrp": "snapshots",
-          "smb2.acls_non_canonical": "noncanonical"}
+          "smb2.acls_non_canonical": "noncanonical", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
+          "vfs.fruit_conversion": "fruit", "vfs.fruit_file_id": "fruit_zero_id", "vfs.fruit_timemachine": "backups"}
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
 # What a suite is told more; the snapshot is the one that snapshot() makes.
 STAMP = "@GMT-2015.10.31-19.40.30"
@@ -52,7 +53,7 @@ def listing(ctx, suite):
     """The full names of a suite's tests, as they can be run."""
     if suite not in LISTS:
         _, output = ctx.command("smbtorture", "--list", suite)
-        names = [line.strip().split(".") for line in output.splitlines() if line.startswith("smb2.")]
+        names = [line.strip().split(".") for line in output.splitlines() if line.startswith(("smb2.", "vfs."))]
         # A lone test is listed as suite.case.test with case and test alike, yet runs as suite.test.
         full = [".".join(n[:-1] if n[-1] == n[-2] and len(n) > 3 else n) for n in names]
         # --list takes any suite whose name merely begins so.

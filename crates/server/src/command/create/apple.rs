@@ -2,7 +2,7 @@
 //! share. The layout is that of Apple's published SMB client, the behaviour
 //! Samba's vfs_fruit where Apple says nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use frevo_store::Fault;
 use frevo_store::vfs::Opened;
@@ -17,6 +17,7 @@ use frevo_wire::utf16::Utf16;
 use super::{Create, creates};
 use crate::apple;
 use crate::share::Share;
+use crate::tree_connect::TreeConnect;
 
 /// Opens what the request names. A stream that its rules say is not there yet is
 /// found by nobody and made by anybody, whoever else has it open.
@@ -25,8 +26,7 @@ pub(super) fn open_node(create: &Create<'_>, may_add: bool) -> Result<Opened, Fa
     if create.name.stream().is_none() {
         return opened;
     }
-    let is_apple =
-        create.rq.tree().is_ok_and(|tree| is_client(&tree.apple, create.wanted.apple.as_ref()));
+    let is_apple = create.rq.tree().is_ok_and(|tree| is_client(tree, create.wanted.apple.as_ref()));
     let is_absent = |opened: &Opened| {
         !opened.created && apple::is_absent(&opened.name, &*opened.node, &opened.stat, is_apple)
     };
@@ -49,17 +49,30 @@ pub(super) fn parse(data: &[u8]) -> Result<Option<AaplQuery>, Status> {
 
 /// Notes on the tree connect that its client is macOS once it has asked; whether
 /// it is.
-pub(super) fn is_client(seen: &AtomicBool, asked: Option<&AaplQuery>) -> bool {
-    if asked.is_some() {
-        seen.store(true, Ordering::Relaxed);
+pub(super) fn is_client(tree: &TreeConnect, asked: Option<&AaplQuery>) -> bool {
+    if let Some(query) = asked {
+        tree.apple.store(true, Ordering::Relaxed);
+        let entries = AaplServerCapabilities::SUPPORTS_READ_DIR_ATTR;
+        let wants = query.requested.contains(AaplRequested::SERVER_CAPABILITIES)
+            && query.client_capabilities.contains(entries);
+        if wants {
+            tree.apple_entries.store(true, Ordering::Relaxed);
+        }
     }
-    asked.is_some() || seen.load(Ordering::Relaxed)
+    tree.apple.load(Ordering::Relaxed)
 }
+
+/// What is done for every share.
+const SERVER_CAPABILITIES: AaplServerCapabilities = AaplServerCapabilities(
+    AaplServerCapabilities::SUPPORTS_READ_DIR_ATTR.0
+        | AaplServerCapabilities::SUPPORTS_OSX_COPYFILE.0
+        | AaplServerCapabilities::UNIX_BASED.0
+        | AaplServerCapabilities::SUPPORTS_NFS_ACE.0,
+);
 
 /// The answer: of what was asked about, what this server does.
 ///
-/// SUPPORTS_READ_DIR_ATTR, SUPPORTS_OSX_COPYFILE, UNIX_BASED, SUPPORTS_NFS_ACE and
-/// SUPPORT_RESOLVE_ID are not promised: none of them is done.
+/// SUPPORT_RESOLVE_ID is not promised: files are not opened by their number.
 pub(super) fn answer(query: &AaplQuery, share: &Share, model: &str) -> Vec<u8> {
     let asked = |what| query.requested.contains(what);
     let mut volume = AaplVolumeCapabilities::EMPTY;
@@ -74,7 +87,7 @@ pub(super) fn answer(query: &AaplQuery, share: &Share, model: &str) -> Vec<u8> {
     let model = asked(AaplRequested::MODEL_INFO).then(|| Utf16::from_str(model));
     let response = AaplQueryResponse {
         server_capabilities: asked(AaplRequested::SERVER_CAPABILITIES)
-            .then_some(AaplServerCapabilities::EMPTY),
+            .then_some(SERVER_CAPABILITIES),
         volume_capabilities: asked(AaplRequested::VOLUME_CAPABILITIES).then_some(volume),
         model,
     };

@@ -17,7 +17,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::NotifyAction;
 use rustix::io::Errno;
 
-use super::{Answer, Call, output};
+use super::{Answer, Call, copyfile, output};
 use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::lease;
@@ -134,7 +134,13 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         chunks: request.chunks,
         may_overwrite: to.granted_access.contains(AccessMask::WRITE_DATA),
     };
-    let mut progress = copy(job, source, target).await?;
+    let mut progress = if target.apple && job.chunks.is_empty() {
+        let copied = copyfile::copy(&from, source, to, target).await?;
+        let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
+        Progress { bytes, ..Progress::default() }
+    } else {
+        copy(job, source, target).await?
+    };
     if progress.bytes != 0
         && target.has_mode(CreateOptions::WRITE_THROUGH)
         && let Err(status) = data::sync(target).await

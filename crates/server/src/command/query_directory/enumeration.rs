@@ -11,6 +11,7 @@ use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
+use crate::apple::entries::Filling;
 use crate::open::FileOpen;
 use crate::posix;
 
@@ -70,8 +71,13 @@ impl Scan {
     }
 
     /// The entry that was found and not answered yet.
-    pub(super) fn held<'a>(&self, shown: &'a str) -> Option<DirectoryEntry<&'a str>> {
-        self.held.as_ref().map(|stat| entry(shown, stat, self.posix))
+    pub(super) fn held<'a>(
+        &self,
+        file: &FileOpen,
+        filling: Option<&Filling>,
+        shown: &'a str,
+    ) -> Option<DirectoryEntry<&'a str>> {
+        self.held.as_ref().map(|stat| told(file, filling, entry(shown, stat, self.posix), stat))
     }
 
     /// The name of the entry at hand as the client spells it.
@@ -83,6 +89,7 @@ impl Scan {
     pub(super) fn fill(
         &mut self,
         file: &FileOpen,
+        filling: Option<&Filling>,
         writer: &mut DirectoryWriter<'_>,
         single: bool,
         slice: usize,
@@ -96,10 +103,7 @@ impl Scan {
             }
             let Some(stat) = &self.held else { continue };
             let name = spelling(&self.name, self.posix);
-            let mut entry = entry(&name, stat, self.posix);
-            if file.apple {
-                (entry.file_id, entry.file_id_128) = (0, [0; 16]);
-            }
+            let entry = told(file, filling, entry(&name, stat, self.posix), stat);
             match writer.push(&entry) {
                 Pushed::Fits => self.held = None,
                 Pushed::Full => return Ok(Filled::Full),
@@ -243,5 +247,22 @@ fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str>
         file_id: stat.key.inode,
         file_id_128: wide_id(stat),
         posix: posix.then(|| posix::attributes(stat)),
+        reserved2: 0,
     }
+}
+
+/// The same as the client wants it told.
+fn told<'a>(
+    file: &FileOpen,
+    filling: Option<&Filling>,
+    mut entry: DirectoryEntry<&'a str>,
+    stat: &Stat,
+) -> DirectoryEntry<&'a str> {
+    if file.apple {
+        (entry.file_id, entry.file_id_128) = (0, [0; 16]);
+    }
+    if let Some(filling) = filling {
+        filling.fill(file, stat, &mut entry);
+    }
+    entry
 }

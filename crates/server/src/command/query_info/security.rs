@@ -8,6 +8,7 @@ use frevo_wire::command::query_info::SecurityInformation as Asked;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation};
 
 use super::Output;
+use crate::apple::nfs_aces;
 use crate::command::create::refused;
 use crate::open::{FileOpen, Open};
 use crate::posix;
@@ -25,7 +26,11 @@ pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Resul
         open.require(AccessMask::ACCESS_SYSTEM_SECURITY)?;
     }
     let file = open.file()?;
-    let whole = protection::descriptor(&*file.node, &file.stat()?, &open.tree().token())?;
+    let stat = file.stat()?;
+    let mut whole = protection::descriptor(&*file.node, &stat, &open.tree().token())?;
+    if file.apple {
+        nfs_aces::add(&mut whole, &stat);
+    }
     let descriptor = whole.select(parts(asked));
     let size = descriptor.encoded_len();
     if output.room < size {
@@ -66,16 +71,31 @@ pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result
             open.require(right)?;
         }
     }
-    let new = SecurityDescriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
+    let mut new = SecurityDescriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
     let file = open.file()?;
+    if file.apple && asked.contains(Asked::DACL) {
+        let mode = nfs_aces::take(&mut new);
+        let asked = if new.dacl.is_none() { asked.without(Asked::DACL) } else { asked };
+        store(open, file, asked, &new)?;
+        return nfs_aces::set_mode(file, mode);
+    }
+    store(open, file, asked, &new)
+}
+
+fn store(
+    open: &Open,
+    file: &FileOpen,
+    asked: Asked,
+    new: &SecurityDescriptor,
+) -> Result<(), Status> {
     let token = open.tree().token();
     let mut left = parts(asked);
     if protection::stored(&*file.node)?.is_none() {
-        left = set_numbers(file, asked, &new)?;
+        left = set_numbers(file, asked, new)?;
     }
     let stat = file.stat()?;
     let old = protection::descriptor(&*file.node, &stat, &token)?;
-    let merged = merge(&old, &new, left, &token).map_err(refused)?;
+    let merged = merge(&old, new, left, &token).map_err(refused)?;
     if merged == old {
         return Ok(());
     }

@@ -131,7 +131,9 @@ pub(super) fn rename(
     }
     check_parent(open, file, files, &wanted.name)?;
     let key = file.key();
-    if file.is_directory && !file.posix && files.open_below(key.device, &from) > 0 {
+    // Deviation: macOS, as POSIX clients, renames directories with open files.
+    let is_unix = file.posix || file.apple;
+    if file.is_directory && !is_unix && files.open_below(key.device, &from) > 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if from == wanted.name {

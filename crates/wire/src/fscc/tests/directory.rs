@@ -29,6 +29,7 @@ fn entry(name: &str) -> DirectoryEntry<&str> {
         file_id: 0x1122_3344_5566_7788,
         file_id_128: [9; 16],
         posix: None,
+        reserved2: 0,
     }
 }
 
@@ -163,6 +164,7 @@ fn any_entry() -> impl Strategy<Value = (String, DirectoryEntry<&'static str>, [
             file_id: wide[6],
             file_id_128: id,
             posix: None,
+            reserved2: 0,
         };
         (name, entry, posix)
     })

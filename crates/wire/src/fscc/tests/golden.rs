@@ -99,6 +99,7 @@ fn directory() {
             file_id: entry.file_id,
             file_id_128: entry.file_id_128,
             posix: None,
+            reserved2: 0,
         };
         assert_eq!(writer.push(&entry), Pushed::Fits);
     }

@@ -1,0 +1,112 @@
+//! OSX_COPYFILE: FSCTL_SRV_COPYCHUNK without chunks copies a whole file for
+//! macOS, its data, its streams and its extended attributes.
+
+use std::sync::Arc;
+
+use frevo_net::file_io;
+use frevo_store::byte_range::Range;
+use frevo_store::vfs::{Existence, KindWanted, OpenHow, Vfs};
+use frevo_store::{Fault, Name, Node};
+use frevo_wire::Status;
+use frevo_wire::command::ioctl::copychunk::Chunk;
+use frevo_wire::dtyp::FileAttributes;
+
+use super::copychunk::copy_all;
+use crate::data;
+use crate::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::open::{FileOpen, Open};
+
+/// Copies `source` over `target`; the bytes of its data.
+pub(super) async fn copy(
+    from: &Open,
+    source: &FileOpen,
+    to: &Open,
+    target: &FileOpen,
+) -> Result<u64, Status> {
+    if source.cell.key() == target.cell.key() {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let size = source.stat()?.end_of_file;
+    let whole = Range { offset: 0, length: size };
+    if !source.cell.lock().ranges.may_read(from.id(), whole)
+        || !target.cell.lock().ranges.may_write(to.id(), whole)
+    {
+        return Err(Status::FILE_LOCK_CONFLICT);
+    }
+    let mut at = 0;
+    while at < size {
+        let mut chunks = Vec::new();
+        while at < size && chunks.len() < COPY_CHUNKS as usize {
+            let length = u32::try_from(size - at).unwrap_or(u32::MAX).min(COPY_CHUNK_BYTES);
+            chunks.push(Chunk { source_offset: at, target_offset: at, length });
+            at += u64::from(length);
+        }
+        copy_all(chunks, source, target).await?;
+    }
+    target.node.set_end_of_file(size).map_err(Fault::status)?;
+    if source.base.is_none() && target.base.is_none() {
+        let rest = Rest {
+            from: (Arc::clone(&source.vfs), source.name(), Arc::clone(&source.node)),
+            into: (Arc::clone(&target.vfs), target.name(), Arc::clone(&target.node)),
+        };
+        file_io::run_blocking(move || rest.copy())
+            .await
+            .map_err(|error| data::status(&error))?
+            .map_err(Fault::status)?;
+    }
+    Ok(size)
+}
+
+type Side = (Arc<dyn Vfs>, Name, Arc<dyn Node>);
+
+/// What a file has besides its data.
+struct Rest {
+    from: Side,
+    into: Side,
+}
+
+impl Rest {
+    fn copy(&self) -> Result<(), Fault> {
+        for (name, value) in self.from.2.eas()? {
+            self.into.2.set_ea(&name, &value)?;
+        }
+        for stream in self.from.2.streams()? {
+            let open = |(vfs, name, _): &Side, how: &OpenHow| {
+                Ok::<_, Fault>(vfs.open(&name.with_stream(Some(&stream.name)), how)?.node)
+            };
+            let from = match open(&self.from, &READ) {
+                // Gone since it was listed.
+                Err(Fault::NotFound) => continue,
+                other => other?,
+            };
+            copy_data(&*from, &*open(&self.into, &WRITE)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// A stream at a time, a piece at a time.
+fn copy_data(from: &dyn Node, into: &dyn Node) -> Result<(), Fault> {
+    let mut buffer = vec![0; COPY_CHUNK_BYTES as usize];
+    let mut at = 0;
+    loop {
+        let count = from.read_at(at, &mut buffer)?;
+        let Some(piece) = buffer.get(..count).filter(|piece| !piece.is_empty()) else { break };
+        into.write_at(at, piece)?;
+        at += count as u64;
+    }
+    into.set_end_of_file(at)
+}
+
+const READ: OpenHow = OpenHow {
+    existence: Existence::MustExist,
+    kind: KindWanted::Any,
+    read: true,
+    write: false,
+    open_link: false,
+    attributes: FileAttributes::EMPTY,
+    mode: None,
+    case_sensitive: false,
+};
+
+const WRITE: OpenHow = OpenHow { existence: Existence::Either, write: true, ..READ };
