@@ -1,7 +1,8 @@
 //! Pipes: what a client writes, and what it reads of the answers.
 
-use frevo_wire::dtyp::FileTime;
+use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::server::{Endpoint, Pipe, Services};
+use frevo_wire::rpc::{Account, Domain, SidNameUse};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo};
 
 use crate::chunk;
@@ -39,12 +40,43 @@ impl Services for Office {
     fn uptime_ms(&self) -> u64 {
         1 << 40
     }
+
+    /// The same for all, so that what is found by one run is found by the next:
+    /// a pipe of this target has one handle.
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+
+    fn machine(&self) -> Domain {
+        Domain { name: "FREVO".into(), sid: Some(Sid::BUILTIN) }
+    }
+
+    fn caller(&self) -> Option<Account> {
+        self.find_sid(&Sid::EVERYONE)
+    }
+
+    fn find_sid(&self, sid: &Sid) -> Option<Account> {
+        let (domain, name, kind) = match *sid {
+            Sid::EVERYONE => ("", "Everyone", SidNameUse::WELL_KNOWN_GROUP),
+            Sid::BUILTIN => ("FREVO", "", SidNameUse::DOMAIN),
+            _ => return None,
+        };
+        Some(Account { sid: *sid, domain: domain.into(), name: name.into(), kind })
+    }
+
+    fn find_name(&self, name: &str) -> Option<Account> {
+        (name.len() % 2 == 0).then(|| self.find_sid(&Sid::EVERYONE)).flatten()
+    }
 }
 
 /// Writes, each after its length, with reads between.
 pub fn rpc_endpoint(data: &[u8]) {
     let Some((kind, mut data)) = data.split_first() else { return };
-    let pipe = if kind % 2 == 0 { Pipe::Srvsvc } else { Pipe::Wkssvc };
+    let pipe = match (kind & 8, kind & 1) {
+        (0, 0) => Pipe::Srvsvc,
+        (0, _) => Pipe::Wkssvc,
+        _ => Pipe::Lsarpc,
+    };
     let mut endpoint = Endpoint::new(pipe, 7);
     // All at once, or in pieces.
     if kind & 2 != 0 {

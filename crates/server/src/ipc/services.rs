@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use frevo_wire::dtyp::FileTime;
-use frevo_wire::rpc::Services;
+use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
+use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
 
+use crate::principals::{Principal, Use};
 use crate::server::Server;
 use crate::share::{Share, Target};
 
@@ -54,6 +55,17 @@ fn share_info(share: &Share) -> ShareInfo {
     }
 }
 
+fn account(of: Principal) -> Account {
+    let kind = match of.kind {
+        Use::User => SidNameUse::USER,
+        Use::Group => SidNameUse::GROUP,
+        Use::Domain => SidNameUse::DOMAIN,
+        Use::Alias => SidNameUse::ALIAS,
+        Use::WellKnownGroup => SidNameUse::WELL_KNOWN_GROUP,
+    };
+    Account { sid: of.sid, domain: of.domain, name: of.name, kind }
+}
+
 impl Services for Caller<'_> {
     fn shares(&self) -> Vec<ShareInfo> {
         let all = self.server.shares().sorted();
@@ -91,5 +103,34 @@ impl Services for Caller<'_> {
 
     fn uptime_ms(&self) -> u64 {
         self.now().0.saturating_sub(self.server.started.0) / TICKS_PER_MS
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        self.server.ambient.random(&mut bytes);
+        bytes
+    }
+
+    fn machine(&self) -> Domain {
+        let name = self.server.settings().server_name.clone();
+        Domain { name, sid: Some(self.server.machine_sid()) }
+    }
+
+    /// The caller's account; one that no list has goes by the name of its logon.
+    fn caller(&self) -> Option<Account> {
+        let sid = *self.server.token(self.user).user();
+        let unlisted = || {
+            let (domain, name) = (self.machine().name, self.user.to_owned());
+            Account { sid, domain, name, kind: SidNameUse::USER }
+        };
+        Some(self.find_sid(&sid).unwrap_or_else(unlisted))
+    }
+
+    fn find_sid(&self, sid: &Sid) -> Option<Account> {
+        self.server.with_principals(|known| known.find_sid(sid)).map(account)
+    }
+
+    fn find_name(&self, name: &str) -> Option<Account> {
+        self.server.with_principals(|known| known.find_name(name)).map(account)
     }
 }

@@ -4,11 +4,15 @@ use frevo_wire::command::create::{self, CreateOptions, ImpersonationLevel};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::pipe_wait;
 use frevo_wire::command::query_info;
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::dtyp::{AccessMask, FileAttributes, Sid};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::PipePeekHeader;
 use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
 use frevo_wire::rpc::limits::MAX_UNREAD;
+use frevo_wire::rpc::lsarpc::{
+    self, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, SidsForm, TranslatedName,
+    TranslatedSid, UserNameReply,
+};
 use frevo_wire::rpc::srvsvc::{
     self, ServerGetInfo, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType,
 };
@@ -143,7 +147,7 @@ fn f2_pipe_names_are_a_fixed_list() {
             "srvsvc2",
             "srvsvc ",
             "srvsvc\0",
-            "lsarpc",
+            "netlogon",
             "samr",
             "..",
             "../srvsvc",
@@ -424,7 +428,7 @@ fn pipes_are_not_waited_for() {
         let code = CtlCode::PIPE_WAIT;
         ask(&mut peer, &mount, code, none, &input("srvsvc"), 0).await.ok();
         let absent = Status::OBJECT_NAME_NOT_FOUND;
-        ask(&mut peer, &mount, code, none, &input("lsarpc"), 0).await.expect(absent);
+        ask(&mut peer, &mount, code, none, &input("netlogon"), 0).await.expect(absent);
         let whole = input("srvsvc");
         for cut in 0..whole.len() {
             ask(&mut peer, &mount, code, none, &whole[..cut], 0).await.expect(absent);
@@ -462,5 +466,36 @@ fn what_is_for_files_is_not_for_pipes() {
         }
         // A pipe cannot be reached through another share.
         ask(&mut peer, &data, CtlCode::PIPE_PEEK, pipe, &[], 16).await.expect(Status::FILE_CLOSED);
+    });
+}
+
+/// MS-LSAT: whoever may connect may ask who is behind a SID.
+#[test]
+fn names_and_sids_are_told() {
+    in_world(async |world| {
+        let (mut peer, mount) = ipc(world, "ann").await;
+        let file = peer.open_file(&mount, &Want::existing("lsarpc")).await;
+        let mut client = bind(&mut peer, &mount, file, SyntaxId::LSARPC).await;
+        let mut ask = async |opnum, stub: &[u8]| {
+            call(&mut peer, &mount, file, &mut client, opnum, stub).await
+        };
+        let open = OpenPolicy::encode(AccessMask::MAXIMUM_ALLOWED, "\\\\frevo");
+        let reply = ask(lsarpc::OPEN_POLICY2, &open).await;
+        let (policy, status) = lsarpc::parse_handle_reply(&reply).unwrap();
+        assert_eq!(status, Status::SUCCESS);
+        let names = LookupNames::encode(&policy, &["BUILTIN\\Users", "nobody at all"]);
+        let reply = ask(lsarpc::LOOKUP_NAMES3, &names).await;
+        let reply = LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 2).unwrap();
+        assert_eq!((reply.mapped, reply.status), (1, Status::SOME_NOT_MAPPED));
+        let users = reply.entries[0].sid.unwrap();
+        assert_eq!(users, Sid::USERS);
+        let sids = LookupSids::encode(&policy, &[users, Sid::ADMINISTRATORS]);
+        let reply = ask(lsarpc::LOOKUP_SIDS2, &sids).await;
+        let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 2).unwrap();
+        let names: Vec<_> = reply.entries.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!((names, reply.status), (vec!["Users", "Administrators"], Status::SUCCESS));
+        let asked = lsarpc::UserName { wants_domain: true }.encode("\\\\frevo");
+        let reply = UserNameReply::parse(&ask(lsarpc::GET_USER_NAME, &asked).await).unwrap();
+        assert_eq!(reply.user, "ann");
     });
 }

@@ -151,7 +151,7 @@ fn f2_no_pipe_but_those_of_the_list() {
             "",
             "nothing",
             "samr",
-            "lsarpc",
+            "lsass",
             "netlogon",
             "svcctl",
             "spoolss",

@@ -1,5 +1,9 @@
 //! What each call does with what the server supplies.
 
+mod lsarpc;
+
+pub(super) use lsarpc::lsarpc;
+
 use super::srvsvc::{
     self, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionEnum, ShareEnum, ShareEnumReply,
     ShareGetInfo, ShareInfo, ShareType, TimeOfDay, encode_share_info,

@@ -28,3 +28,11 @@ pub const MAX_DESCRIPTOR: u32 = 0x1_0000;
 
 /// Shares in one reply that a client takes.
 pub const MAX_SHARES: usize = 65_536;
+
+/// Context handles that one pipe may have open: Explorer and rpcclient need
+/// four at a time.
+pub const MAX_HANDLES: usize = 64;
+
+/// Names or SIDs of one lookup: MS-LSAT 3.1.4.6 has it for names, and we hold
+/// SIDs to it too.
+pub const MAX_LOOKUPS: usize = 1000;

@@ -5,15 +5,19 @@
 //! has proved who calls), NDR as the only transfer syntax. Lies of a peer end
 //! in a fault and a closed pipe, never in a truncated answer.
 
+mod accounts;
 mod calls;
 pub mod client;
+pub mod handles;
 pub mod limits;
+pub mod lsarpc;
 pub mod ndr;
 pub mod pdu;
 pub mod server;
 pub mod srvsvc;
 pub mod wkssvc;
 
+pub use accounts::{Account, Domain, SidNameUse};
 pub use client::Client;
 pub use server::{Endpoint, Pipe, PipeError, PipeRead, Services};
 
@@ -37,6 +41,9 @@ impl SyntaxId {
     /// The workstation service, MS-WKST 2.1.
     pub const WKSSVC: Self =
         Self::new(0x6BFF_D098, 0xA112, 0x3610, [0x98, 0x33, 0x46, 0xC3, 0xF8, 0x7E, 0x34, 0x5A], 1);
+    /// The local security authority, MS-LSAT 2.1 and MS-LSAD 2.1.
+    pub const LSARPC: Self =
+        Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAB], 0);
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);

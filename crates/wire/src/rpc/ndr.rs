@@ -5,11 +5,20 @@
 //! the structure, what it points at after it. Both directions are written out
 //! as two passes over the fields, first the fixed parts, then the referents.
 
+use super::handles::ContextHandle;
 use super::limits::MAX_STRING_UNITS;
 use crate::codec::{Malformed, Parsed, Reader, Writer};
+use crate::dtyp::Sid;
 use crate::fscc::WireName;
 use crate::fscc::name::utf16_units;
 use alloc::vec::Vec;
+
+/// The fixed part of an RPC_UNICODE_STRING: its bytes, and whether there are any.
+#[derive(Debug, Clone, Copy)]
+pub struct UnicodeHead {
+    length: u16,
+    points: bool,
+}
 
 /// Reads stub data.
 #[derive(Debug, Clone)]
@@ -35,6 +44,60 @@ impl<'a> NdrReader<'a> {
     pub fn u32(&mut self, what: &'static str) -> Parsed<u32> {
         self.align(4)?;
         self.0.u32(what)
+    }
+
+    /// unsigned short, or an enum that is one.
+    pub fn u16(&mut self, what: &'static str) -> Parsed<u16> {
+        self.align(2)?;
+        self.0.u16(what)
+    }
+
+    /// unsigned char
+    pub fn u8(&mut self, what: &'static str) -> Parsed<u8> {
+        self.0.u8(what)
+    }
+
+    /// A context handle, C706 14.2.16.6.
+    pub fn handle(&mut self, what: &'static str) -> Parsed<ContextHandle> {
+        self.align(4)?;
+        self.0.array(what).map(ContextHandle)
+    }
+
+    /// RPC_SID, MS-DTYP 2.4.2.3: conformant, so that its count comes first.
+    pub fn sid(&mut self, what: &'static str) -> Parsed<Sid> {
+        let count = self.u32(what)?;
+        let sid = Sid::read(&mut self.0)?;
+        if usize::try_from(count) != Ok(sid.sub_authorities().len()) {
+            return Err(Malformed::new(what));
+        }
+        Ok(sid)
+    }
+
+    /// The fixed part of an RPC_UNICODE_STRING, MS-DTYP 2.3.10: what
+    /// [`Self::unicode`] needs to read its text at its place.
+    pub fn unicode_head(&mut self, what: &'static str) -> Parsed<UnicodeHead> {
+        self.align(4)?;
+        let (length, maximum) = (self.0.u16(what)?, self.0.u16(what)?);
+        let points = self.pointer(what)?;
+        // MS-DTYP 2.3.10: whole characters, no more than there is room for.
+        if length % 2 != 0 || length > maximum || (length > 0 && !points) {
+            return Err(Malformed::new(what));
+        }
+        Ok(UnicodeHead { length, points })
+    }
+
+    /// The text of an RPC_UNICODE_STRING.
+    pub fn unicode(&mut self, head: UnicodeHead, what: &'static str) -> Parsed<WireName<'a>> {
+        if !head.points {
+            return WireName::new(&[]);
+        }
+        let (max_count, offset) = (self.u32(what)?, self.u32(what)?);
+        let count = self.u32(what)?;
+        let length = usize::from(head.length);
+        if offset != 0 || count > max_count || usize::try_from(count) != Ok(length / 2) {
+            return Err(Malformed::new(what));
+        }
+        WireName::new(self.0.take(length, what)?)
     }
 
     /// A unique pointer: whether it points at something.
@@ -127,6 +190,53 @@ impl NdrWriter {
         self
     }
 
+    /// unsigned short, or an enum that is one.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        let mut w = Writer::from(&mut self.stub, 0);
+        w.align(2).u16(value);
+        self
+    }
+
+    /// unsigned char
+    pub fn u8(&mut self, value: u8) -> &mut Self {
+        self.stub.push(value);
+        self
+    }
+
+    /// A context handle.
+    pub fn handle(&mut self, handle: &ContextHandle) -> &mut Self {
+        self.aligned().bytes(&handle.0);
+        self
+    }
+
+    /// RPC_SID
+    pub fn sid(&mut self, sid: &Sid) -> &mut Self {
+        let count = u32::try_from(sid.sub_authorities().len()).unwrap_or(u32::MAX);
+        sid.encode(self.aligned().u32(count));
+        self
+    }
+
+    /// The fixed part of an RPC_UNICODE_STRING with room for `spare` characters
+    /// after its text, which [`Self::unicode`] writes at its place.
+    pub fn unicode_head(&mut self, text: &str, spare: u16) -> &mut Self {
+        let length = unicode_len(text);
+        let maximum = length.saturating_add(spare.saturating_mul(2));
+        self.aligned().u16(length).u16(maximum);
+        self.pointer(true)
+    }
+
+    /// The text of an RPC_UNICODE_STRING, as much of it as the length can tell.
+    pub fn unicode(&mut self, text: &str, spare: u16) -> &mut Self {
+        let count = unicode_len(text) / 2;
+        self.aligned().u32(u32::from(count).saturating_add(u32::from(spare)));
+        self.aligned().u32(0).u32(u32::from(count));
+        let mut w = Writer::from(&mut self.stub, 0);
+        text.encode_utf16().take(usize::from(count)).for_each(|unit| {
+            w.u16(unit);
+        });
+        self
+    }
+
     /// A unique pointer, whose referent the caller writes at its place.
     pub fn pointer(&mut self, points: bool) -> &mut Self {
         if !points {
@@ -160,4 +270,10 @@ impl NdrWriter {
         self.aligned().u32(count).bytes(bytes);
         self
     }
+}
+
+/// Bytes of a text in an RPC_UNICODE_STRING, which has sixteen bits for them.
+fn unicode_len(text: &str) -> u16 {
+    let units = u16::try_from(utf16_units(text)).unwrap_or(u16::MAX);
+    units.min(u16::MAX / 2 - 1).saturating_mul(2)
 }

@@ -1,6 +1,7 @@
 //! The server's end of a pipe that RPC is spoken on: bytes that the client
 //! wrote in, messages that it reads out. Nothing here waits or does I/O.
 
+use super::handles::Handles;
 use super::limits::{
     MAX_CONTEXTS, MAX_FRAG, MAX_REQUEST_STUB, MAX_RESPONSE_STUB, MAX_UNREAD, MIN_FRAG,
 };
@@ -10,9 +11,9 @@ use super::pdu::{
     encode_bind_nak, encode_fault,
 };
 use super::srvsvc::{ServerInfo, ShareInfo};
-use super::{FaultStatus, SyntaxId, calls};
+use super::{Account, Domain, FaultStatus, SyntaxId, calls};
 use crate::codec::Reader;
-use crate::dtyp::FileTime;
+use crate::dtyp::{FileTime, Sid};
 use crate::fscc::eq_ignore_case;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -29,6 +30,16 @@ pub trait Services {
     fn now(&self) -> FileTime;
     /// Milliseconds since the server started.
     fn uptime_ms(&self) -> u64;
+    /// Sixteen bytes that nobody can guess, for a context handle.
+    fn random(&self) -> [u8; 16];
+    /// The machine as the domain of its accounts.
+    fn machine(&self) -> Domain;
+    /// The caller; none when it has no account.
+    fn caller(&self) -> Option<Account>;
+    /// Who has a SID.
+    fn find_sid(&self, sid: &Sid) -> Option<Account>;
+    /// Who is called so, as `name`, `domain\name` or `name@domain`.
+    fn find_name(&self, name: &str) -> Option<Account>;
 }
 
 /// The pipes that there are. Any other name does not exist: nothing is ever
@@ -39,12 +50,17 @@ pub enum Pipe {
     Srvsvc,
     /// `wkssvc`
     Wkssvc,
+    /// `lsarpc`
+    Lsarpc,
 }
 
 impl Pipe {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Srvsvc, Self::Wkssvc, Self::Lsarpc];
+
     /// The pipe of this name, as a CREATE on IPC$ gives it.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Srvsvc, Self::Wkssvc].into_iter().find(|pipe| eq_ignore_case(pipe.name(), name))
+        Self::ALL.into_iter().find(|pipe| eq_ignore_case(pipe.name(), name))
     }
 
     /// The name.
@@ -52,13 +68,16 @@ impl Pipe {
         match self {
             Self::Srvsvc => "srvsvc",
             Self::Wkssvc => "wkssvc",
+            Self::Lsarpc => "lsarpc",
         }
     }
 
-    const fn interface(self) -> SyntaxId {
+    /// The interface that is spoken on it.
+    pub const fn interface(self) -> SyntaxId {
         match self {
             Self::Srvsvc => SyntaxId::SRVSVC,
             Self::Wkssvc => SyntaxId::WKSSVC,
+            Self::Lsarpc => SyntaxId::LSARPC,
         }
     }
 
@@ -66,6 +85,8 @@ impl Pipe {
         match self {
             Self::Srvsvc => br"\PIPE\srvsvc",
             Self::Wkssvc => br"\PIPE\wkssvc",
+            // What Windows says: its authority's process has this pipe.
+            Self::Lsarpc => br"\PIPE\lsass",
         }
     }
 }
@@ -106,6 +127,7 @@ pub struct Endpoint {
     /// The longest fragment that the client takes, once it has bound.
     max_xmit_frag: Option<u16>,
     contexts: Vec<u16>,
+    handles: Handles,
     /// The PDU that is coming in.
     input: Vec<u8>,
     call: Option<Call>,
@@ -125,6 +147,7 @@ impl Endpoint {
             assoc_group_id,
             max_xmit_frag: None,
             contexts: Vec::new(),
+            handles: Handles::new(),
             input: Vec::new(),
             call: None,
             output: VecDeque::new(),
@@ -354,6 +377,7 @@ impl Endpoint {
             match self.pipe {
                 Pipe::Srvsvc => calls::srvsvc(call.opnum, &call.stub, services),
                 Pipe::Wkssvc => calls::wkssvc(call.opnum, &call.stub, services),
+                Pipe::Lsarpc => calls::lsarpc(call.opnum, &call.stub, &mut self.handles, services),
             }
         } else {
             Err(FaultStatus::UNK_IF)

@@ -2,14 +2,16 @@
 
 mod endpoint;
 mod golden;
+mod lsarpc;
 mod services;
 
 use super::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
-use super::{Client, Endpoint, Pipe, Services, SyntaxId};
-use crate::dtyp::FileTime;
+use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId};
+use crate::dtyp::{FileTime, Sid};
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A server with shares, seen by someone.
 struct Fixture {
@@ -48,6 +50,56 @@ impl Services for Fixture {
     fn uptime_ms(&self) -> u64 {
         0x1_0000_0005
     }
+
+    fn random(&self) -> [u8; 16] {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        u128::from(NEXT.fetch_add(1, Ordering::Relaxed)).to_be_bytes()
+    }
+
+    fn machine(&self) -> Domain {
+        Domain { name: "REFERENCE".to_string(), sid: Some(machine()) }
+    }
+
+    fn caller(&self) -> Option<Account> {
+        self.find_name("smbuser")
+    }
+
+    fn find_sid(&self, sid: &Sid) -> Option<Account> {
+        accounts().into_iter().find(|account| account.sid == *sid)
+    }
+
+    fn find_name(&self, name: &str) -> Option<Account> {
+        let name = name.strip_prefix("REFERENCE\\").unwrap_or(name);
+        let is = |account: &Account| match account.kind {
+            SidNameUse::DOMAIN => account.domain == name,
+            _ => account.name == name,
+        };
+        accounts().into_iter().find(is)
+    }
+}
+
+fn machine() -> Sid {
+    "S-1-5-21-3073959387-254659926-2653779275".parse().unwrap()
+}
+
+/// Those of the smbd that the golden bytes are from.
+fn accounts() -> Vec<Account> {
+    let account = |sid: Sid, domain: &str, name: &str, kind| Account {
+        sid,
+        domain: domain.to_string(),
+        name: name.to_string(),
+        kind,
+    };
+    let user =
+        |rid, name| account(machine().with_rid(rid).unwrap(), "REFERENCE", name, SidNameUse::USER);
+    vec![
+        account(machine(), "REFERENCE", "", SidNameUse::DOMAIN),
+        user(1000, "root"),
+        user(1002, "smbuser2"),
+        user(1001, "smbuser"),
+        account(Sid::EVERYONE, "", "Everyone", SidNameUse::WELL_KNOWN_GROUP),
+        account(Sid::ADMINISTRATORS, "BUILTIN", "Administrators", SidNameUse::ALIAS),
+    ]
 }
 
 fn share(name: &str, kind: ShareType, remark: &str) -> ShareInfo {
@@ -71,8 +123,7 @@ fn fixture() -> Fixture {
 
 /// A client bound to a pipe.
 fn bound(pipe: Pipe, services: &dyn Services) -> (Client, Endpoint) {
-    let interface = if pipe == Pipe::Srvsvc { SyntaxId::SRVSVC } else { SyntaxId::WKSSVC };
-    let mut client = Client::new(interface);
+    let mut client = Client::new(pipe.interface());
     let mut endpoint = Endpoint::new(pipe, 0x1234);
     endpoint.write(&client.bind(), services).unwrap();
     let reply = endpoint.read(usize::MAX).unwrap();

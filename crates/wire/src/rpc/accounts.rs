@@ -1,0 +1,64 @@
+//! What LSA and SAM tell of accounts.
+
+use crate::dtyp::Sid;
+use crate::open_enum;
+use alloc::string::String;
+
+open_enum! {
+    /// SID_NAME_USE, MS-LSAT 2.2.13.
+    SidNameUse(u16) {
+        /// SidTypeUser
+        USER = 1,
+        /// SidTypeGroup
+        GROUP = 2,
+        /// SidTypeDomain
+        DOMAIN = 3,
+        /// SidTypeAlias
+        ALIAS = 4,
+        /// SidTypeWellKnownGroup
+        WELL_KNOWN_GROUP = 5,
+        /// SidTypeDeletedAccount
+        DELETED_ACCOUNT = 6,
+        /// SidTypeInvalid
+        INVALID = 7,
+        /// SidTypeUnknown
+        UNKNOWN = 8,
+        /// SidTypeComputer
+        COMPUTER = 9,
+        /// SidTypeLabel
+        LABEL = 10,
+    }
+}
+
+/// A domain, as names are told to be in one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// Its NetBIOS name.
+    pub name: String,
+    /// Its SID.
+    pub sid: Option<Sid>,
+}
+
+/// A user, a group or a domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its SID.
+    pub sid: Sid,
+    /// The name of its domain.
+    pub domain: String,
+    /// Its name there; empty for a domain.
+    pub name: String,
+    /// What it is.
+    pub kind: SidNameUse,
+}
+
+impl Account {
+    /// The domain that it is in, or is.
+    pub fn in_domain(&self) -> Domain {
+        let sid = match self.kind {
+            SidNameUse::DOMAIN => Some(self.sid),
+            _ => self.sid.split_rid().map(|(domain, _)| domain),
+        };
+        Domain { name: self.domain.clone(), sid }
+    }
+}

@@ -1,0 +1,203 @@
+//! Opening the policy, and what is asked of it: MS-LSAD 3.1.4.4.
+
+use super::super::Domain;
+use super::super::ndr::{NdrReader, NdrWriter};
+use crate::codec::{Malformed, Parsed};
+use crate::dtyp::AccessMask;
+use crate::{Status, open_enum};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Arguments of LsarOpenPolicy and LsarOpenPolicy2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenPolicy {
+    /// DesiredAccess; none when ObjectAttributes names an object, which no
+    /// policy has below it.
+    pub desired: Option<AccessMask>,
+}
+
+impl OpenPolicy {
+    /// Parses the stub data; `is_second` for LsarOpenPolicy2, whose SystemName
+    /// is a string and not one character.
+    pub fn parse(stub: &[u8], is_second: bool) -> Parsed<Self> {
+        let mut r = NdrReader::new(stub);
+        if is_second {
+            r.unique_string("LsarOpenPolicy2 SystemName")?;
+        } else if r.pointer("LsarOpenPolicy SystemName")? {
+            r.u16("LsarOpenPolicy SystemName")?;
+        }
+        r.u32("LSAPR_OBJECT_ATTRIBUTES Length")?;
+        let root = r.pointer("LSAPR_OBJECT_ATTRIBUTES RootDirectory")?;
+        let name = r.pointer("LSAPR_OBJECT_ATTRIBUTES ObjectName")?;
+        r.u32("LSAPR_OBJECT_ATTRIBUTES Attributes")?;
+        let descriptor = r.pointer("LSAPR_OBJECT_ATTRIBUTES SecurityDescriptor")?;
+        let quality = r.pointer("LSAPR_OBJECT_ATTRIBUTES SecurityQualityOfService")?;
+        // MS-LSAD 3.1.4.4.1: all but RootDirectory is ignored, and that is NULL.
+        // Deviation: so are ObjectName and SecurityDescriptor, which no client
+        // sends.
+        if root || name || descriptor {
+            return Ok(Self { desired: None });
+        }
+        if quality {
+            r.u32("SECURITY_QUALITY_OF_SERVICE Length")?;
+            r.u16("SECURITY_QUALITY_OF_SERVICE ImpersonationLevel")?;
+            r.u8("SECURITY_QUALITY_OF_SERVICE ContextTrackingMode")?;
+            r.u8("SECURITY_QUALITY_OF_SERVICE EffectiveOnly")?;
+        }
+        Ok(Self { desired: Some(AccessMask(r.u32("LsarOpenPolicy DesiredAccess")?)) })
+    }
+
+    /// Stub data of LsarOpenPolicy2 to `server`, which is `\\name`.
+    pub fn encode(desired: AccessMask, server: &str) -> Vec<u8> {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(server));
+        // LSAPR_OBJECT_ATTRIBUTES of 24 bytes, with nothing in it.
+        w.u32(24).u32(0).u32(0).u32(0).u32(0).u32(0).u32(desired.0);
+        w.into_stub()
+    }
+}
+
+open_enum! {
+    /// POLICY_INFORMATION_CLASS, MS-LSAD 2.2.4.1: those that are told.
+    PolicyInformation(u16) {
+        /// PolicyPrimaryDomainInformation
+        PRIMARY_DOMAIN = 3,
+        /// PolicyAccountDomainInformation
+        ACCOUNT_DOMAIN = 5,
+        /// PolicyLsaServerRoleInformation
+        SERVER_ROLE = 6,
+        /// PolicyDnsDomainInformation
+        DNS_DOMAIN = 12,
+        /// PolicyDnsDomainInformationInt
+        DNS_DOMAIN_INT = 13,
+        /// PolicyLocalAccountDomainInformation
+        LOCAL_ACCOUNT_DOMAIN = 14,
+    }
+}
+
+/// PolicyServerRolePrimary, MS-LSAD 2.2.4.8.
+const ROLE_PRIMARY: u16 = 3;
+
+/// The reply of LsarQueryInformationPolicy and its successor. `primary` is the
+/// domain or workgroup that the machine is in, `accounts` the machine's own.
+pub fn encode_information(
+    class: PolicyInformation,
+    primary: &Domain,
+    accounts: &Domain,
+) -> Option<Vec<u8>> {
+    let mut w = NdrWriter::new();
+    w.pointer(true).u16(class.0);
+    match class {
+        PolicyInformation::PRIMARY_DOMAIN => encode_domain(&mut w, primary),
+        PolicyInformation::ACCOUNT_DOMAIN | PolicyInformation::LOCAL_ACCOUNT_DOMAIN => {
+            encode_domain(&mut w, accounts)
+        }
+        PolicyInformation::SERVER_ROLE => {
+            w.u16(ROLE_PRIMARY);
+        }
+        PolicyInformation::DNS_DOMAIN | PolicyInformation::DNS_DOMAIN_INT => {
+            // A machine in no domain has no DNS names of one and no GUID.
+            w.unicode_head(&primary.name, 1).unicode_head("", 0).unicode_head("", 0);
+            w.u32(0).u32(0).u32(0).u32(0).pointer(primary.sid.is_some());
+            w.unicode(&primary.name, 1).unicode("", 0).unicode("", 0);
+            if let Some(sid) = &primary.sid {
+                w.sid(sid);
+            }
+        }
+        _ => return None,
+    }
+    w.u32(Status::SUCCESS.0);
+    Some(w.into_stub())
+}
+
+/// LSAPR_POLICY_PRIMARY_DOM_INFO and LSAPR_POLICY_ACCOUNT_DOM_INFO.
+fn encode_domain(w: &mut NdrWriter, domain: &Domain) {
+    w.unicode_head(&domain.name, 1).pointer(domain.sid.is_some());
+    w.unicode(&domain.name, 1);
+    if let Some(sid) = &domain.sid {
+        w.sid(sid);
+    }
+}
+
+/// Arguments of LsarGetUserName.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserName {
+    /// Whether the name of the domain is asked for too.
+    pub wants_domain: bool,
+}
+
+impl UserName {
+    /// Parses the stub data.
+    pub fn parse(stub: &[u8]) -> Parsed<Self> {
+        let mut r = NdrReader::new(stub);
+        r.unique_string("LsarGetUserName SystemName")?;
+        // MS-LSAT 3.1.4.4: what comes in of both names is ignored.
+        skip_name(&mut r)?;
+        let wants_domain = r.pointer("LsarGetUserName DomainName")?;
+        if wants_domain {
+            skip_name(&mut r)?;
+        }
+        Ok(Self { wants_domain })
+    }
+
+    /// Stub data of the call.
+    pub fn encode(self, server: &str) -> Vec<u8> {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(server)).pointer(false).pointer(self.wants_domain);
+        if self.wants_domain {
+            w.pointer(false);
+        }
+        w.into_stub()
+    }
+}
+
+/// A unique pointer to an RPC_UNICODE_STRING.
+fn skip_name(r: &mut NdrReader<'_>) -> Parsed<()> {
+    if r.pointer("LsarGetUserName name")? {
+        let head = r.unicode_head("LsarGetUserName name")?;
+        r.unicode(head, "LsarGetUserName name")?;
+    }
+    Ok(())
+}
+
+/// What LsarGetUserName answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserNameReply {
+    /// UserName
+    pub user: String,
+    /// DomainName, if it was asked for.
+    pub domain: Option<String>,
+}
+
+impl UserNameReply {
+    /// Stub data of the reply.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = NdrWriter::new();
+        w.pointer(true).unicode_head(&self.user, 0).unicode(&self.user, 0);
+        w.pointer(self.domain.is_some());
+        if let Some(domain) = &self.domain {
+            w.pointer(true).unicode_head(domain, 1).unicode(domain, 1);
+        }
+        w.u32(Status::SUCCESS.0);
+        w.into_stub()
+    }
+
+    /// Parses a reply that succeeded.
+    pub fn parse(stub: &[u8]) -> Parsed<Self> {
+        const WHAT: &str = "LsarGetUserName reply";
+        let mut r = NdrReader::new(stub);
+        let name = |r: &mut NdrReader<'_>| {
+            if !r.pointer(WHAT)? {
+                return Ok(String::new());
+            }
+            let head = r.unicode_head(WHAT)?;
+            r.unicode(head, WHAT)?.decode()
+        };
+        let user = name(&mut r)?;
+        let domain = if r.pointer(WHAT)? { Some(name(&mut r)?) } else { None };
+        match Status(r.u32(WHAT)?) {
+            Status::SUCCESS => Ok(Self { user, domain }),
+            _ => Err(Malformed::new(WHAT)),
+        }
+    }
+}
