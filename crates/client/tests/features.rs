@@ -107,5 +107,20 @@ fn links_are_followed_within_the_share() {
         assert!(refused.status().is_some(), "{refused}");
         let target = share.read_link("link").await.unwrap();
         assert_eq!((&*target.path, target.relative), ("real/deep", true));
+        // One that this client makes, to a folder and to a file.
+        for (name, to, to_directory) in [("made", "real/deep", true), ("real/f", "deep/f", false)] {
+            share.symlink(name, to, to_directory).await.unwrap();
+            assert_eq!(std::fs::read_link(world.path(name)).unwrap().to_str(), Some(to));
+            let target = share.read_link(name).await.unwrap();
+            assert_eq!((&*target.path, target.relative), (to, true));
+        }
+        for path in ["made/f", "real/f"] {
+            let file = share.open(path).await.unwrap();
+            assert_eq!(&*file.read_bytes(0, 100).await.unwrap(), b"found");
+        }
+        // What leads out of the share is kept and leads nobody on.
+        share.symlink("etc", "/etc", true).await.unwrap();
+        assert!(world.path("etc").symlink_metadata().unwrap().is_dir());
+        assert!(share.open("etc/passwd").await.is_err());
     });
 }
