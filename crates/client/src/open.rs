@@ -104,7 +104,8 @@ pub(crate) struct Opened {
     pub(crate) end_of_file: u64,
     pub(crate) attributes: FileAttributes,
     durability: Durability,
-    lease: LeaseState,
+    /// None: the Open is of no lease.
+    lease: Option<LeaseState>,
     identity: Option<OnDiskId>,
 }
 
@@ -131,7 +132,7 @@ impl Opened {
             end_of_file: response.end_of_file,
             attributes: response.file_attributes,
             durability: Durability::None,
-            lease: LeaseState::EMPTY,
+            lease: None,
             identity: None,
         };
         for context in response.contexts.responses() {
@@ -141,8 +142,8 @@ impl Opened {
                     let persistent = granted.flags.contains(DurableHandleFlags::PERSISTENT);
                     opened.durability = Durability::V2 { persistent };
                 }
-                ResponseContext::Lease(lease) => opened.lease = lease.lease_state,
-                ResponseContext::LeaseV2(lease) => opened.lease = lease.lease.lease_state,
+                ResponseContext::Lease(lease) => opened.lease = Some(lease.lease_state),
+                ResponseContext::LeaseV2(lease) => opened.lease = Some(lease.lease.lease_state),
                 ResponseContext::OnDiskId(id) => opened.identity = Some(id),
                 _ => {}
             }
@@ -171,6 +172,8 @@ pub(crate) struct Open {
     identity: Option<OnDiskId>,
     place: Mutex<Place>,
     placing: tokio::sync::Mutex<()>,
+    /// It is of a lease, if only one that allows nothing any more.
+    is_leased: AtomicBool,
     /// What the lease allows now.
     lease: Mutex<LeaseState>,
     /// Who is told when the lease breaks.
@@ -215,7 +218,7 @@ impl Open {
         ask: Ask,
         operation: &'static str,
     ) -> Result<(Arc<Self>, Opened)> {
-        let create_guid = Guid(random_guid().during(operation, &url)?);
+        let mut create_guid = Guid(random_guid().during(operation, &url)?);
         let lease_key = LeaseKey(random_guid().during(operation, &url)?);
         let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut before: Option<u64> = None;
@@ -223,12 +226,19 @@ impl Open {
         let mut redirects = 0;
         let (bound, opened) = loop {
             let (live, bound) = attempts.next().await?;
+            let elsewhere = before.is_some_and(|generation| generation != live.generation);
+            // A server keeps a persistent Open whose client never heard of it, and
+            // knows it by a replay in any session (MS-SMB2 3.3.5.9.10). Another
+            // Open is not to be had so, and would be in the way of its CreateGuid.
+            let is_kept = ask.keep && has_persistent(&live, bound);
+            if elsewhere && !is_kept {
+                create_guid = Guid(random_guid().during(operation, &url)?);
+            }
             let mut call = first(&ask, &path, &live, bound, create_guid, lease_key);
             call.tree_id = bound.tree_id;
-            if before == Some(live.generation) && live.knows_replay() {
+            if before.is_some() && live.knows_replay() && (is_kept || !elsewhere) {
                 call.flags |= HeaderFlags::REPLAY_OPERATION;
             }
-            let elsewhere = before.is_some_and(|generation| generation != live.generation);
             before = Some(live.generation);
             let outcome = match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
                 Ok(message) if message.header.status == Status::STOPPED_ON_SYMLINK => {
@@ -266,14 +276,15 @@ impl Open {
             identity: opened.identity,
             place: Mutex::new(place),
             placing: tokio::sync::Mutex::new(()),
-            lease: Mutex::new(opened.lease),
+            is_leased: AtomicBool::new(opened.lease.is_some()),
+            lease: Mutex::new(opened.lease.unwrap_or_default()),
             watcher: Mutex::new(None),
             locks: AtomicUsize::new(0),
             sequences: Sequences::default(),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
-        if !opened.lease.is_empty() {
+        if opened.lease.is_some() {
             let holder: Weak<dyn Holder> = Arc::<Self>::downgrade(&open);
             open.share.inner.session.inner.leases.enter(lease_key, holder);
         }
@@ -353,7 +364,8 @@ impl Open {
             })?,
             other => other?,
         };
-        *self.lease.lock() = opened.lease;
+        self.is_leased.store(opened.lease.is_some(), Ordering::Release);
+        *self.lease.lock() = opened.lease.unwrap_or_default();
         *self.place.lock() =
             Place { bound, file_id: opened.file_id, durability: opened.durability };
         Ok(opened.file_id)
@@ -381,8 +393,11 @@ impl Open {
                 })
             }
         };
-        let lease = lease_context(live, self.lease_key, self.lease());
-        let contexts: Vec<_> = [context].into_iter().chain(lease).collect();
+        // MS-SMB2 3.3.5.9.12 wants it for as long as the Open has a Lease, which
+        // it has when all of it was taken too.
+        let is_leased = self.is_leased.load(Ordering::Acquire);
+        let lease = is_leased.then(|| lease_context(live, self.lease_key, self.lease()));
+        let contexts: Vec<_> = [context].into_iter().chain(lease.flatten()).collect();
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
         let mut opened = self.again(live, bound, &ask, &contexts).await?;
         // The answer need not repeat what it was.
@@ -442,8 +457,16 @@ impl Open {
         if live.is_some_and(|live| live.generation == place.bound.generation)
             || place.durability != Durability::None
         {
-            self.ask(Replay::Idempotent, "close", &[Status::FILE_CLOSED], |id| Ok(close_call(id)))
-                .await?;
+            let mut was_sent = false;
+            let closed = self.ask(Replay::Idempotent, "close", &[Status::FILE_CLOSED], |id| {
+                was_sent = true;
+                Ok(close_call(id))
+            });
+            match closed.await {
+                // The answer was lost, and with the handle what was to be done.
+                Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => {}
+                other => _ = other?,
+            }
         }
         Ok(())
     }
@@ -500,7 +523,7 @@ fn close_call(file_id: FileId) -> Call<'static> {
 
 /// The lease context that the dialect has; none before 2.1.
 fn lease_context(live: &Live, key: LeaseKey, state: LeaseState) -> Option<CreateContext<'static>> {
-    if state.is_empty() || !live.capabilities.contains(GlobalCapabilities::LEASING) {
+    if !live.capabilities.contains(GlobalCapabilities::LEASING) {
         return None;
     }
     let lease = Lease { lease_key: key, lease_state: state, flags: LeaseFlags::EMPTY };
@@ -523,11 +546,11 @@ fn contexts_of(
         return contexts;
     }
     contexts.push(CreateContext::QueryOnDiskId);
-    contexts.extend(lease_context(live, lease_key, ask.lease));
+    if !ask.lease.is_empty() {
+        contexts.extend(lease_context(live, lease_key, ask.lease));
+    }
     if live.terms.is_smb3() {
-        let continuous = ShareCapabilities::CONTINUOUS_AVAILABILITY;
-        let persistent = bound.capabilities.contains(continuous)
-            && live.capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES);
+        let persistent = has_persistent(live, bound);
         contexts.push(CreateContext::DurableRequestV2(DurableRequestV2 {
             timeout: DURABLE_TIMEOUT_MS,
             flags: if persistent {
@@ -541,6 +564,13 @@ fn contexts_of(
         contexts.push(CreateContext::DurableRequest);
     }
     contexts
+}
+
+/// Whether persistent Opens are to be had there.
+const fn has_persistent(live: &Live, bound: Bound) -> bool {
+    live.terms.is_smb3()
+        && bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY)
+        && live.capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES)
 }
 
 fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {

@@ -1,0 +1,202 @@
+//! What is looked at after each kill.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use frevo_client::OpenOptions;
+use frevo_wire::Status;
+use frevo_wire::command::create::ShareAccess;
+use frevo_wire::command::oplock_break::LeaseState;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::load::is_refused;
+use crate::model::SPACING;
+use crate::random::Random;
+use crate::world::{ALL, COMMON, Peer, SLOTS, World, log_on};
+
+/// How long clients may take to come back and have done something.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// In a client's own file, behind its slots: written by others to break the lease.
+const NOBODYS: u64 = SLOTS as u64 * SPACING;
+
+/// What is on the disk, as far as it was acknowledged before this began. To be
+/// called at any time.
+pub(crate) fn disk(world: &World, when: &str) {
+    let read = |name: &str| std::fs::read(world.files.join(name)).unwrap_or_default();
+    // What was acknowledged is taken before what is there is read.
+    let sets = |peer: &Peer| (peer.own_slots.acknowledged(), peer.common_slots.acknowledged());
+    let acknowledged: Vec<_> = world.peers.iter().map(|peer| sets(peer)).collect();
+    let common = read(COMMON);
+    for (peer, (own, in_common)) in world.peers.iter().zip(&acknowledged) {
+        let name = peer.own_name();
+        for what in peer.own_slots.judge(&read(&name), own) {
+            world.found(format!("{when}: {name}: {what}"));
+        }
+        for what in peer.common_slots.judge(&common, in_common) {
+            world.found(format!("{when}: {COMMON}: {what}"));
+        }
+        let doomed = peer.doomed_name();
+        if peer.has_doomed() && !world.files.join(&doomed).exists() {
+            world.found(format!("{when}: {doomed} went before it was closed"));
+        }
+    }
+}
+
+/// A stranger who comes right after the restart: he gets nothing that is kept
+/// for somebody else.
+pub(crate) async fn intrude(world: &World, port: u16) -> Result<()> {
+    let (session, share) = log_on(port, false).await?;
+    let until = Instant::now() + PATIENCE;
+    let options = OpenOptions::new().read(true).write(true);
+    let file = loop {
+        match options.open(&share, COMMON).await {
+            Ok(file) => break file,
+            Err(error) if error.status() == Some(Status::FILE_NOT_AVAILABLE) => {}
+            Err(error) => bail!("{error}"),
+        }
+        if Instant::now() > until {
+            bail!("{COMMON} is not given free");
+        }
+        sleep(Duration::from_millis(2)).await;
+    };
+    for peer in &world.peers {
+        for (offset, len) in peer.standing() {
+            if let Err(what) = is_refused(&file, offset, len).await {
+                world.found(format!("a stranger, {offset} of client {}: {what}", peer.number));
+            }
+        }
+    }
+    file.close().await?;
+    session.log_off().await;
+    Ok(())
+}
+
+/// With the gate shut: locks, leases and what goes when it is closed.
+pub(crate) async fn at_rest(world: &World, random: &mut Random) -> Result<()> {
+    disk(world, "at rest");
+    for peer in &world.peers {
+        locks(world, peer).await;
+        lease(world, peer, random).await?;
+        doomed(world, peer, random).await?;
+    }
+    Ok(())
+}
+
+async fn locks(world: &World, peer: &Peer) {
+    let prober = &world.prober.common;
+    for (offset, len) in peer.standing() {
+        if let Err(what) = is_refused(prober, offset, len).await {
+            world.found(format!("{offset} of client {}: {what}", peer.number));
+        }
+        match prober.write_at(offset, b"!").await {
+            Err(error) if error.status() == Some(Status::FILE_LOCK_CONFLICT) => {}
+            other => world.found(format!("a write where client {} locked: {other:?}", peer.number)),
+        }
+    }
+}
+
+/// The lease is what it was. Then another one takes the next part of it, and
+/// when it is all gone the file is opened anew.
+async fn lease(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
+    let own = peer.own.lock().clone();
+    let name = peer.own_name();
+    if own.file.lease() != own.lease {
+        world.found(format!("{name}: the lease is {:?}, was {:?}", own.file.lease(), own.lease));
+    }
+    if !random.one_in(2) {
+        return Ok(());
+    }
+    if !own.lease.contains(LeaseState::READ) {
+        own.file.close().await?;
+        let own = peer.open_own().await?;
+        if own.lease != ALL {
+            world.found(format!("{name}: opened anew it has the lease {:?}", own.lease));
+        }
+        *peer.own.lock() = own;
+        return Ok(());
+    }
+    let mut other = OpenOptions::new().read(true).lease(LeaseState::EMPTY);
+    let takes_all = !own.lease.contains(LeaseState::WRITE);
+    if takes_all {
+        other = other.write(true);
+    }
+    let other = other.open(&world.prober.share, &name).await?;
+    if takes_all {
+        other.write_at(NOBODYS, b"?").await?;
+    }
+    other.close().await?;
+    let taken = if takes_all { LeaseState::READ } else { LeaseState::WRITE };
+    let broken = async {
+        while own.file.lease().intersects(taken) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if timeout(Duration::from_secs(5), broken).await.is_err() {
+        world.found(format!("{name}: {taken:?} was not taken from {:?}", own.lease));
+    }
+    peer.own.lock().lease = own.file.lease();
+    Ok(())
+}
+
+async fn doomed(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
+    if !peer.has_doomed() || !random.one_in(2) {
+        return Ok(());
+    }
+    let name = peer.doomed_name();
+    let file = peer.doomed.lock().take();
+    if let Some(file) = file {
+        file.close().await?;
+    }
+    if world.files.join(&name).exists() {
+        world.found(format!("{name} is there after it was closed"));
+    }
+    let file = peer.open_doomed().await?;
+    *peer.doomed.lock() = Some(file);
+    Ok(())
+}
+
+/// When all have closed what they had, and the server was killed once more:
+/// nothing is kept for anybody.
+pub(crate) async fn nothing_is_left(world: &World, port: u16) -> Result<()> {
+    let (session, share) = log_on(port, false).await?;
+    let alone = OpenOptions::new().read(true).write(true).sharing(ShareAccess::EMPTY);
+    for entry in std::fs::read_dir(&world.files)? {
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        if name.starts_with("doomed") {
+            world.found(format!("{name} is there after it was closed"));
+        }
+        match alone.open(&share, &name).await {
+            Ok(file) => file.close().await?,
+            Err(error) => world.found(format!("at the end, somebody has {name} open: {error}")),
+        }
+    }
+    session.log_off().await;
+    Ok(())
+}
+
+/// Waits until each client has done something since `before`.
+pub(crate) async fn recovered(world: &World, before: &[u64]) -> std::result::Result<(), String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let now = progress(world);
+        let stuck: Vec<_> =
+            now.iter().zip(before).enumerate().filter(|(_, (now, before))| now <= before).collect();
+        if stuck.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            let clients: Vec<_> = stuck.iter().map(|(at, _)| at).collect();
+            return Err(format!("clients {clients:?} did not come back"));
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Acknowledged writes of each client.
+pub(crate) fn progress(world: &World) -> Vec<u64> {
+    let sum = |peer: &Peer| {
+        let (own, common) = (peer.own_slots.acknowledged(), peer.common_slots.acknowledged());
+        own.iter().chain(&common).sum()
+    };
+    world.peers.iter().map(|peer| sum(peer)).collect()
+}

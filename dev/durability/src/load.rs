@@ -1,0 +1,161 @@
+//! What the clients do while the server is killed under them. Every step must
+//! succeed: the library hides the loss.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frevo_client::{File, OpenOptions, Result};
+use tokio::task::JoinSet;
+
+use crate::random::Random;
+use crate::world::{PASSING, Peer, World};
+
+/// Writes of one client that are under way at once, by file.
+const OWN_LANES: usize = 3;
+const COMMON_LANES: usize = 2;
+/// Locks of one handle that are asked for at once: their sequences must not be
+/// mixed up.
+const LOCK_LANES: u64 = 2;
+const OPEN_LANES: u64 = 2;
+
+/// What one step of a task comes to; an error is a finding.
+pub(crate) type Step = std::result::Result<(), String>;
+
+/// Takes steps until the end, or until one fails: what comes after would say
+/// the same again.
+macro_rules! repeat {
+    ($world:ident, $step:expr) => {
+        while !$world.is_over() {
+            let _pass = $world.gate.read().await;
+            if let Err(what) = $step.await {
+                $world.found(what);
+                return;
+            }
+        }
+    };
+}
+
+/// Starts it all.
+pub(crate) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let mut task = 0;
+    let mut random = || {
+        task += 1;
+        Random::new(seed, task)
+    };
+    for peer in &world.peers {
+        for lane in 0..OWN_LANES + COMMON_LANES {
+            let (w, p, mut r) = (Arc::clone(world), Arc::clone(peer), random());
+            tasks.spawn(async move { repeat!(w, write(&w, &p, lane, &mut r)) });
+        }
+        for lane in 0..LOCK_LANES {
+            let (w, p, mut r) = (Arc::clone(world), Arc::clone(peer), random());
+            tasks.spawn(async move { repeat!(w, lock(&w, &p, lane, &mut r)) });
+        }
+        for lane in 0..OPEN_LANES {
+            let (w, p, mut r) = (Arc::clone(world), Arc::clone(peer), random());
+            tasks.spawn(async move { repeat!(w, open(&w, &p, lane, &mut r)) });
+        }
+    }
+    let (w, mut r) = (Arc::clone(world), random());
+    tasks.spawn(async move { repeat!(w, probe(&w, &mut r)) });
+    tasks
+}
+
+/// Writes a slot of its own or the common file, so that it is stable.
+async fn write(world: &World, peer: &Peer, lane: usize, random: &mut Random) -> Step {
+    let is_own = lane < OWN_LANES;
+    let own = peer.own.lock().file.clone();
+    let (file, slots, lane, lanes) = if is_own {
+        (&own, &peer.own_slots, lane, OWN_LANES)
+    } else {
+        (&peer.common, &peer.common_slots, lane - OWN_LANES, COMMON_LANES)
+    };
+    let slot = lane + lanes * random.below((slots.count() / lanes) as u64) as usize;
+    let (number, data) = slots.issue(slot);
+    let what = |error| format!("client {}, write {number} of slot {slot}: {error}", peer.number);
+    file.write_at(slots.offset(slot), &data).await.map_err(what)?;
+    if !peer.writes_through() {
+        file.sync().await.map_err(what)?;
+    }
+    slots.acknowledge(slot, number);
+    world.counts.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+    world.counts.writes.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Locks a range, sees that it is locked, unlocks it, sees that it is free.
+async fn lock(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Step {
+    let offset = PASSING + u64::from(peer.number) * 65_536 + lane * 4096 + random.below(2048);
+    let len = 1 + random.below(1024);
+    let what = |doing: &str, error: &dyn std::fmt::Display| {
+        format!("client {}, {doing} {len} at {offset}: {error}", peer.number)
+    };
+    let is_exclusive = random.one_in(2);
+    peer.common.lock(offset, len, is_exclusive, false).await.map_err(|e| what("locking", &e))?;
+    is_refused(&world.prober.common, offset, len)
+        .await
+        .map_err(|e| what("what was locked is free,", &e))?;
+    peer.common.unlock(offset, len).await.map_err(|e| what("unlocking", &e))?;
+    world.counts.locks.fetch_add(1, Ordering::Relaxed);
+    if random.one_in(4) {
+        let other = &world.prober.common;
+        other
+            .lock(offset, len, true, false)
+            .await
+            .map_err(|e| what("what was unlocked is not free,", &e))?;
+        other.unlock(offset, len).await.map_err(|e| what("another one's unlocking", &e))?;
+    }
+    Ok(())
+}
+
+/// That nobody else gets a range, exclusively.
+pub(crate) async fn is_refused(file: &File, offset: u64, len: u64) -> Step {
+    match file.lock(offset, len, true, false).await {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(()) => Err("another one got it".into()),
+    }
+}
+
+/// Opens a file, locks and writes some of it and closes it again.
+async fn open(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Step {
+    let name = format!("passing-{}-{lane}", peer.number);
+    let goes = random.one_in(2);
+    let there = world.files.join(&name);
+    let number = random.next();
+    let what = |error: String| format!("client {}, {name}: {error}", peer.number);
+    let steps = async {
+        let options = OpenOptions::new().write(true).create(true).write_through(true);
+        let file = options.delete_on_close(goes).open(&peer.share, &name).await?;
+        file.lock(0, 10, true, false).await?;
+        file.write_at(0, &number.to_le_bytes()).await?;
+        let was_there = there.exists();
+        file.close().await?;
+        Result::Ok(was_there)
+    };
+    match steps.await {
+        Ok(true) => {}
+        Ok(false) => return Err(what("it went before it was closed".into())),
+        Err(error) => return Err(what(error.to_string())),
+    }
+    world.counts.opens.fetch_add(1, Ordering::Relaxed);
+    let found = std::fs::read(&there).ok();
+    let expected = (!goes).then(|| number.to_le_bytes().to_vec());
+    if found != expected {
+        return Err(what(format!("{found:?} was left when it was closed, not {expected:?}")));
+    }
+    Ok(())
+}
+
+/// Tries what is locked from the beginning to the end.
+async fn probe(world: &World, random: &mut Random) -> Step {
+    let peer = &world.peers[random.below(world.peers.len() as u64) as usize];
+    let standing = peer.standing();
+    let (offset, len) = standing[random.below(standing.len() as u64) as usize];
+    let at = offset + random.below(len);
+    is_refused(&world.prober.common, at, 1)
+        .await
+        .map_err(|error| format!("{at}, which client {} has locked: {error}", peer.number))
+}

@@ -1,0 +1,112 @@
+//! The server: a process that is killed and started again with what it left.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) const USER: &str = "ann";
+pub(crate) const PASSWORD: &str = "Passw0rd";
+pub(crate) const SHARE: &str = "kept";
+
+/// A folder with everything that belongs to the server, and its process.
+#[derive(Debug)]
+pub(crate) struct Server {
+    program: PathBuf,
+    dir: PathBuf,
+    pub(crate) port: u16,
+    running: Option<(Child, BufReader<ChildStdout>)>,
+}
+
+impl Server {
+    /// Lays out `dir` for `program`, on a port that nobody listens on.
+    pub(crate) fn new(program: &Path, dir: &Path) -> Result<Self> {
+        let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let server = Self { program, dir: dir.into(), port, running: None };
+        std::fs::create_dir_all(server.files())?;
+        std::fs::create_dir_all(dir.join("state"))?;
+        let config = format!(
+            "[server]\nname = \"KEPT\"\nlisten = [\"127.0.0.1:{port}\"]\nstate_dir = {:?}\n\n\
+             [[share]]\nname = \"{SHARE}\"\npath = {:?}\ncontinuous = true\n",
+            dir.join("state"),
+            server.files(),
+        );
+        std::fs::write(dir.join("frevo.toml"), config)?;
+        let mut add = Command::new(&server.program)
+            .args(["user", "--state-dir"])
+            .arg(dir.join("state"))
+            .args(["add", USER, "--password-stdin"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()?;
+        if let Some(mut input) = add.stdin.take() {
+            writeln!(input, "{PASSWORD}")?;
+        }
+        if !add.wait()?.success() {
+            bail!("frevo user add failed");
+        }
+        Ok(server)
+    }
+
+    /// The folder that is shared.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.dir.join("files")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let mut child = Command::new(&self.program)
+            .args(["serve", "--config"])
+            .arg(self.dir.join("frevo.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()?;
+        let output = child.stdout.take().context("its output")?;
+        let mut output = BufReader::new(output);
+        self.running = None;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if output.read_line(&mut line)? == 0 {
+                let status = child.wait()?;
+                bail!("the server did not come up: {status}; see {}", self.log().display());
+            }
+            if line.trim_end() == "ready" {
+                break;
+            }
+        }
+        self.running = Some((child, output));
+        Ok(())
+    }
+
+    /// SIGKILL, and waits until nothing is left of the process.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let (mut child, _) = self.running.take().context("no server runs")?;
+        if let Some(status) = child.try_wait()? {
+            bail!("the server ended by itself: {status}; see {}", self.log().display());
+        }
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some((mut child, _)) = self.running.take() {
+            // Whether it could be killed or had ended: it is gone.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Who is there: clients with the handles they keep, and one who tries what
+//! they have locked.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use frevo_client::{Client, Credentials, File, OpenOptions, Options, ServerName, Session, Share};
+use frevo_wire::command::oplock_break::LeaseState;
+use parking_lot::Mutex;
+
+use crate::model::{SPACING, Slots};
+use crate::server::{PASSWORD, SHARE, Server, USER};
+
+/// The file that all clients write to, each to slots of its own.
+pub(crate) const COMMON: &str = "common";
+/// Slots of each client in its own file, and in the common one.
+pub(crate) const SLOTS: usize = 48;
+const COMMON_SLOTS: usize = 16;
+/// Where nobody writes and ranges are locked that stay so.
+const STANDING: u64 = 1 << 40;
+/// Where ranges are locked and unlocked all the time.
+pub(crate) const PASSING: u64 = 1 << 41;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) files: PathBuf,
+    pub(crate) peers: Vec<Arc<Peer>>,
+    pub(crate) prober: Prober,
+    /// Every step of the load holds it to read; who holds it to write has peace.
+    pub(crate) gate: tokio::sync::RwLock<()>,
+    pub(crate) is_over: AtomicBool,
+    pub(crate) counts: Counts,
+    findings: Mutex<Vec<String>>,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) locks: AtomicU64,
+    pub(crate) opens: AtomicU64,
+}
+
+/// A client with a ClientGuid of its own.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) number: u32,
+    session: Session,
+    pub(crate) share: Share,
+    pub(crate) own: Mutex<Own>,
+    pub(crate) own_slots: Slots,
+    pub(crate) common: File,
+    pub(crate) common_slots: Slots,
+    /// A file that goes when it is closed.
+    pub(crate) doomed: Mutex<Option<File>>,
+}
+
+/// A client's own file.
+#[derive(Debug, Clone)]
+pub(crate) struct Own {
+    pub(crate) file: File,
+    /// What the client should be allowed to cache.
+    pub(crate) lease: LeaseState,
+}
+
+/// One who has the common file open too and tries what is locked.
+#[derive(Debug)]
+pub(crate) struct Prober {
+    session: Session,
+    pub(crate) share: Share,
+    pub(crate) common: File,
+}
+
+/// Reading, writing and the handle.
+pub(crate) const ALL: LeaseState =
+    LeaseState(LeaseState::READ.0 | LeaseState::WRITE.0 | LeaseState::HANDLE.0);
+
+impl Peer {
+    pub(crate) fn own_name(&self) -> String {
+        format!("own-{}", self.number)
+    }
+
+    pub(crate) fn doomed_name(&self) -> String {
+        format!("doomed-{}", self.number)
+    }
+
+    /// Whether its writes are stable when they are answered; else it flushes.
+    pub(crate) const fn writes_through(&self) -> bool {
+        self.number.is_multiple_of(2)
+    }
+
+    pub(crate) const fn has_doomed(&self) -> bool {
+        !self.number.is_multiple_of(3)
+    }
+
+    /// What it has locked of the common file from beginning to end.
+    pub(crate) fn standing(&self) -> [(u64, u64); 4] {
+        let base = STANDING + u64::from(self.number) * 4096;
+        let data = (self.common_slots.base(), self.common_slots.span());
+        [data, (base, 1), (base + 16, 100), (base + 1024, 1024)]
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions::new().read(true).write(true).create(true).write_through(self.writes_through())
+    }
+
+    /// Opens its own file with all of the lease and some of it locked.
+    pub(crate) async fn open_own(&self) -> Result<Own> {
+        let file = self.options().lease(ALL).open(&self.share, &self.own_name()).await?;
+        file.lock(STANDING, 4096, true, false).await?;
+        Ok(Own { lease: file.lease(), file })
+    }
+
+    /// Makes the file that goes when it is closed.
+    pub(crate) async fn open_doomed(&self) -> Result<File> {
+        let file = self.options().delete_on_close(true);
+        let file = file.open(&self.share, &self.doomed_name()).await?;
+        file.lock(STANDING, 4096, true, false).await?;
+        file.write_at(0, b"for as long as it is open").await?;
+        Ok(file)
+    }
+}
+
+impl World {
+    /// Logs all on and opens what they keep.
+    pub(crate) async fn new(server: &Server, clients: u32) -> Result<Self> {
+        let mut peers = Vec::new();
+        for number in 0..clients {
+            peers.push(Arc::new(peer(server.port, number).await?));
+        }
+        let (session, share) = log_on(server.port, true).await?;
+        let common = OpenOptions::new().read(true).write(true).lease(LeaseState::EMPTY);
+        let common = common.open(&share, COMMON).await?;
+        // What is locked cannot be had again by its name alone.
+        common.lock(STANDING - 1, 1, true, false).await?;
+        Ok(Self {
+            files: server.files(),
+            peers,
+            prober: Prober { session, share, common },
+            gate: tokio::sync::RwLock::default(),
+            is_over: AtomicBool::new(false),
+            counts: Counts::default(),
+            findings: Mutex::default(),
+        })
+    }
+
+    /// Something that must not be.
+    pub(crate) fn found(&self, what: impl Into<String>) {
+        let what = what.into();
+        eprintln!("FOUND {what}");
+        self.findings.lock().push(what);
+    }
+
+    pub(crate) fn findings(&self) -> usize {
+        self.findings.lock().len()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Closes what is open and logs all off.
+    pub(crate) async fn leave(&self) -> Result<()> {
+        for peer in &self.peers {
+            let own = peer.own.lock().file.clone();
+            let doomed = peer.doomed.lock().take();
+            own.close().await.context("at the end")?;
+            peer.common.clone().close().await.context("at the end")?;
+            if let Some(doomed) = doomed {
+                doomed.close().await.context("at the end")?;
+            }
+            peer.session.clone().log_off().await;
+        }
+        self.prober.common.clone().close().await.context("at the end")?;
+        self.prober.session.clone().log_off().await;
+        Ok(())
+    }
+}
+
+/// A new client, and the share.
+pub(crate) async fn log_on(port: u16, durable: bool) -> Result<(Session, Share)> {
+    let client = Client::new(Options { durable, ..Options::default() });
+    let server = ServerName::new("127.0.0.1").at_port(port);
+    let session = client.log_on(server, Credentials::password(USER, PASSWORD)).await?;
+    let share = session.share(SHARE).await?;
+    Ok((session, share))
+}
+
+async fn peer(port: u16, number: u32) -> Result<Peer> {
+    let (session, share) = log_on(port, true).await?;
+    let base = u64::from(number) * COMMON_SLOTS as u64 * SPACING;
+    let through = number.is_multiple_of(2);
+    let options = OpenOptions::new().read(true).write(true).create(true).write_through(through);
+    let common = options.clone().lease(LeaseState::EMPTY).open(&share, COMMON).await?;
+    let placeholder = options.lease(ALL).open(&share, &format!("own-{number}")).await?;
+    let peer = Peer {
+        number,
+        session,
+        share,
+        own: Mutex::new(Own { lease: placeholder.lease(), file: placeholder.clone() }),
+        own_slots: Slots::new(number, 0, SLOTS),
+        common,
+        common_slots: Slots::new(number, base, COMMON_SLOTS),
+        doomed: Mutex::default(),
+    };
+    placeholder.close().await?;
+    let own = peer.open_own().await?;
+    anyhow::ensure!(own.lease == ALL, "no lease was granted: {:?}", own.lease);
+    *peer.own.lock() = own;
+    for (offset, len) in peer.standing() {
+        peer.common.lock(offset, len, true, false).await?;
+    }
+    if peer.has_doomed() {
+        let doomed = peer.open_doomed().await?;
+        *peer.doomed.lock() = Some(doomed);
+    }
+    Ok(peer)
+}
