@@ -43,6 +43,7 @@ mod sync;
 pub mod throttle;
 pub mod tree_connect;
 pub mod under_way;
+pub mod visibility;
 
 pub use open::Open;
 pub use refusal::{Doom, Outcome, Refusal};

@@ -32,6 +32,9 @@ pub struct Share {
     pub continuous: bool,
     /// Left out of listings.
     pub hidden: bool,
+    /// Share.DoAccessBasedDirectoryEnumeration: what a user cannot read does not
+    /// exist for him.
+    pub hide_unreadable: bool,
     /// Who may connect, lower case; empty: every user.
     pub users: Vec<String>,
     /// POSIX clients get POSIX Opens here.
@@ -45,6 +48,25 @@ pub struct Share {
 }
 
 impl Share {
+    /// A share with nothing special about it.
+    pub fn new(name: &str, target: Target) -> Self {
+        Self {
+            name: name.to_owned(),
+            comment: String::new(),
+            target,
+            read_only: false,
+            encrypt: false,
+            continuous: false,
+            hidden: false,
+            hide_unreadable: false,
+            users: Vec::new(),
+            posix: true,
+            is_case_sensitive: false,
+            time_machine: false,
+            change_notify: true,
+        }
+    }
+
     /// The highest access anybody gets below this share.
     pub const fn maximal_access(&self) -> AccessMask {
         if self.read_only {
@@ -82,18 +104,10 @@ impl Shares {
     /// The given shares and IPC$.
     pub fn new(shares: impl IntoIterator<Item = Share>) -> Self {
         let ipc = Share {
-            name: String::from("IPC$"),
             comment: String::from("IPC Service"),
-            target: Target::Pipes,
-            read_only: false,
-            encrypt: false,
-            continuous: false,
             hidden: true,
-            users: Vec::new(),
             posix: false,
-            is_case_sensitive: false,
-            time_machine: false,
-            change_notify: true,
+            ..Share::new("IPC$", Target::Pipes)
         };
         let all = shares.into_iter().chain([ipc]);
         Self(all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect())

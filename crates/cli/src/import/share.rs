@@ -22,6 +22,7 @@ const WITH_EQUAL: &[&str] = &[
     "directory",
     "follow symlinks",
     "hide dot files",
+    "hide unreadable",
     "only user",
     "path",
     "printable",
@@ -51,7 +52,6 @@ const NARROWING: &[(&str, &str)] = &[
     ("hosts allow", "clients cannot be told apart by address; use a firewall or listen"),
     ("hosts deny", "clients cannot be told apart by address; use a firewall or listen"),
     ("hide files", "files cannot be hidden by name"),
-    ("hide unreadable", "what cannot be read is listed"),
     ("hide unwriteable files", "what cannot be written is listed"),
     ("invalid users", "users cannot be shut out by name; list those who may in users"),
     ("max connections", "connections to a share are not counted"),
@@ -64,7 +64,7 @@ const NARROWING: &[(&str, &str)] = &[
 
 /// Parameters without an equal that lets anybody in further, and why.
 const WITHOUT_EQUAL: &[(&str, &str)] = &[
-    ("access based share enum", "shares are listed to every user"),
+    ("access based share enum", "a share is listed to those alone who may use it"),
     ("acl allow execute always", "who may read may execute"),
     ("admin users", "nobody is more than the others"),
     ("blocking locks", "locks wait when clients ask for it"),
@@ -253,6 +253,9 @@ impl Share<'_> {
         if self.truth(&["browseable", "browsable"]) == Some(false) {
             line(toml, "hidden", "true");
         }
+        if self.truth(&["hide unreadable"]) == Some(true) {
+            line(toml, "hide_unreadable", "true");
+        }
         let encrypt = self.section.value(&["server smb encrypt", "smb encrypt"]);
         match encrypt.map(|value| (value, encryption(value))) {
             None | Some((_, Some("offered"))) => {}
@@ -345,7 +348,7 @@ impl Share<'_> {
 fn is_without_effect(name: &str, value: &str) -> bool {
     match name {
         "max connections" => value == "0",
-        "hide unreadable" | "hide unwriteable files" | "preexec close" | "root preexec close" => {
+        "hide unwriteable files" | "preexec close" | "root preexec close" => {
             truth(value) == Some(false)
         }
         "hosts allow" | "allow hosts" => list(value)

@@ -112,6 +112,8 @@ fn nothing_becomes_more_open() {
         let (config, ..) = import(&format!("[x]\npath = /x\n{harmless}\n"));
         assert_eq!(config.shares.len(), 1, "{harmless}");
     }
+    let (config, ..) = import("[global]\nhide unreadable = yes\n[x]\npath = /x\n");
+    assert!(config.shares[0].hide_unreadable);
 }
 
 #[test]

@@ -202,20 +202,7 @@ mod tests {
     use super::*;
 
     fn share(name: &str) -> Share {
-        Share {
-            name: name.to_owned(),
-            comment: String::new(),
-            target: Target::Pipes,
-            read_only: false,
-            encrypt: false,
-            continuous: false,
-            hidden: false,
-            users: Vec::new(),
-            posix: true,
-            is_case_sensitive: false,
-            time_machine: false,
-            change_notify: true,
-        }
+        Share::new(name, Target::Pipes)
     }
 
     fn screen(share: &Share, address: &str, edit: impl FnOnce(&mut Settings)) -> String {

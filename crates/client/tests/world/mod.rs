@@ -84,18 +84,8 @@ impl World {
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
         let vfs: Arc<dyn Vfs> = Arc::new(vfs);
         let share = |name: &str, encrypt| ServerShare {
-            name: name.into(),
-            comment: String::new(),
-            target: Target::Disk(Arc::clone(&vfs)),
-            read_only: false,
             encrypt,
-            continuous: false,
-            hidden: false,
-            users: Vec::new(),
-            posix: true,
-            is_case_sensitive: false,
-            time_machine: false,
-            change_notify: true,
+            ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
         };
         let shares = Shares::new([share("data", false), share("sealed", true)]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));

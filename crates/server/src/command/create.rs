@@ -40,6 +40,7 @@ use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::share::Target;
+use crate::visibility;
 pub(super) use access::refused;
 use contexts::Wanted;
 use replay::Entry;
@@ -98,9 +99,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         Entry::New(creating) => creating,
     };
-    create.check_held()?;
+    create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
     create.take_over()?;
-    let made = create.open().await?;
+    let made = create.open().await.map_err(|refusal| create.discreet(refusal))?;
     let file_created = made.opened.file_created;
     let (open, action, stat) = create.finish(made)?;
     let file = open.file()?;
@@ -505,6 +506,16 @@ impl Create<'_> {
         }
         .encode(&mut out.writer());
         Ok(())
+    }
+
+    /// MS-SMB2 3.3.5.9: where what cannot be read is hidden, no refusal tells of it.
+    fn discreet(&self, refusal: Refusal) -> Refusal {
+        let viewer = self.rq.tree().ok().and_then(|tree| visibility::viewer(tree));
+        let (Some(viewer), Some(status)) = (viewer, refusal.status()) else { return refusal };
+        if creates(self.request.create_disposition) || matches!(refusal, Refusal::Data(..)) {
+            return refusal;
+        }
+        visibility::refusal(&**self.vfs, &self.name, &viewer, status).into()
     }
 
     /// What access checks go by.

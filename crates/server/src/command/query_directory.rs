@@ -7,6 +7,7 @@ mod tests;
 
 use frevo_store::limits::COMPONENT_UNITS;
 use frevo_store::name::{Name, Rules};
+use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::dtyp::AccessMask;
@@ -22,6 +23,7 @@ use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::visibility;
 
 /// Entries looked at before other requests of the core get their turn.
 const SLICE: usize = 2048;
@@ -43,7 +45,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
     let class = FileInfoClass(request.file_information_class);
     let filling = Filling::of(open, file, class);
-    Ok(list(file, &request, filling.as_ref(), &mut output).await.map(|()| output.finish())?)
+    let viewer = visibility::viewer(&open.tree());
+    let listed = list(file, &request, filling.as_ref(), viewer.as_deref(), &mut output).await;
+    Ok(listed.map(|()| output.finish())?)
 }
 
 /// The directory that is listed. Windows: a pipe or a file is refused like
@@ -55,11 +59,12 @@ const fn directory(open: &Open) -> Result<&FileOpen, Status> {
     }
 }
 
-/// Fills `output` with entries.
+/// Fills `output` with entries that `viewer` can read; all, without one.
 async fn list(
     file: &FileOpen,
     request: &query_directory::Request<'_>,
     filling: Option<&Filling>,
+    viewer: Option<&Token>,
     output: &mut Output<'_>,
 ) -> Result<(), Status> {
     let class = FileInfoClass(request.file_information_class);
@@ -80,7 +85,7 @@ async fn list(
             let mut place = file.enumeration.lock();
             let scan =
                 place.as_mut().and_then(|e| e.scan.as_deref_mut()).ok_or(Status::NO_MORE_FILES)?;
-            scan.fill(file, filling, &mut writer, single, SLICE)
+            scan.fill(file, filling, &mut writer, single, viewer, SLICE)
         };
         match filled {
             Ok(Filled::Slice) => tokio::task::yield_now().await,

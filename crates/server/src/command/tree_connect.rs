@@ -82,6 +82,9 @@ fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
     if share.encrypt && rq.connection.is_smb3() {
         flags |= ShareFlags::ENCRYPT_DATA;
     }
+    if share.hide_unreadable {
+        flags |= ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
+    }
     flags
 }
 

@@ -163,6 +163,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         encrypt: section.encrypt,
         continuous: section.continuous,
         hidden: section.hidden,
+        hide_unreadable: section.hide_unreadable,
         users: section.users.iter().map(|user| user.as_str().to_lowercase()).collect(),
         posix: section.posix,
         is_case_sensitive: section.case_sensitive,

@@ -114,6 +114,9 @@ pub struct ShareSection {
     /// Left out of listings.
     #[serde(default)]
     pub hidden: bool,
+    /// What a user cannot read does not exist for him.
+    #[serde(default)]
+    pub hide_unreadable: bool,
     /// Who may connect; empty: every user.
     #[serde(default)]
     pub users: Vec<AccountName>,
@@ -243,6 +246,7 @@ impl ShareSection {
             encrypt: false,
             continuous: false,
             hidden: false,
+            hide_unreadable: false,
             users: Vec::new(),
             case_sensitive: false,
             file_mode: None,

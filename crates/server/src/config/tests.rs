@@ -57,6 +57,7 @@ fn every_key_can_be_set() {
         encrypt = true
         hidden = true
         continuous = true
+        hide_unreadable = true
         users = ["ann"]
         case_sensitive = true
         file_mode = "0644"

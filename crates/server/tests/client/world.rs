@@ -75,8 +75,9 @@ pub struct World {
 }
 
 impl World {
-    /// Shares: `data`; `sealed`, which demands encryption; `readonly`; `bobs`,
-    /// for bob alone; `lasting`, which is continuous. All show the same directory.
+    /// Shares: `data`; `sealed`, which demands encryption; `readonly`;
+    /// `discreet`, which hides what cannot be read; `bobs`, for bob alone;
+    /// `lasting`, which is continuous. All show the same directory.
     pub fn new(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
@@ -105,26 +106,14 @@ impl World {
 
     fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
         let root = dir.path().to_owned();
-        let share = |name: &str| Share {
-            name: name.into(),
-            comment: String::new(),
-            target: Target::Disk(Arc::clone(vfs)),
-            read_only: false,
-            encrypt: false,
-            continuous: false,
-            hidden: false,
-            users: Vec::new(),
-            posix: true,
-            is_case_sensitive: false,
-            time_machine: false,
-            change_notify: true,
-        };
+        let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(vfs)));
         let shares = Shares::new([
             share("data"),
             Share { time_machine: true, ..share("backups") },
             Share { encrypt: true, ..share("sealed") },
             Share { continuous: true, ..share("lasting") },
             Share { read_only: true, ..share("readonly") },
+            Share { hide_unreadable: true, ..share("discreet") },
             Share { users: vec!["bob".into()], ..share("bobs") },
         ]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));

@@ -12,6 +12,7 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor};
 
 use super::{Create, timewarp};
 use crate::protection::{self, WRITES};
+use crate::visibility;
 
 /// What the Open is granted, or the status that refuses it.
 pub(super) fn grant(
@@ -89,14 +90,23 @@ fn granted(
     if !missing.without(by_parent).is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
-    let given = given_by_parent(create, opened, token)?;
+    // What he cannot see he gets no rights on by way of its directory.
+    let own = maximal_of(descriptor, token);
+    let given = if hides(create, own) {
+        if own.without(AccessMask::SYNCHRONIZE).is_empty() {
+            return Err(Status::ACCESS_DENIED);
+        }
+        AccessMask::EMPTY
+    } else {
+        given_by_parent(create, opened, token)?
+    };
     if !missing.without(given).is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
     if !maximum {
         return Ok(named);
     }
-    Ok(named | within_share(create, readable(opened, maximal_of(descriptor, token) | given)))
+    Ok(named | within_share(create, readable(opened, own | given)))
 }
 
 /// MS-FSA 2.1.5.1.2.1: whoever may delete what is in a directory may delete this,
@@ -124,14 +134,24 @@ fn given_by_parent(
     Ok(given)
 }
 
+/// Whether something on which the user has these rights is not there for him.
+fn hides(create: &Create<'_>, rights: AccessMask) -> bool {
+    create.rq.tree().is_ok_and(|tree| tree.share.hide_unreadable) && !visibility::shows(rights)
+}
+
 /// By the host, which has opened the data as far as it is asked for.
 fn host_granted(create: &Create<'_>, opened: &Opened) -> Result<AccessMask, Status> {
     let named = create.desired.without(AccessMask::MAXIMUM_ALLOWED);
+    let is_file = opened.stat.kind != Kind::Directory;
+    let most = || protection::host_rights(opened.node.host_access(), is_file);
+    let discreet = create.rq.tree().is_ok_and(|tree| tree.share.hide_unreadable);
+    if discreet && hides(create, most()) {
+        return Err(Status::ACCESS_DENIED);
+    }
     if !create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
         return Ok(named);
     }
-    let is_file = opened.stat.kind != Kind::Directory;
-    let most = protection::host_rights(opened.node.host_access(), is_file);
+    let most = most();
     Ok(named | within_share(create, readable(opened, most)))
 }
 

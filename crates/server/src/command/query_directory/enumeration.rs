@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use frevo_store::name::Rules;
 use frevo_store::posix_name::posix_spelling;
+use frevo_store::security::Token;
 use frevo_store::vfs::{Directory, Existence, KindWanted, OpenHow, VfsResult};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::dtyp::FileAttributes;
@@ -14,6 +15,7 @@ use super::super::query_info::wide_id;
 use crate::apple::entries::Filling;
 use crate::open::FileOpen;
 use crate::posix;
+use crate::visibility;
 
 /// Where the enumerations of an Open stand.
 #[derive(Debug, Default)]
@@ -85,21 +87,32 @@ impl Scan {
         spelling(&self.name, self.posix)
     }
 
-    /// Writes entries, looking at no more than `slice` names.
+    /// Writes entries, looking at no more than `slice` names, without what
+    /// `viewer` cannot read.
     pub(super) fn fill(
         &mut self,
         file: &FileOpen,
         filling: Option<&Filling>,
         writer: &mut DirectoryWriter<'_>,
         single: bool,
+        viewer: Option<&Token>,
         slice: usize,
     ) -> VfsResult<Filled> {
         for _ in 0..slice {
             if single && !writer.is_empty() {
                 return Ok(Filled::Full);
             }
-            if self.held.is_none() && !self.step(file)? {
-                return Ok(Filled::End);
+            if self.held.is_none() {
+                let goes_on = self.step(file)?;
+                if let (Some(viewer), Some(_)) = (viewer, &self.held)
+                    && !matches!(&*self.name, "." | "..")
+                    && !self.is_visible(file, viewer)?
+                {
+                    self.held = None;
+                }
+                if !goes_on {
+                    return Ok(Filled::End);
+                }
             }
             let Some(stat) = &self.held else { continue };
             let name = spelling(&self.name, self.posix);
@@ -110,6 +123,12 @@ impl Scan {
             }
         }
         Ok(Filled::Slice)
+    }
+
+    /// MS-SMB2 3.3.5.18: whether the entry at hand is one that `viewer` can read.
+    fn is_visible(&self, file: &FileOpen, viewer: &Token) -> VfsResult<bool> {
+        let name = file.cell.lock().name().child(&self.name);
+        visibility::is_visible(&*file.vfs, &name, viewer)
     }
 
     /// Looks at one name and holds it if it matches; false at the end.

@@ -34,7 +34,7 @@ fn ask(
     let mut bytes = vec![0; 64];
     let mut output = Output::begin(&mut bytes, length, 1 << 20);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(list(directory(open)?, &request, None, &mut output))?;
+    runtime.block_on(list(directory(open)?, &request, None, None, &mut output))?;
     let status = output.finish();
     Ok((status, bytes.split_off(72)))
 }

@@ -36,20 +36,8 @@ impl Bench {
     pub(in crate::command) fn with(read_only: bool, options: PosixOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let vfs: Arc<dyn Vfs> = Arc::new(PosixVfs::open_root(folder.path(), options).unwrap());
-        let share = Arc::new(Share {
-            name: String::from("data"),
-            comment: String::new(),
-            target: Target::Disk(Arc::clone(&vfs)),
-            read_only,
-            encrypt: false,
-            continuous: false,
-            hidden: false,
-            users: Vec::new(),
-            posix: true,
-            is_case_sensitive: false,
-            time_machine: false,
-            change_notify: true,
-        });
+        let target = Target::Disk(Arc::clone(&vfs));
+        let share = Arc::new(Share { read_only, ..Share::new("data", target) });
         Self { folder, vfs, share, files: FileTable::default(), next: AtomicU64::new(1) }
     }
 

@@ -1,0 +1,88 @@
+//! Access-based enumeration: on a share that hides what cannot be read, such a
+//! thing does not exist for the user. MS-SMB2 3.3.5.9 and 3.3.5.18.
+
+use std::sync::Arc;
+
+use frevo_store::security::Token;
+use frevo_store::vfs::{Kind, Node, Vfs, VfsResult};
+use frevo_store::{Fault, Name};
+use frevo_wire::Status;
+use frevo_wire::dtyp::AccessMask;
+
+use crate::protection::{self, LOOK};
+use crate::tree_connect::TreeConnect;
+
+/// GENERIC_READ; of a directory READ_DATA is FILE_LIST_DIRECTORY.
+const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
+
+/// Whose eyes decide, on a share that hides.
+pub fn viewer(tree: &TreeConnect) -> Option<Arc<Token>> {
+    tree.share.hide_unreadable.then(|| tree.token())
+}
+
+/// Whether whoever has these rights on something sees it.
+pub const fn shows(rights: AccessMask) -> bool {
+    rights.contains(READ)
+}
+
+/// Whether `viewer` sees what has this name. What has gone meanwhile, or is
+/// where it cannot be reached, is not seen.
+///
+/// # Errors
+/// When the file system fails.
+pub fn is_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> VfsResult<bool> {
+    match vfs.open(name, &LOOK) {
+        Ok(opened) => Ok(rights(&*opened.node, opened.stat.kind, viewer).is_some_and(shows)),
+        Err(
+            Fault::NotFound
+            | Fault::PathNotFound
+            | Fault::PathNotDirectory
+            | Fault::AccessDenied
+            | Fault::Symlink
+            | Fault::Stale,
+        ) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// What `viewer` may do; none when that cannot be found out.
+fn rights(node: &dyn Node, kind: Kind, viewer: &Token) -> Option<AccessMask> {
+    protection::rights(node, kind, viewer).ok()
+}
+
+/// What an open is answered that `status` was to refuse: that, if the user may
+/// know of the file, and else what he would be answered if there were none. Both
+/// take the same steps, whether or not there is a file.
+pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> Status {
+    let file = name.with_stream(None);
+    match vfs.open(&file, &LOOK) {
+        Ok(opened) => {
+            let rights = rights(&*opened.node, opened.stat.kind, viewer);
+            // Its owner can name what he can let himself read.
+            let knows = |rights| shows(rights) || rights.contains(AccessMask::WRITE_DAC);
+            if rights.is_some_and(knows) { status } else { absence(vfs, &file, viewer) }
+        }
+        Err(
+            Fault::NotFound
+            | Fault::PathNotFound
+            | Fault::PathNotDirectory
+            | Fault::AccessDenied
+            | Fault::Stale,
+        ) => absence(vfs, &file, viewer),
+        // A link on the way, or a file system that fails.
+        Err(_) => status,
+    }
+}
+
+/// What is answered for a name that means nothing: a directory on the way to it
+/// that cannot be seen is not there either.
+fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
+    let mut way = name.parent();
+    while !way.is_root() {
+        if !is_visible(vfs, &way, viewer).unwrap_or(false) {
+            return Status::OBJECT_PATH_NOT_FOUND;
+        }
+        way = way.parent();
+    }
+    Status::OBJECT_NAME_NOT_FOUND
+}

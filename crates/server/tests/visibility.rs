@@ -1,0 +1,247 @@
+//! Access-based enumeration: MS-SMB2 3.3.5.7, 3.3.5.9 and 3.3.5.18, and row X8
+//! of the catalogue of faults.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::set_info::{self, InfoType};
+use frevo_wire::command::tree_connect::{self, ShareFlags};
+use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor};
+use frevo_wire::dtyp::{SecurityInformation, Sid};
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
+use frevo_wire::utf16::Utf16;
+use frevo_wire::{Command, Status};
+
+use client::draft::{Draft, Reply};
+use client::files::{Mount, Want, file_id, tree_connect_draft};
+use client::logon::Logon;
+use client::negotiate::Offer;
+use client::peer::Peer;
+use client::world::{World, in_world};
+
+const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
+
+/// Lets everyone do `mask`; the file keeps its owner.
+async fn protect(peer: &mut Peer, mount: &Mount, name: &str, mask: AccessMask) {
+    let want = Want::existing(name).access(AccessMask::WRITE_DAC);
+    let file = peer.open_file(mount, &want).await;
+    let aces = vec![Ace::allow(AceFlags::EMPTY, mask, Sid::EVERYONE)];
+    let new = SecurityDescriptor {
+        control: SdControl::DACL_PRESENT,
+        dacl: Some(Acl::new(aces)),
+        ..SecurityDescriptor::default()
+    };
+    let mut bytes = Vec::new();
+    new.encode(&mut bytes).unwrap();
+    let draft = Draft::new(Command::SET_INFO).with(|w| {
+        set_info::Request {
+            info_type: InfoType::SECURITY,
+            file_info_class: 0,
+            additional_information: SecurityInformation::DACL.0,
+            file_id: file,
+            buffer: &bytes,
+        }
+        .encode(w);
+    });
+    peer.on(mount, draft).await.ok();
+    peer.close(mount, file).await;
+}
+
+async fn list(peer: &mut Peer, mount: &Mount, name: &str, pattern: &str) -> Vec<String> {
+    let want = Want::existing(name).access(AccessMask::READ_DATA);
+    let directory = peer.open_file(mount, &want).await;
+    let pattern: Vec<u8> = client::files::utf16(pattern);
+    let ask = |file: FileId| {
+        Draft::new(Command::QUERY_DIRECTORY).with(|w: &mut Writer<'_>| {
+            query_directory::Request {
+                file_information_class: FileInfoClass::DIRECTORY.0,
+                flags: QueryDirectoryFlags::EMPTY,
+                file_index: 0,
+                file_id: file,
+                output_buffer_length: 65_536,
+                file_name: Utf16::new(&pattern).unwrap(),
+            }
+            .encode(w);
+        })
+    };
+    let mut names = Vec::new();
+    loop {
+        let reply = peer.on(mount, ask(directory)).await;
+        match reply.status() {
+            Status::NO_MORE_FILES | Status::NO_SUCH_FILE => break,
+            _ => reply.ok(),
+        };
+        let answer = query_directory::Response::parse(&reply.message).unwrap();
+        let entries = DirectoryEntries::new(answer.output, FileInfoClass::DIRECTORY).unwrap();
+        names.extend(entries.map(|entry| entry.unwrap().name.decode().unwrap()));
+    }
+    peer.close(mount, directory).await;
+    names.retain(|name| !matches!(&**name, "." | ".."));
+    names.sort();
+    names
+}
+
+/// Bob on the share that hides, Ann on the same folder without.
+async fn two(world: &World) -> (Peer, Mount, Peer, Mount, Rc<Logon>) {
+    let (ann, hers) = world.session("ann", &Offer::default()).await;
+    let mut bob = world.connect();
+    bob.negotiate(&Offer::default()).await;
+    let logon = bob.log_on("bob").await;
+    let his = bob.mount(&logon, "discreet").await;
+    (ann, hers, bob, his, logon)
+}
+
+async fn status(peer: &mut Peer, mount: &Mount, want: &Want) -> Status {
+    let reply: Reply = peer.create(mount, want).await;
+    let status = reply.status();
+    if status == Status::SUCCESS {
+        peer.close(mount, file_id(&reply)).await;
+    }
+    status
+}
+
+/// Something to read, something not, and a folder that cannot be listed.
+async fn furnish(world: &World, ann: &mut Peer, hers: &Mount) {
+    std::fs::create_dir(world.path("d")).unwrap();
+    for (name, mask) in [
+        ("seen", READ),
+        ("unseen", AccessMask::FILE_GENERIC_WRITE),
+        ("attributes", AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE),
+        ("nothing", AccessMask::EMPTY),
+    ] {
+        let file = ann.open_file(hers, &Want::file(&format!("d\\{name}"))).await;
+        ann.close(hers, file).await;
+        protect(ann, hers, &format!("d\\{name}"), mask).await;
+    }
+    for (name, mask) in [("open", READ), ("shut", AccessMask::EMPTY)] {
+        let folder = ann.open_file(hers, &Want::directory(&format!("d\\{name}"))).await;
+        ann.close(hers, folder).await;
+        world.file(&format!("d/{name}/inside"), "");
+        protect(ann, hers, &format!("d\\{name}"), mask).await;
+    }
+}
+
+#[test]
+fn the_share_says_that_it_hides() {
+    in_world(async |world| {
+        let (_ann, _, mut bob, _, logon) = two(world).await;
+        for (share, hides) in [("discreet", true), ("data", false)] {
+            let draft = tree_connect_draft(&format!("\\\\frevo\\{share}")).session(logon.id);
+            let reply = bob.ask(draft, logon.via()).await;
+            let answer = tree_connect::Response::parse(&reply.ok().message).unwrap();
+            let flag = ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
+            assert_eq!(answer.share_flags.contains(flag), hides, "{share}");
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_read_is_not_listed() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        assert_eq!(list(&mut bob, &his, "d", "*").await, ["open", "seen"]);
+        assert_eq!(list(&mut bob, &his, "d", "seen").await, ["seen"]);
+        for hidden in ["unseen", "UNSEEN", "nothing", "shut", "absent"] {
+            assert_eq!(list(&mut bob, &his, "d", hidden).await, [""; 0], "{hidden}");
+        }
+        assert_eq!(list(&mut ann, &hers, "d", "*").await.len(), 6, "not on the other share");
+    });
+}
+
+#[test]
+fn x8_what_is_not_seen_is_answered_as_what_is_not_there() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        let accesses = [
+            READ,
+            AccessMask::READ_DATA,
+            AccessMask::READ_ATTRIBUTES,
+            AccessMask::DELETE,
+            AccessMask::READ_CONTROL,
+            AccessMask::MAXIMUM_ALLOWED,
+            AccessMask::FILE_ALL,
+        ];
+        for access in accesses {
+            for (name, said) in [
+                ("d\\absent", Status::OBJECT_NAME_NOT_FOUND),
+                ("d\\nothing", Status::OBJECT_NAME_NOT_FOUND),
+                ("d\\NOTHING", Status::OBJECT_NAME_NOT_FOUND),
+                ("d\\nothing:stream", Status::OBJECT_NAME_NOT_FOUND),
+                ("d\\shut", Status::OBJECT_NAME_NOT_FOUND),
+                ("d\\shut\\absent", Status::OBJECT_PATH_NOT_FOUND),
+                ("d\\absent\\absent", Status::OBJECT_PATH_NOT_FOUND),
+                ("d\\nothing\\absent", Status::OBJECT_PATH_NOT_FOUND),
+            ] {
+                let want = Want::existing(name).access(access);
+                assert_eq!(status(&mut bob, &his, &want).await, said, "{name} {access:?}");
+                let want = want.disposition(CreateDisposition::OVERWRITE);
+                assert_eq!(status(&mut bob, &his, &want).await, said, "{name} {access:?}");
+            }
+        }
+        // Nor by the kind that it has, nor by who has it open.
+        let want = Want::existing("d\\nothing").access(AccessMask::WRITE_DAC);
+        let held = ann.open_file(&hers, &want).await;
+        for options in [CreateOptions::DIRECTORY_FILE, CreateOptions::DELETE_ON_CLOSE] {
+            for name in ["d\\absent", "d\\nothing"] {
+                let want = Want::existing(name).access(AccessMask::DELETE).options(options);
+                let said = status(&mut bob, &his, &want).await;
+                assert_eq!(said, Status::OBJECT_NAME_NOT_FOUND, "{name} {options:?}");
+            }
+        }
+        ann.close(&hers, held).await;
+        // What he may write he may open, seen or not; what he sees is refused aloud.
+        let want = Want::existing("d\\unseen").access(AccessMask::WRITE_DATA);
+        assert_eq!(status(&mut bob, &his, &want).await, Status::SUCCESS);
+        let want = Want::existing("d\\seen").access(AccessMask::WRITE_DATA);
+        assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED);
+        assert!(world.path("d/nothing").exists());
+    });
+}
+
+#[test]
+fn the_owner_lets_himself_in_again() {
+    in_world(async |world| {
+        let (_ann, _, mut bob, his, _) = two(world).await;
+        let file = bob.open_file(&his, &Want::file("mine")).await;
+        bob.close(&his, file).await;
+        protect(&mut bob, &his, "mine", AccessMask::EMPTY).await;
+        assert_eq!(list(&mut bob, &his, "", "mine").await, [""; 0]);
+        protect(&mut bob, &his, "mine", READ).await;
+        assert_eq!(list(&mut bob, &his, "", "mine").await, ["mine"]);
+    });
+}
+
+/// The median of many: neither takes so much longer that a client could tell.
+#[test]
+fn x8_absent_and_unseen_take_the_same_time() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        let mut times: [Vec<Duration>; 2] = [Vec::new(), Vec::new()];
+        for _ in 0..400 {
+            for (name, times) in ["d\\absent", "d\\nothing"].into_iter().zip(&mut times) {
+                let want = Want::existing(name).access(READ);
+                let began = Instant::now();
+                let said = status(&mut bob, &his, &want).await;
+                times.push(began.elapsed());
+                assert_eq!(said, Status::OBJECT_NAME_NOT_FOUND);
+            }
+        }
+        let [absent, unseen] = times.map(|mut times| {
+            times.sort();
+            times[times.len() / 2]
+        });
+        println!("absent {absent:?}, unseen {unseen:?}");
+        assert!(unseen < absent * 2 && absent < unseen * 2, "{absent:?} {unseen:?}");
+    });
+}
