@@ -18,7 +18,7 @@ pub(crate) fn can_share(root: BorrowedFd<'_>) -> bool {
 }
 
 /// A file that goes with its descriptor.
-fn nameless(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn nameless(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR)
 }

@@ -14,6 +14,7 @@
 //! of a local process; it has no effect on reads and writes of regular files.
 
 mod cache;
+mod compression;
 mod directory;
 pub mod dosattrib;
 mod errno;

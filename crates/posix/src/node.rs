@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, Statx, Timespec, Timestamps};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::compression;
 use crate::directory::PosixDirectory;
 use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
@@ -479,6 +480,14 @@ impl Node for PosixNode {
         let source: &dyn Any = source;
         let source: &Self = source.downcast_ref().ok_or(Fault::CrossDevice)?;
         extents::share(self.share.root.as_fd(), self.data()?, source.data()?, copy)
+    }
+
+    fn set_compressed(&self, compressed: bool) -> VfsResult<()> {
+        self.share.writable()?;
+        if !self.share.volume.compresses || !matches!(self.kind, Kind::File | Kind::Directory) {
+            return Err(Fault::NotSupported);
+        }
+        compression::set(self.handle.fd(), compressed)
     }
 
     fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {

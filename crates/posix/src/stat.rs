@@ -2,7 +2,7 @@
 
 use frevo_store::{FileKey, Stat, vfs::Kind};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
-use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{FileType, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 
 use crate::dosattrib::DosAttrib;
 use crate::options::STORED_ATTRIBUTES;
@@ -69,7 +69,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         end_of_file: if data { stx.stx_size } else { 0 },
         allocation: if data { stx.stx_blocks.saturating_mul(512) } else { 0 },
         links: stx.stx_nlink,
-        attributes: attributes(extra, directory, reparse_tag != 0),
+        attributes: attributes(extra, directory, reparse_tag != 0, is_compressed(stx)),
         created: extra.dos.and_then(|d| d.created).unwrap_or(born),
         accessed,
         written,
@@ -82,8 +82,16 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     }
 }
 
-fn attributes(extra: &Extra, directory: bool, reparse: bool) -> FileAttributes {
+fn is_compressed(stx: &Statx) -> bool {
+    let compressed = StatxAttributes::COMPRESSED;
+    stx.stx_attributes_mask.contains(compressed) && stx.stx_attributes.contains(compressed)
+}
+
+fn attributes(extra: &Extra, directory: bool, reparse: bool, compressed: bool) -> FileAttributes {
     let mut bits = extra.dos.map_or(0, |d| d.attributes) & STORED_ATTRIBUTES.0;
+    if compressed {
+        bits |= FileAttributes::COMPRESSED.0;
+    }
     if directory {
         bits |= FileAttributes::DIRECTORY.0;
     }

@@ -7,7 +7,7 @@ use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::options::{NtAcls, PosixOptions, Streams};
-use crate::{extents, stat, sys};
+use crate::{compression, extents, stat, sys};
 
 /// File systems that cannot hold holes, by statfs' f_type.
 const WITHOUT_HOLES: [u64; 4] = [
@@ -53,6 +53,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         streams: xattrs && options.streams != Streams::Off,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
         shares_extents: extents::can_share(root),
+        compresses: compression::is_kept(root),
         cluster: space(&vfs).unit,
     })
 }

@@ -11,8 +11,9 @@ use std::path::Path;
 use common::name;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::conformance::{self, Subject};
-use frevo_store::vfs::ExtentCopy;
-use frevo_store::{Fault, Vfs};
+use frevo_store::vfs::{ExtentCopy, KindWanted, OpenHow};
+use frevo_store::{Fault, Node, Vfs};
+use frevo_wire::dtyp::FileAttributes;
 use loops::Mounted;
 
 struct Volume<'a> {
@@ -46,6 +47,27 @@ fn conforms(kind: &str, megabytes: u64) {
         check(&Volume { vfs, root: &root });
     }
     shared_blocks_are_taken_once(&mounted.path());
+    compression_is_kept_and_inherited(&mounted.path(), kind == "btrfs");
+}
+
+fn compression_is_kept_and_inherited(path: &Path, able: bool) {
+    let vfs = PosixVfs::open_root(path, PosixOptions::default()).unwrap();
+    assert_eq!(vfs.volume().compresses, able);
+    let is_compressed =
+        |node: &dyn Node| node.stat().unwrap().attributes.contains(FileAttributes::COMPRESSED);
+    let how = OpenHow { kind: KindWanted::Directory, ..common::create() };
+    let directory = vfs.open(&name("compressed"), &how).unwrap().node;
+    assert!(!is_compressed(&*directory));
+    if !able {
+        assert_eq!(directory.set_compressed(true), Err(Fault::NotSupported));
+        return;
+    }
+    directory.set_compressed(true).unwrap();
+    assert!(is_compressed(&*directory));
+    let file = vfs.open(&name("compressed\\file"), &common::create()).unwrap().node;
+    assert!(is_compressed(&*file), "as its directory");
+    file.set_compressed(false).unwrap();
+    assert!(!is_compressed(&*file) && is_compressed(&*directory));
 }
 
 /// Half of a volume, copied ten times, fits.

@@ -349,6 +349,8 @@ pub struct Volume {
     pub read_only: bool,
     /// Files can share extents: [`Node::share_extents`] works.
     pub shares_extents: bool,
+    /// Files can be kept compressed: [`Node::set_compressed`] works.
+    pub compresses: bool,
     /// Bytes of a cluster, to which the ranges of [`Node::share_extents`] are
     /// aligned.
     pub cluster: u32,
@@ -573,6 +575,12 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// file system, [`Fault::Invalid`] for ranges that overlap or are not aligned.
     fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
         let _ = (source, copy);
+        Err(Fault::NotSupported)
+    }
+
+    /// Whether what is written from now on is kept compressed; of a directory, what
+    /// is made in it. [`Stat::attributes`] shows it.
+    fn set_compressed(&self, _compressed: bool) -> VfsResult<()> {
         Err(Fault::NotSupported)
     }
 

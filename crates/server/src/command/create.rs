@@ -458,7 +458,17 @@ impl Create<'_> {
         for ea in &self.wanted.eas {
             node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
         }
-        Ok(overwritten || self.wanted.allocation.is_some() || !self.wanted.eas.is_empty())
+        let inherited = before.contains(FileAttributes::COMPRESSED);
+        let uncompressed = inherited
+            && action == CreateAction::CREATED
+            && self.name.stream().is_none()
+            && self.has(CreateOptions::NO_COMPRESSION);
+        if uncompressed {
+            // MS-FSA 2.1.5.1.1: what it would have of its directory.
+            node.set_compressed(false).map_err(Fault::status)?;
+        }
+        let added = self.wanted.allocation.is_some() || !self.wanted.eas.is_empty();
+        Ok(overwritten || uncompressed || added)
     }
 
     /// Attributes first: of the two only they can be put back.

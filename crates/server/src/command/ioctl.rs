@@ -1,6 +1,7 @@
 //! IOCTL: MS-SMB2 3.3.5.15. What a control code demands stands in its row of
 //! the [`table`]; only when that holds does its handler run.
 
+mod compression;
 mod copychunk;
 mod copyfile;
 mod extents;
@@ -125,8 +126,8 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::GetReparsePoint => reparse::get(call),
         Act::DeleteReparsePoint => reparse::delete(call),
         Act::SetReparsePoint => reparse::set(call),
-        Act::GetCompression => facts::compression(call),
-        Act::SetCompression => facts::set_compression(call),
+        Act::GetCompression => compression::get(call),
+        Act::SetCompression => compression::set(call).await,
         Act::DuplicateExtents => extents::duplicate(call).await,
         Act::DuplicateExtentsEx => extents::duplicate_ex(call).await,
         Act::Trim => extents::trim(call).await,

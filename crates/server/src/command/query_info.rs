@@ -16,7 +16,7 @@ use frevo_wire::Status;
 use frevo_wire::command::query_info::{self, InfoType};
 
 pub(super) use self::eas::fault_status;
-pub(super) use self::file::wide_id;
+pub(super) use self::file::{compression_format, wide_id};
 pub(super) use self::output::Output;
 use crate::open::Open;
 use crate::refusal::{Outcome, Refusal};

@@ -129,6 +129,7 @@ impl MemoryVfs {
             streams: true,
             read_only: options.read_only,
             shares_extents: true,
+            compresses: false,
             cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
             descriptors: true,
         };

@@ -116,6 +116,9 @@ pub struct SecurityDescriptor {
     pub dacl: Option<Acl>,
 }
 
+/// Writes some of a descriptor's parts.
+type Encode = fn(&SecurityDescriptor, &mut Writer<'_>) -> Result<(), TooLarge>;
+
 impl SecurityDescriptor {
     /// Parses a self-relative security descriptor. What is wrong with it is
     /// told as STATUS_INVALID_SECURITY_DESCR.
@@ -166,15 +169,27 @@ impl SecurityDescriptor {
     /// Appends the descriptor in the order that Windows writes: SACL, DACL,
     /// owner, group. On error `out` is as it was.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+        self.encode_in(out, Self::encode_lists, Self::encode_sids)
+    }
+
+    /// Appends the descriptor in the order in which Windows answers a query:
+    /// owner, group, SACL, DACL. On error `out` is as it was.
+    pub fn encode_answer(&self, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+        self.encode_in(out, Self::encode_sids, Self::encode_lists)
+    }
+
+    fn encode_in(&self, out: &mut Vec<u8>, first: Encode, second: Encode) -> Result<(), TooLarge> {
         let start = out.len();
-        let result = self.encode_parts(&mut Writer::new(out));
+        let w = &mut Writer::new(out);
+        self.encode_head(w);
+        let result = first(self, w).and_then(|()| second(self, w));
         if result.is_err() {
             out.truncate(start);
         }
         result
     }
 
-    fn encode_parts(&self, w: &mut Writer<'_>) -> Result<(), TooLarge> {
+    fn encode_head(&self, w: &mut Writer<'_>) {
         let mut control = self.control | SdControl::SELF_RELATIVE;
         if self.sacl.is_some() {
             control |= SdControl::SACL_PRESENT;
@@ -183,12 +198,19 @@ impl SecurityDescriptor {
             control |= SdControl::DACL_PRESENT;
         }
         w.u8(1).u8(self.rm_control).u16(control.0).zeros(16);
+    }
+
+    fn encode_lists(&self, w: &mut Writer<'_>) -> Result<(), TooLarge> {
         for (acl, field) in [(&self.sacl, 12), (&self.dacl, 16)] {
             if let Some(acl) = acl {
                 w.patch_u32(field, offset(w)?);
                 acl.encode(w)?;
             }
         }
+        Ok(())
+    }
+
+    fn encode_sids(&self, w: &mut Writer<'_>) -> Result<(), TooLarge> {
         for (sid, field) in [(&self.owner, 4), (&self.group, 8)] {
             if let Some(sid) = sid {
                 w.patch_u32(field, offset(w)?);

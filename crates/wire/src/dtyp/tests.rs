@@ -53,6 +53,15 @@ fn example() -> SecurityDescriptor {
 }
 
 #[test]
+fn a_query_is_answered_with_the_owner_first() {
+    let mut answer = Vec::new();
+    example().encode_answer(&mut answer).unwrap();
+    assert_eq!(answer.len(), encode(&example()).len());
+    assert_eq!(answer[4..8], 20_u32.to_le_bytes(), "right behind the head");
+    assert_eq!(SecurityDescriptor::parse(&answer), SecurityDescriptor::parse(&EXAMPLE));
+}
+
+#[test]
 fn the_example_of_ms_dtyp() {
     assert_eq!(SecurityDescriptor::parse(&EXAMPLE).unwrap(), example());
     assert_eq!(encode(&example()), EXAMPLE);

@@ -1,5 +1,6 @@
 """Samba's smbtorture: a row per test, judged one by one."""
 import collections
+import fnmatch
 import os
 import re
 import shutil
@@ -33,6 +34,9 @@ FULL = {
 SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "kernel_oplocks", "smb2.twrp": "snapshots",
           "smb2.acls_non_canonical": "noncanonical", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
           "vfs.fruit_conversion": "fruit", "vfs.fruit_file_id": "fruit_zero_id", "vfs.fruit_timemachine": "backups"}
+# Single tests that want one: files that share extents or are compressed, snapshots.
+APART = {"smb2.ioctl.dup_extents_*": "extents", "smb2.ioctl.compress_[!n]*": "extents",
+         "smb2.ioctl.sparse_compressed": "extents", "smb2.ioctl.shadow_copy": "snapshots"}
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
 # What a suite is told more; the snapshot is the one that snapshot() makes.
 STAMP = "@GMT-2015.10.31-19.40.30"
@@ -47,6 +51,11 @@ LISTS = {}
 def short_name(suite, test):
     """A test's name under its suite's; a lone test bears the suite's own."""
     return (test if test != suite else "." + suite).removeprefix(suite + ".").rsplit("smb2.", 1)[-1]
+
+
+def apart(test):
+    """The share that this test alone wants, if it does."""
+    return next((share for pattern, share in APART.items() if fnmatch.fnmatchcase(test, pattern)), None)
 
 
 def listing(ctx, suite):
@@ -73,7 +82,7 @@ def torture(ctx, what, seconds):
                "torture:filename=driven.bin", "torture:offset=0", "torture:beyond_final_zero=4096"]
     suite = next((s for s in SHARES | OPTIONS if what == s or what.startswith(s + ".")), None)
     options += OPTIONS.get(suite, [])
-    share = SHARES.get(suite, "torture")
+    share = apart(what) or SHARES.get(suite, "torture")
     command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/{share}", "-p", str(server.port),
                f"-U{server.user}%{server.password}", "--format=subunit", "--target=samba3",
                f"--extra-user={user2}%{server.password}", *[f"--option={o}" for o in options], what]
@@ -157,7 +166,9 @@ def run_suite(ctx, suite, seconds):
     found = torture(ctx, suite, seconds)
     if not found and len(tests) > 1:
         raise Failure(f"smbtorture told nothing about {suite}")
-    rows(ctx, suite, tests, found)
+    rows(ctx, suite, [t for t in tests if not apart(t)], found)
+    for test in filter(apart, tests):
+        rows(ctx, suite, [test], torture(ctx, test, seconds))
 
 
 def usual_seconds():

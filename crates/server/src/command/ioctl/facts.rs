@@ -1,4 +1,4 @@
-//! Small questions about a file: snapshots, object id, compression.
+//! Small questions about a file: snapshots, object id.
 
 use std::sync::Arc;
 
@@ -6,11 +6,10 @@ use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::dtyp::Guid;
-use frevo_wire::fscc::fsctl::{CompressionState, ObjectIdBuffer};
-use frevo_wire::fscc::query::CompressionFormat;
+use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 use frevo_wire::{Status, Utf16};
 
-use super::{Answer, Call, NO_OUTPUT, output};
+use super::{Answer, Call, output};
 use crate::data;
 
 /// Bytes that FSCTL_SRV_ENUMERATE_SNAPSHOTS must have room for.
@@ -59,23 +58,4 @@ fn made_id(inode: u64, serial: u32) -> Guid {
     bytes[..8].copy_from_slice(&inode.to_le_bytes());
     bytes[8..12].copy_from_slice(&serial.to_le_bytes());
     Guid(bytes)
-}
-
-/// FSCTL_GET_COMPRESSION, MS-FSA 2.1.5.10.9: nothing is compressed.
-pub(super) fn compression(call: &Call<'_>) -> Answer {
-    if (call.max_output as usize) < CompressionState::SIZE {
-        return Err(Status::INVALID_PARAMETER.into());
-    }
-    let state = CompressionState { format: CompressionFormat::NONE };
-    Ok((output(|w| state.encode(w)), Status::SUCCESS))
-}
-
-/// FSCTL_SET_COMPRESSION, MS-FSA 2.1.5.10.30: nothing can be compressed, and
-/// whoever wants nothing compressed has it so.
-pub(super) fn set_compression(call: &Call<'_>) -> Answer {
-    match CompressionState::parse(call.input)?.format {
-        CompressionFormat::NONE => NO_OUTPUT,
-        // Windows: what ReFS says.
-        _ => Err(Status::NOT_SUPPORTED.into()),
-    }
 }

@@ -7,7 +7,7 @@ use frevo_store::Stat;
 use frevo_store::vfs::Kind;
 use frevo_wire::Status;
 use frevo_wire::command::query_info;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::query::{
     CompressionFormat, FileAccessInformation, FileAlignmentInformation, FileAllInformation,
@@ -232,10 +232,19 @@ const ALIGNMENT: FileAlignmentInformation = FileAlignmentInformation { alignment
 const fn compression(stat: &Stat) -> FileCompressionInformation {
     FileCompressionInformation {
         compressed_file_size: stat.allocation,
-        compression_format: CompressionFormat::NONE,
+        compression_format: compression_format(stat),
         compression_unit_shift: 0,
         chunk_shift: 0,
         cluster_shift: 0,
+    }
+}
+
+/// MS-FSCC 2.3.19: LZNT1 is the only name there is for what is compressed.
+pub(in crate::command) const fn compression_format(stat: &Stat) -> CompressionFormat {
+    if stat.attributes.contains(FileAttributes::COMPRESSED) {
+        CompressionFormat::LZNT1
+    } else {
+        CompressionFormat::NONE
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         }
         .encode(w),
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
-        FsInfoClass::SECTOR_SIZE => SECTORS.encode(w),
+        FsInfoClass::SECTOR_SIZE => sectors(volume).encode(w),
         FsInfoClass::POSIX => {
             let space = file.vfs.space().map_err(Fault::status)?;
             posix::file_system(&space, volume.serial).encode(w);
@@ -143,6 +143,7 @@ pub(super) fn attributes(volume: &Volume, read_only: bool) -> FsAttributes {
         (volume.xattrs, FsAttributes::SUPPORTS_REPARSE_POINTS),
         (volume.streams, FsAttributes::NAMED_STREAMS),
         (volume.shares_extents, FsAttributes::SUPPORTS_BLOCK_REFCOUNTING),
+        (volume.compresses, FsAttributes::FILE_COMPRESSION),
         (read_only, FsAttributes::READ_ONLY_VOLUME),
     ] {
         if holds {
@@ -162,12 +163,15 @@ fn object_id(volume: &Volume) -> FsObjectIdInformation {
 
 /// MS-FSA 2.1.5.13.10 for a device that cannot be asked: a share may lie on
 /// anything, several devices included.
-const SECTORS: FsSectorSizeInformation = FsSectorSizeInformation {
-    logical_bytes_per_sector: SECTOR,
-    physical_bytes_per_sector_for_atomicity: SECTOR,
-    physical_bytes_per_sector_for_performance: SECTOR,
-    effective_physical_bytes_per_sector_for_atomicity: SECTOR,
-    flags: SectorSizeFlags::EMPTY,
-    byte_offset_for_sector_alignment: OFFSET_UNKNOWN,
-    byte_offset_for_partition_alignment: 0,
-};
+const fn sectors(volume: &Volume) -> FsSectorSizeInformation {
+    FsSectorSizeInformation {
+        logical_bytes_per_sector: SECTOR,
+        physical_bytes_per_sector_for_atomicity: SECTOR,
+        physical_bytes_per_sector_for_performance: SECTOR,
+        effective_physical_bytes_per_sector_for_atomicity: SECTOR,
+        // FSCTL_FILE_LEVEL_TRIM gives space back where there can be holes.
+        flags: if volume.sparse { SectorSizeFlags::TRIM_ENABLED } else { SectorSizeFlags::EMPTY },
+        byte_offset_for_sector_alignment: OFFSET_UNKNOWN,
+        byte_offset_for_partition_alignment: 0,
+    }
+}

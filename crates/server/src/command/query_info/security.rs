@@ -37,7 +37,7 @@ pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Resul
         let needed = u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes();
         return Err(Refusal::Data(Status::BUFFER_TOO_SMALL, needed.into()));
     }
-    descriptor.encode(output.bytes()).map_err(|_| Status::INTERNAL_ERROR)?;
+    descriptor.encode_answer(output.bytes()).map_err(|_| Status::INTERNAL_ERROR)?;
     Ok(())
 }
 

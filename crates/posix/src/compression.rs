@@ -1,0 +1,33 @@
+//! Files that the file system keeps compressed, as btrfs does: the flag that
+//! `chattr +c` sets.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use frevo_store::vfs::VfsResult;
+use rustix::fs::{IFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::errno::fault_of;
+use crate::{extents, sys};
+
+/// Whether the flag stays: some file systems take it and forget it.
+pub(crate) fn is_kept(root: BorrowedFd<'_>) -> bool {
+    let Ok(file) = extents::nameless(root) else { return false };
+    change(file.as_fd(), true).is_ok()
+        && rustix::fs::ioctl_getflags(&file).is_ok_and(|flags| flags.contains(IFlags::COMPRESSED))
+}
+
+/// As [`frevo_store::vfs::Node::set_compressed`].
+pub(crate) fn set(fd: BorrowedFd<'_>, compressed: bool) -> VfsResult<()> {
+    // Flags cannot be changed by a descriptor that is only a place.
+    let path = sys::ProcPath::of(fd);
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = retry_on_intr(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()));
+    change(file.map_err(fault_of)?.as_fd(), compressed).map_err(fault_of)
+}
+
+fn change(fd: BorrowedFd<'_>, compressed: bool) -> Result<(), Errno> {
+    let mut flags = rustix::fs::ioctl_getflags(fd)?;
+    flags.set(IFlags::COMPRESSED, compressed);
+    rustix::fs::ioctl_setflags(fd, flags)
+}

@@ -1,0 +1,48 @@
+//! Files that are kept compressed: FSCTL_GET_COMPRESSION, FSCTL_SET_COMPRESSION.
+
+use std::sync::Arc;
+
+use frevo_net::file_io::run_blocking;
+use frevo_store::Fault;
+use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::fsctl::CompressionState;
+use frevo_wire::fscc::notify::NotifyAction;
+use frevo_wire::fscc::query::CompressionFormat;
+
+use super::{Answer, Call, NO_OUTPUT, output};
+use crate::command::query_info::compression_format;
+use crate::data;
+
+/// FSCTL_GET_COMPRESSION, MS-FSA 2.1.5.10.9.
+pub(super) fn get(call: &Call<'_>) -> Answer {
+    if (call.max_output as usize) < CompressionState::SIZE {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    let state = CompressionState { format: compression_format(&call.file()?.stat()?) };
+    Ok((output(|w| state.encode(w)), Status::SUCCESS))
+}
+
+/// FSCTL_SET_COMPRESSION, MS-FSA 2.1.5.10.30. Whoever wants nothing compressed
+/// where nothing can be has it so.
+pub(super) async fn set(call: &Call<'_>) -> Answer {
+    let file = call.file()?;
+    let able = file.vfs.volume().compresses;
+    let compressed = match CompressionState::parse(call.input)?.format {
+        CompressionFormat::NONE => false,
+        // Windows: what ReFS says.
+        _ if !able => return Err(Status::NOT_SUPPORTED.into()),
+        CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => true,
+        _ => return Err(Status::INVALID_PARAMETER.into()),
+    };
+    if file.stat()?.attributes.contains(FileAttributes::COMPRESSED) == compressed {
+        return NO_OUTPUT;
+    }
+    let node = Arc::clone(&file.node);
+    let done = run_blocking(move || node.set_compressed(compressed)).await;
+    done.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    let files = &call.rq.server().files;
+    file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
+    NO_OUTPUT
+}
