@@ -8,6 +8,7 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::session::SharedIdentity;
 use crate::share::Share;
+use crate::under_way::UnderWay;
 
 /// One use of a share by a session. Immutable but for its end.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct TreeConnect {
     /// The client and this server have agreed on READ_DIR_ATTR.
     pub apple_entries: AtomicBool,
     disconnected: AtomicBool,
+    /// What is being done through it, on any channel.
+    pub under_way: Arc<UnderWay>,
 }
 
 impl TreeConnect {
@@ -32,7 +35,8 @@ impl TreeConnect {
     pub fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
         let identity = SharedIdentity::default();
         let [apple, apple_entries, disconnected] = [const { AtomicBool::new(false) }; 3];
-        Self { id, share, maximal_access, identity, apple, apple_entries, disconnected }
+        let under_way = Arc::default();
+        Self { id, share, maximal_access, identity, apple, apple_entries, disconnected, under_way }
     }
 
     /// The same, by the user of a session.

@@ -8,10 +8,16 @@ use crate::request::Request;
 use crate::response::Response;
 
 /// Ends a tree connect and closes what was opened through it.
-pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+///
+/// What any channel has under way in it is waited for: after the answer nothing
+/// is read or written through it any more.
+pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     tree_disconnect::Request::parse(rq.message)?;
     let (session, tree) = (rq.session()?, rq.tree()?);
     session.remove_tree(tree, &rq.server().files)?;
+    tree.under_way.end();
+    tree.under_way.give_up();
+    tree.under_way.drained().await;
     tracing::info!(target: "frevo::tree", peer = %rq.connection.peer, share = %tree.share.name,
         "tree disconnected");
     tree_disconnect::Response.encode(&mut out.writer());

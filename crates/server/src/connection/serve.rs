@@ -31,7 +31,7 @@ use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::session::{Session, State};
 use crate::tree_connect::TreeConnect;
-use crate::under_way::Operation;
+use crate::under_way::{Operation, UnderWay};
 
 /// The state that a message is about.
 struct Found {
@@ -39,13 +39,20 @@ struct Found {
     tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
     counted: Option<Counted>,
-    /// Lasts until the handler has ended.
-    operation: Option<Operation>,
+    /// For the session and the tree connect; lasts until the handler has ended.
+    operations: [Option<Operation>; 2],
 }
 
 impl Found {
     const fn of(channel: Option<Rc<Channel>>) -> Self {
-        Self { channel, tree: None, open: None, counted: None, operation: None }
+        Self { channel, tree: None, open: None, counted: None, operations: [None, None] }
+    }
+}
+
+async fn given_up(under_way: Option<&Arc<UnderWay>>) {
+    match under_way {
+        Some(under_way) => under_way.given_up().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -123,7 +130,7 @@ impl Connection {
                 answer.outcome = Err(refusal);
             }
             Ok(found) => {
-                let _operation = found.operation;
+                let _operations = found.operations;
                 let rq = Request {
                     connection: self,
                     header,
@@ -261,10 +268,8 @@ impl Connection {
         self.check_session(&session, row, sealed)?;
         // LOGOFF waits for all others.
         if header.command != Command::LOGOFF {
-            found.operation = session.under_way.begin();
-            if found.operation.is_none() {
-                return Err(Status::USER_SESSION_DELETED.into());
-            }
+            let operation = session.under_way.begin().ok_or(Status::USER_SESSION_DELETED)?;
+            found.operations[0] = Some(operation);
         }
         if !row.tree {
             return Ok(found);
@@ -272,6 +277,11 @@ impl Connection {
         let tree = session.tree(header.tree_id().unwrap_or(0))?;
         if tree.share.encrypt && !sealed {
             return Err(Status::ACCESS_DENIED.into());
+        }
+        // And TREE_DISCONNECT for all others in its tree connect.
+        if header.command != Command::TREE_DISCONNECT {
+            let operation = tree.under_way.begin().ok_or(Status::NETWORK_NAME_DELETED)?;
+            found.operations[1] = Some(operation);
         }
         let tree_id = tree.id;
         found.tree = Some(tree);
@@ -357,9 +367,9 @@ impl Connection {
         let cancellable = row.waits != Waits::Slow;
         // Who waits on something that outlives the session must not hold up its end.
         let mut over = pin!(async {
-            match &rq.session {
-                Some(session) => session.under_way.given_up().await,
-                None => std::future::pending().await,
+            tokio::select! {
+                () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
+                () = given_up(rq.tree.as_ref().map(|tree| &tree.under_way)) => {}
             }
         });
         if row.waits != Waits::Cancellable {

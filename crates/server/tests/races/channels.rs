@@ -94,6 +94,63 @@ fn l1_logoff_is_answered_when_nothing_is_under_way_any_more() {
     });
 }
 
+/// The same of TREE_DISCONNECT, whose session goes on.
+#[test]
+fn tree_disconnect_is_answered_when_nothing_is_under_way_in_it_any_more() {
+    in_world(async |world| {
+        let cores = Cores::start(&world.server, 2);
+        for run in 0..runs(60) {
+            let (mut one, mount) = cores.session(run, GUID).await;
+            let file = one.open_file(&mount, &Want::file("f")).await;
+            let (mut two, there) = cores.bind(run + 1, &one, &mount).await;
+            let mut ids = Vec::new();
+            for i in 0..16u8 {
+                let write = write_draft(file, 0, &vec![i ^ (run as u8); 64 << 10]);
+                ids.extend(two.send(vec![there.put(write)], there.via()).await);
+            }
+            let end = mount.put(Draft::empty(Command::TREE_DISCONNECT));
+            let end = one.send(vec![end], mount.via()).await;
+            one.final_reply(end[0]).await.ok();
+            let then = world.content("f");
+            for reply in two.collect(&ids).await {
+                let status = reply.status();
+                let is_over = matches!(status, Status::NETWORK_NAME_DELETED | Status::FILE_CLOSED);
+                assert!(status == Status::SUCCESS || is_over, "{status:?}");
+            }
+            assert_eq!(world.content("f"), then, "written to after the answer");
+            one.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
+        }
+        cores.stop();
+    });
+}
+
+/// Who waits for a lock, or for a break, does not hold TREE_DISCONNECT up.
+#[test]
+fn tree_disconnect_does_not_wait_for_those_who_wait() {
+    in_world(async |world| {
+        let (mut one, mount) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let batch = Want::file("held").draft().patch(64 + 3, &[9]);
+        two.on(&theirs, batch).await.ok();
+        let opener = one.send(vec![mount.put(Want::file("held").draft())], mount.via()).await[0];
+        one.interim().await;
+        let holder = one.open_file(&mount, &Want::file("f")).await;
+        let waiter = one.open_file(&mount, &Want::file("f")).await;
+        one.on(&mount, lock_draft(holder, &[(0, 1, EXCLUSIVE)])).await.ok();
+        let lock = mount.put(lock_draft(waiter, &[(0, 1, LockFlags::EXCLUSIVE_LOCK)]));
+        let lock = one.send(vec![lock], mount.via()).await[0];
+        one.interim().await;
+        let end = mount.put(Draft::empty(Command::TREE_DISCONNECT));
+        let end = one.send(vec![end], mount.via()).await[0];
+        let all = [opener, lock, end];
+        let ends = tokio::time::timeout(Duration::from_secs(5), one.collect(&all)).await;
+        let ends = ends.expect("at once");
+        ends[0].expect(Status::CANCELLED);
+        ends[1].expect(Status::RANGE_NOT_LOCKED);
+        ends[2].ok();
+    });
+}
+
 /// L1 and L3: of two at once exactly one succeeds.
 #[test]
 fn l3_of_two_ends_one_succeeds() {
