@@ -24,6 +24,7 @@ use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
 use crate::tree_connect::TreeConnect;
+use crate::under_way::UnderWay;
 
 /// An open file, directory or pipe. Any channel of the session may use it.
 pub struct Open {
@@ -43,6 +44,8 @@ pub struct Open {
     survival: OnceLock<Box<Survival>>,
     closed: AtomicBool,
     closing: Notify,
+    /// What is being done with it, on any channel.
+    pub under_way: Arc<UnderWay>,
 }
 
 /// What an Open stands for.
@@ -117,6 +120,7 @@ impl Open {
             survival: OnceLock::new(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
+            under_way: Arc::default(),
         }
     }
 

@@ -12,6 +12,9 @@ use crate::request::Request;
 use crate::response::Response;
 
 /// Closes an Open; when asked, says what the file has become.
+///
+/// What any channel has under way with it is waited for: after the answer nothing
+/// is read or written through it any more.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = close::Request::parse(rq.message)?;
     let open = rq.open()?;
@@ -30,6 +33,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
     }
     rq.session()?.close_open(open, &rq.server().files)?;
+    open.under_way.end();
+    if open.under_way.count() != 0 {
+        open.under_way.give_up();
+        open.under_way.drained().await;
+    }
     // It is closed whether or not the record could be removed.
     let _ = record::gone(rq.server(), open).await;
     response.encode(&mut out.writer());

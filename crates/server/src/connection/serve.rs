@@ -39,13 +39,13 @@ struct Found {
     tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
     counted: Option<Counted>,
-    /// For the session and the tree connect; lasts until the handler has ended.
-    operations: [Option<Operation>; 2],
+    /// For session, tree connect and Open; lasts until the handler has ended.
+    operations: [Option<Operation>; 3],
 }
 
 impl Found {
     const fn of(channel: Option<Rc<Channel>>) -> Self {
-        Self { channel, tree: None, open: None, counted: None, operations: [None, None] }
+        Self { channel, tree: None, open: None, counted: None, operations: [None, None, None] }
     }
 }
 
@@ -294,6 +294,11 @@ impl Connection {
         if open.tree().id != tree_id {
             return Err(Status::FILE_CLOSED.into());
         }
+        // And CLOSE for all others of its Open.
+        if header.command != Command::CLOSE {
+            let operation = open.under_way.begin().ok_or(Status::FILE_CLOSED)?;
+            found.operations[2] = Some(operation);
+        }
         if self.is_smb3() {
             let replay = header.flags.contains(HeaderFlags::REPLAY_OPERATION);
             let mut sequence = open.channel_sequence.lock();
@@ -370,6 +375,7 @@ impl Connection {
             tokio::select! {
                 () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
                 () = given_up(rq.tree.as_ref().map(|tree| &tree.under_way)) => {}
+                () = given_up(rq.open.as_ref().map(|open| &open.under_way)) => {}
             }
         });
         if row.waits != Waits::Cancellable {

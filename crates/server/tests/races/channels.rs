@@ -124,6 +124,33 @@ fn tree_disconnect_is_answered_when_nothing_is_under_way_in_it_any_more() {
     });
 }
 
+/// And of CLOSE.
+#[test]
+fn close_is_answered_when_nothing_is_under_way_with_it_any_more() {
+    in_world(async |world| {
+        let cores = Cores::start(&world.server, 2);
+        let (mut one, mount) = cores.session(0, GUID).await;
+        let (mut two, there) = cores.bind(1, &one, &mount).await;
+        for run in 0..runs(60) {
+            let file = one.open_file(&mount, &Want::file("f")).await;
+            let mut ids = Vec::new();
+            for i in 0..16u8 {
+                let write = write_draft(file, 0, &vec![i ^ (run as u8); 64 << 10]);
+                ids.extend(two.send(vec![there.put(write)], there.via()).await);
+            }
+            one.close(&mount, file).await;
+            let then = world.content("f");
+            for reply in two.collect(&ids).await {
+                let status = reply.status();
+                assert!(matches!(status, Status::SUCCESS | Status::FILE_CLOSED), "{status:?}");
+            }
+            assert_eq!(world.content("f"), then, "written to after the answer");
+        }
+        drop((one, two));
+        cores.stop();
+    });
+}
+
 /// Who waits for a lock, or for a break, does not hold TREE_DISCONNECT up.
 #[test]
 fn tree_disconnect_does_not_wait_for_those_who_wait() {
