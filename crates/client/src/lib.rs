@@ -28,6 +28,7 @@
 //! listing) ends with [`Cause::Unknown`]: nothing is guessed.
 #![forbid(unsafe_code)]
 
+pub mod ambient;
 mod attributes;
 mod connection;
 mod credentials;

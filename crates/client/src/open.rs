@@ -23,6 +23,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, HeaderFlags, Status};
 use parking_lot::Mutex;
 
+use crate::ambient::random;
 use crate::attributes::redirected;
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Error, Result};
@@ -185,12 +186,6 @@ pub(crate) struct Open {
     closed: AtomicBool,
 }
 
-fn random_guid() -> std::result::Result<[u8; 16], Cause> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|_| Cause::Usage("the system has no random numbers"))?;
-    Ok(bytes)
-}
-
 impl Open {
     /// Opens `path`. It goes on when the caller gives up waiting, so that no
     /// handle is left behind on the server.
@@ -218,8 +213,9 @@ impl Open {
         ask: Ask,
         operation: &'static str,
     ) -> Result<(Arc<Self>, Opened)> {
-        let mut create_guid = Guid(random_guid().during(operation, &url)?);
-        let lease_key = LeaseKey(random_guid().during(operation, &url)?);
+        let ambient = Arc::clone(&share.session().options().ambient);
+        let mut create_guid = Guid(random(&*ambient).during(operation, &url)?);
+        let lease_key = LeaseKey(random(&*ambient).during(operation, &url)?);
         let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut before: Option<u64> = None;
         let mut path = path;
@@ -232,7 +228,7 @@ impl Open {
             // Open is not to be had so, and would be in the way of its CreateGuid.
             let is_kept = ask.keep && has_persistent(&live, bound);
             if elsewhere && !is_kept {
-                create_guid = Guid(random_guid().during(operation, &url)?);
+                create_guid = Guid(random(&*ambient).during(operation, &url)?);
             }
             let mut call = first(&ask, &path, &live, bound, create_guid, lease_key);
             call.tree_id = bound.tree_id;

@@ -1,10 +1,12 @@
 //! What a client wants of its servers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 
+use crate::ambient::{Ambient, Host};
 use crate::limits;
 
 /// Whether requests are encrypted.
@@ -51,6 +53,8 @@ pub struct Options {
     pub transfer: u32,
     /// This machine's name, as the server's logs show it.
     pub workstation: String,
+    /// Where the time of day and random bytes come from.
+    pub ambient: Arc<dyn Ambient>,
 }
 
 impl Default for Options {
@@ -79,6 +83,7 @@ impl Default for Options {
             durable: true,
             transfer: limits::TRANSFER_MAX,
             workstation: String::from("FREVO"),
+            ambient: Arc::new(Host),
         }
     }
 }

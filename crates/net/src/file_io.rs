@@ -99,7 +99,20 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    if STAYS.get() {
+        return Ok(call());
+    }
     tokio::task::spawn_blocking(call).await.map_err(io::Error::other)
+}
+
+thread_local! {
+    static STAYS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From here on what [`run_blocking`] is given runs on this very thread: in a
+/// simulator nothing blocks, and one thread decides the order of everything.
+pub fn stay_on_this_thread() {
+    STAYS.set(true);
 }
 
 /// An open regular file, and what is known about where it lies.

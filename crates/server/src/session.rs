@@ -223,7 +223,7 @@ impl Session {
         self.trees.write().remove(&tree.id);
         let closing: Vec<_> = {
             let mut opens = self.opens.write();
-            opens.extract_if(|_, open| open.tree().id == tree.id).map(|(_, open)| open).collect()
+            in_order(opens.extract_if(|_, open| open.tree().id == tree.id))
         };
         closing.iter().for_each(|open| open.close(files));
         Ok(())
@@ -335,8 +335,7 @@ impl Session {
             return false;
         }
         self.under_way.end();
-        let opens = std::mem::take(&mut *self.opens.write());
-        for open in opens.values() {
+        for open in in_order(std::mem::take(&mut *self.opens.write())) {
             if !open.disconnect() {
                 open.close(files);
             }
@@ -353,4 +352,12 @@ impl Session {
         }
         true
     }
+}
+
+/// Opens in the order in which they were made: what their end sets free shall
+/// not depend on how a map lies in memory.
+fn in_order(opens: impl IntoIterator<Item = (u64, Arc<Open>)>) -> Vec<Arc<Open>> {
+    let mut opens: Vec<_> = opens.into_iter().collect();
+    opens.sort_unstable_by_key(|(id, _)| *id);
+    opens.into_iter().map(|(_, open)| open).collect()
 }

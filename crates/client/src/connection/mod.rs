@@ -197,6 +197,7 @@ impl Connection {
     /// Reads and writes until the end.
     async fn carry(self: Arc<Self>) {
         let why = tokio::select! {
+            biased;
             why = self.read() => why,
             error = self.outbox.run(&self.stream) => error.err().map(Cause::from),
             () = self.end.notified() => None,

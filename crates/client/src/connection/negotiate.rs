@@ -9,6 +9,7 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateContext};
 
 use super::{Call, Connection, Guard};
+use crate::ambient::random;
 use crate::error::Cause;
 use crate::options::{Encryption, Options};
 
@@ -80,11 +81,7 @@ impl Connection {
         if dialects.is_empty() {
             return Err(Cause::Usage("no dialect lies between the oldest and the newest"));
         }
-        let salt = {
-            let mut salt = [0; 32];
-            getrandom::fill(&mut salt).map_err(|_| Cause::Usage("no random numbers"))?;
-            salt
-        };
+        let salt: [u8; 32] = random(&*options.ambient)?;
         let request = negotiate::Request {
             security_mode: security_mode(options),
             capabilities: CAPABILITIES,

@@ -65,6 +65,11 @@ impl Waiters {
 
     /// Tells all that no answer comes.
     pub(super) fn close(&self) {
-        self.0.lock().take();
+        let Some(all) = self.0.lock().take() else { return };
+        let mut all: Vec<_> = all.into_iter().collect();
+        // In the order in which they were sent: what follows shall not depend
+        // on how a map lies in memory.
+        all.sort_unstable_by_key(|(id, _)| *id);
+        drop(all);
     }
 }

@@ -1,7 +1,6 @@
 //! SESSION_SETUP: MS-SMB2 3.2.4.2.3 and 3.2.5.3.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_auth::initiator::Step;
 use frevo_auth::{Entropy, Initiator, Target};
@@ -12,6 +11,7 @@ use frevo_wire::{Command, HeaderFlags, Status};
 use zeroize::Zeroizing;
 
 use super::channel::{Channel, Security};
+use crate::ambient::random;
 use crate::connection::{Call, Connection, Guard, Message};
 use crate::credentials::Credentials;
 use crate::error::Cause;
@@ -132,7 +132,7 @@ impl Logon<'_> {
             let response = session_setup::Response::parse(reply.bytes())?;
             let flags = response.session_flags;
             if key.is_none() {
-                match initiator.step(response.security_buffer, now())? {
+                match initiator.step(response.security_buffer, self.options.ambient.now().0)? {
                     Step::Continue(next) => token = next,
                     Step::Done(done) => key = Some(done),
                 }
@@ -182,13 +182,8 @@ impl Logon<'_> {
     }
 
     fn initiator(&self) -> Result<Initiator, Cause> {
-        let mut client_challenge = [0; 8];
-        let mut session_key = Zeroizing::new([0; 16]);
-        let random = |bytes: &mut [u8]| {
-            getrandom::fill(bytes).map_err(|_| Cause::Usage("the system has no random numbers"))
-        };
-        random(&mut client_challenge)?;
-        random(&mut session_key[..])?;
+        let client_challenge = random(&*self.options.ambient)?;
+        let session_key = Zeroizing::new(random(&*self.options.ambient)?);
         let credentials = frevo_auth::Credentials {
             user: self.credentials.user.clone(),
             domain: self.credentials.domain.clone(),
@@ -210,11 +205,4 @@ fn prove(reply: &mut Message, key: &SigningKey) -> Result<(), Cause> {
         return Ok(());
     }
     Err(Cause::Security("the server does not prove that it knows the password"))
-}
-
-/// Ticks of a FILETIME, for NTLM's time stamp.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    frevo_wire::dtyp::FileTime::from_unix(seconds, since.subsec_nanos()).0
 }

@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::ambient::random;
 use crate::connection::{Connection, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName, Tcp};
@@ -57,8 +58,7 @@ impl Client {
     /// When the system has no random numbers.
     #[allow(clippy::expect_used, reason = "without randomness there is no security at all")]
     pub fn over(options: Options, dial: Arc<dyn Dial>) -> Self {
-        let mut guid = [0; 16];
-        getrandom::fill(&mut guid).expect("the system has random numbers");
+        let guid = random(&*options.ambient).expect("the system has random numbers");
         Self { options: Arc::new(options), dial, guid: Guid(guid) }
     }
 

@@ -18,6 +18,7 @@ pub fn start(server: &Arc<Server>) {
 async fn scavenge(server: Arc<Server>) {
     while let Some(deadline) = server.durables.next_deadline() {
         tokio::select! {
+            biased;
             () = sleep_until(deadline) => {}
             () = server.durables.earlier.notified() => continue,
         }

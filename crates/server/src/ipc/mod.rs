@@ -184,6 +184,7 @@ pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response
             }
         }
         tokio::select! {
+            biased;
             () = open.closed() => return Err(Status::PIPE_BROKEN.into()),
             () = filled => {}
         }
