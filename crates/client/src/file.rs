@@ -349,14 +349,18 @@ impl File {
         len: u32,
         mut fill: impl FnMut(&mut Buf) -> std::io::Result<()> + Send,
     ) -> Result<()> {
+        let mut tries = 0;
         let message = self
             .open
             .ask(Replay::Idempotent, "write", &[], |id| {
+                tries += 1;
                 let mut payload = Buf::with_headroom(PAYLOAD_HEADROOM, len as usize);
                 fill(&mut payload).map_err(|error| Cause::Local(Arc::new(error)))?;
                 if payload.len() != len as usize {
                     return Err(Cause::Usage("the data became shorter while it was sent"));
                 }
+                let again = planted!(DoubleAppend) && tries > 1;
+                let offset = if again { offset + u64::from(len) } else { offset };
                 let request = write::Request::new(id, offset, &[]);
                 Ok(Call::new(Command::WRITE, |w| request.encode_fixed(len, w))
                     .cost(len)

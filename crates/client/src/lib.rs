@@ -28,6 +28,20 @@
 //! listing) ends with [`Cause::Unknown`]: nothing is guessed.
 #![forbid(unsafe_code)]
 
+/// Whether a fault was planted here by the simulator: never without the feature.
+macro_rules! planted {
+    ($fault:ident) => {{
+        #[cfg(feature = "plant")]
+        {
+            crate::plant::is_planted(crate::plant::Plant::$fault)
+        }
+        #[cfg(not(feature = "plant"))]
+        {
+            false
+        }
+    }};
+}
+
 pub mod ambient;
 mod attributes;
 mod connection;
@@ -44,6 +58,8 @@ mod open;
 mod ops;
 pub mod options;
 pub mod path;
+#[cfg(feature = "plant")]
+pub mod plant;
 mod rpc;
 mod sequences;
 mod session;

@@ -215,7 +215,7 @@ impl Open {
     ) -> Result<(Arc<Self>, Opened)> {
         let ambient = Arc::clone(&share.session().options().ambient);
         let mut create_guid = Guid(random(&*ambient).during(operation, &url)?);
-        let lease_key = LeaseKey(random(&*ambient).during(operation, &url)?);
+        let mut lease_key = LeaseKey(random(&*ambient).during(operation, &url)?);
         let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut before: Option<u64> = None;
         let mut path = path;
@@ -225,14 +225,17 @@ impl Open {
             let elsewhere = before.is_some_and(|generation| generation != live.generation);
             // A server keeps a persistent Open whose client never heard of it, and
             // knows it by a replay in any session (MS-SMB2 3.3.5.9.10). Another
-            // Open is not to be had so, and would be in the way of its CreateGuid.
+            // Open is not to be had so, and would be in the way of its CreateGuid; with
+            // another lease it gives way to this one.
             let is_kept = ask.keep && has_persistent(&live, bound);
             if elsewhere && !is_kept {
                 create_guid = Guid(random(&*ambient).during(operation, &url)?);
+                lease_key = LeaseKey(random(&*ambient).during(operation, &url)?);
             }
             let mut call = first(&ask, &path, &live, bound, create_guid, lease_key);
             call.tree_id = bound.tree_id;
-            if before.is_some() && live.knows_replay() && (is_kept || !elsewhere) {
+            let again = before.is_some() && (is_kept || !elsewhere);
+            if again && live.knows_replay() && !planted!(SkippedReplayFlag) {
                 call.flags |= HeaderFlags::REPLAY_OPERATION;
             }
             before = Some(live.generation);
@@ -318,7 +321,10 @@ impl Open {
             let outcome = match self.place(&live, bound).await.and_then(|id| Ok(make(id)?)) {
                 Ok(mut call) => {
                     call.tree_id = bound.tree_id;
-                    if before == Some(live.generation) && live.knows_replay() {
+                    if before == Some(live.generation)
+                        && live.knows_replay()
+                        && !planted!(SkippedReplayFlag)
+                    {
                         call.flags |= HeaderFlags::REPLAY_OPERATION;
                     }
                     before = Some(live.generation);
@@ -405,7 +411,7 @@ impl Open {
     async fn reopen(&self, live: &Arc<Live>, bound: Bound) -> std::result::Result<Opened, Failure> {
         let lost = || Failure::Final(Cause::HandleLost);
         let identity = self.identity.ok_or_else(lost)?;
-        if self.locks.load(Ordering::Acquire) > 0
+        if (self.locks.load(Ordering::Acquire) > 0 && !planted!(LostLock))
             || self.ask.options.contains(CreateOptions::DELETE_ON_CLOSE)
         {
             return Err(lost());
@@ -493,9 +499,12 @@ impl Drop for Open {
 
 impl Holder for Open {
     fn broken(&self, to: LeaseState) -> Answer {
+        let bound = self.place.lock().bound;
+        if planted!(StaleCache) {
+            return Box::pin(std::future::ready(Some(bound)));
+        }
         *self.lease.lock() = to;
         let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
-        let bound = self.place.lock().bound;
         Box::pin(async move {
             if let Some(watcher) = watcher {
                 watcher.broken(to).await;

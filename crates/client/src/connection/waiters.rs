@@ -36,7 +36,19 @@ impl Waiters {
 
     /// Takes out the request that an answer is for.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
-        self.0.lock().as_mut()?.remove(&id)
+        let mut waiters = self.0.lock();
+        let waiters = waiters.as_mut()?;
+        if planted!(WrongWaiter)
+            && id % 16 == 0
+            && let Some(other) = waiters.keys().copied().filter(|other| *other != id).min()
+        {
+            let taken = waiters.remove(&other);
+            if let Some(left) = waiters.remove(&id) {
+                waiters.insert(other, left);
+            }
+            return taken;
+        }
+        waiters.remove(&id)
     }
 
     /// Notes an interim response; false when nobody waits for it.

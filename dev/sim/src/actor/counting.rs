@@ -1,0 +1,64 @@
+//! A counter that only who holds a lock makes larger: nobody counts twice to
+//! the same number, and no two hold the lock.
+
+use std::sync::Arc;
+
+use frevo_client::{File, OpenOptions};
+use frevo_wire::Status;
+use tokio::time::sleep;
+
+use super::Actor;
+use super::appending::LOCK_AT;
+use crate::judge::{Hold, number};
+
+impl Actor {
+    pub(super) async fn count(&mut self) {
+        let options = OpenOptions::new().read(true).write(true);
+        let Some(file) = self.open(options, "counter").await else { return };
+        let waits = self.dice.percent(60);
+        for _ in 0..=self.dice.below(4) {
+            let losses = self.stage.network.losses(self.client);
+            let may = [Status::LOCK_NOT_GRANTED];
+            let lock = file.lock(LOCK_AT, 1, true, waits);
+            if self.call(format_args!("lock counter"), &may, lock).await.outcome.is_err() {
+                break;
+            }
+            let hold = Hold { client: self.client, losses, id: self.value() };
+            let stage = Arc::clone(&self.stage);
+            stage.judge.lock().lock.locked(hold, |client| stage.network.losses(client));
+            let is_well = self.count_on(&file).await;
+            stage.judge.lock().lock.unlocks(hold);
+            if !is_well {
+                break;
+            }
+            let unlock = file.unlock(LOCK_AT, 1);
+            if self.call(format_args!("unlock counter"), &[], unlock).await.outcome.is_err() {
+                break;
+            }
+        }
+        self.close(file).await;
+    }
+
+    async fn count_on(&mut self, file: &File) -> bool {
+        let stage = Arc::clone(&self.stage);
+        let at_least = stage.judge.lock().lock.acknowledged();
+        let read = self.call(format_args!("read counter"), &[], file.read_bytes(0, 8)).await;
+        let Ok(found) = read.outcome else { return false };
+        let found = number(&found);
+        stage.judge.lock().lock.read(found, at_least);
+        sleep(self.dice.millis(0, 200)).await;
+        let next = found + 1;
+        stage.judge.lock().lock.write(next);
+        let data = next.to_le_bytes();
+        let write = file.write_at(0, &data);
+        let written = self.call(format_args!("count to {next}"), &[], write).await;
+        stage.judge.lock().lock.wrote(next, written.end());
+        if written.outcome.is_err() {
+            return false;
+        }
+        if self.dice.percent(30) && self.flush(file).await.is_some() {
+            stage.judge.lock().lock.stable(next);
+        }
+        true
+    }
+}

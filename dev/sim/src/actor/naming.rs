@@ -1,0 +1,100 @@
+//! Files made, read, renamed and removed in the actor's own folder.
+
+use std::sync::Arc;
+
+use frevo_wire::Status;
+
+use super::{Actor, Ended, Failed};
+use crate::judge::{Did, Step, number};
+use crate::violation;
+
+impl Actor {
+    /// The actor's folder.
+    pub fn folder(&self) -> String {
+        format!("f{}", self.id)
+    }
+
+    pub(super) async fn names(&mut self) {
+        for _ in 0..=self.dice.below(5) {
+            let step = self.step();
+            let stage = Arc::clone(&self.stage);
+            let folder = self.folder();
+            {
+                let mut judge = stage.judge.lock();
+                let now = judge.moment();
+                if let Some(names) = judge.names.get_mut(&folder) {
+                    names.begins(&step, now);
+                }
+            }
+            let did = self.take(&folder, &step).await;
+            let mut judge = stage.judge.lock();
+            let now = judge.moment();
+            let Some(names) = judge.names.get_mut(&folder) else { return };
+            if let Err(why) = names.ends(&step, did, now) {
+                drop(judge);
+                violation!(stage.trace, "a{} {folder}: {why}", self.id);
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        let names = ["a", "b", "c"];
+        let mut name = || String::from(*self.dice.pick(&names));
+        let (one, other) = (name(), name());
+        match self.dice.below(10) {
+            0..4 => Step::Write(one, self.value()),
+            4..6 => Step::Remove(one),
+            6..8 if one != other => Step::Rename(one, other, self.dice.percent(50)),
+            _ => Step::Read(one),
+        }
+    }
+
+    async fn take(&self, folder: &str, step: &Step) -> Did {
+        let at = |name: &str| format!("{folder}/{name}");
+        let share = &self.share;
+        let what = format!("{step:?}");
+        let what = format_args!("{folder}: {what}");
+        let gone = [Status::OBJECT_NAME_NOT_FOUND];
+        match step {
+            Step::Write(name, value) => {
+                let (name, data) = (at(name), value.to_le_bytes());
+                let wrote = self.call(what, &[], share.write(&name, &data)).await;
+                match wrote.outcome {
+                    Ok(()) => Did::Done(*value),
+                    // It may have been made before it could not be written.
+                    Err(_) => Did::Unknown,
+                }
+            }
+            Step::Remove(name) => {
+                let name = at(name);
+                did(&self.call(what, &gone, share.remove_file(&name)).await)
+            }
+            Step::Rename(from, to, replace) => {
+                let (from, to) = (at(from), at(to));
+                let may = [Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_NAME_COLLISION];
+                did(&self.call(what, &may, share.rename(&from, &to, *replace)).await)
+            }
+            Step::Read(name) => {
+                let name = at(name);
+                let read = self.call(what, &gone, share.read(&name)).await;
+                match read.outcome {
+                    Ok(found) => Did::Done(number(&found)),
+                    Err(Failed::Status(Status::OBJECT_NAME_NOT_FOUND)) => Did::NotFound,
+                    Err(_) => Did::Not,
+                }
+            }
+        }
+    }
+}
+
+/// These are never sent twice, so that every answer is the answer.
+const fn did(ended: &Ended<()>) -> Did {
+    match ended.outcome {
+        Ok(()) => Did::Done(0),
+        Err(Failed::Status(Status::OBJECT_NAME_NOT_FOUND)) => Did::NotFound,
+        Err(Failed::Status(Status::OBJECT_NAME_COLLISION)) => Did::Collision,
+        Err(Failed::Status(_)) => Did::Not,
+        Err(Failed::Lost) => Did::Unknown,
+    }
+}

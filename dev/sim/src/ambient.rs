@@ -1,0 +1,52 @@
+//! Time of day and randomness of the simulated machines.
+
+use frevo_wire::dtyp::FileTime;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::dice::Dice;
+
+/// A clock that runs with tokio's, and chance from the seed.
+#[derive(Debug)]
+pub struct Simulated {
+    start: Instant,
+    dice: Mutex<Dice>,
+}
+
+/// The moment at which every run begins: 2026-01-01.
+const EPOCH: i64 = 1_767_225_600;
+
+impl Simulated {
+    /// One whose randomness is `dice`. `start` is when the run began.
+    pub const fn new(start: Instant, dice: Dice) -> Self {
+        Self { start, dice: Mutex::new(dice) }
+    }
+
+    /// The time of day of a run that began at `start`.
+    pub fn time(start: Instant) -> FileTime {
+        let since = start.elapsed();
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(0);
+        FileTime::from_unix(EPOCH + seconds, since.subsec_nanos())
+    }
+}
+
+impl frevo_server::ambient::Ambient for Simulated {
+    fn now(&self) -> FileTime {
+        Self::time(self.start)
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        self.dice.lock().fill(bytes);
+    }
+}
+
+impl frevo_client::ambient::Ambient for Simulated {
+    fn now(&self) -> FileTime {
+        Self::time(self.start)
+    }
+
+    fn random(&self, bytes: &mut [u8]) -> bool {
+        self.dice.lock().fill(bytes);
+        true
+    }
+}

@@ -1,0 +1,185 @@
+//! The server's machine: a server process that can be killed, on a medium that
+//! can lose what was not synced.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use frevo_auth::{Account, Accounts, NtHash};
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::transport::Stream;
+use frevo_proto::Dialect;
+use frevo_server::connection::{self, Accepted};
+use frevo_server::settings::Encryption;
+use frevo_server::share::{Share, Shares, Target};
+use frevo_server::{Server, Settings};
+use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
+use parking_lot::Mutex;
+use tokio::task::{JoinHandle, spawn_local};
+
+use crate::ambient::Simulated;
+use crate::dice::Dice;
+use crate::network::Network;
+use crate::trace::Trace;
+use crate::{event, violation};
+
+#[derive(Debug)]
+struct Users;
+
+impl Accounts for Users {
+    fn account(&self, user: &str, _domain: &str) -> Option<Account> {
+        let name = user.to_lowercase();
+        (name == "ann").then(|| Account {
+            nt_hash: NtHash::from_password("secret"),
+            is_enabled: true,
+            name,
+        })
+    }
+}
+
+/// A server process.
+struct Process {
+    server: Arc<Server>,
+    accepting: JoinHandle<()>,
+    connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+/// The machine.
+pub struct Machine {
+    network: Arc<Network>,
+    trace: Arc<Trace>,
+    dice: Mutex<Dice>,
+    vfs: Mutex<Arc<MemoryVfs>>,
+    process: Mutex<Option<Process>>,
+}
+
+/// How a server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fall {
+    /// The process is killed: what it wrote is there.
+    Kill,
+    /// The machine stops: what was not synced may be lost.
+    Crash,
+}
+
+impl Machine {
+    /// A machine with an empty disk, switched off.
+    pub fn new(network: Arc<Network>, trace: Arc<Trace>, dice: Dice) -> Self {
+        let start = trace.start();
+        let vfs =
+            MemoryVfs::new(MemoryOptions::default(), Arc::new(move || Simulated::time(start)));
+        Self {
+            network,
+            trace,
+            dice: Mutex::new(dice),
+            vfs: Mutex::new(Arc::new(vfs)),
+            process: Mutex::new(None),
+        }
+    }
+
+    /// Starts the server.
+    pub fn start(&self) {
+        let mut seed = [0; 8];
+        self.dice.lock().fill(&mut seed);
+        let ambient = Simulated::new(self.trace.start(), Dice::new(u64::from_le_bytes(seed), 0));
+        let share = Share {
+            name: String::from("data"),
+            comment: String::new(),
+            target: Target::Disk(Arc::clone(&self.vfs.lock()) as _),
+            read_only: false,
+            encrypt: false,
+            continuous: false,
+            hidden: false,
+            users: Vec::new(),
+            posix: false,
+        };
+        let settings = Settings {
+            min_dialect: Dialect::SMB_2_1,
+            encryption: Encryption::Offered,
+            ..Settings::default()
+        };
+        let server =
+            Server::new(settings, Shares::new([share]), Arc::new(Users), Arc::new(ambient));
+        let connections: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
+        let mut heard = self.network.listen();
+        let (serving, all) = (Arc::clone(&server), Arc::clone(&connections));
+        let accepting = spawn_local(async move {
+            while let Some(stream) = heard.recv().await {
+                let Some(ticket) = serving.admission.enter(Ipv4Addr::LOCALHOST.into()) else {
+                    stream.reset();
+                    continue;
+                };
+                let accepted = Accepted {
+                    stream: Stream::Memory(stream),
+                    reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
+                    first: None,
+                    ticket,
+                };
+                let server = Arc::clone(&serving);
+                let connection = spawn_local(async move {
+                    let _ = connection::run(server, accepted).await;
+                });
+                let mut all = all.lock();
+                all.retain(|connection| !connection.is_finished());
+                all.push(connection);
+            }
+        });
+        event!(self.trace, "machine: server starts");
+        *self.process.lock() = Some(Process { server, accepting, connections });
+    }
+
+    /// The server that runs.
+    pub fn server(&self) -> Option<Arc<Server>> {
+        self.process.lock().as_ref().map(|process| Arc::clone(&process.server))
+    }
+
+    /// The disk's failures.
+    pub fn faults(&self) -> Faults {
+        self.vfs.lock().faults().clone()
+    }
+
+    /// What is on the disk, as the server sees it.
+    pub fn contents(&self) -> Vec<(String, Vec<u8>)> {
+        let all = self.vfs.lock().contents();
+        all.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()
+    }
+
+    /// The server ends, without a word to anybody. What it was doing stays as it
+    /// is; the old process goes on in a world of its own that nobody sees.
+    pub fn fall(&self, how: Fall) {
+        let Some(process) = self.process.lock().take() else { return };
+        event!(self.trace, "machine: {how:?}");
+        process.accepting.abort();
+        for connection in process.connections.lock().drain(..) {
+            connection.abort();
+        }
+        self.network.server_is_down();
+        let mut vfs = self.vfs.lock();
+        let mut dice = self.dice.lock();
+        let likely = *dice.pick(&[0, 50, 90]);
+        let left = match how {
+            Fall::Kill => vfs.crash_with(&mut || true),
+            Fall::Crash => vfs.crash_with(&mut || dice.percent(likely)),
+        };
+        *vfs = Arc::new(left);
+    }
+
+    /// What must not be left when everybody is gone.
+    pub fn check_empty(&self) {
+        let Some(server) = self.server() else { return };
+        let sessions = server.sessions().len();
+        let (opens, waiting) = server.durables.counts();
+        let files = server.files.len();
+        if sessions + opens + waiting + files > 0 {
+            violation!(
+                self.trace,
+                "left behind: {sessions} sessions, {opens} durable Opens ({waiting} waiting), {files} files"
+            );
+        }
+        let alive = self.process.lock().as_ref().map_or(0, |process| {
+            process.connections.lock().iter().filter(|one| !one.is_finished()).count()
+        });
+        if alive > 0 {
+            violation!(self.trace, "{alive} connections of the server have not ended");
+        }
+    }
+}

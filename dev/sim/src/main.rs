@@ -1,0 +1,123 @@
+//! Runs seeds and says which of them found something.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Parser;
+use frevo_sim::{Outcome, Run};
+use parking_lot::Mutex;
+
+/// The client against the server, with everything that goes wrong decided by a
+/// seed.
+#[derive(Debug, Parser)]
+#[command(name = "frevo-sim")]
+struct Args {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Run this seed alone.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print what happens.
+    #[arg(long)]
+    trace: bool,
+    /// Threads; each seed runs on one.
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    jobs: usize,
+    /// Go on after a violation.
+    #[arg(long)]
+    keep_going: bool,
+    /// Plant this fault in the client, or each in turn (`all`), and demand that
+    /// it is found.
+    #[cfg(feature = "plant")]
+    #[arg(long)]
+    plant: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    #[cfg(feature = "plant")]
+    if let Some(name) = &args.plant {
+        return planted(&args, name);
+    }
+    let (from, seeds) = args.seed.map_or((args.from, args.seeds), |seed| (seed, 1));
+    let began = Instant::now();
+    let failed = search(&args, from, seeds, &|| {});
+    for outcome in &failed {
+        report(outcome);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{seeds} seeds from {from}: {} with violations, {seconds:.1} s", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(outcome: &Outcome) {
+    for line in &outcome.lines {
+        println!("{line}");
+    }
+    for violation in &outcome.violations {
+        println!("seed {}: {violation}", outcome.seed);
+    }
+    if !outcome.violations.is_empty() {
+        println!("again: cargo run --release -p frevo-sim -- --seed {} --trace", outcome.seed);
+    }
+}
+
+/// Runs seeds on several threads; those that found something, by seed.
+fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Vec<Outcome> {
+    let next = AtomicU64::new(from);
+    let stop = AtomicBool::new(false);
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.clamp(1, 64) {
+            scope.spawn(|| {
+                prepare();
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= from + seeds {
+                        return;
+                    }
+                    let outcome = Run { seed, trace: args.trace }.run();
+                    let is_found = !outcome.violations.is_empty();
+                    if is_found || (args.trace && seeds == 1) {
+                        failed.lock().push(outcome);
+                    }
+                    if is_found && !args.keep_going {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner();
+    failed.sort_by_key(|outcome| outcome.seed);
+    failed
+}
+
+#[cfg(feature = "plant")]
+fn planted(args: &Args, name: &str) -> ExitCode {
+    use frevo_client::plant::{Plant, plant};
+    let chosen: Vec<_> = Plant::ALL
+        .into_iter()
+        .filter(|fault| name == "all" || format!("{fault:?}").eq_ignore_ascii_case(name))
+        .collect();
+    let mut all_found = !chosen.is_empty();
+    for fault in chosen {
+        let found = search(args, args.from, args.seeds, &|| plant(Some(fault)));
+        if let Some(outcome) = found.first() {
+            let what = outcome.violations.first().map_or("", String::as_str);
+            println!("{fault:?}: found by seed {}: {what}", outcome.seed);
+        } else {
+            println!("{fault:?}: not found in {} seeds from {}", args.seeds, args.from);
+            all_found = false;
+        }
+        if args.trace {
+            found.iter().for_each(report);
+        }
+    }
+    if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

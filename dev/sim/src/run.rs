@@ -1,0 +1,225 @@
+//! One run: from an empty disk to an empty server.
+
+use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use frevo_client::dial::ServerName;
+use frevo_client::options::{Cipher, Encryption};
+use frevo_client::{Client, Credentials, Options, Session};
+use frevo_proto::Dialect;
+use parking_lot::Mutex;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::actor::{Actor, Stage};
+use crate::ambient::Simulated;
+use crate::dice::Dice;
+use crate::judge::{Judge, Names, Registers, SLOT, SLOTS};
+use crate::machine::Machine;
+use crate::network::{Network, Road};
+use crate::trace::Trace;
+use crate::{actor, event, violation, weather};
+
+/// A run that is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    /// What decides everything.
+    pub seed: u64,
+    /// Whether the events are kept.
+    pub trace: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The events, if they were to be kept.
+    pub lines: Vec<String>,
+    /// A digest of all events.
+    pub digest: u64,
+    /// What must not have happened.
+    pub violations: Vec<String>,
+}
+
+/// Longer than everything may take to come to its end in good weather.
+const END_MAX: Duration = Duration::from_secs(3_000);
+/// In that time whatever waits for somebody who has gone gives up.
+const FAREWELL: Duration = Duration::from_secs(400);
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Panics are counted, wherever a task swallows them.
+fn watch_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+        }));
+    });
+}
+
+impl Run {
+    /// Runs it, on this thread.
+    ///
+    /// # Panics
+    /// When there can be no runtime.
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "without a runtime there is no simulation")]
+    pub fn run(self) -> Outcome {
+        watch_panics();
+        frevo_net::file_io::stay_on_this_thread();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime can be made");
+        let trace = LocalSet::new().block_on(&runtime, async {
+            let trace = Arc::new(Trace::new(Instant::now(), self.trace));
+            play(self.seed, &trace).await;
+            trace
+        });
+        let alive = runtime.metrics().num_alive_tasks();
+        if alive > 0 {
+            violation!(trace, "{alive} tasks have not ended");
+        }
+        drop(runtime);
+        for panic in PANICS.take() {
+            violation!(trace, "panic: {panic}");
+        }
+        let (lines, digest, violations) = trace.take();
+        Outcome { seed: self.seed, lines, digest, violations }
+    }
+}
+
+async fn play(seed: u64, trace: &Arc<Trace>) {
+    let mut dice = Dice::new(seed, 1);
+    let clients = usize::try_from(1 + dice.below(4)).unwrap_or(1);
+    let network = Network::new(clients, Dice::new(seed, 2), Arc::clone(trace));
+    let machine = Machine::new(Arc::clone(&network), Arc::clone(trace), Dice::new(seed, 3));
+    machine.start();
+    let stage = Arc::new(Stage {
+        trace: Arc::clone(trace),
+        judge: Mutex::new(Judge::new(Arc::clone(trace))),
+        network: Arc::clone(&network),
+        is_disk_bad: AtomicBool::new(false),
+        has_fallen: AtomicBool::new(false),
+        until: Instant::now() + dice.millis(10_000, 40_000),
+    });
+    let mut sessions = Vec::new();
+    let mut actors = Vec::new();
+    for client in 0..clients {
+        let options = options(&mut dice, trace.start(), seed, client);
+        event!(trace, "c{client}: {options:?}");
+        let road = Road { network: Arc::clone(&network), client };
+        let user = Credentials::password("ann", "secret");
+        let session = match Client::over(options, Arc::new(road))
+            .log_on(ServerName::new("frevo"), user)
+            .await
+        {
+            Ok(session) => session,
+            Err(why) => return violation!(trace, "c{client} cannot log on: {why}"),
+        };
+        for _ in 0..=dice.below(2) {
+            let share = match session.share("data").await {
+                Ok(share) => share,
+                Err(why) => return violation!(trace, "c{client} has no share: {why}"),
+            };
+            let id = actors.len() as u64 + 1;
+            let dice = Dice::new(seed, 100 + id);
+            actors.push(Actor { id, client, share, dice, stage: Arc::clone(&stage), sequence: 0 });
+        }
+        sessions.push(session);
+    }
+    if let Err(why) = furnish(&stage, &actors).await {
+        return violation!(trace, "the files cannot be made: {why}");
+    }
+    let acting: Vec<_> =
+        actors.into_iter().map(|actor| tokio::task::spawn_local(actor.act())).collect();
+    weather::make(&stage, &machine, clients, Dice::new(seed, 4)).await;
+    for acting in acting {
+        match timeout(END_MAX, acting).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => violation!(trace, "an actor has failed"),
+            Err(_) => violation!(trace, "an actor does not end"),
+        }
+    }
+    leave(sessions, &mut dice, trace).await;
+    sleep(FAREWELL).await;
+    machine.check_empty();
+    if network.count() > 0 {
+        violation!(trace, "{} connections have not ended", network.count());
+    }
+    stage.judge.lock().at_the_end(&machine.contents());
+}
+
+/// How the clients are set up.
+fn options(dice: &mut Dice, start: Instant, seed: u64, client: usize) -> Options {
+    let newest = *dice.pick(&[
+        Dialect::SMB_3_1_1,
+        Dialect::SMB_3_1_1,
+        Dialect::SMB_3_1_1,
+        Dialect::SMB_3_0_2,
+    ]);
+    Options {
+        newest,
+        oldest: Dialect::SMB_3_0,
+        ciphers: vec![
+            *dice.pick(&[Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm]),
+            Cipher::Aes128Ccm,
+        ],
+        encryption: if dice.percent(30) { Encryption::Required } else { Encryption::AsServerAsks },
+        credits: *dice.pick(&[4, 32, 512]),
+        channels: *dice.pick(&[1, 1, 2, 3]),
+        durable: dice.percent(80),
+        ambient: Arc::new(Simulated::new(start, Dice::new(seed, 10 + client as u64))),
+        ..Options::default()
+    }
+}
+
+/// Makes the files, on the medium for good.
+async fn furnish(stage: &Stage, actors: &[Actor]) -> frevo_client::Result<()> {
+    let Some(first) = actors.first() else { return Ok(()) };
+    let share = &first.share;
+    let make = frevo_client::OpenOptions::new().read(true).write(true).create(true);
+    for name in actor::FILES {
+        let file = make.clone().open(share, name).await?;
+        file.write_at(0, &[0; SLOT * SLOTS]).await?;
+        file.sync().await?;
+        file.close().await?;
+    }
+    for actor in actors {
+        share.create_dir(&actor.folder()).await?;
+    }
+    for name in ["log", "counter"] {
+        let file = make.clone().open(share, name).await?;
+        if name == "counter" {
+            file.write_at(0, &[0; 8]).await?;
+        }
+        file.sync().await?;
+        file.close().await?;
+    }
+    let mut judge = stage.judge.lock();
+    let now = judge.moment();
+    for name in actor::FILES {
+        judge.registers.insert(name.into(), Registers::new(now));
+    }
+    for actor in actors {
+        judge.names.insert(actor.folder(), Names::default());
+    }
+    Ok(())
+}
+
+/// Everybody goes: with a word, or without.
+async fn leave(sessions: Vec<Session>, dice: &mut Dice, trace: &Trace) {
+    for session in sessions {
+        if dice.percent(50) {
+            event!(trace, "a session logs off");
+            session.log_off().await;
+        }
+    }
+}

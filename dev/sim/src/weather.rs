@@ -1,0 +1,127 @@
+//! What goes wrong, and when.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frevo_store::Fault;
+use frevo_store::memory::Operation;
+use tokio::time::{Instant, sleep};
+
+use crate::actor::Stage;
+use crate::dice::Dice;
+use crate::event;
+use crate::machine::{Fall, Machine};
+use crate::network::State;
+
+/// How bad it is: how likely each kind of trouble is, of the sum of all.
+#[derive(Debug, Clone, Copy)]
+struct Climate {
+    cut: u64,
+    stall: u64,
+    vanish: u64,
+    cut_off: u64,
+    kill: u64,
+    crash: u64,
+    disk: u64,
+    /// Longest time between two events, milliseconds.
+    pause: u64,
+}
+
+impl Climate {
+    /// One of many; a few are calm.
+    fn new(dice: &mut Dice) -> Option<Self> {
+        if dice.percent(5) {
+            return None;
+        }
+        let mut often = |percent| if dice.percent(percent) { 1 + dice.below(5) } else { 0 };
+        let climate = Self {
+            cut: often(70),
+            stall: often(40),
+            vanish: often(40),
+            cut_off: often(30),
+            kill: often(25),
+            crash: often(20),
+            disk: often(25),
+            pause: 0,
+        };
+        Some(Self { pause: *dice.pick(&[300, 1_500, 6_000]), ..climate })
+    }
+
+    const fn sum(&self) -> u64 {
+        self.cut + self.stall + self.vanish + self.cut_off + self.kill + self.crash + self.disk
+    }
+}
+
+/// Makes the weather until the time is over, and clears it up.
+pub async fn make(stage: &Arc<Stage>, machine: &Machine, clients: usize, mut dice: Dice) {
+    if let Some(climate) = Climate::new(&mut dice).filter(|climate| climate.sum() > 0) {
+        event!(stage.trace, "weather: {climate:?}");
+        while Instant::now() < stage.until && !stage.trace.is_violated() {
+            sleep(dice.millis(1, climate.pause)).await;
+            strike(stage, machine, clients, &climate, &mut dice).await;
+        }
+    }
+    event!(stage.trace, "weather: clears up");
+    machine.faults().heal();
+    stage.network.heal();
+}
+
+async fn strike(
+    stage: &Arc<Stage>,
+    machine: &Machine,
+    clients: usize,
+    climate: &Climate,
+    dice: &mut Dice,
+) {
+    let network = &stage.network;
+    let mut what = dice.below(climate.sum());
+    let mut is = |weight: u64| {
+        let hit = what < weight;
+        what = what.wrapping_sub(weight);
+        hit
+    };
+    if is(climate.cut) {
+        network.disturb(dice, State::Ended);
+    } else if is(climate.stall) {
+        network.disturb(dice, State::Stalled);
+    } else if is(climate.vanish) {
+        let ways = *dice.pick(&[[true, true], [true, false], [false, true]]);
+        network.disturb(dice, State::Vanishing(ways));
+    } else if is(climate.cut_off) {
+        let client = usize::try_from(dice.below(clients as u64)).unwrap_or(0);
+        network.cut_off(client, true);
+        sleep(dice.millis(10, 15_000)).await;
+        network.cut_off(client, false);
+    } else if is(climate.kill) {
+        fall(stage, machine, Fall::Kill, dice).await;
+    } else if is(climate.crash) {
+        fall(stage, machine, Fall::Crash, dice).await;
+    } else {
+        fail_disk(stage, machine, dice);
+    }
+}
+
+async fn fall(stage: &Stage, machine: &Machine, how: Fall, dice: &mut Dice) {
+    stage.has_fallen.store(true, Ordering::Relaxed);
+    machine.fall(how);
+    stage.judge.lock().on_fall(how, &machine.contents());
+    sleep(dice.millis(5, 8_000)).await;
+    machine.start();
+}
+
+/// A few calls fail before they change anything.
+fn fail_disk(stage: &Stage, machine: &Machine, dice: &mut Dice) {
+    stage.is_disk_bad.store(true, Ordering::Relaxed);
+    let operation = *dice.pick(&[
+        Operation::Write,
+        Operation::Write,
+        Operation::Read,
+        Operation::Sync,
+        Operation::Create,
+        Operation::Rename,
+    ]);
+    let fault = *dice.pick(&[Fault::DiskFull, Fault::Io(5)]);
+    let (after, times) = (dice.below(4), 1 + dice.below(2));
+    event!(stage.trace, "disk: {operation:?} fails with {fault:?} after {after}, {times} times");
+    machine.faults().fail(operation, after, times, fault);
+}
