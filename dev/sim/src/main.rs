@@ -1,4 +1,5 @@
 //! Runs seeds and says which of them found something.
+#![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -114,7 +114,11 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     let mut actors = Vec::new();
     for client in 0..clients {
         let options = options(&mut dice, trace.start(), seed, client);
-        event!(trace, "c{client}: {options:?}");
+        let Options { newest, credits, channels, durable, encryption, .. } = &options;
+        event!(
+            trace,
+            "c{client}: {newest:?} {encryption:?}, {credits} credits, {channels} channels, durable {durable}"
+        );
         let road = Road { network: Arc::clone(&network), client };
         let user = Credentials::password("ann", "secret");
         let session = match Client::over(options, Arc::new(road))

@@ -173,7 +173,7 @@ impl Connection {
         options: &Options,
         client_guid: frevo_wire::dtyp::Guid,
         unasked: mpsc::UnboundedSender<Unasked>,
-    ) -> Result<Arc<Self>, Cause> {
+    ) -> Result<Claim, Cause> {
         let connection = Arc::new(Self {
             stream,
             outbox: Outbox::default(),
@@ -190,8 +190,9 @@ impl Connection {
         });
         tokio::spawn(Arc::clone(&connection).carry());
         tokio::spawn(watch(Arc::downgrade(&connection)));
-        connection.negotiate(options, client_guid).await.inspect_err(|_| connection.close())?;
-        Ok(connection)
+        let claim = Claim { connection, is_kept: false };
+        claim.negotiate(options, client_guid).await?;
+        Ok(claim)
     }
 
     /// Reads and writes until the end.
@@ -430,6 +431,37 @@ fn protect(mut message: Buf, guard: Guard<'_>, see: impl FnOnce(&[u8])) -> Resul
         }
     }
     Ok(message)
+}
+
+/// A connection that no channel has yet. Dropping it ends the connection: an
+/// attempt that fails, or that nobody waits for any more, leaves nothing behind.
+pub(crate) struct Claim {
+    connection: Arc<Connection>,
+    is_kept: bool,
+}
+
+impl Claim {
+    /// The connection, which its new owner ends.
+    pub(crate) fn keep(mut self) -> Arc<Connection> {
+        self.is_kept = true;
+        Arc::clone(&self.connection)
+    }
+}
+
+impl std::ops::Deref for Claim {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.connection.close();
+        }
+    }
 }
 
 /// A request that has left. Dropping it leaves the request to the server.

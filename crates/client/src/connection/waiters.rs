@@ -39,7 +39,7 @@ impl Waiters {
         let mut waiters = self.0.lock();
         let waiters = waiters.as_mut()?;
         if planted!(WrongWaiter)
-            && id % 16 == 0
+            && id.is_multiple_of(16)
             && let Some(other) = waiters.keys().copied().filter(|other| *other != id).min()
         {
             let taken = waiters.remove(&other);

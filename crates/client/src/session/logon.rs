@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::channel::{Channel, Security};
 use crate::ambient::random;
-use crate::connection::{Call, Connection, Guard, Message};
+use crate::connection::{Call, Claim, Connection, Guard, Message};
 use crate::credentials::Credentials;
 use crate::error::Cause;
 use crate::limits::LOGON_ROUNDS;
@@ -44,11 +44,7 @@ struct Final {
 impl Logon<'_> {
     /// A new session on `connection`, in the place of `previous`, which the
     /// server then ends.
-    pub(super) async fn begin(
-        &self,
-        connection: Arc<Connection>,
-        previous: u64,
-    ) -> Result<LoggedOn, Cause> {
+    pub(super) async fn begin(&self, connection: Claim, previous: u64) -> Result<LoggedOn, Cause> {
         let mut end = self.rounds(&connection, 0, previous, None).await?;
         let terms = connection.agreed().terms;
         let is_guest = end.flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL);
@@ -84,7 +80,7 @@ impl Logon<'_> {
         if let Some(opening) = &security.opening {
             connection.open_with(end.session_id, Arc::clone(opening));
         }
-        let channel = Channel { connection, signing };
+        let channel = Channel { connection: connection.keep(), signing };
         Ok(LoggedOn { session_id: end.session_id, security, channel })
     }
 
@@ -92,7 +88,7 @@ impl Logon<'_> {
     /// with SMB2_SESSION_FLAG_BINDING. `main` is the session's own signing key.
     pub(super) async fn bind(
         &self,
-        connection: Arc<Connection>,
+        connection: Claim,
         session_id: u64,
         main: &SigningKey,
         security: &Security,
@@ -104,7 +100,7 @@ impl Logon<'_> {
         if let Some(opening) = &security.opening {
             connection.open_with(session_id, Arc::clone(opening));
         }
-        Ok(Channel { connection, signing: Some(signing) })
+        Ok(Channel { connection: connection.keep(), signing: Some(signing) })
     }
 
     async fn rounds(

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ambient::random;
-use crate::connection::{Connection, Unasked};
+use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName, Tcp};
 use crate::error::{Cause, During, Result};
@@ -275,8 +275,8 @@ impl Inner {
 
     async fn establish_once(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
         let connection = self.connect(None).await?;
-        let logged_on = self.logon().begin(Arc::clone(&connection), previous).await?;
-        let agreed = connection.agreed();
+        let agreed = connection.agreed().clone();
+        let logged_on = self.logon().begin(connection, previous).await?;
         let live = Arc::new(Live {
             generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
             session_id: logged_on.session_id,
@@ -319,10 +319,7 @@ impl Inner {
         }
     }
 
-    async fn connect(
-        &self,
-        address: Option<IpAddr>,
-    ) -> std::result::Result<Arc<Connection>, Cause> {
+    async fn connect(&self, address: Option<IpAddr>) -> std::result::Result<Claim, Cause> {
         let stream = self.client.dial.dial(&self.server, address).await?;
         Connection::open(stream, &self.client.options, self.client.guid, self.unasked.clone()).await
     }

@@ -69,8 +69,11 @@ impl Actor {
         let holder: Arc<dyn LeaseHolder> = Arc::clone(&cache) as _;
         file.watch_lease(Arc::downgrade(&holder) as Weak<dyn LeaseHolder>);
         let opened = Opened { name, file, through, cache };
+        if self.dice.percent(20) {
+            self.look_again(&opened).await;
+        }
         for _ in 0..self.dice.below(9) {
-            let slot = usize::try_from(self.dice.below(SLOTS as u64)).unwrap_or(0);
+            let slot = self.slot();
             let is_well = match self.dice.below(10) {
                 0..4 => self.write(&opened, slot).await,
                 4..8 => self.read(&opened, slot).await,
@@ -86,6 +89,22 @@ impl Actor {
         }
         let Opened { file, .. } = opened;
         self.close(file).await;
+    }
+
+    /// A slot: half of the time the one that everybody likes.
+    fn slot(&mut self) -> usize {
+        let any = usize::try_from(self.dice.below(SLOTS as u64)).unwrap_or(0);
+        if self.dice.percent(50) { 0 } else { any }
+    }
+
+    /// Reads one slot again and again, as who waits for news.
+    async fn look_again(&mut self, opened: &Opened<'_>) {
+        for _ in 0..self.dice.below(6) {
+            if !self.read(opened, 0).await {
+                return;
+            }
+            sleep(self.dice.millis(500, 4_000)).await;
+        }
     }
 
     async fn write(&mut self, opened: &Opened<'_>, slot: usize) -> bool {
