@@ -91,6 +91,8 @@ impl Machine {
             hidden: false,
             users: Vec::new(),
             posix: false,
+            is_case_sensitive: false,
+            time_machine: false,
         };
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
