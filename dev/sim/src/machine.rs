@@ -93,6 +93,7 @@ impl Machine {
             posix: false,
             is_case_sensitive: false,
             time_machine: false,
+            change_notify: true,
         };
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
