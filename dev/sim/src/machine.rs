@@ -94,6 +94,7 @@ impl Machine {
             is_case_sensitive: false,
             time_machine: false,
             change_notify: true,
+            ,
         };
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
