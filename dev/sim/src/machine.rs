@@ -81,21 +81,7 @@ impl Machine {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.trace.start(), Dice::new(u64::from_le_bytes(seed), 0));
-        let share = Share {
-            name: String::from("data"),
-            comment: String::new(),
-            target: Target::Disk(Arc::clone(&self.vfs.lock()) as _),
-            read_only: false,
-            encrypt: false,
-            continuous: false,
-            hidden: false,
-            users: Vec::new(),
-            posix: false,
-            is_case_sensitive: false,
-            time_machine: false,
-            change_notify: true,
-            ,
-        };
+        let share = Share::new("data", Target::Disk(Arc::clone(&self.vfs.lock()) as _));
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
             encryption: Encryption::Offered,
