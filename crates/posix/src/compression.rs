@@ -10,8 +10,19 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::errno::fault_of;
 use crate::{extents, sys};
 
-/// Whether the flag stays: some file systems take it and forget it.
+/// File systems that heed the flag, by statfs' f_type. ext4 shows it too, and
+/// compresses nothing.
+const HEEDED: [u64; 2] = [
+    0x9123_683E, // btrfs
+    0xF2F5_2010, // f2fs, if it was made so
+];
+
+/// Whether files of the file system can be compressed.
 pub(crate) fn is_kept(root: BorrowedFd<'_>) -> bool {
+    let kind = rustix::fs::fstatfs(root).map_or(0, |fs| fs.f_type as u64 & 0xFFFF_FFFF);
+    if !HEEDED.contains(&kind) {
+        return false;
+    }
     let Ok(file) = extents::nameless(root) else { return false };
     change(file.as_fd(), true).is_ok()
         && rustix::fs::ioctl_getflags(&file).is_ok_and(|flags| flags.contains(IFlags::COMPRESSED))

@@ -458,7 +458,7 @@ impl Create<'_> {
         for ea in &self.wanted.eas {
             node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
         }
-        let inherited = before.contains(FileAttributes::COMPRESSED);
+        let inherited = self.vfs.volume().compresses && before.contains(FileAttributes::COMPRESSED);
         let uncompressed = inherited
             && action == CreateAction::CREATED
             && self.name.stream().is_none()

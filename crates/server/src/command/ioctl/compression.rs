@@ -36,7 +36,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
         CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => true,
         _ => return Err(Status::INVALID_PARAMETER.into()),
     };
-    if file.stat()?.attributes.contains(FileAttributes::COMPRESSED) == compressed {
+    if !able || file.stat()?.attributes.contains(FileAttributes::COMPRESSED) == compressed {
         return NO_OUTPUT;
     }
     let node = Arc::clone(&file.node);
