@@ -274,13 +274,20 @@ impl Connection {
         if !row.tree {
             return Ok(found);
         }
-        let tree = session.tree(header.tree_id().unwrap_or(0))?;
+        // What is not there because the session ends meanwhile, on another
+        // channel, is said to be so: nothing could be signed for it any more.
+        let ended = |status: Status| match session.state() {
+            State::Closed => Status::USER_SESSION_DELETED,
+            _ => status,
+        };
+        let tree = session.tree(header.tree_id().unwrap_or(0)).map_err(ended)?;
         if tree.share.encrypt && !sealed {
             return Err(Status::ACCESS_DENIED.into());
         }
         // And TREE_DISCONNECT for all others in its tree connect.
         if header.command != Command::TREE_DISCONNECT {
-            let operation = tree.under_way.begin().ok_or(Status::NETWORK_NAME_DELETED)?;
+            let operation = tree.under_way.begin();
+            let operation = operation.ok_or_else(|| ended(Status::NETWORK_NAME_DELETED))?;
             found.operations[1] = Some(operation);
         }
         let tree_id = tree.id;
@@ -289,14 +296,15 @@ impl Connection {
         let open = match session.open(id) {
             // Which codes of IOCTL are about no Open, its handler knows.
             Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(found),
-            open => open?,
+            open => open.map_err(ended)?,
         };
         if open.tree().id != tree_id {
             return Err(Status::FILE_CLOSED.into());
         }
         // And CLOSE for all others of its Open.
         if header.command != Command::CLOSE {
-            let operation = open.under_way.begin().ok_or(Status::FILE_CLOSED)?;
+            let operation = open.under_way.begin();
+            let operation = operation.ok_or_else(|| ended(Status::FILE_CLOSED))?;
             found.operations[2] = Some(operation);
         }
         if self.is_smb3() {
@@ -352,8 +360,13 @@ impl Connection {
                 _ => (handler.await, None),
             };
         }
-        let Some((async_id, cancel)) = self.waiting.borrow_mut().enter(&rq.header) else {
-            return (Err(Status::INSUFFICIENT_RESOURCES.into()), None);
+        let entered = self.waiting.borrow_mut().enter(&rq.header);
+        let Some((async_id, cancel)) = entered else {
+            return match row.waits {
+                // What has begun is carried out, if unannounced.
+                Waits::Slow => (handler.await, None),
+                _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
+            };
         };
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);

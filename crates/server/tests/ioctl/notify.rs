@@ -10,7 +10,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::notify::NotifyEntries;
 
 use super::calls::*;
-use crate::client::files::{file_id, utf16, write_draft};
+use crate::client::files::{close_draft, file_id, utf16, write_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
 
@@ -164,8 +164,10 @@ fn a_watch_ends_with_its_directory() {
         let root = peer.open_file(&mount, &Want::existing("")).await;
         let id = peer.send(vec![mount.put(notify_draft(root, 4096))], mount.via()).await[0];
         peer.interim().await;
-        peer.close(&mount, root).await;
-        peer.final_reply(id).await.expect(Status::NOTIFY_CLEANUP);
+        let closing = peer.send(vec![mount.put(close_draft(root))], mount.via()).await[0];
+        let replies = peer.collect(&[closing, id]).await;
+        replies[0].ok();
+        replies[1].expect(Status::NOTIFY_CLEANUP);
     });
 }
 
@@ -226,9 +228,9 @@ fn watches_of_a_session_are_bounded() {
             one.interim().await;
         }
         one.on(&mount, notify_draft(root, 0)).await.expect(Status::INSUFFICIENT_RESOURCES);
-        one.close(&mount, root).await;
-        for id in ids {
-            one.final_reply(id).await.expect(Status::NOTIFY_CLEANUP);
-        }
+        ids.extend(one.send(vec![mount.put(close_draft(root))], mount.via()).await);
+        let mut replies = one.collect(&ids).await;
+        replies.pop().unwrap().ok();
+        replies.iter().for_each(|reply| drop(reply.expect(Status::NOTIFY_CLEANUP)));
     });
 }

@@ -22,7 +22,7 @@ use frevo_wire::{Utf16, rpc};
 use frevo_server::limits::PIPES_PER_SESSION;
 
 use super::calls::*;
-use crate::client::files::{data, read_draft, utf16, write_draft};
+use crate::client::files::{close_draft, data, read_draft, utf16, write_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
 
@@ -274,8 +274,10 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         peer.final_reply(id).await.expect(Status::CANCELLED);
         let id = peer.send(vec![read()], mount.via()).await[0];
         peer.interim().await;
-        peer.close(&mount, file).await;
-        peer.final_reply(id).await.expect(Status::PIPE_BROKEN);
+        let closing = peer.send(vec![mount.put(close_draft(file))], mount.via()).await[0];
+        let replies = peer.collect(&[closing, id]).await;
+        replies[0].ok();
+        replies[1].expect(Status::PIPE_BROKEN);
         // And with the connection: the world checks that nothing stays.
         let file = peer.open_file(&mount, &Want::existing("srvsvc")).await;
         peer.send(vec![mount.put(read_draft(file, 0, 1))], mount.via()).await;
