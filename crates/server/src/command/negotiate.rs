@@ -177,7 +177,8 @@ fn settle(
     if multi_credit {
         capabilities |= Capabilities::LARGE_MTU | Capabilities::LEASING;
     }
-    if smb3 {
+    // MS-SMB2 3.3.5.4: told to those who know of them.
+    if smb3 && request.capabilities.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
     }
     if smb3 && keeps_opens && request.capabilities.contains(Capabilities::PERSISTENT_HANDLES) {
