@@ -231,6 +231,8 @@ fn watches_of_a_session_are_bounded() {
         ids.extend(one.send(vec![mount.put(close_draft(root))], mount.via()).await);
         let mut replies = one.collect(&ids).await;
         replies.pop().unwrap().ok();
-        replies.iter().for_each(|reply| drop(reply.expect(Status::NOTIFY_CLEANUP)));
+        for reply in replies {
+            reply.expect(Status::NOTIFY_CLEANUP);
+        }
     });
 }
