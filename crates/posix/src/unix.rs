@@ -20,27 +20,13 @@ pub struct UnixUser {
 /// The user called `name`, if there is one.
 pub fn user(name: &str) -> Option<UnixUser> {
     let name = CString::new(name).ok()?;
-    let (uid, gid) = with_buffer(|buffer| {
-        let mut entry = MaybeUninit::<libc::passwd>::uninit();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: the name is NUL-terminated, `entry` has room for the structure,
-        // `buffer` is as long as is said, and `found` takes a pointer.
-        let error = unsafe {
-            libc::getpwnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast::<c_char>(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return (error, None);
-        }
-        // SAFETY: the call succeeded and found one: `entry` is filled.
-        let entry = unsafe { entry.assume_init_ref() };
-        (0, Some((entry.pw_uid, entry.pw_gid)))
-    })?;
+    let (uid, gid) = look_up(
+        // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe {
+            libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found)
+        },
+        |entry: &libc::passwd| Some((entry.pw_uid, entry.pw_gid)),
+    )?;
     Some(UnixUser { uid, gid, groups: groups_of(&name, gid) })
 }
 
@@ -60,83 +46,67 @@ fn groups_of(name: &CStr, gid: u32) -> Vec<u32> {
 
 /// The name of a user id.
 pub fn user_name(uid: u32) -> Option<String> {
-    with_buffer(|buffer| {
-        let mut entry = MaybeUninit::<libc::passwd>::uninit();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: as in `user`.
-        let error = unsafe {
-            libc::getpwuid_r(
-                uid,
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast::<c_char>(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return (error, None);
-        }
-        // SAFETY: `entry` is filled, and its name is NUL-terminated in `buffer`.
-        let name = unsafe { CStr::from_ptr(entry.assume_init_ref().pw_name) };
-        (0, name.to_str().ok().map(str::to_owned))
-    })
+    look_up(
+        // SAFETY: all is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) },
+        // SAFETY: the name of an entry that was found is NUL-terminated.
+        |entry: &libc::passwd| unsafe { text(entry.pw_name) },
+    )
 }
 
 /// The name of a group id.
 pub fn group_name(gid: u32) -> Option<String> {
-    with_buffer(|buffer| {
-        let mut entry = MaybeUninit::<libc::group>::uninit();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: as in `user`, for groups.
-        let error = unsafe {
-            libc::getgrgid_r(
-                gid,
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast::<c_char>(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return (error, None);
-        }
-        // SAFETY: `entry` is filled, and its name is NUL-terminated in `buffer`.
-        let name = unsafe { CStr::from_ptr(entry.assume_init_ref().gr_name) };
-        (0, name.to_str().ok().map(str::to_owned))
-    })
+    look_up(
+        // SAFETY: all is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe { libc::getgrgid_r(gid, entry, buffer, len, found) },
+        // SAFETY: the name of an entry that was found is NUL-terminated.
+        |entry: &libc::group| unsafe { text(entry.gr_name) },
+    )
 }
 
 /// The id of the group called `name`.
 pub fn group_id(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
-    with_buffer(|buffer| {
-        let mut entry = MaybeUninit::<libc::group>::uninit();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: as in `user`, for groups.
-        let error = unsafe {
-            libc::getgrnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast::<c_char>(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return (error, None);
-        }
-        // SAFETY: the call succeeded and found one: `entry` is filled.
-        (0, Some(unsafe { entry.assume_init_ref() }.gr_gid))
-    })
+    look_up(
+        // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe {
+            libc::getgrnam_r(name.as_ptr(), entry, buffer, len, found)
+        },
+        |entry: &libc::group| Some(entry.gr_gid),
+    )
 }
 
-/// Calls with a buffer that grows while the library says that it is too small.
-fn with_buffer<T>(mut call: impl FnMut(&mut [u8]) -> (libc::c_int, Option<T>)) -> Option<T> {
+/// A name in an entry's buffer, if it is UTF-8.
+///
+/// # Safety
+/// It must be NUL-terminated.
+unsafe fn text(name: *const c_char) -> Option<String> {
+    // SAFETY: the caller says so.
+    unsafe { CStr::from_ptr(name) }.to_str().ok().map(str::to_owned)
+}
+
+/// One look-up of the C library: `call` gets room for an entry, a buffer with its
+/// length, and the place that says whether an entry was found; `read` takes what
+/// is wanted out of it while the buffer is there. The buffer grows while the
+/// library says that it is too small.
+fn look_up<E, T>(
+    call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> libc::c_int,
+    read: impl Fn(&E) -> Option<T>,
+) -> Option<T> {
     let mut len = 1_024;
     while len <= PASSWD_BYTES {
-        match call(&mut vec![0; len]) {
-            (libc::ERANGE, _) => len *= 4,
-            (_, found) => return found,
+        let mut buffer = vec![0_u8; len];
+        let mut entry = MaybeUninit::<E>::uninit();
+        let mut found = std::ptr::null_mut();
+        let place = buffer.as_mut_ptr().cast::<c_char>();
+        match call(entry.as_mut_ptr(), place, buffer.len(), &raw mut found) {
+            libc::ERANGE => len *= 4,
+            0 if !found.is_null() => {
+                // SAFETY: the call succeeded and found one: `entry` is filled, and
+                // the buffer that it points into is still there.
+                return read(unsafe { entry.assume_init_ref() });
+            }
+            _ => return None,
         }
     }
     None

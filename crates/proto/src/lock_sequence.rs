@@ -43,6 +43,14 @@ impl LockSequences {
         }
     }
 
+    /// Notes that a request was undone after all: when it comes again it is
+    /// carried out.
+    pub fn undone(&mut self, sequence: LockSequence) {
+        if let Some(entry) = self.entry(sequence) {
+            *entry = None;
+        }
+    }
+
     /// The numbers by index less one, to be kept where the Open is persistent.
     pub fn numbers(&self) -> [Option<u8>; LOCK_SEQUENCES] {
         self.carried_out.as_deref().copied().unwrap_or([None; LOCK_SEQUENCES])

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use frevo_store::lease::{Actor, Break, Cause, Granted, LeaseState, OplockLevel, Owner};
+use frevo_store::lease::{Actor, Break, Cause, Granted, Owner};
 use frevo_store::{FileCell, OpenId};
 use frevo_wire::Status;
 use tokio::time::{Instant, sleep_until};
@@ -27,22 +27,6 @@ impl FileOpen {
     /// Open.Lease.
     pub fn held(&self) -> Granted {
         self.cell.lock().held(self.id)
-    }
-
-    /// Whether its client may keep the handle by itself: a batch oplock or a
-    /// lease with handle caching, and no break under way. Such Opens can be
-    /// durable (MS-SMB2 3.3.5.9.6, 3.3.5.9.10, 3.3.7.1).
-    pub fn caches_handle(&self) -> bool {
-        let state = self.cell.lock();
-        match state.held(self.id) {
-            Granted::Nothing => false,
-            Granted::Oplock(level) => {
-                level == OplockLevel::BATCH && state.oplocks.is_oplock_breaking(self.id).is_none()
-            }
-            Granted::Lease { state, is_breaking, .. } => {
-                state.contains(LeaseState::HANDLE) && !is_breaking
-            }
-        }
     }
 }
 

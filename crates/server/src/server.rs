@@ -132,8 +132,7 @@ impl Server {
 
     /// SID of the machine, whose accounts have theirs below it.
     pub fn machine_sid(&self) -> Sid {
-        let settings = self.settings.load();
-        settings.machine_sid.unwrap_or_else(|| principals::machine_sid(settings.server_guid))
+        principals::machine_sid(self.settings.load().server_guid)
     }
 
     /// Looks at names and SIDs.

@@ -3,7 +3,7 @@
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
-use frevo_wire::dtyp::{Guid, Sid};
+use frevo_wire::dtyp::Guid;
 
 use crate::limits::{MAX_IO, MAX_TRANSACT};
 
@@ -36,8 +36,6 @@ pub struct Settings {
     pub comment: String,
     /// ServerGuid: stable across restarts.
     pub server_guid: Guid,
-    /// The machine's SID; made of the GUID when left out.
-    pub machine_sid: Option<Sid>,
     /// Lowest dialect that is negotiated.
     pub min_dialect: Dialect,
     /// Highest dialect that is negotiated.
@@ -73,7 +71,6 @@ impl Default for Settings {
             server_name: String::from("FREVO"),
             comment: String::from("Frevo"),
             server_guid: Guid::default(),
-            machine_sid: None,
             min_dialect: Dialect::SMB_3_0,
             max_dialect: Dialect::SMB_3_1_1,
             encryption: Encryption::Required,

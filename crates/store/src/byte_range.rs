@@ -227,14 +227,23 @@ impl ByteRanges {
 
     /// Everything `owner` holds, in an order in which it can be locked anew:
     /// exclusive ranges first, since they do not go over shared ones. Each as
-    /// often as it is held.
+    /// often as it is held. What was locked for a wait that has not been told
+    /// yet is left out.
     pub fn of(&self, owner: OpenId) -> Vec<(Range, Mode)> {
-        let held = self.state.as_ref().and_then(|state| state.held.get(&owner));
-        let mut all: Vec<_> = held
+        let Some(state) = &self.state else { return Vec::new() };
+        let mut all: Vec<_> = state
+            .held
+            .get(&owner)
             .into_iter()
             .flat_map(|(held, _)| held)
             .flat_map(|(lock, times)| core::iter::repeat_n(*lock, *times as usize))
             .collect();
+        let is_untold = |w: &&Waiting| w.owner == owner && w.outcome == Some(Ok(()));
+        for untold in state.waiting.iter().filter(is_untold) {
+            if let Some(at) = all.iter().position(|lock| *lock == (untold.range, untold.mode)) {
+                all.swap_remove(at);
+            }
+        }
         all.sort_unstable_by_key(|(range, mode)| {
             (*mode == Mode::Shared, range.offset, range.length)
         });

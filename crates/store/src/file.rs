@@ -255,12 +255,6 @@ impl File {
         if clash { Verdict::Violation } else { Verdict::Compatible }
     }
 
-    /// Whether anybody but `id` has it open with access to data, for deleting
-    /// or renaming: opens for attributes only do not stand in the way.
-    pub fn is_contended(&self, id: OpenId) -> bool {
-        self.opens.iter().any(|e| e.id != id && e.claim.contends())
-    }
-
     /// Whether every Open but `id` that touches data shares deletion.
     pub fn others_share_delete(&self, id: OpenId) -> bool {
         self.opens.iter().all(|e| e.id == id || !e.claim.contends() || e.claim.sharing.delete)

@@ -2,14 +2,16 @@
 
 pub mod host;
 
+use std::cell::RefCell;
 use std::future::poll_fn;
+use std::task::Poll;
 
 use frevo_proto::Dialect;
-use frevo_store::FileCell;
 use frevo_store::byte_range::{Mode, Range, Ticket};
 use frevo_store::lease::Cause;
+use frevo_store::{File, FileCell};
 use frevo_wire::Status;
-use frevo_wire::command::lock::{self, LockElement, LockFlags};
+use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::AccessMask;
 
@@ -42,42 +44,100 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         lock::Response.encode(&mut out.writer());
         return Ok(Status::SUCCESS);
     }
-    let mut taken = Taken { open, file, elements: &request.locks, modes: Vec::new() };
+    let sequence = verifies.then_some(request.lock_sequence);
+    let mut taken = Taken { open, file, ranges: Vec::new(), sequence };
     if first.flags == LockFlags::UNLOCK {
-        unlock(open, file, &request.locks)?;
+        unlock(open, file, &request.locks, sequence)?;
     } else {
         let modes = modes(&request.locks)?;
         lease::contend(rq, file, Cause::Write).await?;
-        lock(open, file, &request.locks, &modes).await?;
-        taken.modes = modes;
-    }
-    if verifies {
-        open.lock_sequences.lock().carried_out(request.lock_sequence);
+        let locking = Locking { open, file, ranges: RefCell::default() };
+        lock(&locking, &request.locks, &modes).await?;
+        taken.ranges = locking.carried_out(sequence);
     }
     record::keep(rq.server(), open).await?;
-    taken.modes.clear();
+    taken.ranges.clear();
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }
 
+/// A LOCK that is not carried out yet. Whoever puts the Open on record meanwhile
+/// leaves out what it has taken: without its sequence such a request would be a
+/// new one when it comes again, and stand in its own way.
+struct Locking<'a> {
+    open: &'a Open,
+    file: &'a FileOpen,
+    ranges: RefCell<Vec<(Range, Mode)>>,
+}
+
+impl Locking<'_> {
+    /// It has taken a range. The File is locked.
+    fn took(&self, range: Range, mode: Mode) {
+        self.ranges.borrow_mut().push((range, mode));
+        if let Some(survival) = self.open.survival() {
+            survival.took((range, mode));
+        }
+    }
+
+    /// Gives back what it took last, if anything, and nothing else: of the same
+    /// range the Open may hold another lock.
+    fn take_back(&self, shared: &mut File) -> Option<()> {
+        let (range, mode) = self.ranges.borrow_mut().pop()?;
+        shared.ranges.take_back(self.open.id(), range, mode);
+        host::show_unlocked(self.file, &shared.ranges, range);
+        if let Some(survival) = self.open.survival() {
+            survival.is_done_with((range, mode));
+        }
+        Some(())
+    }
+
+    /// Ranges and sequence go on record together or not at all: the File is
+    /// locked while a record is made.
+    fn carried_out(self, sequence: Option<LockSequence>) -> Vec<(Range, Mode)> {
+        let _shared = self.file.cell.lock();
+        let ranges = std::mem::take(&mut *self.ranges.borrow_mut());
+        if let Some(survival) = self.open.survival() {
+            ranges.iter().for_each(|range| survival.is_done_with(*range));
+        }
+        if let Some(sequence) = sequence {
+            self.open.lock_sequences.lock().carried_out(sequence);
+        }
+        ranges
+    }
+}
+
+impl Drop for Locking<'_> {
+    /// It failed or was given up: nothing of it stays.
+    fn drop(&mut self) {
+        if self.ranges.borrow().is_empty() {
+            return;
+        }
+        let mut shared = self.file.cell.lock();
+        while self.take_back(&mut shared).is_some() {}
+    }
+}
+
 /// Locks of a request that is not answered yet. They are given back when it is
-/// cancelled, or cannot be put on record.
+/// cancelled, or cannot be put on record; when it comes again it is a new one.
 struct Taken<'a> {
     open: &'a Open,
     file: &'a FileOpen,
-    elements: &'a [LockElement],
-    modes: Vec<(Mode, bool)>,
+    ranges: Vec<(Range, Mode)>,
+    sequence: Option<LockSequence>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if self.modes.is_empty() {
+        if self.ranges.is_empty() {
             return;
         }
         let mut shared = self.file.cell.lock();
-        for (element, (mode, _)) in self.elements.iter().zip(&self.modes) {
-            shared.ranges.take_back(self.open.id(), range(element), *mode);
-            host::show_unlocked(self.file, &shared.ranges, range(element));
+        for (range, mode) in &self.ranges {
+            shared.ranges.take_back(self.open.id(), *range, *mode);
+            host::show_unlocked(self.file, &shared.ranges, *range);
+        }
+        if let Some(sequence) = self.sequence {
+            self.open.lock_sequences.lock().undone(sequence);
         }
     }
 }
@@ -96,8 +156,14 @@ fn verifies_sequences(rq: &Request<'_>, open: &Open) -> Result<bool, Status> {
     Ok(rq.connection.is_smb3() && capabilities.contains(GlobalCapabilities::MULTI_CHANNEL))
 }
 
-/// MS-SMB2 3.3.5.14.1: what is unlocked before an error stays unlocked.
-fn unlock(open: &Open, file: &FileOpen, elements: &[LockElement]) -> Result<(), Status> {
+/// MS-SMB2 3.3.5.14.1: what is unlocked before an error stays unlocked. The
+/// sequence is noted with it, under the File's lock.
+fn unlock(
+    open: &Open,
+    file: &FileOpen,
+    elements: &[LockElement],
+    sequence: Option<LockSequence>,
+) -> Result<(), Status> {
     let mut shared = file.cell.lock();
     for element in elements {
         if element.flags != LockFlags::UNLOCK {
@@ -106,6 +172,10 @@ fn unlock(open: &Open, file: &FileOpen, elements: &[LockElement]) -> Result<(), 
         shared.ranges.unlock(open.id(), range(element))?;
         host::show_unlocked(file, &shared.ranges, range(element));
     }
+    if let Some(sequence) = sequence {
+        open.lock_sequences.lock().carried_out(sequence);
+    }
+    drop(shared);
     Ok(())
 }
 
@@ -130,27 +200,16 @@ fn modes(elements: &[LockElement]) -> Result<Vec<(Mode, bool)>, Status> {
 }
 
 async fn lock(
-    open: &Open,
-    file: &FileOpen,
+    locking: &Locking<'_>,
     elements: &[LockElement],
     modes: &[(Mode, bool)],
 ) -> Result<(), Status> {
-    for (at, (element, (mode, waits))) in elements.iter().zip(modes).enumerate() {
+    for (element, (mode, waits)) in elements.iter().zip(modes) {
         let range = range(element);
-        let outcome = if *waits {
-            wait_for_all(open, file, range, *mode).await
+        if *waits {
+            wait_for_all(locking, range, *mode).await?;
         } else {
-            take(open, file, range, *mode)
-        };
-        if let Err(status) = outcome {
-            let mut shared = file.cell.lock();
-            for (taken, (mode, _)) in elements.iter().zip(modes).take(at) {
-                // What this request locked is given back, and nothing else: of
-                // the same range the Open may hold another kind of lock.
-                shared.ranges.take_back(open.id(), self::range(taken), *mode);
-                host::show_unlocked(file, &shared.ranges, self::range(taken));
-            }
-            return Err(status);
+            take(locking, range, *mode)?;
         }
     }
     Ok(())
@@ -158,28 +217,25 @@ async fn lock(
 
 /// Locks at once or not at all. An Open that another channel has closed
 /// meanwhile takes nothing: nobody would release it.
-fn take(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), Status> {
+fn take(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Status> {
+    let Locking { open, file, .. } = locking;
     let mut shared = file.cell.lock();
     if open.is_closed() {
         return Err(Status::FILE_CLOSED);
     }
     shared.ranges.lock(open.id(), range, mode)?;
+    locking.took(range, mode);
     drop(shared);
-    host::confirm(open, file, range, mode)
+    host::confirm(locking, range)
 }
 
 /// Waits for other Opens, and for other programs.
-async fn wait_for_all(
-    open: &Open,
-    file: &FileOpen,
-    range: Range,
-    mode: Mode,
-) -> Result<(), Status> {
+async fn wait_for_all(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Status> {
     let mut patience = host::Patience::new();
     loop {
-        wait(open, file, range, mode).await?;
-        match host::confirm(open, file, range, mode) {
-            Err(Status::LOCK_NOT_GRANTED) => patience.pause(open).await?,
+        wait(locking, range, mode).await?;
+        match host::confirm(locking, range) {
+            Err(Status::LOCK_NOT_GRANTED) => patience.pause(locking.open).await?,
             outcome => return outcome,
         }
     }
@@ -199,7 +255,8 @@ impl Drop for Waiter<'_> {
 }
 
 /// Waits until the range is free. The Open's end ends the wait.
-async fn wait(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<(), Status> {
+async fn wait(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Status> {
+    let Locking { open, file, .. } = locking;
     let ticket = {
         let mut shared = file.cell.lock();
         // Under the lock, as its end takes an Open out under it: whoever is not
@@ -207,11 +264,23 @@ async fn wait(open: &Open, file: &FileOpen, range: Range, mode: Mode) -> Result<
         if open.is_closed() {
             return Err(Status::RANGE_NOT_LOCKED);
         }
-        shared.ranges.lock_or_wait(open.id(), range, mode)?
+        let ticket = shared.ranges.lock_or_wait(open.id(), range, mode)?;
+        if ticket.is_none() {
+            locking.took(range, mode);
+        }
+        ticket
     };
     let Some(ticket) = ticket else { return Ok(()) };
     let waiter = Waiter { cell: &file.cell, ticket };
-    poll_fn(|cx| waiter.cell.lock().ranges.poll(ticket, cx.waker())).await
+    poll_fn(|cx| {
+        let mut shared = waiter.cell.lock();
+        let outcome = shared.ranges.poll(ticket, cx.waker());
+        if outcome == Poll::Ready(Ok(())) {
+            locking.took(range, mode);
+        }
+        outcome
+    })
+    .await
 }
 
 const fn range(element: &LockElement) -> Range {

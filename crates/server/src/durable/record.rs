@@ -61,9 +61,8 @@ fn record_of(open: &Open) -> Option<OpenRecord> {
         app_instance_id: app.map(|app| app.id),
         app_instance_version: app.and_then(|app| app.version).map(|v| (v.high, v.low)),
         lease: lease_of(state.held(file.id), state.lease_of(file.id)),
-        locks: state
-            .ranges
-            .of(file.id)
+        locks: survival
+            .settled(state.ranges.of(file.id))
             .into_iter()
             .map(|(range, mode)| LockRecord { range, mode })
             .collect(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use frevo_store::byte_range::{Mode, Range};
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::create_context::AppInstanceVersion;
 use frevo_wire::dtyp::{AccessMask, Guid};
@@ -61,6 +62,10 @@ pub struct Survival {
     pub action: CreateAction,
     /// Held while the Open is put on record, so that records come in order.
     pub(super) recording: Mutex<()>,
+    /// Byte ranges of LOCK requests that are not carried out yet: they are left
+    /// out of records, since without its sequence number such a request would be
+    /// taken for a new one when it comes again. Taken behind the File.
+    locking: Mutex<Vec<(Range, Mode)>>,
     terms: Mutex<Terms>,
     is_persistent: AtomicBool,
     is_replay_eligible: AtomicBool,
@@ -85,6 +90,7 @@ impl Survival {
             asked,
             action,
             recording: Mutex::default(),
+            locking: Mutex::default(),
             terms: Mutex::default(),
             is_persistent: AtomicBool::new(false),
             is_replay_eligible: AtomicBool::new(false),
@@ -147,6 +153,30 @@ impl Survival {
         let Terms { durable, resilient } = *self.terms.lock();
         let holds = self.is_persistent() || caching.keeps_handle();
         resilient.or(durable.filter(|_| holds))
+    }
+
+    /// A LOCK that is not carried out yet has taken `range`. The File is locked,
+    /// as for the other two.
+    pub(crate) fn took(&self, range: (Range, Mode)) {
+        self.locking.lock().push(range);
+    }
+
+    /// It is carried out, or has given the range back.
+    pub(crate) fn is_done_with(&self, range: (Range, Mode)) {
+        let mut locking = self.locking.lock();
+        if let Some(at) = locking.iter().position(|one| *one == range) {
+            locking.swap_remove(at);
+        }
+    }
+
+    /// Of the ranges that are `held`, those whose LOCK has been carried out.
+    pub(super) fn settled(&self, mut held: Vec<(Range, Mode)>) -> Vec<(Range, Mode)> {
+        for range in self.locking.lock().iter() {
+            if let Some(at) = held.iter().position(|one| one == range) {
+                held.remove(at);
+            }
+        }
+        held
     }
 
     /// The Open has lost its session. True when it is kept.

@@ -251,7 +251,13 @@ fn what_cannot_be_kept_is_not_promised() {
         assert!(durable_v2(&reply).is_none_or(|(_, persistent)| !persistent));
         let lock = || lock_draft(kept, &[(0, 4, EXCLUSIVE)]);
         peer.on(&mount, lock()).await.expect(Status::INSUFFICIENT_RESOURCES);
+        // One with a sequence that failed is no replay when it comes again.
+        let numbered = || numbered_lock(kept, LockSequence::new(5, 7));
+        peer.on(&mount, numbered()).await.expect(Status::INSUFFICIENT_RESOURCES);
         store.set_failing(false);
+        peer.on(&mount, numbered()).await.ok();
+        assert_eq!(records(store)[0].locks.len(), 1, "the lock is there");
+        peer.on(&mount, lock_draft(kept, &[(0, 4, LockFlags::UNLOCK)])).await.ok();
         peer.on(&mount, lock()).await.ok();
         let unlock = lock_draft(kept, &[(0, 4, LockFlags::UNLOCK)]);
         peer.on(&mount, unlock).await.ok();

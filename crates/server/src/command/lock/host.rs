@@ -3,11 +3,12 @@
 //! `frevo_store::byte_range` first.
 
 use frevo_store::Fault;
-use frevo_store::byte_range::{ByteRanges, Mode, Range};
+use frevo_store::byte_range::{ByteRanges, Range};
 use frevo_store::vfs::ShownLock;
 use frevo_wire::Status;
 use tokio::time::sleep;
 
+use super::Locking;
 use crate::limits::{HOST_LOCK_PAUSE, HOST_LOCK_PAUSE_MAX};
 use crate::open::{FileOpen, Open};
 
@@ -52,22 +53,17 @@ pub fn hide(file: &FileOpen) {
 }
 
 /// What the Open has just locked is shown to other programs, or given back.
-pub(super) fn confirm(
-    open: &Open,
-    file: &FileOpen,
-    range: Range,
-    mode: Mode,
-) -> Result<(), Status> {
+pub(super) fn confirm(locking: &Locking<'_>, range: Range) -> Result<(), Status> {
+    let file = locking.file;
     if !file.vfs.shows_locks() {
         return Ok(());
     }
     let mut shared = file.cell.lock();
-    if open.is_closed() {
+    if locking.open.is_closed() {
         return Err(Status::RANGE_NOT_LOCKED);
     }
     show(file, &shared.ranges, range).inspect_err(|_| {
-        shared.ranges.take_back(open.id(), range, mode);
-        show_unlocked(file, &shared.ranges, range);
+        let _ = locking.take_back(&mut shared);
     })
 }
 
