@@ -12,7 +12,7 @@ use frevo_wire::{Command, Status, Utf16};
 
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::LISTING_BYTES;
+use crate::limits::{EMPTY_LISTINGS, LISTING_BYTES};
 use crate::metadata::Metadata;
 use crate::open::{Ask, Open};
 use crate::path::is_sound;
@@ -45,6 +45,8 @@ pub struct Dir {
     open: Arc<Open>,
     pattern: String,
     fresh: bool,
+    /// Replies in a row that named nothing.
+    empty: usize,
     ended: bool,
     ready: VecDeque<DirEntry>,
 }
@@ -64,6 +66,7 @@ impl Dir {
             open,
             pattern: String::from("*"),
             fresh: true,
+            empty: 0,
             ended: false,
             ready: VecDeque::new(),
         })
@@ -124,7 +127,13 @@ impl Dir {
             self.ended = true;
             return Ok(());
         }
-        read(&message, &mut self.ready).map_err(|cause| Error::new(cause, "list", &*self.open.url))
+        read(&message, &mut self.ready).during("list", &self.open.url)?;
+        self.empty = if self.ready.is_empty() { self.empty + 1 } else { 0 };
+        if self.empty > EMPTY_LISTINGS {
+            let cause = Cause::Protocol("a listing without end and without names");
+            return Err(Error::new(cause, "list", &*self.open.url));
+        }
+        Ok(())
     }
 }
 

@@ -303,13 +303,16 @@ impl File {
     async fn read_part(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < into.len() {
-            let rest = &mut into[done..];
+            let rest = into.get_mut(done..).unwrap_or_default();
             let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
             let chunk = self.read_chunk(offset + done as u64, len).await?;
             if chunk.is_empty() {
                 break;
             }
-            rest[..chunk.len()].copy_from_slice(&chunk);
+            // No longer than was asked for: that was checked.
+            if let Some(place) = rest.get_mut(..chunk.len()) {
+                place.copy_from_slice(&chunk);
+            }
             done += chunk.len();
         }
         Ok(done)

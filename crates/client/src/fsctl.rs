@@ -182,6 +182,7 @@ impl File {
         let mut done = 0;
         while done < len {
             let request = CopyRequest { source_key, chunks: chunks(limits, from, to, done, len) };
+            let asked = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
             let mut input = Vec::new();
             request.encode(&mut Writer::new(&mut input));
             // WRITE: the target need not be open for reading.
@@ -195,7 +196,9 @@ impl File {
             let reply = output(&message).and_then(|output| Ok(CopyResponse::parse(output)?));
             let failed = |cause: Cause| Err(Error::new(cause, "copy to", target.url()));
             match (status, reply) {
-                (Status::SUCCESS, Ok(reply)) if reply.total_bytes_written > 0 => {
+                (Status::SUCCESS, Ok(reply))
+                    if (1..=asked).contains(&u64::from(reply.total_bytes_written)) =>
+                {
                     done += u64::from(reply.total_bytes_written);
                 }
                 // The server says its limits.
@@ -207,7 +210,11 @@ impl File {
                         total: said.total_bytes_written.max(4096),
                     };
                 }
-                (Status::SUCCESS, _) => return failed(Cause::Protocol("a copy of nothing")),
+                (Status::SUCCESS, _) => {
+                    return failed(Cause::Protocol(
+                        "a copy of nothing, or of more than was asked for",
+                    ));
+                }
                 (status, _) => return failed(status.into()),
             }
         }
@@ -278,7 +285,8 @@ pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
     const OPERATION: &str = "list the snapshots of";
     let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
     let mut room = 16;
-    for _ in 0..2 {
+    // Some may be made between two questions.
+    for _ in 0..4 {
         let message = control(open, OPERATION, code, &[], room, &[]).await?;
         let output = output(&message).during(OPERATION, &open.url)?;
         let array = SnapshotArray::parse(output).during(OPERATION, &open.url)?;
@@ -287,7 +295,7 @@ pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
         }
         room = array.snapshot_array_size.saturating_add(12).min(1 << 20);
     }
-    Ok(Vec::new())
+    Err(Error::new(Cause::Protocol("a list of snapshots that never fits"), OPERATION, &*open.url))
 }
 
 /// A request that a pipe answers.

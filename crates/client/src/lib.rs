@@ -27,6 +27,11 @@
 //! their sequence. What is not (the removal of a name, a rename, a place in a
 //! listing) ends with [`Cause::Unknown`]: nothing is guessed.
 #![forbid(unsafe_code)]
+// The server may be anybody's.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
 
 /// Whether a fault was planted here by the simulator: never without the feature.
 macro_rules! planted {

@@ -30,5 +30,12 @@ pub const ATTEMPTS: u32 = 32;
 pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
 /// Bytes asked for by one QUERY_DIRECTORY.
 pub const LISTING_BYTES: u32 = 1 << 20;
+/// Breaks that a server may have told and this client not yet answered: more are
+/// no server's that means well.
+pub const BREAKS_WAITING: usize = 1024;
+/// Breaks that are answered at once.
+pub const BREAKS_AT_ONCE: usize = 64;
+/// Replies to a listing in a row without a name in them (but `.` and `..`).
+pub const EMPTY_LISTINGS: usize = 4;
 /// Symbolic links and DFS referrals followed for one path.
 pub const REDIRECTS: usize = 16;

@@ -33,8 +33,8 @@ pub struct Options {
     pub signing: Vec<SigningAlgorithm>,
     /// When to encrypt.
     pub encryption: Encryption,
-    /// Whether every message that is not sealed must be signed. Without it
-    /// what the server demands is done.
+    /// Whether the server is told that signing is required. Messages of a session
+    /// with keys are signed or sealed in any case, and so must the answers be.
     pub require_signing: bool,
     /// Whether a logon that the server turns into a guest's is accepted: it has
     /// no keys, so nothing is signed or sealed.

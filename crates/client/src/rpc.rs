@@ -132,6 +132,9 @@ impl Pipe {
             })
             .await?;
         let response = read::Response::parse(message.bytes()).during("call", &self.open.url)?;
+        if response.data.is_empty() {
+            return Err(self.refused("an answer that does not go on"));
+        }
         Ok(response.data.to_vec())
     }
 }

@@ -144,8 +144,8 @@ impl Message {
 
 /// What the server says unasked.
 pub(crate) struct Unasked {
-    /// The session, of an oplock break.
-    pub(crate) session_id: u64,
+    /// Whether it came sealed.
+    pub(crate) is_sealed: bool,
     /// What it says.
     pub(crate) notification: Notification,
 }
@@ -163,7 +163,7 @@ pub(crate) struct Connection {
     end: Notify,
     why: OnceLock<Cause>,
     heard: Mutex<Instant>,
-    unasked: mpsc::UnboundedSender<Unasked>,
+    unasked: mpsc::Sender<Unasked>,
 }
 
 impl Connection {
@@ -172,7 +172,7 @@ impl Connection {
         stream: Stream,
         options: &Options,
         client_guid: frevo_wire::dtyp::Guid,
-        unasked: mpsc::UnboundedSender<Unasked>,
+        unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
         let connection = Arc::new(Self {
             stream,

@@ -10,6 +10,7 @@ use frevo_proto::transform::{is_sealed, unseal_frame};
 use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use super::{Connection, Message, Unasked};
@@ -78,7 +79,7 @@ impl Connection {
             return Err(Cause::Protocol("a request where a response belongs"));
         }
         if header.message_id == u64::MAX {
-            return self.on_unasked(&buf, &header);
+            return self.on_unasked(&buf, &header, sealed.is_some());
         }
         let id = header.message_id;
         let is_interim =
@@ -101,13 +102,16 @@ impl Connection {
         Ok(())
     }
 
-    fn on_unasked(&self, message: &[u8], header: &Header) -> Result<(), Cause> {
+    fn on_unasked(&self, message: &[u8], header: &Header, is_sealed: bool) -> Result<(), Cause> {
         if header.command != Command::OPLOCK_BREAK {
             // Notifications of kinds that nobody asked for are ignored.
             return Ok(());
         }
         let notification = Notification::parse(message)?;
-        let _ = self.unasked.send(Unasked { session_id: header.session_id, notification });
-        Ok(())
+        match self.unasked.try_send(Unasked { is_sealed, notification }) {
+            Err(TrySendError::Full(_)) => Err(Cause::Protocol("breaks without end")),
+            // A session that is gone has nothing to give up.
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+        }
     }
 }

@@ -13,10 +13,11 @@ use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseKey, LeaseState, Notification,
 };
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Inner;
 use crate::connection::{Call, Unasked};
+use crate::limits::BREAKS_AT_ONCE;
 use crate::share::Bound;
 
 /// What is done before a break is acknowledged.
@@ -59,13 +60,22 @@ impl Leases {
 }
 
 /// Answers what the server says unasked, until the session is gone.
-pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::UnboundedReceiver<Unasked>) {
+pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unasked>) {
+    let places = Arc::new(Semaphore::new(BREAKS_AT_ONCE));
     while let Some(unasked) = heard.recv().await {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Some(session) = session.upgrade() else { return };
+        let must_seal = session.current().is_some_and(|live| live.security.seal);
+        if must_seal && !unasked.is_sealed {
+            // MS-SMB2 3.2.5.1.1: whoever says it is not the server.
+            tracing::warn!("a break of an encrypted session came unencrypted and is ignored");
+            continue;
+        }
         match unasked.notification {
             Notification::Lease(lease) => {
                 // Each on its own: giving up one cache may take long.
                 tokio::spawn(async move {
+                    let _place = place;
                     let Some(holder) = session.leases.holder(lease.lease_key) else { return };
                     let bound = holder.broken(lease.new_lease_state).await;
                     if let Some(bound) = bound
@@ -80,7 +90,6 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::UnboundedRecei
             // oplock requests either.
             Notification::Oplock(_) => {}
         }
-        let _ = unasked.session_id;
     }
 }
 

@@ -23,7 +23,7 @@ use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName, Tcp};
 use crate::error::{Cause, During, Result};
-use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, CHANNELS_MAX};
+use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, CHANNELS_MAX};
 use crate::options::Options;
 use crate::share::Share;
 use breaks::Leases;
@@ -81,7 +81,7 @@ impl Client {
     /// offers less protection than the options demand.
     pub async fn log_on(&self, server: ServerName, credentials: Credentials) -> Result<Session> {
         let path = format!("smb://{server}");
-        let (unasked, heard) = mpsc::unbounded_channel();
+        let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
         let inner = Arc::new(Inner {
             client: self.clone(),
             server,
@@ -117,7 +117,7 @@ pub(crate) struct Inner {
     recovering: tokio::sync::Mutex<()>,
     generations: AtomicU64,
     closed: AtomicBool,
-    unasked: mpsc::UnboundedSender<Unasked>,
+    unasked: mpsc::Sender<Unasked>,
     pub(crate) leases: Leases,
     /// Where else the server listens.
     addresses: Mutex<Vec<IpAddr>>,
