@@ -450,6 +450,13 @@ impl Node for PosixNode {
         crate::security::query(&self.share, &self.handle)
     }
 
+    fn stored_security(&self) -> VfsResult<Option<Vec<u8>>> {
+        if let Some(now) = self.successor() {
+            return now.stored_security();
+        }
+        crate::security::stored(&self.share, &self.handle)
+    }
+
     fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
         if let Some(now) = self.successor() {
             return now.set_security(change);

@@ -35,10 +35,26 @@ pub(crate) fn query(share: &Share, handle: &Handle) -> VfsResult<Security> {
         return Ok(Security::Host(HostAcl::default()));
     }
     let stored = if share.volume.descriptors { value(handle, share.ntacl)? } else { None };
+    let (in_force, acl) = judge(handle, stored.as_deref())?;
+    Ok(in_force.map_or(Security::Host(acl), Security::Stored))
+}
+
+/// The stored descriptor alone: one system call where there is none.
+pub(crate) fn stored(share: &Share, handle: &Handle) -> VfsResult<Option<Vec<u8>>> {
+    if share.options.nt_acls == NtAcls::Off || !share.volume.descriptors {
+        return Ok(None);
+    }
+    let Some(stored) = value(handle, share.ntacl)? else { return Ok(None) };
+    Ok(judge(handle, Some(&stored))?.0)
+}
+
+/// Whether a stored descriptor is good for the permissions that the host has
+/// now, and these.
+fn judge(handle: &Handle, stored: Option<&[u8]>) -> VfsResult<(Option<Vec<u8>>, HostAcl)> {
     let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
     let acl = host_acl(handle, &stx)?;
-    let in_force = stored.and_then(|stored| ntacl::decode(&stored, &permissions(&stx, &acl)));
-    Ok(in_force.map_or(Security::Host(acl), Security::Stored))
+    let in_force = stored.and_then(|stored| ntacl::decode(stored, &permissions(&stx, &acl)));
+    Ok((in_force, acl))
 }
 
 /// Changes owner, mode and the stored descriptor, which is good for the

@@ -30,10 +30,8 @@ pub const LOOK: OpenHow = OpenHow {
 /// # Errors
 /// When the file system fails.
 pub fn stored(node: &dyn Node) -> Result<Option<SecurityDescriptor>, Status> {
-    match node.security().map_err(Fault::status)? {
-        Security::Stored(bytes) => Ok(Some(read(&bytes))),
-        Security::Host(_) => Ok(None),
-    }
+    let stored = node.stored_security().map_err(Fault::status)?;
+    Ok(stored.map(|bytes| read(&bytes)))
 }
 
 fn read(bytes: &[u8]) -> SecurityDescriptor {

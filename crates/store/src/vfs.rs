@@ -549,6 +549,15 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Ok(Security::Host(HostAcl::default()))
     }
 
+    /// The stored descriptor alone, if there is one in force: most files have
+    /// none, and then the host's permissions need not be asked for.
+    fn stored_security(&self) -> VfsResult<Option<Vec<u8>>> {
+        Ok(match self.security()? {
+            Security::Stored(bytes) => Some(bytes),
+            Security::Host(_) => None,
+        })
+    }
+
     /// Stores a descriptor and what on the host comes nearest to it. It is in
     /// force until the host's permissions are changed by anybody else.
     fn set_security(&self, _change: &SecurityChange<'_>) -> VfsResult<()> {

@@ -176,7 +176,7 @@ impl Connection {
         match notice {
             Notice::SessionClosed(id) => self.remove_channel(id),
             Notice::Disconnect(why) => self.disconnect(Doom::Rule(why)),
-            Notice::Break(parcel) => self.send_break(parcel, stream),
+            Notice::Break(parcel) => self.send_break(*parcel, stream),
         }
     }
 

@@ -39,8 +39,9 @@ pub enum Notice {
     SessionClosed(u64),
     /// End the connection.
     Disconnect(&'static str),
-    /// Tell the client of a break.
-    Break(crate::lease::Parcel),
+    /// Tell the client of a break. Boxed: every connection holds room for 32
+    /// notices, and few ever get one.
+    Break(Box<crate::lease::Parcel>),
 }
 
 /// What NEGOTIATE settled.

@@ -48,10 +48,10 @@ impl Parcel {
         let server = self.server.upgrade();
         while let Some((id, handle)) = server.as_ref().and_then(|server| self.next(server)) {
             self.tried.push(id);
-            match handle.send(Notice::Break(self)) {
+            match handle.send(Notice::Break(Box::new(self))) {
                 Ok(()) => return,
                 Err(failed) => match failed.0 {
-                    Notice::Break(parcel) => self = parcel,
+                    Notice::Break(parcel) => self = *parcel,
                     _ => return,
                 },
             }
