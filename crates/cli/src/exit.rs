@@ -27,7 +27,7 @@ pub(crate) enum Exit {
 /// Ends every `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
-(a secret is missing, wrong or open to others), 5 cannot connect, 6 not found";
+(a secret is missing, wrong or open to others), 5 cannot connect, 6 not found, 130 interrupted";
 
 /// Why a run failed: the code and one sentence that helps.
 #[derive(Debug)]

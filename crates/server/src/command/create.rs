@@ -99,8 +99,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         Entry::New(creating) => creating,
     };
-    create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
+    // An application instance takes its place over before the name is held by
+    // an Open that waits for its client (MS-SMB2 3.3.5.9.13).
     create.take_over()?;
+    create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
     let made = create.open().await.map_err(|refusal| create.discreet(refusal))?;
     let file_created = made.opened.file_created;
     let (open, action, stat) = create.finish(made)?;
