@@ -86,7 +86,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
 pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
     for share in &config.shares {
-        for user in &share.users {
+        for user in share.allow.iter().filter(|who| who.group().is_none()) {
             if !known.contains(&user.as_str().to_lowercase()) {
                 let near = frevo_server::config::nearest(user.as_str(), known.iter().map(|k| &**k));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));

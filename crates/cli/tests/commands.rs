@@ -262,14 +262,14 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     let photos = place.folder("photos");
     let conf = format!(
         "[global]\nworkgroup = HOME\n[photos]\npath = {}\nread only = no\n[staff]\npath = /srv\n\
-         valid users = @staff\n",
+         valid users = %U\n",
         photos.display()
     );
     place.file("smb.conf", &conf, 0o644);
     let import = place.run(&["import", "smb.conf", "-o", "frevo.toml"]);
     assert_eq!(import.succeeds(), "");
     assert!(import.err.contains("dropped [global] workgroup:"), "{}", import.err);
-    assert!(import.err.contains("left out [staff]: valid users = @staff"), "{}", import.err);
+    assert!(import.err.contains("left out [staff]: valid users = %U"), "{}", import.err);
     let check = place.run(&["check", "-c", "frevo.toml"]);
     assert!(check.succeeds().contains("ok (1 shares, 0 users)"), "{check:?}");
     let printed = place.run(&["import", "smb.conf"]);

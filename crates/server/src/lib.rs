@@ -33,6 +33,7 @@ pub mod protection;
 pub mod refusal;
 pub mod request;
 pub mod response;
+pub mod rules;
 pub mod serve;
 pub mod server;
 pub mod session;

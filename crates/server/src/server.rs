@@ -122,8 +122,8 @@ impl Server {
                 continue;
             };
             if accounts.membership(&identity.user).is_some_and(|known| known.is_enabled) {
-                let token = self.token(&identity.user);
-                session.renew_identity(Identity { token, ..Identity::clone(&identity) });
+                let (token, groups) = (self.token(&identity.user), self.groups(&identity.user));
+                session.renew_identity(Identity { token, groups, ..Identity::clone(&identity) });
             } else {
                 self.close_session(&session);
             }
@@ -146,6 +146,13 @@ impl Server {
     /// What access checks of a user go by.
     pub fn token(&self, user: &str) -> Arc<Token> {
         Arc::new(self.with_principals(|principals| principals.token(user, &[])))
+    }
+
+    /// The groups of a user, in lower case.
+    pub fn groups(&self, user: &str) -> Arc<[String]> {
+        let membership = self.accounts().membership(user);
+        let groups = membership.map_or_else(Vec::new, |membership| membership.groups);
+        groups.iter().map(|group| group.to_lowercase()).collect()
     }
 
     /// A new FileId. The persistent half is random, so that it cannot be

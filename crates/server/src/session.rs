@@ -46,6 +46,8 @@ pub struct Identity {
     pub workstation: String,
     /// What access checks go by.
     pub token: Arc<Token>,
+    /// Groups that shares' rules may name, in lower case.
+    pub groups: Arc<[String]>,
     /// The account was this server's: when it goes, so do its sessions.
     pub is_local: bool,
 }

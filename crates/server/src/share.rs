@@ -6,6 +6,8 @@ use std::sync::Arc;
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::rules::Rules;
+
 /// What a share gives access to.
 #[derive(Debug, Clone)]
 pub enum Target {
@@ -16,7 +18,7 @@ pub enum Target {
 }
 
 /// One share.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Share {
     /// Name as configured; compared without case.
     pub name: String,
@@ -35,8 +37,8 @@ pub struct Share {
     /// Share.DoAccessBasedDirectoryEnumeration: what a user cannot read does not
     /// exist for him.
     pub hide_unreadable: bool,
-    /// Who may connect, lower case; empty: every user.
-    pub users: Vec<String>,
+    /// Who may connect, and who may write.
+    pub rules: Rules,
     /// POSIX clients get POSIX Opens here.
     pub posix: bool,
     /// Names that differ in case only are two.
@@ -59,12 +61,20 @@ impl Share {
             continuous: false,
             hidden: false,
             hide_unreadable: false,
-            users: Vec::new(),
+            rules: Rules::default(),
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
             change_notify: true,
         }
+    }
+
+    /// The share as somebody sees it who may not, or may, write.
+    pub fn seen(self: Arc<Self>, read_only: bool) -> Arc<Self> {
+        if self.read_only == read_only {
+            return self;
+        }
+        Arc::new(Self { read_only, ..Self::clone(&self) })
     }
 
     /// The highest access anybody gets below this share.
@@ -74,11 +84,6 @@ impl Share {
         } else {
             AccessMask::FILE_ALL
         }
-    }
-
-    /// Whether `user` may connect.
-    pub fn admits(&self, user: &str) -> bool {
-        self.users.is_empty() || self.users.iter().any(|u| u.eq_ignore_ascii_case(user))
     }
 
     /// Whether POSIX clients get POSIX Opens: they want it, the share has it and

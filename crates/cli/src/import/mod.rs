@@ -6,6 +6,7 @@
 
 mod global;
 mod report;
+mod rules;
 mod share;
 mod smb_conf;
 

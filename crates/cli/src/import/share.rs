@@ -1,9 +1,10 @@
 //! A section of smb.conf to `[[share]]`.
 
-use frevo_server::config::{AccountName, Mode, ShareName};
+use frevo_server::config::{Mode, ShareName};
 
 use super::global::{encryption, line, quoted};
 use super::report::Report;
+use super::rules;
 use super::smb_conf::{Section, list, truth};
 
 /// Parameters of shares that have an equal; in `[global]` they are the default
@@ -38,7 +39,6 @@ const WITH_EQUAL: &[&str] = &[
     "user",
     "username",
     "users",
-    "valid users",
     "writable",
     "write ok",
     "writeable",
@@ -47,16 +47,10 @@ const WITH_EQUAL: &[&str] = &[
 /// Parameters by which Samba lets fewer in, or lets them do less. A share that
 /// has one must not come out more open.
 const NARROWING: &[(&str, &str)] = &[
-    ("allow hosts", "clients cannot be told apart by address; use a firewall or listen"),
-    ("deny hosts", "clients cannot be told apart by address; use a firewall or listen"),
-    ("hosts allow", "clients cannot be told apart by address; use a firewall or listen"),
-    ("hosts deny", "clients cannot be told apart by address; use a firewall or listen"),
     ("hide files", "files cannot be hidden by name"),
     ("hide unwriteable files", "what cannot be written is listed"),
-    ("invalid users", "users cannot be shut out by name; list those who may in users"),
     ("max connections", "connections to a share are not counted"),
     ("preexec close", "no program is run"),
-    ("read list", "a share is read-only for all of its users or for none; make two shares"),
     ("root preexec close", "no program is run"),
     ("veto files", "files cannot be left out by name"),
     ("force user", "files are used as the user that Frevo runs as"),
@@ -106,7 +100,6 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
     ("veto oplock files", "leases are for all files"),
     ("volume", "the volume is called as the share"),
     ("wide links", "links never lead out of a share"),
-    ("write list", "a share is read-only for all of its users or for none"),
 ];
 
 /// Samba's modules, and what stands for them.
@@ -126,6 +119,7 @@ const MODULES: &[(&str, &str)] = &[
 /// Whether a parameter of `[global]` is a default for shares.
 pub(super) fn is_share_parameter(name: &str) -> bool {
     WITH_EQUAL.contains(&name)
+        || rules::is_rule(name)
         || name == "vfs objects"
         || NARROWING.iter().chain(WITHOUT_EQUAL).any(|(parameter, _)| *parameter == name)
 }
@@ -212,27 +206,8 @@ impl Share<'_> {
                 reasons.push(format!("{name} = {value}: {why}"));
             }
         }
-        let (_, groups) = self.users();
-        for group in groups {
-            reasons.push(format!("valid users = {group}: there are no groups; list their users"));
-        }
+        reasons.extend(rules::convert(|names| self.value(names)).1);
         reasons
-    }
-
-    /// Users that may connect, and what among them is no user.
-    fn users(&self) -> (Vec<AccountName>, Vec<String>) {
-        let (mut users, mut others) = (Vec::new(), Vec::new());
-        for word in self.value(&["valid users"]).map(list).unwrap_or_default() {
-            // A domain before the name; only ours is meant.
-            let name = word.rsplit(['\\', '/']).next().unwrap_or_default();
-            match name.parse::<AccountName>() {
-                Ok(user) if !word.starts_with(['@', '+', '&']) && !word.contains('%') => {
-                    users.push(user);
-                }
-                _ => others.push(word),
-            }
-        }
-        (users, others)
     }
 
     fn write(&self, report: &mut Report, toml: &mut String) {
@@ -266,10 +241,9 @@ impl Share<'_> {
                 "encryption is switched off for the server or not at all",
             ),
         }
-        let (users, _) = self.users();
-        if !users.is_empty() {
-            let users: Vec<String> = users.iter().map(|user| quoted(user.as_str())).collect();
-            line(toml, "users", &format!("[{}]", users.join(", ")));
+        for (key, words) in rules::convert(|names| self.value(names)).0 {
+            let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+            line(toml, key, &format!("[{}]", words.join(", ")));
         }
         self.write_files(report, toml);
         self.report_rest(report);
@@ -323,7 +297,11 @@ impl Share<'_> {
         for parameter in &self.section.parameters {
             let known = &*parameter.name;
             let narrowing = NARROWING.iter().any(|(narrowing, _)| *narrowing == known);
-            if WITH_EQUAL.contains(&known) || narrowing || matches!(known, "copy" | "include") {
+            if WITH_EQUAL.contains(&known)
+                || rules::is_rule(known)
+                || narrowing
+                || matches!(known, "copy" | "include")
+            {
                 continue;
             }
             if known == "vfs objects" {
@@ -351,9 +329,6 @@ fn is_without_effect(name: &str, value: &str) -> bool {
         "hide unwriteable files" | "preexec close" | "root preexec close" => {
             truth(value) == Some(false)
         }
-        "hosts allow" | "allow hosts" => list(value)
-            .iter()
-            .any(|host| matches!(&*host.to_ascii_uppercase(), "ALL" | "0.0.0.0/0")),
         _ => value.is_empty(),
     }
 }

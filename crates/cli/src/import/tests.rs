@@ -59,14 +59,14 @@ fn a_typical_file_is_taken_over() {
     let photos = &config.shares[0];
     assert_eq!(photos.name.get_ref().as_str(), "Photos");
     assert!(!photos.read_only && photos.hidden && !photos.encrypt && !photos.follow_symlinks);
-    let users: Vec<&str> = photos.users.iter().map(|user| user.as_str()).collect();
+    let users: Vec<&str> = photos.allow.iter().map(|user| user.as_str()).collect();
     assert_eq!(users, ["ann", "bob", "carl"]);
     assert_eq!(photos.file_mode, Some(Mode(0o664)));
     assert_eq!(photos.directory_mode, Some(Mode(0o2775)));
 
     // Without a word about it a share of Samba's is read-only.
     let docs = &config.shares[1];
-    assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.users.is_empty());
+    assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.allow.is_empty());
 
     for dropped in [
         "dropped [global] interfaces eth*: it is neither an address nor",
@@ -86,13 +86,10 @@ fn a_typical_file_is_taken_over() {
 #[test]
 fn nothing_becomes_more_open() {
     for narrowing in [
-        "valid users = @staff",
-        "valid users = ann +staff",
         "valid users = %S",
-        "invalid users = bob",
-        "read list = bob",
-        "hosts allow = 192.0.2.",
-        "hosts deny = ALL",
+        "invalid users = %U",
+        "hosts allow = 192.0.2. EXCEPT 192.0.2.7",
+        "hosts deny = nas.example.com",
         "veto files = /*.key/",
         "force user = nobody",
         "copy = other",
@@ -114,6 +111,29 @@ fn nothing_becomes_more_open() {
     }
     let (config, ..) = import("[global]\nhide unreadable = yes\n[x]\npath = /x\n");
     assert!(config.shares[0].hide_unreadable);
+}
+
+#[test]
+fn who_may_do_what_is_taken_over() {
+    let (config, toml, report) = import(
+        "[global]\nhosts allow = 192.0.2. 127.\n[x]\npath = /x\nread only = yes\n\
+         valid users = @staff +it bob\ninvalid users = carl\nread list = bob\n\
+         write list = @it\nhosts deny = ALL\n",
+    );
+    let share = config.shares.first().unwrap_or_else(|| panic!("{report}"));
+    let words = |listed: &[frevo_server::config::Who]| -> Vec<String> {
+        listed.iter().map(|who| who.as_str().to_owned()).collect()
+    };
+    assert_eq!(words(&share.allow), ["@staff", "@it", "bob"]);
+    assert_eq!(words(&share.deny), ["carl"]);
+    assert_eq!(
+        (words(&share.read_list), words(&share.write_list)),
+        (vec!["bob".into()], vec!["@it".into()])
+    );
+    let hosts: Vec<String> = share.hosts_allow.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["192.0.2.0/24", "127.0.0.0/8"]);
+    assert_eq!(share.hosts_deny.len(), 1, "{toml}");
+    assert!(share.read_only && !report.contains("[x]"), "{report}");
 }
 
 #[test]

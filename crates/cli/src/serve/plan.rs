@@ -37,7 +37,10 @@ impl Plan {
         }
         add_shares(&mut config, arguments)?;
         for share in &mut config.shares {
-            share.read_only |= config.server.read_only.unwrap_or(false);
+            if config.server.read_only == Some(true) {
+                share.read_only = true;
+                share.write_list.clear();
+            }
         }
         let has_state = arguments.config.is_some() || config.server.state_dir.is_some();
         Ok(Self { config, has_state })

@@ -287,6 +287,7 @@ fn finish(
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
         token: rq.server().token(&done.identity.user),
+        groups: rq.server().groups(&done.identity.user),
         is_local: rq.server().accounts().membership(&done.identity.user).is_some(),
     };
     let session = &authentication.session;

@@ -9,6 +9,7 @@ use frevo_wire::{HeaderFlags, Status};
 use crate::refusal::{Doom, Outcome};
 use crate::request::Request;
 use crate::response::Response;
+use crate::rules::{Caller, Verdict};
 use crate::settings::Encryption;
 use crate::share::{Share, Target};
 use crate::tree_connect::TreeConnect;
@@ -31,11 +32,16 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::BAD_NETWORK_NAME.into());
     };
     check_encryption(rq, &share)?;
-    if !share.admits(&identity.user) {
-        tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
-            "refused: the user is not in the share's list of users");
-        return Err(Status::ACCESS_DENIED.into());
-    }
+    let caller = Caller { user: &identity.user, groups: &identity.groups, address: peer.ip() };
+    let share = match share.rules.judge(&caller, share.read_only) {
+        Verdict::Refused(why) => {
+            tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
+                "refused: {why}");
+            return Err(Status::ACCESS_DENIED.into());
+        }
+        Verdict::Reads => share.seen(true),
+        Verdict::Writes => share.seen(false),
+    };
     let maximal_access = share.maximal_access();
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access).used_by(session.shared_identity())

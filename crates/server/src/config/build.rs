@@ -9,10 +9,12 @@ use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 
+use super::names::Who;
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
 use super::values::{EncryptionChoice, NtAclsChoice, SigningChoice, StreamsChoice};
 use crate::limits;
+use crate::rules::{Names, Rules};
 use crate::settings::{Encryption, Settings, Signing};
 use crate::share::{Share, Target};
 
@@ -107,7 +109,10 @@ impl From<NtAclsChoice> for NtAcls {
 impl ShareSection {
     /// The options of the file system beneath.
     fn posix_options(&self) -> PosixOptions {
-        let mut options = PosixOptions { read_only: self.read_only, ..PosixOptions::default() };
+        let mut options = PosixOptions {
+            read_only: self.read_only && self.write_list.is_empty(),
+            ..PosixOptions::default()
+        };
         if self.case_sensitive {
             options.case = Case::Sensitive;
         }
@@ -126,6 +131,19 @@ impl ShareSection {
         options.posix_locks = self.posix_locks;
         options.streams = self.streams.map_or(options.streams, Into::into);
         options
+    }
+
+    /// Who may do what.
+    fn rules(&self) -> Rules {
+        let names = |listed: &[Who]| Names::of(listed.iter().map(Who::as_str));
+        Rules {
+            allow: names(&self.allow),
+            deny: names(&self.deny),
+            read_list: names(&self.read_list),
+            write_list: names(&self.write_list),
+            hosts_allow: self.hosts_allow.clone(),
+            hosts_deny: self.hosts_deny.clone(),
+        }
     }
 
     /// Whether both show one folder in one way, so that an open one serves for
@@ -164,7 +182,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         continuous: section.continuous,
         hidden: section.hidden,
         hide_unreadable: section.hide_unreadable,
-        users: section.users.iter().map(|user| user.as_str().to_lowercase()).collect(),
+        rules: section.rules(),
         posix: section.posix,
         is_case_sensitive: section.case_sensitive,
         time_machine: section.time_machine,

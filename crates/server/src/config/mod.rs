@@ -14,7 +14,7 @@ mod values;
 
 pub use build::{FolderFault, open_share};
 pub use fault::Fault;
-pub use names::{AccountName, ServerName, ShareName};
+pub use names::{AccountName, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
 pub use values::{

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
+use crate::rules::Network;
+
 /// Longest share name in characters, MS-FSCC 2.1.6.
 const SHARE_NAME_LEN_MAX: usize = 80;
 
@@ -174,6 +176,34 @@ impl FromStr for AccountName {
             return Err(format!("the user name {text:?} begins with #"));
         }
         Ok(Self(text.to_owned()))
+    }
+}
+
+name! {
+    /// A user, or with `@` before it a group: of the account file, or of the host.
+    Who
+}
+
+impl Who {
+    /// The name of the group, if it is one.
+    pub fn group(&self) -> Option<&str> {
+        self.0.strip_prefix('@')
+    }
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // What groups are called obeys the same rules.
+        text.strip_prefix('@').unwrap_or(text).parse::<AccountName>()?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

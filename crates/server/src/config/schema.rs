@@ -7,12 +7,13 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::fault::Fault;
-use super::names::{AccountName, ServerName, ShareName};
+use super::names::{AccountName, ServerName, ShareName, Who};
 use super::values::{
     CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice,
     SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
 use crate::limits;
+use crate::rules::Network;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
 /// in for it before the defaults do.
@@ -118,8 +119,23 @@ pub struct ShareSection {
     #[serde(default)]
     pub hide_unreadable: bool,
     /// Who may connect; empty: every user.
+    #[serde(default, alias = "users")]
+    pub allow: Vec<Who>,
+    /// Who may not, though `allow` has him.
     #[serde(default)]
-    pub users: Vec<AccountName>,
+    pub deny: Vec<Who>,
+    /// Who may read only.
+    #[serde(default)]
+    pub read_list: Vec<Who>,
+    /// Who may write though the share is read-only.
+    #[serde(default)]
+    pub write_list: Vec<Who>,
+    /// From where clients may connect.
+    #[serde(default)]
+    pub hosts_allow: Vec<Network>,
+    /// From where they may not.
+    #[serde(default)]
+    pub hosts_deny: Vec<Network>,
     /// Names differ in case alone.
     #[serde(default)]
     pub case_sensitive: bool,
@@ -247,7 +263,12 @@ impl ShareSection {
             continuous: false,
             hidden: false,
             hide_unreadable: false,
-            users: Vec::new(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            read_list: Vec::new(),
+            write_list: Vec::new(),
+            hosts_allow: Vec::new(),
+            hosts_deny: Vec::new(),
             case_sensitive: false,
             file_mode: None,
             directory_mode: None,

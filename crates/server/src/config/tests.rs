@@ -58,7 +58,12 @@ fn every_key_can_be_set() {
         hidden = true
         continuous = true
         hide_unreadable = true
-        users = ["ann"]
+        allow = ["ann", "@staff"]
+        deny = ["bob"]
+        read_list = ["carl"]
+        write_list = ["@it"]
+        hosts_allow = ["192.0.2.0/24"]
+        hosts_deny = ["::/0"]
         case_sensitive = true
         file_mode = "0644"
         directory_mode = 0o755
@@ -74,6 +79,11 @@ fn every_key_can_be_set() {
         posix_locks = true
         nt_acls = "posix"
 
+        [[share]]
+        name = "other"
+        path = "/srv/other"
+        users = ["ann"]
+
         [[user]]
         name = "ann"
         password_file = "/etc/frevo/ann.password"
@@ -83,6 +93,7 @@ fn every_key_can_be_set() {
     assert_eq!(config.server.listen.len(), 2);
     assert_eq!(config.limits.max_io.unwrap().get_ref().0, 1 << 20);
     assert!(config.shares[0].snapshots.is_some());
+    assert_eq!(config.shares[1].allow[0].as_str(), "ann");
     assert_eq!(config.shares[0].file_mode, Some(Mode(0o644)));
     assert_eq!(config.shares[0].directory_mode, Some(Mode(0o755)));
     // The text above has them all.

@@ -196,7 +196,12 @@ pub fn write(rq: &Request<'_>, open: &Open, data: &[u8]) -> Result<u32, Refusal>
     open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
     let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
     let user = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    let caller = Caller { server: rq.server(), user: &user.user };
+    let caller = Caller {
+        server: rq.server(),
+        user: &user.user,
+        groups: &user.groups,
+        address: rq.connection.peer.ip(),
+    };
     let mut pipe = pipe(open)?.lock();
     let written = pipe.endpoint.write(data, &caller);
     pipe.filled.notify_waiters();

@@ -1,12 +1,14 @@
 //! What the RPC services tell: the server as one caller may see it.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
 use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
 
 use crate::principals::{Principal, Use};
+use crate::rules;
 use crate::server::Server;
 use crate::share::{Share, Target};
 
@@ -26,6 +28,10 @@ const TICKS_PER_MS: u64 = 10_000;
 pub(super) struct Caller<'a> {
     pub(super) server: &'a Server,
     pub(super) user: &'a str,
+    /// His groups, in lower case.
+    pub(super) groups: &'a [String],
+    /// Where he is.
+    pub(super) address: IpAddr,
 }
 
 impl Caller<'_> {
@@ -33,7 +39,10 @@ impl Caller<'_> {
     /// the user may not connect to do not exist for him.
     fn may_see(&self, share: &Share) -> bool {
         let listed = !share.hidden || matches!(share.target, Target::Pipes);
-        listed && share.admits(self.user)
+        let caller = rules::Caller { user: self.user, groups: self.groups, address: self.address };
+        let is_refused =
+            || matches!(share.rules.judge(&caller, share.read_only), rules::Verdict::Refused(_));
+        listed && !is_refused()
     }
 }
 

@@ -16,6 +16,7 @@ use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::connection::{self, Accepted};
+use frevo_server::rules::Rules;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::{Server, Settings};
@@ -114,7 +115,7 @@ impl World {
             Share { continuous: true, ..share("lasting") },
             Share { read_only: true, ..share("readonly") },
             Share { hide_unreadable: true, ..share("discreet") },
-            Share { users: vec!["bob".into()], ..share("bobs") },
+            Share { rules: Rules::for_users(&["bob"]), ..share("bobs") },
         ]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));
         Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }

@@ -1,0 +1,299 @@
+//! Who may connect to a share and who may write there, beside what its files
+//! say: lists of users, of groups and of networks.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Users and groups as a list has them, in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    users: Vec<String>,
+    groups: Vec<String>,
+}
+
+impl Names {
+    /// A list of users.
+    pub fn users(names: &[&str]) -> Self {
+        Self::of(names.iter().copied())
+    }
+
+    /// What a configuration lists: `ann`, and `@staff` for everybody in a group.
+    pub fn of<'a>(listed: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names = Self::default();
+        for name in listed {
+            match name.strip_prefix('@') {
+                Some(group) => names.groups.push(group.to_lowercase()),
+                None => names.users.push(name.to_lowercase()),
+            }
+        }
+        names
+    }
+
+    /// Whether nobody is listed.
+    pub const fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+
+    /// Whether it takes a user's groups to tell who is listed.
+    pub const fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    fn contains(&self, caller: &Caller<'_>) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let user = caller.user.to_lowercase();
+        let is_member = |group: &String| caller.groups.iter().any(|own| own == group);
+        self.users.contains(&user) || self.groups.iter().any(is_member)
+    }
+}
+
+/// An address, or all that begin alike: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    bits: u128,
+    length: u32,
+    shown: IpAddr,
+}
+
+/// An address in the space of IPv6, where IPv4 is `::ffff:0:0/96`: a listener
+/// for both is told of IPv4 clients so.
+const fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => Ipv6Addr::to_bits(address),
+    }
+}
+
+/// Bits of an IPv6 address before an IPv4 one in it begins.
+const MAPPED: u32 = 96;
+
+impl Network {
+    /// Whether an address is in it.
+    pub const fn contains(&self, address: IpAddr) -> bool {
+        let differ = self.bits ^ bits(address);
+        differ.leading_zeros() >= self.length
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not an address or network such as 192.0.2.7, 192.0.2.0/24 or \
+                 2001:db8::/32 (names are not looked up)"
+            )
+        };
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let shown: IpAddr = address.parse().map_err(|_| wrong())?;
+        let (most, before) = if shown.is_ipv4() { (32, MAPPED) } else { (128, 0) };
+        let length = match length {
+            Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+                digits.parse::<u32>().ok().filter(|length| *length <= most).ok_or_else(wrong)?
+            }
+            Some(_) => return Err(wrong()),
+            None => most,
+        };
+        let network = Self { bits: bits(shown), length: length + before, shown };
+        let host = u128::MAX.checked_shr(network.length).unwrap_or(0);
+        if network.bits & host != 0 {
+            return Err(format!(
+                "{text:?} has bits set behind its prefix of {length}: is it a network or one \
+                 address?"
+            ));
+        }
+        Ok(network)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = if self.shown.is_ipv4() { MAPPED } else { 0 };
+        write!(f, "{}/{}", self.shown, self.length.saturating_sub(before))
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller<'a> {
+    /// Name of the account.
+    pub user: &'a str,
+    /// Groups of the account and of the host's user of that name, in lower case.
+    pub groups: &'a [String],
+    /// Where the client is.
+    pub address: IpAddr,
+}
+
+/// What the rules of a share say to somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// He may not connect, and why.
+    Refused(&'static str),
+    /// He may read.
+    Reads,
+    /// He may read and write.
+    Writes,
+}
+
+/// The rules of a share. Empty, they let everybody in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Who may connect; empty: every user.
+    pub allow: Names,
+    /// Who may not, though he is in `allow`.
+    pub deny: Names,
+    /// Who may read only.
+    pub read_list: Names,
+    /// Who may write, though the share is read-only or he is in `read_list`.
+    pub write_list: Names,
+    /// From where clients may connect; alone: from nowhere else.
+    pub hosts_allow: Vec<Network>,
+    /// From where they may not, unless `hosts_allow` has them.
+    pub hosts_deny: Vec<Network>,
+}
+
+impl Rules {
+    /// Rules that let in these users alone.
+    pub fn for_users(names: &[&str]) -> Self {
+        Self { allow: Names::users(names), ..Self::default() }
+    }
+
+    /// Whether it takes a user's groups to judge him.
+    pub const fn need_groups(&self) -> bool {
+        self.allow.has_groups()
+            || self.deny.has_groups()
+            || self.read_list.has_groups()
+            || self.write_list.has_groups()
+    }
+
+    /// What they say to `caller`; `read_only` is what the share says to all.
+    pub fn judge(&self, caller: &Caller<'_>, read_only: bool) -> Verdict {
+        let listed = |networks: &[Network]| networks.iter().any(|n| n.contains(caller.address));
+        let is_near = if self.hosts_deny.is_empty() {
+            self.hosts_allow.is_empty() || listed(&self.hosts_allow)
+        } else {
+            listed(&self.hosts_allow) || !listed(&self.hosts_deny)
+        };
+        if !is_near {
+            return Verdict::Refused("the share is not for clients at this address");
+        }
+        if self.deny.contains(caller) {
+            return Verdict::Refused("the share's list deny has the user");
+        }
+        if !self.allow.is_empty() && !self.allow.contains(caller) {
+            return Verdict::Refused("the user is not in the share's list allow");
+        }
+        let writes =
+            self.write_list.contains(caller) || !(read_only || self.read_list.contains(caller));
+        if writes { Verdict::Writes } else { Verdict::Reads }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(listed: &[&str]) -> Names {
+        Names::of(listed.iter().copied())
+    }
+
+    fn networks(listed: &[&str]) -> Vec<Network> {
+        listed.iter().map(|network| network.parse().unwrap()).collect()
+    }
+
+    fn judge(rules: &Rules, user: &str, groups: &[&str], address: &str) -> Verdict {
+        let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+        let address = address.parse().unwrap();
+        rules.judge(&Caller { user, groups: &groups, address }, false)
+    }
+
+    #[test]
+    fn networks_are_prefixes() {
+        for (network, inside, outside) in [
+            ("192.0.2.7", "192.0.2.7", "192.0.2.6"),
+            ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+            ("192.0.2.128/25", "::ffff:192.0.2.129", "192.0.2.127"),
+            ("0.0.0.0/0", "203.0.113.9", "2001:db8::1"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
+            ("::1", "::1", "::2"),
+            ("::ffff:192.0.2.0/120", "192.0.2.1", "192.0.3.1"),
+        ] {
+            let parsed: Network = network.parse().unwrap();
+            assert!(parsed.contains(inside.parse().unwrap()), "{network} {inside}");
+            assert!(!parsed.contains(outside.parse().unwrap()), "{network} {outside}");
+            assert_eq!(parsed.to_string().parse(), Ok(parsed), "{network}");
+        }
+        assert!("::/0".parse::<Network>().unwrap().contains("192.0.2.1".parse().unwrap()));
+        for bad in
+            ["", "host", "192.0.2.", "192.0.2.0/33", "192.0.2.1/24", "::/129", "::/+1", "1.2.3.4/"]
+        {
+            assert!(bad.parse::<Network>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_of_users() {
+        let rules = Rules {
+            allow: names(&["Ann", "@Staff"]),
+            deny: names(&["bob", "@guests"]),
+            ..Rules::default()
+        };
+        let verdict = |user, groups: &[&str]| judge(&rules, user, groups, "192.0.2.1");
+        assert_eq!(verdict("ANN", &[]), Verdict::Writes);
+        assert_eq!(verdict("carl", &["staff"]), Verdict::Writes);
+        for (user, groups) in
+            [("carl", &[][..]), ("bob", &["staff"]), ("ann", &["guests"]), ("staff", &[])]
+        {
+            assert!(matches!(verdict(user, groups), Verdict::Refused(_)), "{user} {groups:?}");
+        }
+        let everybody = Rules { deny: names(&["bob"]), ..Rules::default() };
+        assert_eq!(judge(&everybody, "ann", &[], "::1"), Verdict::Writes);
+        assert!(matches!(judge(&everybody, "Bob", &[], "::1"), Verdict::Refused(_)));
+        assert!(rules.need_groups() && !everybody.need_groups());
+    }
+
+    #[test]
+    fn lists_of_networks() {
+        let judged = |allow: &[&str], deny: &[&str], address| {
+            let rules = Rules {
+                hosts_allow: networks(allow),
+                hosts_deny: networks(deny),
+                ..Rules::default()
+            };
+            judge(&rules, "ann", &[], address) == Verdict::Writes
+        };
+        let net = &["192.0.2.0/24"][..];
+        let one = &["192.0.2.7"][..];
+        assert!(judged(net, &[], "192.0.2.1") && !judged(net, &[], "192.0.3.1"));
+        assert!(!judged(&[], net, "192.0.2.1") && judged(&[], net, "192.0.3.1"));
+        // An exception to what is denied; all others are let in.
+        assert!(judged(one, net, "192.0.2.7") && !judged(one, net, "192.0.2.8"));
+        assert!(judged(one, net, "203.0.113.1"));
+    }
+
+    #[test]
+    fn lists_of_readers_and_writers() {
+        let rules = Rules {
+            read_list: names(&["bob", "@temps"]),
+            write_list: names(&["ann"]),
+            ..Rules::default()
+        };
+        let judged = |user, groups: &[&str], read_only| {
+            let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+            let address = "::1".parse().unwrap();
+            rules.judge(&Caller { user, groups: &groups, address }, read_only)
+        };
+        assert_eq!(judged("bob", &[], false), Verdict::Reads);
+        assert_eq!(judged("carl", &["temps"], false), Verdict::Reads);
+        assert_eq!(judged("carl", &[], false), Verdict::Writes);
+        assert_eq!(judged("carl", &[], true), Verdict::Reads);
+        assert_eq!(judged("ann", &["temps"], true), Verdict::Writes);
+    }
+}

@@ -1,0 +1,161 @@
+//! TREE_CONNECT is refused, or gives less, as the lists of the share say:
+//! MS-SMB2 3.3.5.7. Rows A5 of the catalogue of faults.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use frevo_auth::smbpasswd::Entry;
+use frevo_auth::{AccountFile, NtHash};
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::rules::{Names, Rules};
+use frevo_server::share::{Share, Shares, Target};
+use frevo_wire::command::create::CreateDisposition;
+use frevo_wire::command::tree_connect;
+use frevo_wire::dtyp::AccessMask;
+
+use crate::client::files::tree_connect_draft;
+use crate::client::world::{in_world, password};
+use crate::client::{Logon, Mount, Offer, Peer, Setup, Status, Want, World};
+
+/// The groups of each account.
+fn accounts(groups: &[(&str, &[&str])]) -> Arc<AccountFile> {
+    let mut file = AccountFile::default();
+    for (name, groups) in groups {
+        let hash = NtHash::from_password(&password(name));
+        file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
+        let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+        file.set_groups(name, &groups).unwrap();
+    }
+    Arc::new(file)
+}
+
+/// Makes the server show its folder as a share `data` with these rules.
+fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&str])]) {
+    let vfs = PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap();
+    let target = Target::Disk(Arc::new(vfs));
+    let data = Share { read_only, rules, ..Share::new("data", target) };
+    let settings = (*world.server.settings()).clone();
+    world.server.reload(settings, Shares::new([data]), accounts(groups));
+}
+
+fn names(listed: &[&str]) -> Names {
+    Names::of(listed.iter().copied())
+}
+
+const STAFF: &[(&str, &[&str])] = &[("ann", &["Staff"]), ("bob", &[])];
+
+async fn arrive(world: &World, user: &str, from: IpAddr) -> (Peer, std::rc::Rc<Logon>) {
+    let mut peer = world.connect_from(from).expect("admitted");
+    peer.negotiate(&Offer::default()).await;
+    let logon = peer.log_on(user).await;
+    (peer, logon)
+}
+
+/// What a user is told: the most he may do, or why not.
+async fn access(world: &World, user: &str, from: &str) -> Result<AccessMask, Status> {
+    let (mut peer, logon) = arrive(world, user, from.parse().unwrap()).await;
+    let draft = tree_connect_draft("\\\\frevo\\data").session(logon.id);
+    let reply = peer.ask(draft, logon.via()).await;
+    match reply.status() {
+        Status::SUCCESS => {
+            Ok(tree_connect::Response::parse(&reply.message).unwrap().maximal_access)
+        }
+        status => Err(status),
+    }
+}
+
+const READ: AccessMask =
+    AccessMask(AccessMask::FILE_GENERIC_READ.0 | AccessMask::FILE_GENERIC_EXECUTE.0);
+
+#[test]
+fn who_is_not_listed_is_denied() {
+    in_world(async |world| {
+        let near = "127.0.0.1";
+        share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
+        assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
+        assert_eq!(access(world, "bob", near).await, Err(Status::ACCESS_DENIED));
+        share(world, false, Rules { deny: names(&["@STAFF"]), ..Rules::default() }, STAFF);
+        assert_eq!(access(world, "ANN", near).await, Err(Status::ACCESS_DENIED));
+        assert_eq!(access(world, "bob", near).await, Ok(AccessMask::FILE_ALL));
+    });
+}
+
+#[test]
+fn clients_elsewhere_are_denied() {
+    in_world(async |world| {
+        let networks = |listed: &[&str]| listed.iter().map(|n| n.parse().unwrap()).collect();
+        let rules = Rules {
+            hosts_allow: networks(&["192.0.2.7", "2001:db8::/32"]),
+            hosts_deny: networks(&["192.0.2.0/24", "2001::/16"]),
+            ..Rules::default()
+        };
+        share(world, false, rules, STAFF);
+        for (from, may) in [
+            ("192.0.2.7", true),
+            ("192.0.2.8", false),
+            ("::ffff:192.0.2.8", false),
+            ("2001:db8::1", true),
+            ("2001:db9::1", false),
+            ("203.0.113.1", true),
+        ] {
+            let want = if may { Ok(AccessMask::FILE_ALL) } else { Err(Status::ACCESS_DENIED) };
+            assert_eq!(access(world, "ann", from).await, want, "{from}");
+        }
+    });
+}
+
+async fn try_create(peer: &mut Peer, mount: &Mount, name: &str) -> Status {
+    let want = Want::file(name).disposition(CreateDisposition::CREATE);
+    peer.create(mount, &want).await.status()
+}
+
+#[test]
+fn readers_do_not_write_and_writers_do() {
+    in_world(async |world| {
+        let near = "127.0.0.1".parse().unwrap();
+        world.file("old", "content");
+        let rules = Rules { read_list: names(&["bob"]), ..Rules::default() };
+        share(world, false, rules, STAFF);
+        assert_eq!(access(world, "bob", "127.0.0.1").await, Ok(READ));
+        let (mut bob, logon) = arrive(world, "bob", near).await;
+        let mount = bob.mount(&logon, "data").await;
+        assert_eq!(try_create(&mut bob, &mount, "bobs").await, Status::ACCESS_DENIED);
+        let truncate = Want::existing("old").disposition(CreateDisposition::OVERWRITE);
+        assert_eq!(bob.create(&mount, &truncate).await.status(), Status::ACCESS_DENIED);
+        assert_eq!(world.content("old"), b"content");
+        let file =
+            bob.open_file(&mount, &Want::existing("old").access(AccessMask::READ_DATA)).await;
+        assert_eq!(bob.read(&mount, file, 0, 100).await, b"content");
+
+        let rules = Rules { write_list: names(&["@staff"]), ..Rules::default() };
+        share(world, true, rules, STAFF);
+        assert_eq!(access(world, "bob", "127.0.0.1").await, Ok(READ));
+        assert_eq!(access(world, "ann", "127.0.0.1").await, Ok(AccessMask::FILE_ALL));
+        let (mut ann, logon) = arrive(world, "ann", near).await;
+        let mount = ann.mount(&logon, "data").await;
+        assert_eq!(try_create(&mut ann, &mount, "anns").await, Status::SUCCESS);
+    });
+}
+
+/// Row A5: what has changed in the account file counts from the next
+/// authentication on, in the same session, and without one after a reload.
+#[test]
+fn new_groups_count_from_the_next_request_on() {
+    in_world(async |world| {
+        let rules = || Rules { allow: names(&["@staff"]), ..Rules::default() };
+        share(world, false, rules(), STAFF);
+        let (mut ann, logon) = arrive(world, "ann", "127.0.0.1".parse().unwrap()).await;
+        ann.mount(&logon, "data").await;
+        let token = |world: &World| world.server.session(logon.id).unwrap().identity().unwrap();
+        assert_eq!(&*token(world).groups, ["staff"]);
+        share(world, false, rules(), &[("ann", &[]), ("bob", &["staff"])]);
+        assert!(token(world).groups.is_empty());
+        let refused = ann.try_mount(&logon, "data").await.err().map(|reply| reply.status());
+        assert_eq!(refused, Some(Status::ACCESS_DENIED));
+        // Whoever authenticates anew as somebody else loses the session, and
+        // gets nothing of him.
+        let reply = ann.log_on_again(Setup::again("bob", &logon)).await;
+        assert_eq!(reply.status(), Status::ACCESS_DENIED);
+        assert!(world.server.session(logon.id).is_none());
+    });
+}
