@@ -20,6 +20,18 @@ pub enum Encryption {
     Required,
 }
 
+/// Whether requests that are not encrypted are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Signing {
+    /// Always, and so must the answers be.
+    #[default]
+    Always,
+    /// When the server requires it. The logon, its proof of the password and what
+    /// guards the negotiation are signed all the same; whoever sits on the way can
+    /// change the rest, files and names, unseen.
+    WhenAsked,
+}
+
 /// Settings of a client. The default is what is best against a current server.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -33,9 +45,10 @@ pub struct Options {
     pub signing: Vec<SigningAlgorithm>,
     /// When to encrypt.
     pub encryption: Encryption,
-    /// Whether the server is told that signing is required. Messages of a session
-    /// with keys are signed or sealed in any case, and so must the answers be.
+    /// Whether the server is told that signing is required.
     pub require_signing: bool,
+    /// When to sign. [`Self::require_signing`] means [`Signing::Always`].
+    pub sign: Signing,
     /// Whether a logon that the server turns into a guest's is accepted: it has
     /// no keys, so nothing is signed or sealed.
     pub allow_guest: bool,
@@ -75,6 +88,7 @@ impl Default for Options {
             ],
             encryption: Encryption::AsServerAsks,
             require_signing: true,
+            sign: Signing::Always,
             allow_guest: false,
             credits: limits::CREDITS,
             channels: 1,

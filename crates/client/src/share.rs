@@ -139,7 +139,8 @@ impl Share {
         let path = Utf16::from_str(&unc);
         let call = Call::new(Command::TREE_CONNECT, |w| {
             tree_connect::Request::new(path).encode(w);
-        });
+        })
+        .signed();
         let channel = live.channel().ok_or(Failure::Gone)?;
         let message = good(live.call(&channel, call, false).await?, &[])?;
         let response = tree_connect::Response::parse(message.bytes()).map_err(Cause::from)?;
@@ -166,7 +167,7 @@ impl Share {
         let channel = live.channel().ok_or(Failure::Gone)?;
         let agreed = channel.connection.agreed();
         let offers_3 = agreed.offered.iter().any(|dialect| dialect.0 >= Dialect::SMB_3_0.0);
-        if agreed.terms.is_3_1_1() || !offers_3 || !live.security.sign {
+        if agreed.terms.is_3_1_1() || !offers_3 || channel.signing.is_none() {
             return Ok(());
         }
         let request = validate_negotiate::Request {
@@ -178,7 +179,7 @@ impl Share {
         let mut input = Vec::new();
         request.encode(&mut frevo_wire::codec::Writer::new(&mut input));
         let call = fsctl(CtlCode::VALIDATE_NEGOTIATE_INFO, FileId::ALL_ONES, &input, 24);
-        let call = Call { tree_id: bound.tree_id, ..call };
+        let call = Call { tree_id: bound.tree_id, ..call.signed() };
         let message = live.call(&channel, call, bound.seal).await?;
         if matches!(
             message.header.status,

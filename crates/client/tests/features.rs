@@ -124,3 +124,27 @@ fn links_are_followed_within_the_share() {
         assert!(share.open("etc/passwd").await.is_err());
     });
 }
+
+#[test]
+fn who_signs_when_asked_does_as_the_server_requires() {
+    use frevo_client::options::Signing;
+    use frevo_server::settings::Signing as Demand;
+    let lax = || Options { require_signing: false, sign: Signing::WhenAsked, ..Options::default() };
+    for (demand, is_signed) in [(Demand::Offered, false), (Demand::Required, true)] {
+        let settings = frevo_server::Settings { signing: demand, ..world::settings() };
+        world::in_world_with(settings, async |world| {
+            let session = world.session(lax()).await;
+            assert_eq!(session.facts().unwrap().signed, is_signed, "{demand:?}");
+            let share = session.share("data").await.unwrap();
+            share.write("x", b"one").await.unwrap();
+            assert_eq!(share.read("x").await.unwrap(), b"one");
+            // What guards the dialect of 3.0 is signed whatever the rest is.
+            let newest = frevo_proto::Dialect::SMB_3_0;
+            let session = world.session(Options { newest, ..lax() }).await;
+            assert_eq!(session.share("data").await.unwrap().read("x").await.unwrap(), b"one");
+            // A server that requires it is told so by nobody but itself.
+            let strict = world.session(Options { sign: Signing::Always, ..lax() }).await;
+            assert!(strict.facts().unwrap().signed);
+        });
+    }
+}

@@ -33,6 +33,11 @@ pub(crate) struct Connection {
     #[arg(long, short = 'e')]
     pub(crate) encrypt: bool,
 
+    /// Sign only when the server requires it: faster, and whoever sits on the way
+    /// can change files unseen
+    #[arg(long)]
+    pub(crate) sign_when_asked: bool,
+
     /// The newest dialect to speak [default: 3.1.1]
     #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
     pub(crate) max_dialect: Option<DialectName>,

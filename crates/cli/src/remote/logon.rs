@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
-use frevo_client::options::{Cipher, Encryption, SigningAlgorithm};
+use frevo_client::options::{Cipher, Encryption, Signing, SigningAlgorithm};
 use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session, Share};
 
 use super::arguments::{CipherName, Connection, SigningName};
@@ -57,6 +57,8 @@ impl Connection {
             ciphers: if ciphers.is_empty() { default.ciphers } else { ciphers },
             signing: if signing.is_empty() { default.signing } else { signing },
             encryption: if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks },
+            require_signing: !self.sign_when_asked,
+            sign: if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always },
             channels: self.channels.max(1),
             recover_for: Duration::from_secs(self.patience),
             ..Options::default()

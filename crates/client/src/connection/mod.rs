@@ -68,6 +68,8 @@ pub(crate) struct Call<'a> {
     pub(crate) session_id: u64,
     pub(crate) tree_id: u32,
     pub(crate) flags: HeaderFlags,
+    /// Signed, whatever the session's messages are otherwise.
+    pub(crate) sign: bool,
     /// ChannelSequence, in the place of the status.
     pub(crate) channel_sequence: u16,
     /// Bytes that the request or its answer carries, for the credits.
@@ -87,11 +89,17 @@ impl<'a> Call<'a> {
             session_id: 0,
             tree_id: 0,
             flags: HeaderFlags::EMPTY,
+            sign: false,
             channel_sequence: 0,
             cost: 0,
             message,
             payload: Payload::None,
         }
+    }
+
+    /// MS-SMB2 3.2.4.1.1: what guards the negotiation is signed in any case.
+    pub(crate) fn signed(self) -> Self {
+        Self { sign: true, ..self }
     }
 
     pub(crate) fn cost(self, cost: u32) -> Self {

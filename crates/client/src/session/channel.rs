@@ -106,7 +106,12 @@ impl Live {
         channels.iter().map(|c| c.connection.affordable()).min().unwrap_or(65_536)
     }
 
-    fn guard<'a>(&'a self, channel: &'a Channel, seal: bool) -> Result<Guard<'a>, Cause> {
+    fn guard<'a>(
+        &'a self,
+        channel: &'a Channel,
+        seal: bool,
+        sign: bool,
+    ) -> Result<Guard<'a>, Cause> {
         if seal || self.security.seal {
             let key = self.security.sealing.as_ref();
             return key.map(Guard::Sealed).ok_or(Cause::Security(
@@ -114,7 +119,7 @@ impl Live {
             ));
         }
         Ok(match &channel.signing {
-            Some(key) if self.security.sign => Guard::Signed(key),
+            Some(key) if self.security.sign || sign => Guard::Signed(key),
             _ => Guard::None,
         })
     }
@@ -126,7 +131,7 @@ impl Live {
         mut call: Call<'_>,
         seal: bool,
     ) -> Result<Sent, Failure> {
-        let guard = self.guard(channel, seal)?;
+        let guard = self.guard(channel, seal, call.sign)?;
         self.stamp(&mut call);
         Ok(channel.connection.send(call, guard).await?.0)
     }
@@ -138,7 +143,7 @@ impl Live {
         mut calls: Vec<Call<'_>>,
         seal: bool,
     ) -> Result<Vec<Message>, Failure> {
-        let guard = self.guard(channel, seal)?;
+        let guard = self.guard(channel, seal, false)?;
         let tree_id = calls.first().map_or(0, |first| first.tree_id);
         for (at, call) in calls.iter_mut().enumerate() {
             self.stamp(call);
@@ -151,7 +156,7 @@ impl Live {
         let sent = channel.connection.send_chain(calls, guard).await?;
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
-            answers.push(self.checked(channel, sent.await?, seal)?);
+            answers.push(self.checked(channel, sent.await?, seal, false)?);
         }
         Ok(answers)
     }
@@ -171,11 +176,12 @@ impl Live {
         call: Call<'_>,
         seal: bool,
     ) -> Result<Message, Failure> {
+        let sign = call.sign;
         let sent = self.send(channel, call, seal).await?;
         let mut given_up = GivenUp { live: self, channel, id: Some(sent.id), seal };
         let message = sent.await;
         given_up.id = None;
-        self.checked(channel, message?, seal)
+        self.checked(channel, message?, seal, sign)
     }
 
     /// Sends a request on any channel; an answer of a status other than SUCCESS
@@ -202,6 +208,7 @@ impl Live {
         channel: &Channel,
         mut message: Message,
         seal: bool,
+        sign: bool,
     ) -> Result<Message, Failure> {
         let status = message.header.status;
         let sealed = message.sealed == Some(self.session_id);
@@ -209,7 +216,14 @@ impl Live {
         let is_good = match (&channel.signing, sealed) {
             (_, true) => true,
             (_, false) if must_seal => false,
-            (Some(key), false) if self.security.sign => message.is_signed_with(key),
+            // MS-SMB2 3.2.5.1.3: what says that it is signed must be, asked for or not.
+            (Some(key), false)
+                if self.security.sign
+                    || sign
+                    || message.header.flags.contains(HeaderFlags::SIGNED) =>
+            {
+                message.is_signed_with(key)
+            }
             _ => true,
         };
         if matches!(status, Status::USER_SESSION_DELETED | Status::NETWORK_SESSION_EXPIRED) {
@@ -247,7 +261,7 @@ struct GivenUp<'a> {
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        if let Ok(guard) = self.live.guard(self.channel, self.seal) {
+        if let Ok(guard) = self.live.guard(self.channel, self.seal, false) {
             self.channel.connection.cancel(id, self.live.session_id, guard);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use frevo_auth::initiator::Step;
 use frevo_auth::{Entropy, Initiator, Target};
 use frevo_crypto::{Sender, SessionKeys, SigningKey};
-use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::{Command, HeaderFlags, Status};
 use zeroize::Zeroizing;
@@ -16,7 +16,7 @@ use crate::connection::{Call, Claim, Connection, Guard, Message};
 use crate::credentials::Credentials;
 use crate::error::Cause;
 use crate::limits::LOGON_ROUNDS;
-use crate::options::{Encryption, Options};
+use crate::options::{Encryption, Options, Signing};
 
 /// Who logs on where, and how.
 pub(super) struct Logon<'a> {
@@ -63,9 +63,12 @@ impl Logon<'_> {
                 if (required || asked) && sealing.is_none() {
                     return Err(Cause::Security("encryption is required and cannot be had"));
                 }
+                let must_sign = self.options.require_signing
+                    || self.options.sign == Signing::Always
+                    || connection.agreed().security_mode.contains(SecurityMode::SIGNING_REQUIRED);
                 let security = Security {
                     seal: required || asked,
-                    sign: true,
+                    sign: must_sign,
                     opening: keys.opening_key(Sender::Client).map(Arc::new),
                     sealing,
                 };
