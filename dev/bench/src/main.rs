@@ -2,11 +2,13 @@
 //! client in interleaved rounds, beside the machine's bare data path.
 //!
 //! `frevo-bench table` prints the comparison, `profile` keeps one row running for a
-//! profiler, `syscalls` counts the server's system calls for an operation.
+//! profiler, `syscalls` counts the server's system calls for an operation. `client`
+//! compares our client with smbclient and with a bare TCP stream.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod client;
+mod clients;
 mod memory;
 mod proc;
 mod profile;
@@ -52,6 +54,21 @@ enum Cmd {
     Profile(RowArgs),
     /// Count the server's system calls for an operation of a row (needs strace).
     Syscalls(RowArgs),
+    /// Our client beside smbclient and beside a bare TCP stream.
+    Client(clients::Arguments),
+    /// Run a program and write down what it took.
+    #[command(hide = true)]
+    Usage {
+        report: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<std::ffi::OsString>,
+    },
+    /// The server of the bare TCP stream.
+    #[command(hide = true)]
+    StreamServer,
+    /// A client of it.
+    #[command(hide = true)]
+    Stream { address: String, verb: String, there: PathBuf, here: PathBuf },
     /// The server of the bare data path.
     #[command(hide = true)]
     RawServer { share: PathBuf },
@@ -155,6 +172,23 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Cmd::RawServer { share } => {
             raw::serve(&share)?;
             Ok(ExitCode::SUCCESS)
+        }
+        Cmd::Usage { report, program } => {
+            clients::usage::watch(&report, &program)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Cmd::StreamServer => {
+            clients::stream::serve()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Cmd::Stream { address, verb, there, here } => {
+            clients::stream::transfer(&address, &verb, &there, &here)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Cmd::Client(args) => {
+            raise_open_files();
+            let _priority = Priority::raise(args.common.nice);
+            Ok(verdict(&clients::run(&args)?))
         }
         Cmd::Table(args) => block_on(args.common.client_threads, table(&args)),
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),
@@ -282,14 +316,15 @@ async fn table(args: &TableArgs) -> Result<ExitCode> {
         rows: results,
     };
     deliver(&report, args.out.as_deref())?;
-    let missed = report.missed();
-    if args.check && !missed.is_empty() {
-        for line in missed {
-            println!("missed: {line}");
-        }
-        return Ok(ExitCode::from(1));
+    Ok(if args.check { verdict(&report.missed()) } else { ExitCode::SUCCESS })
+}
+
+/// Names the promises that were missed.
+fn verdict(missed: &[String]) -> ExitCode {
+    for line in missed {
+        println!("missed: {line}");
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::from(u8::from(!missed.is_empty()))
 }
 
 fn eprint_progress(row: Row) {

@@ -127,7 +127,7 @@ pub(crate) fn machine(dir: &Path) -> Vec<String> {
 }
 
 /// The type of the file system that holds `dir`.
-fn file_system(dir: &Path) -> String {
+pub(crate) fn file_system(dir: &Path) -> String {
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     fs::read_to_string("/proc/self/mounts")
         .unwrap_or_default()

@@ -114,7 +114,7 @@ fn password() -> Result<String> {
 }
 
 /// A command whose process ends with ours, however ours ends.
-fn command(program: &Path) -> Command {
+pub(crate) fn command(program: &Path) -> Command {
     let mut c = Command::new("setpriv");
     c.args(["--pdeathsig", "KILL", "--"]).arg(program).stdin(Stdio::null());
     c
