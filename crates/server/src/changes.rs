@@ -102,9 +102,12 @@ impl FileOpen {
         }
         files.watches.report_rename(self.place(), from, &to, self.names());
         if !self.is_directory {
-            // Windows: a renamed file, other than a directory, has changed too.
+            // Windows: a renamed file, other than a directory, has changed too for
+            // those who do not watch for names (smbtorture's notify.mask-change
+            // and notify.rec).
             let matches = CompletionFilter::ATTRIBUTES | CompletionFilter::CREATION;
-            files.watches.report(self.place(), &to, NotifyAction::MODIFIED, matches);
+            let filters = (matches, self.names());
+            files.watches.report_unless(self.place(), &to, NotifyAction::MODIFIED, filters);
         }
     }
 }

@@ -95,6 +95,13 @@ pub const DURABLE_TIMEOUT_MAX: Duration = Duration::from_secs(300);
 /// MaxResiliencyTimeout, MS-SMB2 3.3.1.5.
 pub const RESILIENCY_TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
+/// The shortest Open.ResiliencyTimeout: less than a client needs to be back would
+/// be no promise. A longer time than was asked for breaks none.
+pub const RESILIENCY_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// How long a reconnect waits for the end of the session that still has its Open.
+pub const RECONNECT_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Open.ResiliencyTimeout where the client leaves it to the server.
 pub const RESILIENCY_TIMEOUT: Duration = Duration::from_secs(120);
 

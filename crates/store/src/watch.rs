@@ -112,6 +112,9 @@ struct State {
 struct Waiting {
     ticket: u64,
     waker: Option<Waker>,
+    /// What it is answered with, from the change on that it waited for: later
+    /// ones are for the request behind it (MS-FSA 2.1.4.1).
+    told: Option<Reported>,
 }
 
 impl Watches {
@@ -173,7 +176,18 @@ impl Watches {
         action: NotifyAction,
         matches: CompletionFilter,
     ) {
-        self.report_all(place, matches, &[(action, name)]);
+        self.report_all(place, (matches, CompletionFilter::EMPTY), &[(action, name)]);
+    }
+
+    /// The same, to those who do not watch for any of `unless`.
+    pub fn report_unless(
+        &self,
+        place: Place,
+        name: &Name,
+        action: NotifyAction,
+        (matches, unless): (CompletionFilter, CompletionFilter),
+    ) {
+        self.report_all(place, (matches, unless), &[(action, name)]);
     }
 
     /// Reports that `from` is now called `to`: both names together to those who
@@ -185,6 +199,7 @@ impl Watches {
         if matches.intersects(CompletionFilter::DIR_NAME) {
             self.index.write().rename(place, from.path(), to.path());
         }
+        let matches = (matches, CompletionFilter::EMPTY);
         if from.parent() == to.parent() {
             let both =
                 [(NotifyAction::RENAMED_OLD_NAME, from), (NotifyAction::RENAMED_NEW_NAME, to)];
@@ -199,7 +214,7 @@ impl Watches {
     fn report_all(
         &self,
         place: Place,
-        matches: CompletionFilter,
+        (matches, unless): (CompletionFilter, CompletionFilter),
         reports: &[(NotifyAction, &Name)],
     ) {
         let Some((_, name)) = reports.first() else { return };
@@ -213,7 +228,8 @@ impl Watches {
         while !above.is_empty() {
             above = above.rsplit_once('\\').map_or("", |(parent, _)| parent);
             for (_, watch) in watched.get(above).into_iter().flatten() {
-                let wants = watch.wanted.filter.intersects(matches);
+                let filter = watch.wanted.filter;
+                let wants = filter.intersects(matches) && !filter.intersects(unless);
                 if wants && (is_parent || watch.wanted.is_tree) {
                     watch.add(reports, above);
                 }
@@ -301,7 +317,8 @@ impl Watch {
         let mut state = self.state.lock();
         state.last_ticket = state.last_ticket.wrapping_add(1);
         let ticket = state.last_ticket;
-        state.waiting.push_back(Waiting { ticket, waker: None });
+        state.waiting.push_back(Waiting { ticket, waker: None, told: None });
+        state.tell_first();
         Next { watch: self, ticket }
     }
 
@@ -326,7 +343,7 @@ impl Watch {
             HostChange::Lost => state.lose(),
             _ => return,
         }
-        state.wake_first();
+        state.tell_first();
     }
 
     /// All reports are of names below `directory`, which is the one watched.
@@ -342,7 +359,7 @@ impl Watch {
             }
             state.add(Change { action: *action, name: told });
         }
-        state.wake_first();
+        state.tell_first();
     }
 }
 
@@ -390,15 +407,34 @@ impl State {
         }
     }
 
-    fn has_something(&self) -> bool {
-        self.deleted || self.too_many || !self.changes.is_empty()
+    /// Gives what there is to the first request that has nothing yet.
+    fn tell_first(&mut self) {
+        let Some(first) = self.waiting.iter().position(|waiting| waiting.told.is_none()) else {
+            return;
+        };
+        if let Some(reported) = self.take()
+            && let Some(waiting) = self.waiting.get_mut(first)
+        {
+            waiting.told = Some(reported);
+            if let Some(waker) = waiting.waker.take() {
+                waker.wake();
+            }
+        }
     }
 
-    fn wake_first(&mut self) {
-        if self.has_something()
-            && let Some(waker) = self.waiting.front_mut().and_then(|first| first.waker.take())
-        {
-            waker.wake();
+    /// A request ends without having been answered with this: it is the next
+    /// one's.
+    fn untell(&mut self, reported: Reported) {
+        match reported {
+            Reported::Deleted => {}
+            Reported::TooMany => self.lose(),
+            Reported::Changes(mut changes) if !self.too_many => {
+                changes.append(&mut self.changes);
+                let bytes = changes.iter().map(|change| change.name.len());
+                self.bytes = bytes.fold(0, usize::saturating_add);
+                self.changes = changes;
+            }
+            Reported::Changes(_) => {}
         }
     }
 
@@ -420,13 +456,14 @@ impl Future for Next<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reported> {
         let mut state = self.watch.state.lock();
-        let is_first = state.waiting.front().is_some_and(|first| first.ticket == self.ticket);
-        if (is_first || state.deleted)
-            && let Some(reported) = state.take()
-        {
-            return Poll::Ready(reported);
+        if state.deleted {
+            return Poll::Ready(Reported::Deleted);
         }
         if let Some(own) = state.waiting.iter_mut().find(|w| w.ticket == self.ticket) {
+            if let Some(reported) = own.told.take() {
+                state.waiting.retain(|w| w.ticket != self.ticket);
+                return Poll::Ready(reported);
+            }
             own.waker = Some(cx.waker().clone());
         }
         Poll::Pending
@@ -436,8 +473,13 @@ impl Future for Next<'_> {
 impl Drop for Next<'_> {
     fn drop(&mut self) {
         let mut state = self.watch.state.lock();
-        state.waiting.retain(|w| w.ticket != self.ticket);
-        state.wake_first();
+        let own = state.waiting.iter().position(|w| w.ticket == self.ticket);
+        // Those behind it that have been told something were told later, and
+        // have it already or are about to: order among answers is all they lose.
+        if let Some(told) = own.and_then(|at| state.waiting.remove(at)).and_then(|w| w.told) {
+            state.untell(told);
+        }
+        state.tell_first();
     }
 }
 
@@ -641,5 +683,50 @@ mod tests {
         assert_eq!(poll(&mut two), Poll::Ready(Reported::Deleted));
         assert_eq!(poll(&mut one), Poll::Ready(Reported::Deleted));
         assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::Deleted));
+    }
+
+    /// MS-FSA 2.1.4.1: a change completes the request that waits for it, however
+    /// late that one is polled; the next change is for the next request, and
+    /// what a cancelled one had is not lost.
+    #[test]
+    fn a_change_is_for_the_request_that_waits_when_it_happens() {
+        let watches = Watches::default();
+        let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT).0;
+        let report = |path: &str| {
+            let added = NotifyAction::ADDED;
+            watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
+        };
+        let names = |next: &mut Next<'_>| match poll(next) {
+            Poll::Ready(Reported::Changes(changes)) => {
+                changes.into_iter().map(|change| change.name).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (mut first, mut second) = (watch.next(), watch.next());
+        report("d\\a");
+        report("d\\b");
+        report("d\\c");
+        assert_eq!(names(&mut second), ["b"]);
+        assert_eq!(names(&mut first), ["a"]);
+        assert_eq!(names(&mut watch.next()), ["c"]);
+        let cancelled = watch.next();
+        report("d\\e");
+        report("d\\f");
+        drop(cancelled);
+        assert_eq!(names(&mut watch.next()), ["e", "f"]);
+    }
+
+    #[test]
+    fn who_watches_for_what_says_more_is_not_told_less() {
+        let watches = Watches::default();
+        let d = directory("d", 7);
+        let attributes = CompletionFilter::ATTRIBUTES;
+        let all = CompletionFilter(NAMES.0 | attributes.0);
+        let both = watches.of(OpenId(1), HERE, &d, Wanted { filter: all, ..FLAT }).0;
+        let one = watches.of(OpenId(2), HERE, &d, Wanted { filter: attributes, ..FLAT }).0;
+        let modified = NotifyAction::MODIFIED;
+        watches.report_unless(HERE, &name("d\\a"), modified, (attributes, NAMES));
+        assert_eq!(told(&one), pairs(&[(3, "a")]));
+        assert!(told(&both).is_empty());
     }
 }

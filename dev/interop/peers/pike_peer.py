@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-SECONDS = 100  # for one test; some wait a minute for a handle to be given up
+SECONDS = 150  # for one test; some wait two minutes for a handle to be given up
 
 
 class Lines(unittest.TestResult):

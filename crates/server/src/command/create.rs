@@ -72,7 +72,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut wanted = contexts::parse(&request)?;
     wanted.durable = wanted.durable.known_to(rq);
     if wanted.durable.is_reconnect() {
-        let open = durable::reconnect(rq, &request, &wanted.durable)?;
+        let open = durable::reconnect(rq, &request, &wanted.durable).await?;
         return again(rq, &request, &wanted, (&open, CreateAction::OPENED), out);
     }
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;

@@ -65,6 +65,16 @@ pub(super) struct Kept<'a> {
     pub(super) share: &'a str,
 }
 
+/// Whether it is refused for nothing but Open.Session, that is, by a client that
+/// has been faster than the end of its old connection: its request is worth
+/// waiting with for a moment.
+pub(super) fn is_early(kept: Kept<'_>, asked: &Reconnect<'_>) -> bool {
+    let detached = Kept { is_attached: false, ..kept };
+    // What is wrong with it otherwise does not show before the old session ends.
+    let is_other = [Status::OBJECT_NAME_NOT_FOUND, Status::ACCESS_DENIED].map(Err);
+    kept.is_attached && !is_other.contains(&verdict(detached, asked))
+}
+
 /// The status that refuses it, if any.
 pub(super) fn verdict(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     match asked.version {
@@ -101,7 +111,9 @@ fn second(
     let is_persistent = kept.survival.is_persistent();
     if is_other_clients_lease(kept, asked)
         || (is_persistent && !persistent)
-        || kept.survival.create_guid != Some(create_guid)
+        // Open.CreateGuid of an Open that DHnQ made is NULL, the GUID of zeros:
+        // Windows takes such an Open up by DH2C too (smbtorture's reopen2-lease).
+        || kept.survival.create_guid.unwrap_or_default() != create_guid
     {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }

@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -14,9 +15,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::reconnect::{Kept, Reconnect, Version, verdict};
+use super::reconnect::{Kept, Reconnect, Version, is_early, verdict};
 use super::{Caching, Survival};
-use crate::limits::{DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS};
+use crate::limits::{
+    DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, RECONNECT_PATIENCE,
+};
 use crate::open::Open;
 
 /// Where an Open is.
@@ -65,6 +68,8 @@ pub struct Durables {
     orphans: AtomicUsize,
     /// Told when a deadline comes that is before all others.
     pub(super) earlier: Notify,
+    /// Told when an Open loses its session or closes.
+    detached: Notify,
 }
 
 /// What a CREATE with a CreateGuid meets.
@@ -76,6 +81,15 @@ pub enum Replay {
     Attached(Arc<Open>, u64),
     /// The same, waiting for its client.
     Disconnected(Arc<Open>),
+}
+
+/// What a reconnect meets.
+#[derive(Debug)]
+enum Met {
+    /// Its Open, which is now the asking session's.
+    Taken(Arc<Open>),
+    /// Its Open, whose old session has not ended yet.
+    Early,
 }
 
 /// What becomes of an Open that waits for its client when others want its file.
@@ -221,6 +235,8 @@ impl Durables {
         let Some(entry) = table.opens.get_mut(&id) else { return false };
         entry.place = Place::Disconnected(deadline);
         self.enter_waiting(&mut table, survival, deadline, id);
+        drop(table);
+        self.detached.notify_waiters();
         true
     }
 
@@ -262,7 +278,30 @@ impl Durables {
 
     /// MS-SMB2 3.3.5.9.7, 3.3.5.9.12: the Open that is asked for, now attached
     /// to `session`.
-    pub fn reconnect(&self, asked: &Reconnect<'_>, session: u64) -> Result<Arc<Open>, Status> {
+    ///
+    /// Deviation: a client may be back before the end of its old connection has
+    /// been seen, which another core may have to do. It is waited for a moment;
+    /// the specification knows no such order of events.
+    pub async fn reconnect(
+        &self,
+        asked: &Reconnect<'_>,
+        session: u64,
+    ) -> Result<Arc<Open>, Status> {
+        let deadline = Instant::now() + RECONNECT_PATIENCE;
+        loop {
+            let mut detached = pin!(self.detached.notified());
+            // From here on nothing is missed.
+            detached.as_mut().enable();
+            match self.try_reconnect(asked, session)? {
+                Met::Taken(open) => return Ok(open),
+                Met::Early => tokio::time::timeout_at(deadline, detached)
+                    .await
+                    .map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?,
+            }
+        }
+    }
+
+    fn try_reconnect(&self, asked: &Reconnect<'_>, session: u64) -> Result<Met, Status> {
         let mut table = self.table.lock();
         let mut id = asked.file_id.persistent;
         if let Version::Two { create_guid, persistent: true, continuous: true } = asked.version
@@ -279,8 +318,12 @@ impl Durables {
             is_attached: matches!(entry.place, Place::Attached(_)),
             share: &entry.open.tree().share.name,
         };
+        if is_early(kept, asked) {
+            return Ok(Met::Early);
+        }
         verdict(kept, asked)?;
-        self.attach(&mut table, id, session).ok_or(Status::OBJECT_NAME_NOT_FOUND)
+        let open = self.attach(&mut table, id, session);
+        open.map(Met::Taken).ok_or(Status::OBJECT_NAME_NOT_FOUND)
     }
 
     /// Attaches an Open that waits for its client to `session`; false when it
@@ -361,6 +404,7 @@ impl Durables {
     /// The Open has closed.
     pub(super) fn forget(&self, open: &Open) {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
+        self.detached.notify_waiters();
         if let (Some(store), Some(survival)) = (self.store(), open.survival())
             && survival.is_persistent()
         {

@@ -118,6 +118,33 @@ fn durable_opens_are_taken_up_with_all_they_had() {
     }
 }
 
+/// A client whose new connection is faster than the end of its old one gets its
+/// Open, also one of version 1 by DH2C with the CreateGuid that it has, none.
+#[test]
+fn a_reconnect_that_comes_before_the_end_of_the_old_connection_waits_for_it() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let client = peer.guid;
+        let ask = |contexts: &[CreateContext<'_>]| leased(Want::file("f"), 1, RWH, contexts);
+        let file = peer.open_file(&mount, &ask(&[DHNQ])).await;
+        for reconnect in [dhnc(file), dh2c(file, guid(0), false)] {
+            let (mut next, own) = back(world, client, "ann", "data").await;
+            let draft = ask(&[reconnect]).draft();
+            let id = next.send(vec![own.put(draft)], own.via()).await[0];
+            next.expect_silence(Duration::from_millis(100)).await;
+            drop(std::mem::replace(&mut peer, next));
+            let reply = peer.final_reply(id).await;
+            reply.ok();
+            assert_eq!(files::file_id(&reply).persistent, file.persistent);
+            assert_eq!(world.server.durables.counts(), (1, 0));
+        }
+        // While the old session lives on, it stays its own.
+        let (mut next, own) = back(world, client, "ann", "data").await;
+        let late = next.create(&own, &ask(&[dhnc(file)])).await;
+        late.expect(Status::OBJECT_NAME_NOT_FOUND);
+    });
+}
+
 /// MS-SMB2 3.3.4.6, 3.3.4.7: whoever wants the file gets it, for the client that
 /// is away cannot give back what it caches; then there is nothing to take up.
 #[test]

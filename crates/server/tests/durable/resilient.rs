@@ -125,6 +125,26 @@ fn a_reconnect_and_the_scavenger_never_both_have_it() {
     }
 }
 
+/// A time in which nobody could be back is lengthened to one in which some can.
+#[test]
+fn a_short_time_is_a_second() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let guid = peer.guid;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        assert_eq!(make_resilient(&mut peer, &mount, file, 5).await, Status::SUCCESS);
+        let (mut twin, own) = back(world, guid, "ann", "data").await;
+        drop(peer);
+        lost(world, 1).await;
+        tokio::time::sleep(Duration::from_millis(950)).await;
+        twin.create(&own, &with(Want::existing("f"), &[dhnc(file)])).await.ok();
+        drop(twin);
+        lost(world, 1).await;
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        assert_eq!(world.server.durables.counts(), (0, 0));
+    });
+}
+
 #[test]
 fn what_may_be_asked_for() {
     in_world(async |world| {

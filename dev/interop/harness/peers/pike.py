@@ -6,7 +6,7 @@ from ..prepare import PIKE
 MODULES = {
     "acl": 1, "appinstanceid": 1, "changenotify": 1, "compound": 1, "copychunk": 20, "credit": 20, "durable": 5, "echo": 1,
     "encryption": 5, "invalid_session": 1, "invalid_tree": 1, "ioctl": 1, "lease": 3, "lock": 1, "multichannel": 1,
-    "negotiate": 1, "oplock": 1, "persistent": 1, "query": 1, "querydirectory": 1, "queryondiskid": 1, "readwrite": 1,
+    "negotiate": 1, "oplock": 1, "persistent": 150, "query": 1, "querydirectory": 1, "queryondiskid": 1, "readwrite": 1,
     "reparse": 1, "session": 1, "set": 1, "tree": 1,
 }
 

@@ -112,7 +112,7 @@ pub(super) fn is_continuous(rq: &Request<'_>) -> Result<bool, Status> {
 }
 
 /// Takes up the Open that DHnC or DH2C names.
-pub(super) fn reconnect(
+pub(super) async fn reconnect(
     rq: &Request<'_>,
     request: &create::Request<'_>,
     wanted: &Wanted,
@@ -141,7 +141,7 @@ pub(super) fn reconnect(
         file_name: &file_name,
         share: &rq.tree()?.share.name,
     };
-    let open = rq.server().durables.reconnect(&asked, session.id)?;
+    let open = rq.server().durables.reconnect(&asked, session.id).await?;
     attach(rq, &open)?;
     Ok(open)
 }

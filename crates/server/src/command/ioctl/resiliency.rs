@@ -9,7 +9,7 @@ use frevo_wire::command::ioctl::resiliency;
 
 use super::{Answer, Call, NO_OUTPUT};
 use crate::durable::{Asked, Survival};
-use crate::limits::{RESILIENCY_TIMEOUT, RESILIENCY_TIMEOUT_MAX};
+use crate::limits::{RESILIENCY_TIMEOUT, RESILIENCY_TIMEOUT_MAX, RESILIENCY_TIMEOUT_MIN};
 
 /// Makes an Open resilient: it is kept for its client after a disconnect,
 /// whatever others want of the file.
@@ -25,6 +25,7 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
         return Err(Status::INVALID_PARAMETER.into());
     }
     let timeout = if timeout.is_zero() { RESILIENCY_TIMEOUT } else { timeout };
+    let timeout = timeout.max(RESILIENCY_TIMEOUT_MIN);
     call.data_file()?;
     let (open, session) = (call.open()?, rq.session()?);
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
