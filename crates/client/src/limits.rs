@@ -35,6 +35,8 @@ pub const LISTING_BYTES: u32 = 1 << 20;
 pub const BREAKS_WAITING: usize = 1024;
 /// Breaks that are answered at once.
 pub const BREAKS_AT_ONCE: usize = 64;
+/// How often a listing that lost its connection is begun in all.
+pub const LISTINGS: u32 = 8;
 /// Replies to a listing in a row without a name in them (but `.` and `..`).
 pub const EMPTY_LISTINGS: usize = 4;
 /// Symbolic links and DFS referrals followed for one path.

@@ -17,6 +17,7 @@ use crate::connection::{Call, Message, Payload};
 use crate::dir::{Dir, DirEntry};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{File, OpenOptions};
+use crate::limits::LISTINGS;
 use crate::metadata::Metadata;
 use crate::open::{Ask, Opened};
 use crate::path::wire_path;
@@ -43,11 +44,18 @@ impl Share {
         Dir::new(self, path, None).await
     }
 
-    /// All entries of a directory.
+    /// All entries of a directory. When the connection is lost on the way the
+    /// listing begins anew.
     ///
     /// # Errors
     /// What the server says.
     pub async fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
+        for _ in 1..LISTINGS {
+            match self.list(path).await?.all().await {
+                Err(error) if matches!(error.cause(), Cause::Unknown | Cause::HandleLost) => {}
+                listed => return listed,
+            }
+        }
         self.list(path).await?.all().await
     }
 

@@ -52,6 +52,12 @@ def cargo_build(profile, *packages):
     return target_directory() / ("debug" if profile in ("dev", "debug") else profile)
 
 
+def cargo_example(package, name):
+    """Builds an example with the dev profile; returns the program."""
+    call("cargo", "build", "--locked", "-p", package, "--example", name, cwd=ROOT)
+    return target_directory() / "debug/examples" / name
+
+
 def copy_program(source):
     """Copies a program to the tools if it changed: a build during the run must not pull it away."""
     TOOLS.mkdir(parents=True, exist_ok=True)
@@ -118,6 +124,8 @@ def everything(args, groups):
         programs = cargo_build("dev", *packages)
         for package in packages:
             copy_program(programs / package)
+    if names & {"client"}:
+        copy_program(cargo_example("frevo-client", "append_locked"))
     if args.server != "frevo" and "client" not in names:
         return None
     if args.frevo:

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use frevo_client::{Metadata, Share};
+use frevo_client::{Cause, Metadata, Share};
 use frevo_net::buffer::Buf;
 use serde_json::json;
 
@@ -98,12 +98,20 @@ impl End {
             }
             Self::Remote(share, path) => {
                 let path = join(path, name);
-                let removed = if entry.is_dir {
-                    names::remove_all(share, &path).await
-                } else {
-                    share.remove_file(&path).await
-                };
-                removed.map_err(failed)
+                let mut was_lost = false;
+                loop {
+                    let removed = if entry.is_dir {
+                        names::remove_all(share, &path).await
+                    } else {
+                        share.remove_file(&path).await
+                    };
+                    match removed {
+                        // The answer was lost, and what is to go may be gone.
+                        Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
+                        Err(error) if was_lost && error.is_not_found() => return Ok(()),
+                        done => return done.map_err(failed),
+                    }
+                }
             }
         }
     }

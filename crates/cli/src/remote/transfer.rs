@@ -125,9 +125,26 @@ pub(crate) async fn up(
     file.sync().await?;
     file.set_times(Some(modified), None).await?;
     file.close().await?;
-    share.rename(&part, path, true).await?;
+    put_in_place(share, &part, path).await?;
     progress.file();
     Ok(())
+}
+
+/// Gives a whole part its name. Nobody else touches the part: when the answer to
+/// the rename was lost, a part that is gone was renamed, and one that is there
+/// was not.
+async fn put_in_place(share: &Share, part: &str, path: &str) -> frevo_client::Result<()> {
+    let mut was_lost = false;
+    loop {
+        match share.rename(part, path, true).await {
+            Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
+            Err(error) if was_lost && error.is_not_found() => {
+                // Whatever is there has the part's content.
+                return share.metadata(path).await.map(drop);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Copies from one share to another: on the server when both are in one session
@@ -152,7 +169,7 @@ pub(crate) async fn across(
         return Err(error);
     }
     file.close().await?;
-    to.rename(&part, target, true).await?;
+    put_in_place(to, &part, target).await?;
     progress.file();
     Ok(())
 }

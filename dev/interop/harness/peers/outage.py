@@ -1,0 +1,318 @@
+"""Frevo's client while its server is killed and started again, and while its link is cut.
+
+Whatever happens in the middle: the program ends with 0 and both sides hold the same bytes.
+"""
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from .. import trees
+from ..model import OUT, Failure, group
+
+# tap3's address: nothing else uses it while these groups run.
+MORTAL = "198.18.3.1"
+LINE = 32
+
+
+class Mortal:
+    """A Frevo of our own, that is killed and comes back with what it left."""
+
+    user, password, share, port, address = "smbuser", "Passw0rd", "share", 445, MORTAL
+
+    def __init__(self, program):
+        self.program = program
+        self.directory = Path(tempfile.mkdtemp(prefix="mortal.", dir=os.environ["TMPDIR"]))
+        self.path = self.directory / "share"
+        self.path.mkdir()
+        (self.directory / "frevo.toml").write_text(
+            f'[server]\nname = "FREVO"\nlisten = ["{MORTAL}:445"]\nstate_dir = "{self.directory}/state"\n'
+            + "".join(f'[[share]]\nname = "{name}"\npath = "{self.path}"\ncontinuous = {continuous}\n'
+                      for name, continuous in (("share", "false"), ("continuous", "true"))))
+        subprocess.run([program, "user", "--state-dir", self.directory / "state", "add", self.user, "--password-stdin"],
+                       input=self.password.encode(), stdout=subprocess.DEVNULL, check=True)
+        self.child = None
+        self.start()
+
+    def start(self):
+        with open(self.directory / "log", "a") as log:
+            self.child = subprocess.Popen([self.program, "serve", "--config", self.directory / "frevo.toml"],
+                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        for line in self.child.stdout:
+            if line.strip() == "ready":
+                return
+        raise RuntimeError("the server did not come up: " + (self.directory / "log").read_text()[-300:])
+
+    def kill(self):
+        if self.child.poll() is not None:
+            raise Failure(f"the server ended by itself with {self.child.returncode}")
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+        self.child.stdout.close()
+
+    def outage(self):
+        """Dead for a moment in which clients run against a closed port."""
+        self.kill()
+        time.sleep(0.5)
+        self.start()
+
+    def end(self):
+        self.kill()
+        shutil.copyfile(self.directory / "log", OUT / "logs" / "server-mortal.log")
+        shutil.rmtree(self.directory)
+
+
+class Program:
+    """A client's program that runs while something happens to its server."""
+
+    def __init__(self, ctx, server, *args, within=()):
+        args = [str(a) for a in args]
+        ctx.log.write("$ " + " ".join(args) + "\n")
+        ctx.log.flush()
+        self.name = Path(args[0]).name + " " + args[1]
+        self.child = subprocess.Popen([*map(str, within), *args], stdin=subprocess.DEVNULL, stdout=ctx.log, stderr=ctx.log,
+                                      cwd=ctx.work, env={**os.environ, "FREVO_PASSWORD": server.password})
+
+    def until(self, happened, what):
+        """Waits until `happened()`, while the program runs."""
+        end = time.monotonic() + 60
+        while not happened():
+            if self.child.poll() is not None:
+                raise Failure(f"{self.name} ended with {self.child.returncode} before {what}")
+            if time.monotonic() > end:
+                raise Failure(f"{self.name}: no {what} in a minute")
+            time.sleep(0.002)
+        if self.child.poll() is not None:
+            raise Failure(f"{self.name} was too quick: it had ended at {what}")
+
+    def good(self, timeout):
+        """Waits for its end, which must be 0."""
+        try:
+            status = self.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            raise
+        if status:
+            raise Failure(f"{self.name} ended with {status}")
+
+
+def parts(folder):
+    """Bytes in files that are not whole yet."""
+    total = 0
+    for part in folder.glob(".*.frevo-part"):
+        with contextlib.suppress(FileNotFoundError):
+            total += part.stat().st_blocks * 512
+    return total
+
+
+def files(folder):
+    return sum(len(names) for _, _, names in os.walk(folder))
+
+
+def write_random(path, size):
+    with open(path, "wb") as f:
+        for _ in range(size >> 20):
+            f.write(os.urandom(1 << 20))
+
+
+def same_bytes(a, b):
+    if subprocess.run(["cmp", "--", a, b], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).returncode:
+        raise Failure(f"{a.name} and {b.name} differ")
+
+
+def no_leftovers(folder):
+    if left := [str(p.relative_to(folder)) for p in folder.rglob("*.frevo-part")]:
+        raise Failure(f"left behind: {left}")
+
+
+class Scenes:
+    """What is in the middle of being done when `strike` happens; the same for every kind of outage."""
+
+    def __init__(self, ctx, server, strike, *, size, pieces, lines, within=(), timeout=120):
+        self.ctx, self.server, self.strike, self.within, self.timeout = ctx, server, strike, within, timeout
+        self.size, self.pieces, self.lines = size, pieces, lines
+
+    def start(self, verb, *args):
+        return Program(self.ctx, self.server, os.environ["FREVO_CLIENT"], verb, *args, within=self.within)
+
+    def url(self, path, share=None):
+        s = self.server
+        return f"smb://{s.user}@{s.address}:{s.port}/{share or s.share}/{path}"
+
+    def struck(self, program, progress, marks, what):
+        for mark in marks:
+            program.until(lambda mark=mark: progress() >= mark, f"{mark} {what}")
+            self.strike()
+        program.good(self.timeout)
+
+    def put(self):
+        here = self.ctx.work / "large"
+        write_random(here, self.size)
+        with self.ctx.check("put"):
+            program = self.start("put", here, self.url("put"))
+            there = self.server.path
+            self.struck(program, lambda: parts(there), [self.size // 5, self.size // 5 * 3], "bytes there")
+            same_bytes(here, there / "put")
+            no_leftovers(there)
+
+    def get(self):
+        there = self.server.path / "get"
+        shutil.copyfile(self.ctx.work / "large", there)
+        with self.ctx.check("get"):
+            back = self.ctx.work / "back"
+            back.mkdir()
+            program = self.start("get", self.url("get"), back / "get")
+            self.struck(program, lambda: parts(back), [self.size // 5, self.size // 5 * 3], "bytes here")
+            same_bytes(back / "get", there)
+            no_leftovers(back)
+
+    def sync(self):
+        tree = self.ctx.work / "tree"
+        for at in range(self.pieces):
+            folder = tree / f"d{at % 17}" / f"e{at % 5}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"f{at}").write_bytes(os.urandom(1000 + at * 131 % 150_000))
+        marks = [self.pieces // 4, self.pieces // 2]
+        with self.ctx.check("sync up"):
+            there = self.server.path / "synced"
+            program = self.start("sync", tree, self.url("synced"))
+            self.struck(program, lambda: files(there), marks, "files there")
+            trees.same_tree(tree, there)
+        with self.ctx.check("sync down"):
+            back = self.ctx.work / "synced"
+            program = self.start("sync", self.url("synced"), back)
+            self.struck(program, lambda: files(back), marks, "files here")
+            trees.same_tree(tree, back)
+        with self.ctx.check("sync --delete"):
+            shutil.rmtree(tree / "d3")
+            shutil.rmtree(tree / "d4")
+            gone = (files(there) - files(tree))
+            program = self.start("sync", "--delete", tree, self.url("synced"))
+            whole = files(there)
+            self.struck(program, lambda: whole - files(there), [gone // 4], "files removed")
+            trees.same_tree(tree, there)
+
+    def locked(self, share, name, may_look=True):
+        """Two programs that lock a file and append to it, one line after the other."""
+        with self.ctx.check(name):
+            there = self.server.path / "lines"
+            there.unlink(missing_ok=True)
+            program = OUT / "tools/bin/append_locked"
+            s = self.server
+            two = [Program(self.ctx, s, program, f"{s.address}:{s.port}", share, "lines", s.user, who, self.lines,
+                           within=self.within) for who in ("a", "b")]
+            total = self.lines * 2 * LINE
+
+            def written():
+                return there.stat().st_size if there.exists() else 0
+
+            for mark in (total // 4, total // 2):
+                two[0].until(lambda mark=mark: written() >= mark, f"{mark} bytes")
+                self.strike()
+            for one in two:
+                one.good(self.timeout)
+            content = there.read_bytes()
+            found = [line.split() for line in content.decode().splitlines()]
+            for who in ("a", "b"):
+                numbers = [int(number) for writer, number in found if writer == who]
+                if numbers != list(range(self.lines)):
+                    odd = next((i for i, n in enumerate(numbers) if n != i), len(numbers))
+                    raise Failure(f"writer {who}: {len(numbers)} lines of {self.lines}, wrong from {odd} on")
+            if len(content) != total:
+                raise Failure(f"{len(content)} bytes in the place of {total}")
+            if not may_look:
+                self.ctx.log.flush()
+                said = Path(self.ctx.log.name).read_text().rsplit("append_locked", 1)[1]
+                if said.count("taken up anew 0 times") != 2:
+                    raise Failure("handles were lost: " + " ".join(said.split())[-200:])
+
+
+@group("client/server-killed")
+def server_killed(ctx):
+    """Frevo's client: its server is killed with -9 and comes back, twice in the middle of each command."""
+    if ctx.server.kind != "frevo":
+        ctx.add("skip", "skip", 0.0, "the reference is not killed")
+        return
+    server = Mortal(os.environ["FREVO_CLIENT"])
+    try:
+        scenes = Scenes(ctx, server, server.outage, size=96 << 20, pieces=900, lines=250)
+        scenes.put()
+        scenes.get()
+        scenes.sync()
+        scenes.locked("share", "append and lock")
+        scenes.locked("continuous", "append and lock, persistent handles", may_look=False)
+    finally:
+        server.end()
+
+
+class Link:
+    """A network namespace for clients, whose way to the servers can be cut so that packets vanish.
+
+    Both ends are told a link address that nobody has: nothing is refused, no carrier is lost.
+    """
+
+    HERE, THERE, NOBODY = "198.19.7.1", "198.19.7.2", "02:00:00:00:99:99"
+
+    def __init__(self):
+        self.keeper = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.keeper.stdout.readline()
+        self.within = ["nsenter", "-t", self.keeper.pid, "-n"]
+        for line in (f"link add cut0 type veth peer name cut1 netns {self.keeper.pid}",
+                     f"addr add {self.HERE}/30 dev cut0", "link set cut0 up"):
+            self.ip(line)
+        for line in (f"addr add {self.THERE}/30 dev cut1", "link set lo up", "link set cut1 up",
+                     f"route add default via {self.HERE}"):
+            self.ip(line, self.within)
+
+    @staticmethod
+    def ip(line, within=()):
+        subprocess.run([*map(str, within), "ip", *line.split()], check=True)
+
+    def cut(self, seconds):
+        ends = ((f"{self.THERE} dev cut0", ()), (f"{self.HERE} dev cut1", self.within))
+        for end, within in ends:
+            self.ip(f"neigh replace {end} lladdr {self.NOBODY} nud permanent", within)
+        time.sleep(seconds)
+        for end, within in ends:
+            self.ip(f"neigh del {end}", within)
+
+    def end(self):
+        self.keeper.stdin.close()
+        self.keeper.wait()
+
+
+def cuts(ctx, seconds, size, pieces, lines):
+    link = Link()
+    try:
+        reached, _ = ctx.command(*link.within, "timeout", "5", "bash", "-c",
+                                 f"exec 3<>/dev/tcp/{ctx.server.address}/{ctx.server.port}")
+        if reached:
+            ctx.add("link", "fail", 0.0, "the server cannot be reached over the link that is to be cut")
+            return
+        scenes = Scenes(ctx, ctx.server, lambda: link.cut(seconds), size=size, pieces=pieces, lines=lines,
+                        within=link.within, timeout=180)
+        scenes.put()
+        scenes.get()
+        scenes.sync()
+        scenes.locked(ctx.server.share, "append and lock")
+        if ctx.server.kind == "frevo":
+            scenes.locked("continuous", "append and lock, persistent handles", may_look=False)
+    finally:
+        link.end()
+
+
+@group("client/link-cut", full_only=True)
+def link_cut(ctx):
+    """Frevo's client: all packets vanish for 30 s, twice in the middle of each command."""
+    cuts(ctx, 30, 200 << 20, 1500, 400)
+
+
+@group("client/link-cut-short")
+def link_cut_short(ctx):
+    """Frevo's client: all packets vanish for 2 s, which nobody should notice but in the time it takes."""
+    cuts(ctx, 2, 96 << 20, 900, 250)
