@@ -58,8 +58,15 @@ fn print(text: &[u8]) -> Done {
 
 /// Writes a line to standard error.
 fn tell(line: impl std::fmt::Display) {
+    let mut err = std::io::stderr();
     // Nowhere to say that standard error is gone.
-    let _ = writeln!(std::io::stderr(), "frevo: {line}");
+    let _ = if std::io::IsTerminal::is_terminal(&err) {
+        let line = line.to_string();
+        let lines: Vec<_> = line.split('\n').map(remote::output::shown).collect();
+        writeln!(err, "frevo: {}", lines.join("\n"))
+    } else {
+        writeln!(err, "frevo: {line}")
+    };
 }
 
 fn completions(shell: clap_complete::Shell) -> Done {

@@ -18,6 +18,16 @@ pub const BACK_OFF_MAX: Duration = Duration::from_secs(2);
 pub const ECHO_AFTER: Duration = Duration::from_secs(4);
 /// Silence, while answers are due, after which a connection counts as dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(12);
+/// While all requests under way have been put off, an ECHO is sent so often.
+pub const ECHO_WAITING: Duration = Duration::from_secs(30);
+/// How long the server may put a request off that waits for nobody (all but
+/// LOCK, CHANGE_NOTIFY and IOCTL): a tape has to be found, a disk to be written.
+pub const PUT_OFF_FOR: Duration = Duration::from_secs(600);
+/// Interim responses to one request: MS-SMB2 3.3.4.2 knows one.
+pub const INTERIMS: u32 = 16;
+/// Connections on which one operation may find the server breaking the protocol:
+/// once may be a fault on the way.
+pub const BROKEN_MAX: u32 = 2;
 /// Rounds that a logon may take.
 pub const LOGON_ROUNDS: usize = 8;
 /// Largest READ or WRITE, bytes, whatever the server would take.

@@ -217,12 +217,13 @@ impl Share {
         }
         let file = self.open(path).await?;
         let metadata = file.metadata_at_open();
-        let len = file.metadata_at_open().len();
-        let len = usize::try_from(len)
-            .map_err(|_| Error::new(Cause::Usage("the file is too large"), "read", &*url))?;
-        let mut whole = vec![0; len];
-        let count = file.read_at(0, &mut whole).await?;
-        whole.truncate(count);
+        // What the server says of the length is not believed before it is here.
+        let mut whole = Vec::new();
+        let sink = |_: u64, piece: frevo_net::buffer::Buf| {
+            whole.extend_from_slice(&piece);
+            std::future::ready(Ok(()))
+        };
+        file.fetch(0, metadata.len(), sink).await?;
         Ok((whole, metadata))
     }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
 use crate::error::{Cause, Error, Result};
-use crate::limits::ATTEMPTS;
+use crate::limits::{ATTEMPTS, BROKEN_MAX};
 use crate::session::{Failure, Live, Session};
 
 /// Where a share is in the present session.
@@ -108,7 +108,7 @@ impl Share {
         operation: &'static str,
         path: &'a str,
     ) -> Attempts<'a> {
-        Attempts { share: self, replay, operation, path, left: ATTEMPTS }
+        Attempts { share: self, replay, operation, path, left: ATTEMPTS, broken: 0 }
     }
 
     fn unbind(&self, old: Bound) {
@@ -213,6 +213,8 @@ pub(crate) struct Attempts<'a> {
     operation: &'static str,
     path: &'a str,
     left: u32,
+    /// Connections that ended because the server broke the protocol.
+    broken: u32,
 }
 
 impl Attempts<'_> {
@@ -226,7 +228,14 @@ impl Attempts<'_> {
             let live = self.share.inner.session.inner.live().await.map_err(error)?;
             match self.share.bind(&live).await {
                 Ok(bound) => return Ok((live, bound)),
-                Err(Failure::Gone) => {}
+                Err(Failure::Gone) => {
+                    if let Some(cause) = self.share.inner.session.inner.broken(live.generation) {
+                        self.broken += 1;
+                        if self.broken >= BROKEN_MAX {
+                            return Err(error(cause));
+                        }
+                    }
+                }
                 Err(Failure::Final(cause)) => return Err(error(cause)),
             }
         }
@@ -234,7 +243,7 @@ impl Attempts<'_> {
 
     /// The end of the operation, or nothing when it is to be tried again.
     pub(crate) fn judge<T>(
-        &self,
+        &mut self,
         outcome: std::result::Result<T, Failure>,
         bound: Bound,
     ) -> Option<Result<T>> {
@@ -242,7 +251,11 @@ impl Attempts<'_> {
         match outcome {
             Ok(value) => Some(Ok(value)),
             Err(Failure::Gone) if self.replay == Replay::Never => error(Cause::Unknown),
-            Err(Failure::Gone) => None,
+            Err(Failure::Gone) => {
+                let cause = self.share.inner.session.inner.broken(bound.generation)?;
+                self.broken += 1;
+                if self.broken >= BROKEN_MAX { error(cause) } else { None }
+            }
             // The tree connect has gone under us: the share was reloaded.
             Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
                 self.share.unbind(bound);

@@ -95,8 +95,21 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
 }
 
 /// A line to standard output. False when nobody reads any more.
+///
+/// Names are the server's: on a terminal a control character in them is shown as
+/// `?`, that none moves the cursor or types for the user.
 pub(crate) fn line(text: impl std::fmt::Display) -> bool {
-    writeln!(std::io::stdout().lock(), "{text}").is_ok()
+    let mut out = std::io::stdout().lock();
+    if std::io::IsTerminal::is_terminal(&out) {
+        writeln!(out, "{}", shown(&text.to_string())).is_ok()
+    } else {
+        writeln!(out, "{text}").is_ok()
+    }
+}
+
+/// `text` without what a terminal would obey.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -112,6 +125,11 @@ mod tests {
         assert_eq!(parse_size("1.5k"), Ok(1536));
         assert_eq!(parse_size("2G"), Ok(2 << 30));
         assert!(parse_size("2X").is_err() && parse_size("k").is_err());
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_shown() {
+        assert_eq!(shown("a\u{1b}]0;x\u{7}\u{9b}2Jé\r\nb"), "a?]0;x??2Jé??b");
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl End {
                 };
                 let mut read = read;
                 read(&path).map_err(|error| {
-                    let cause = frevo_client::Cause::Local(std::sync::Arc::new(error));
+                    let cause = Cause::Local(std::sync::Arc::new(error));
                     frevo_client::Error::new(cause, "read", path.display().to_string())
                 })?;
             }

@@ -4,13 +4,17 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use frevo_client::{Metadata, Share};
+use frevo_client::{Cause, Error, Metadata, Share};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::place::join;
 
 /// Directories that are listed at once.
 const LISTED_AT_ONCE: usize = 16;
+/// Directories within each other: names of four letters in a path of this machine.
+const DEPTH_MAX: usize = 1_000;
+/// Files and directories of one tree: all are kept in memory.
+const ENTRIES_MAX: usize = 10_000_000;
 
 /// Lists `path` and all below it. `see` gets the path of each entry relative to
 /// `path`, directories before what is in them; symbolic links are not followed.
@@ -21,6 +25,7 @@ pub(crate) async fn remote(
 ) -> frevo_client::Result<()> {
     let mut waiting = VecDeque::from([String::new()]);
     let mut under_way = FuturesUnordered::new();
+    let mut seen = 0_usize;
     loop {
         while under_way.len() < LISTED_AT_ONCE {
             let Some(below) = waiting.pop_front() else { break };
@@ -33,6 +38,11 @@ pub(crate) async fn remote(
         let (below, entries) = listed?;
         for entry in entries {
             let name = join(&below, entry.name());
+            seen += 1;
+            if seen > ENTRIES_MAX || name.matches('/').count() > DEPTH_MAX {
+                let cause = Cause::Protocol("a tree without end");
+                return Err(Error::new(cause, "list", share.url(path)));
+            }
             see(&name, entry.metadata());
             if entry.metadata().is_dir() {
                 waiting.push_back(name);

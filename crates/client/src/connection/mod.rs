@@ -36,7 +36,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::error::Cause;
-use crate::limits::{DEAD_AFTER, ECHO_AFTER};
+use crate::limits::{DEAD_AFTER, ECHO_AFTER, ECHO_WAITING};
 use crate::options::Options;
 use credits::{Credits, NoCredits};
 use outbox::Outbox;
@@ -390,7 +390,7 @@ impl Connection {
                 buf
             }
         };
-        let reply = self.waiters.enter(taken).ok_or(Gone)?;
+        let reply = self.waiters.enter(taken, call.command).ok_or(Gone)?;
         Ok((message, reply))
     }
 
@@ -490,13 +490,20 @@ impl Future for Sent {
     }
 }
 
-/// Ends a connection whose server says nothing although answers are due.
+/// Ends a connection whose server says nothing although answers are due. One
+/// that has put off all there is to answer is asked now and then whether it is
+/// still there.
 async fn watch(connection: Weak<Connection>) {
     let mut echoed = false;
+    let mut asked = Instant::now();
     loop {
         sleep(Duration::from_secs(1)).await;
         let Some(connection) = connection.upgrade() else { return };
         if connection.is_gone() {
+            return;
+        }
+        if connection.waiters.overdue(Instant::now()) {
+            connection.fail(Cause::Protocol("a request that is put off without end"));
             return;
         }
         let silent = connection.heard.lock().elapsed();
@@ -505,6 +512,13 @@ async fn watch(connection: Weak<Connection>) {
             echoed = false;
             if !due {
                 *connection.heard.lock() = Instant::now();
+                if connection.waiters.len() == 0 {
+                    asked = Instant::now();
+                } else if asked.elapsed() >= ECHO_WAITING {
+                    asked = Instant::now();
+                    let connection = Arc::clone(&connection);
+                    tokio::spawn(async move { connection.echo().await });
+                }
             }
         } else if silent >= DEAD_AFTER {
             connection.fail(io::Error::from(io::ErrorKind::TimedOut).into());

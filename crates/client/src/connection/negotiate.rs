@@ -192,9 +192,17 @@ fn algorithms(
     contexts: &[NegotiateContext<'_>],
 ) -> Result<(Option<Cipher>, SigningAlgorithm), Cause> {
     let mut hashes = 0;
+    let mut kinds = Vec::new();
     let mut cipher = None;
     let mut signing = SigningAlgorithm::AesCmac;
     for context in contexts {
+        // MS-SMB2 3.2.5.2: at most one of each kind.
+        if !matches!(context, NegotiateContext::Unknown { .. }) {
+            if kinds.contains(&context.kind()) {
+                return Err(Cause::Protocol("a negotiate context that comes twice"));
+            }
+            kinds.push(context.kind());
+        }
         match context {
             NegotiateContext::PreauthIntegrity { hash_algorithms, .. } => {
                 hashes += 1;

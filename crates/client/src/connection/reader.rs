@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
-use frevo_net::frame_reader::FrameReader;
+use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_proto::frame::Stage;
 use frevo_proto::transform::{is_sealed, unseal_frame};
 use frevo_wire::command::oplock_break::Notification;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{Connection, Message, Unasked};
 use crate::error::Cause;
-use crate::limits::UNSEAL_BESIDE;
+use crate::limits::{INTERIMS, UNSEAL_BESIDE};
 
 impl Connection {
     /// Reads until the end; the reason, if it is not an orderly one.
@@ -26,6 +26,12 @@ impl Connection {
             let frame = match reader.next(&self.stream).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return None,
+                Err(ReceiveError::NotAFrame { .. }) => {
+                    return Some(Cause::Protocol("what comes is not SMB"));
+                }
+                Err(ReceiveError::TooLong { .. }) => {
+                    return Some(Cause::Protocol("a frame longer than any answer can be"));
+                }
                 Err(error) => return Some(std::io::Error::from(error).into()),
             };
             *self.heard.lock() = Instant::now();
@@ -88,10 +94,14 @@ impl Connection {
             let Route::Async { async_id } = header.route else { return Ok(()) };
             // It may have been overtaken by the final response, which was
             // opened on another core.
-            self.waiters.interim(id, async_id, |taken| {
+            let count = self.waiters.interim(id, async_id, |taken| {
                 self.credits.answered(taken, header.credits, false);
             });
-            return Ok(());
+            return if count > INTERIMS {
+                Err(Cause::Protocol("a request that is put off again and again"))
+            } else {
+                Ok(())
+            };
         }
         let Some(mut waiter) = self.waiters.take(id) else {
             return Err(Cause::Protocol("an answer to what was not asked"));

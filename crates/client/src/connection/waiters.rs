@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 
 use frevo_proto::window::Taken;
+use frevo_wire::Command;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Message;
+use crate::limits::PUT_OFF_FOR;
 
 /// One request under way.
 pub(super) struct Waiter {
@@ -14,6 +17,11 @@ pub(super) struct Waiter {
     pub(super) reply: oneshot::Sender<Message>,
     /// Of its interim response; 0 before there was one.
     pub(super) async_id: u64,
+    /// How many interim responses came.
+    interims: u32,
+    /// When it has to be answered at the latest; none for one that waits for
+    /// what others do.
+    until: Option<Instant>,
 }
 
 /// See the module's text. `None` once the connection has ended.
@@ -27,10 +35,17 @@ impl Default for Waiters {
 
 impl Waiters {
     /// Enters a request; none after the end.
-    pub(super) fn enter(&self, taken: Taken) -> Option<oneshot::Receiver<Message>> {
+    pub(super) fn enter(
+        &self,
+        taken: Taken,
+        command: Command,
+    ) -> Option<oneshot::Receiver<Message>> {
         let (reply, receiver) = oneshot::channel();
         let id = taken.message_id;
-        self.0.lock().as_mut()?.insert(id, Waiter { taken, reply, async_id: 0 });
+        let waits = matches!(command, Command::LOCK | Command::CHANGE_NOTIFY | Command::IOCTL);
+        let until = (!waits).then(|| Instant::now() + PUT_OFF_FOR);
+        let waiter = Waiter { taken, reply, async_id: 0, interims: 0, until };
+        self.0.lock().as_mut()?.insert(id, waiter);
         Some(receiver)
     }
 
@@ -51,13 +66,15 @@ impl Waiters {
         waiters.remove(&id)
     }
 
-    /// Notes an interim response; false when nobody waits for it.
-    pub(super) fn interim(&self, id: u64, async_id: u64, account: impl FnOnce(&mut Taken)) -> bool {
+    /// Notes an interim response; returns how many the request has had, 0 when
+    /// nobody waits for it.
+    pub(super) fn interim(&self, id: u64, async_id: u64, account: impl FnOnce(&mut Taken)) -> u32 {
         let mut waiters = self.0.lock();
-        let Some(waiter) = waiters.as_mut().and_then(|all| all.get_mut(&id)) else { return false };
+        let Some(waiter) = waiters.as_mut().and_then(|all| all.get_mut(&id)) else { return 0 };
         waiter.async_id = async_id;
+        waiter.interims = waiter.interims.saturating_add(1);
         account(&mut waiter.taken);
-        true
+        waiter.interims
     }
 
     /// The AsyncId of a request under way, 0 if it has none.
@@ -73,6 +90,12 @@ impl Waiters {
     /// Whether an answer is due: one that was not put off by an interim response.
     pub(super) fn due(&self) -> bool {
         self.0.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
+    }
+
+    /// Whether the time of a request that was put off is over.
+    pub(super) fn overdue(&self, now: Instant) -> bool {
+        let is_over = |waiter: &Waiter| waiter.until.is_some_and(|until| now > until);
+        self.0.lock().as_ref().is_some_and(|all| all.values().any(is_over))
     }
 
     /// Tells all that no answer comes.

@@ -1,7 +1,7 @@
 //! A channel: one connection as one session uses it, MS-SMB2 3.2.1.8.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Negotiated;
@@ -47,6 +47,8 @@ pub(crate) struct Live {
     pub(crate) channels: RwLock<Vec<Arc<Channel>>>,
     /// Session.ChannelSequence
     pub(crate) sequence: AtomicU16,
+    /// How the server broke the protocol, if that ended a channel.
+    pub(crate) broken: OnceLock<Cause>,
 }
 
 /// Why a request has no answer that means anything.
@@ -89,6 +91,12 @@ impl Live {
     pub(crate) fn prune(&self) {
         let mut channels = self.channels.write();
         let before = channels.len();
+        for channel in channels.iter().filter(|channel| channel.connection.is_gone()) {
+            if let Some(why @ (Cause::Protocol(_) | Cause::Security(_))) = channel.connection.why()
+            {
+                let _ = self.broken.set(why.clone());
+            }
+        }
         channels.retain(|channel| !channel.connection.is_gone());
         if channels.len() != before {
             self.sequence.fetch_add(1, Ordering::AcqRel);

@@ -8,8 +8,8 @@ mod logon;
 pub(crate) use channel::{Failure, Live};
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use frevo_wire::command::negotiate::GlobalCapabilities;
@@ -227,6 +227,14 @@ impl Inner {
         live.is_alive().then_some(live)
     }
 
+    /// How the server broke the protocol in the session `generation`, if that is
+    /// what ended it.
+    pub(crate) fn broken(&self, generation: u64) -> Option<Cause> {
+        let live = self.live.read().clone().filter(|live| live.generation == generation)?;
+        live.prune();
+        live.broken.get().cloned()
+    }
+
     /// The session, recovered if need be: the caller waits meanwhile.
     pub(crate) async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
         if let Some(live) = self.current() {
@@ -285,6 +293,7 @@ impl Inner {
             capabilities: agreed.capabilities,
             channels: RwLock::new(vec![Arc::new(logged_on.channel)]),
             sequence: AtomicU16::new(0),
+            broken: OnceLock::new(),
         });
         let more = self.client.options.channels.min(CHANNELS_MAX).saturating_sub(1);
         if more > 0 && agreed.has(GlobalCapabilities::MULTI_CHANNEL) && agreed.terms.is_smb3() {

@@ -1,0 +1,152 @@
+//! The program against a server that lies: nothing is written outside of the
+//! folder that was named, whatever things are called there.
+
+#[path = "../../client/tests/evil/mod.rs"]
+mod evil;
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
+use frevo_net::transport::Stream;
+use frevo_wire::Command;
+use harness::{Place, Said, said};
+
+/// A server at an address of its own, for as long as the test runs.
+fn start(manners: Manners, script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (manners, script): (_, Arc<Script>) = (Arc::new(manners), Arc::new(script));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let count = AtomicUsize::new(0);
+            while let Ok((stream, _)) = listener.accept().await {
+                let evil = Evil {
+                    manners: Arc::clone(&manners),
+                    script: Arc::clone(&script),
+                    overheard: Overheard::default(),
+                    connection: count.fetch_add(1, Ordering::SeqCst),
+                };
+                tokio::spawn(evil.serve(Stream::Tcp(stream)));
+            }
+        });
+    });
+    address
+}
+
+fn run(place: &Place, arguments: &[&str]) -> Said {
+    said(place.command(arguments).env("FREVO_PASSWORD", "secret").output().unwrap())
+}
+
+/// All that is in the place, as paths relative to it.
+fn all(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                waiting.push(path.clone());
+            }
+            found.push(path.strip_prefix(root).unwrap().to_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Lists `root` in the share's root, and good names below it.
+fn listing(root: &[(&str, bool)]) -> Manners {
+    let root = root.iter().map(|(name, is_dir)| ((*name).to_owned(), *is_dir)).collect();
+    Manners { root, ..Manners::default() }
+}
+
+#[test]
+fn names_that_lead_out_of_the_folder_are_not_followed() {
+    let secret = "secret of the user";
+    for name in ["../out", "..\\out", "/tmp/out-of-frevo", "a/../../out", "good\0", "..", "."] {
+        for verb in ["get", "sync"] {
+            let place = Place::new();
+            place.folder("into");
+            place.file("out", secret, 0o600);
+            let before = all(&place.path(""));
+            let server = start(listing(&[(name, name.starts_with('.'))]), |_| Act::Honest);
+            let url = format!("smb://ann@{server}/data");
+            let done = match verb {
+                "get" => run(&place, &["get", "-r", "--patience", "2", &url, "into"]),
+                _ => run(&place, &["sync", "--delete", "--patience", "2", &url, "into"]),
+            };
+            // Dots are left out, everything else is refused.
+            if matches!(name, "." | "..") {
+                done.succeeds();
+            } else {
+                done.fails(1, &["a name that is none"]);
+            }
+            let after: Vec<_> =
+                all(&place.path("")).into_iter().filter(|path| !path.starts_with("into")).collect();
+            let before: Vec<_> =
+                before.into_iter().filter(|path| !path.starts_with("into")).collect();
+            assert_eq!(after, before, "{verb} {name:?}");
+            assert_eq!(fs::read_to_string(place.path("out")).unwrap(), secret);
+            assert!(!Path::new("/tmp/out-of-frevo").exists());
+        }
+    }
+}
+
+/// Links of the server's are not made here, so none can lead what follows astray;
+/// what is not called a directory in its listing is not walked into.
+#[test]
+fn links_and_changing_kinds_lead_nowhere() {
+    let place = Place::new();
+    place.folder("into");
+    // The same name twice: once a file, once a directory.
+    let server = start(listing(&[("x", false), ("x", true)]), |_| Act::Honest);
+    let url = format!("smb://ann@{server}/data");
+    let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
+    assert_ne!(done.code, 0);
+    assert!(done.err.starts_with("frevo: "), "{done:?}");
+    // A reparse point that says where it leads.
+    let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
+        Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
+            // FileAttributes and the tag of the first entry.
+            let at = 72 + 56;
+            if message.len() > at + 12 {
+                message[at..at + 4].copy_from_slice(&0x400_u32.to_le_bytes());
+                message[at + 8..at + 12].copy_from_slice(&0xA000_000C_u32.to_le_bytes());
+            }
+        })),
+        _ => Act::Honest,
+    });
+    let url = format!("smb://ann@{server}/data");
+    place.folder("links");
+    run(&place, &["get", "-r", "--patience", "2", &url, "links/new"]).succeeds();
+    assert!(
+        all(&place.path("links")).iter().all(|path| !place.path("links").join(path).is_symlink())
+    );
+}
+
+#[test]
+fn a_tree_without_end_ends() {
+    let place = Place::new();
+    // Each directory has the same directory in it.
+    let server = start(listing(&[("dir", true)]), |_| Act::Honest);
+    let url = format!("smb://ann@{server}/data");
+    let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
+    done.fails(1, &["without end"]);
+    assert!(all(&place.path("")).is_empty(), "nothing was begun");
+}
+
+#[test]
+fn an_honest_answer_is_taken() {
+    let place = Place::new();
+    let server = start(Manners { seal: true, ..listing(&[("known", false)]) }, |_| Act::Honest);
+    let url = format!("smb://ann@{server}/data");
+    run(&place, &["get", "-r", &url, "into"]).succeeds();
+    assert_eq!(fs::read(place.path("into/known")).unwrap(), CONTENT);
+}
