@@ -260,14 +260,19 @@ impl File {
         self.opens.iter().all(|e| e.id == id || !e.claim.contends() || e.claim.sharing.delete)
     }
 
-    /// Sets or clears delete pending (FileDispositionInformation); clearing
-    /// also forgets that `id` was opened to delete on close.
+    /// Sets or clears delete pending (FileDispositionInformation). What was opened
+    /// to be deleted on close is so all the same: MS-FSA 2.1.5.5 asks the Open's
+    /// mode, not what was set since.
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {
         let name = self.name_of(id).clone();
         if pending {
             return self.doom(name);
         }
         self.doomed.retain(|doomed| *doomed != name);
+    }
+
+    /// Closing `id` no longer deletes anything, although it was opened for that.
+    pub fn forget_delete_on_close(&mut self, id: OpenId) {
         if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
             e.delete_on_close = false;
         }

@@ -409,12 +409,22 @@ mod tests {
     }
 
     #[test]
-    fn clearing_the_disposition_saves_the_file() {
+    fn clearing_the_disposition_saves_the_file_unless_it_was_opened_to_go() {
         let table = FileTable::default();
-        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap().cell;
-        cell.lock().set_delete_pending(OpenId(1), true);
-        cell.lock().set_delete_pending(OpenId(1), false);
-        assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
+        for (on_close, forgotten, is_saved) in
+            [(false, false, true), (true, false, false), (true, true, true)]
+        {
+            let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, on_close)).unwrap().cell;
+            cell.lock().set_delete_pending(OpenId(1), true);
+            cell.lock().set_delete_pending(OpenId(1), false);
+            if forgotten {
+                cell.lock().forget_delete_on_close(OpenId(1));
+            }
+            // MS-FSA 2.1.5.5: FILE_DELETE_ON_CLOSE is the Open's mode.
+            let left = table.leave(&cell, OpenId(1));
+            assert_eq!(left == Departure::Closed, is_saved, "{left:?}");
+            table.retire(&cell);
+        }
     }
 
     #[test]

@@ -307,10 +307,11 @@ class Scene:
                                  struct.unpack_from("<I", e, 56)[0]) for e in entries))
         return found
 
-    def compare_listing(self, folder, after):
+    def compare_listing(self, folder, after, done=()):
         ours, theirs = self.listing(folder)
         if ours != theirs:
-            self.report.differ(f"left after {after}", f"{[x for x in ours if x not in theirs]}, smbd {[x for x in theirs if x not in ours]}")
+            self.report.differ(f"left after {after}", f"{[x for x in ours if x not in theirs]}, "
+                               f"smbd {[x for x in theirs if x not in ours]}; {'; '.join(done)}")
 
     def directory(self):
         """QUERY_DIRECTORY with patterns, classes, flags and lengths."""
@@ -440,7 +441,7 @@ class Scene:
 
     def names(self):
         """Rename, delete and create anew, with handles that stand in the way."""
-        rng, open_files = self.rng, []
+        rng, open_files, done = self.rng, [], []
         for _ in range(8):
             turn = rng.choice(("open", "open", "rename", "rename", "delete", "close", "doc"))
             kind, name = rng.choice((("file", "a"), ("empty", "b"), ("folder", "d"), ("in-folder", "d\\1"), ("new", "new")))
@@ -450,11 +451,13 @@ class Scene:
                 answers = self.pair.call(raw.CREATE, raw.create_body(self.path(name), **how))
                 if not same_status(self.report, "names open", answers, f"{kind} {how}, {len(open_files)} open"):
                     raise Differs
+                done.append(f"{turn} {name} {how['access']:#x} {said(answers[0].status)}")
                 if not answers[0].status:
                     open_files.append((kind, tuple(a.body[64:80] for a in answers)))
             elif open_files:
                 kind, file = rng.choice(open_files)
                 if turn == "close":
+                    done.append(f"close {kind}")
                     open_files.remove((kind, file))
                     self.pair.close(file)
                     continue
@@ -462,14 +465,15 @@ class Scene:
                 level, data = (13, bytes([rng.choice((1, 1, 0))])) if turn == "delete" else \
                     (rng.choice((10, 10, 11)), struct.pack("<B7xQI", rng.randrange(2), 0, len(to)) + to)
                 answers = self.pair.call(raw.SET_INFO, self.pair.on(file, raw.set_body, 1, level, data))
+                done.append(f"{level} {kind} to {to.decode('utf-16-le')} {data[0]} {said(answers[0].status)}")
                 if not same_status(self.report, {10: "names rename", 11: "names link", 13: "names delete"}[level], answers,
-                                   f"{kind} to {to.decode('utf-16-le')} {data[0]}, open: {[k for k, _ in open_files]}"):
+                                   f"{kind} to {to.decode('utf-16-le')} {data[0]}, open: {[k for k, _ in open_files]}, {done}"):
                     raise Differs
         for _, file in open_files:
             self.pair.close(file)
-        self.compare_listing("", "names")
+        self.compare_listing("", "names", done)
         if all(any(n == "d" for n, _, _ in side) for side in self.listing("")):
-            self.compare_listing("d", "names in folder")
+            self.compare_listing("d", "names in folder", done)
 
 
 AREAS = ["create", "create", "query", "set", "directory", "io", "compound", "notify", "names"]

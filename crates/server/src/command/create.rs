@@ -480,7 +480,10 @@ impl Create<'_> {
             node.set_basic(&change)
         };
         // That a file is sparse is said by FSCTL_SET_SPARSE alone.
-        let ignored = FileAttributes::NORMAL | FileAttributes::SPARSE_FILE;
+        // MS-FSA 2.1.5.1.2 takes NOT_CONTENT_INDEXED away.
+        let ignored = FileAttributes::NORMAL
+            | FileAttributes::SPARSE_FILE
+            | FileAttributes::NOT_CONTENT_INDEXED;
         set(self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE)?;
         node.set_end_of_file(0).inspect_err(|_| {
             let _ = set(before);

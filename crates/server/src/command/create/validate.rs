@@ -98,6 +98,14 @@ pub(super) fn stream_type(
 /// DesiredAccess with generic rights mapped, within what the share gives.
 pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<AccessMask, Status> {
     let desired = request.desired_access;
+    let options = request.create_options;
+    let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
+    if options.contains(CreateOptions::DELETE_ON_CLOSE)
+        && !map_generic(desired).intersects(removing)
+    {
+        // MS-FSA 2.1.5.1: this before rights that do not exist.
+        return Err(Status::INVALID_PARAMETER);
+    }
     if desired.is_empty() || desired.0 & BAD_ACCESS != 0 {
         return Err(Status::ACCESS_DENIED);
     }
@@ -106,20 +114,13 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
         return Err(Status::PRIVILEGE_NOT_HELD);
     }
     let mut mapped = map_generic(desired);
-    let options = request.create_options;
     if options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING) {
         mapped = mapped.without(AccessMask::APPEND_DATA);
     }
-    let deletes = mapped.intersects(AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED);
-    if options.contains(CreateOptions::DELETE_ON_CLOSE) {
-        if !deletes {
-            // MS-FSA 2.1.5.1
-            return Err(Status::INVALID_PARAMETER);
-        }
-        if !tree.maximal_access.contains(AccessMask::DELETE) {
-            // MS-SMB2 3.3.5.9
-            return Err(Status::ACCESS_DENIED);
-        }
+    let deletes = options.contains(CreateOptions::DELETE_ON_CLOSE);
+    if deletes && !tree.maximal_access.contains(AccessMask::DELETE) {
+        // MS-SMB2 3.3.5.9
+        return Err(Status::ACCESS_DENIED);
     }
     // MS-FSA 2.1.5.1.1, 2.1.5.1.2: what makes or overwrites needs these, whether
     // it says so or not.

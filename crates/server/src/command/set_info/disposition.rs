@@ -27,6 +27,10 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
         return Err(Status::NOT_SUPPORTED);
     }
     if !flags.contains(DispositionFlags::DELETE) {
+        if flags.contains(DispositionFlags::ON_CLOSE) {
+            // Windows: with ON_CLOSE the state that CREATE gave the handle is cleared.
+            file.cell.lock().forget_delete_on_close(open.id());
+        }
         return set(open, file, false);
     }
     if flags.contains(DispositionFlags::ON_CLOSE) && !file.cell.lock().is_delete_pending() {
