@@ -3,6 +3,9 @@
 //! An NDR structure: a zero-terminated string (`0x22`, all that the oldest
 //! versions stored; empty in the newer ones), a version, the version again as
 //! the union's discriminant, and the union's arm. smbd 4.17 writes version 5.
+//!
+//! A ChangeTime that a client set, which Linux cannot keep, stands behind that
+//! structure, where smbd does not look, and a flag of its older versions says so.
 
 use frevo_wire::dtyp::FileTime;
 
@@ -13,9 +16,23 @@ pub const NAME: &str = "user.DOSATTRIB";
 const VALID_ATTRIB: u32 = 0x01;
 /// The creation time is meaningful.
 const VALID_CREATE_TIME: u32 = 0x10;
+/// A change time is meaningful; ours stands behind version 5's structure.
+const VALID_CHANGE_TIME: u32 = 0x20;
 
-/// Bytes that [`DosAttrib::encode`] gives.
-pub const ENCODED_LEN: usize = 24;
+/// Bytes that [`DosAttrib::encode`] gives for what smbd has too.
+const SMBD_LEN: usize = 24;
+/// Bytes that [`DosAttrib::encode`] gives at most.
+pub const ENCODED_LEN: usize = SMBD_LEN + 16;
+
+/// A ChangeTime that a client set. It is in force as long as nothing has changed
+/// the file since, which the host's own time of change tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetChangeTime {
+    /// What is shown.
+    pub shown: FileTime,
+    /// The latest time of change of the host's that goes with it.
+    pub until: FileTime,
+}
 
 /// What is known from a DOSATTRIB value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,19 +41,26 @@ pub struct DosAttrib {
     pub attributes: u32,
     /// CreationTime, if it was stored.
     pub created: Option<FileTime>,
+    /// ChangeTime, if a client set it.
+    pub changed: Option<SetChangeTime>,
 }
 
 impl DosAttrib {
-    /// The value as smbd 4.17 writes it, version 5.
-    pub fn encode(&self) -> [u8; ENCODED_LEN] {
-        let mut out = [0; ENCODED_LEN];
-        let flags = VALID_ATTRIB | self.created.map_or(0, |_| VALID_CREATE_TIME);
+    /// The value as smbd 4.17 writes it, version 5, into a buffer of the caller's.
+    pub fn encode<'a>(&self, out: &'a mut [u8; ENCODED_LEN]) -> &'a [u8] {
+        out.fill(0);
+        let flags = VALID_ATTRIB
+            | self.created.map_or(0, |_| VALID_CREATE_TIME)
+            | self.changed.map_or(0, |_| VALID_CHANGE_TIME);
         // The empty string and a pad byte are zero already.
         out[2..4].copy_from_slice(&5u16.to_le_bytes());
         out[4..6].copy_from_slice(&5u16.to_le_bytes());
         out[8..12].copy_from_slice(&flags.to_le_bytes());
         out[12..16].copy_from_slice(&self.attributes.to_le_bytes());
         out[16..24].copy_from_slice(&self.created.unwrap_or_default().0.to_le_bytes());
+        let Some(changed) = self.changed else { return &out[..SMBD_LEN] };
+        out[24..32].copy_from_slice(&changed.shown.0.to_le_bytes());
+        out[32..40].copy_from_slice(&changed.until.0.to_le_bytes());
         out
     }
 
@@ -47,7 +71,7 @@ impl DosAttrib {
         let mut ndr = Ndr { value, at: end.saturating_add(1) };
         let Some(version) = ndr.u16() else {
             // Samba before 3.5 stored nothing but the string.
-            return Some(Self { attributes: hexadecimal(string)?, created: None });
+            return Some(Self { attributes: hexadecimal(string)?, ..Self::default() });
         };
         if ndr.u16()? != version {
             return None;
@@ -56,12 +80,12 @@ impl DosAttrib {
             1 => {
                 let attributes = ndr.u32()?;
                 ndr.skip(4 + 8 + 8)?;
-                Some(Self { attributes, created: ndr.time() })
+                Some(Self { attributes, created: ndr.time(), changed: None })
             }
             2 => {
                 ndr.skip(4)?;
                 // smbd does not believe this version's times.
-                Some(Self { attributes: ndr.u32()?, created: None })
+                Some(Self { attributes: ndr.u32()?, ..Self::default() })
             }
             3 => {
                 let flags = ndr.u32()?;
@@ -78,7 +102,8 @@ impl DosAttrib {
             5 => {
                 let flags = ndr.u32()?;
                 let attributes = ndr.u32()?;
-                Some(Self::of_flags(flags, attributes, ndr.time()))
+                let value = Self::of_flags(flags, attributes, ndr.time());
+                Some(Self { changed: ndr.changed(flags), ..value })
             }
             _ => None,
         }
@@ -89,6 +114,7 @@ impl DosAttrib {
             // smbd takes the attributes whatever the flags say.
             attributes,
             created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
+            changed: None,
         }
     }
 }
@@ -133,6 +159,14 @@ impl Ndr<'_> {
     fn time(&mut self) -> Option<FileTime> {
         self.take(4).map(u64::from_le_bytes).filter(|&t| t != 0).map(FileTime)
     }
+
+    /// What stands behind version 5's structure.
+    fn changed(&mut self, flags: u32) -> Option<SetChangeTime> {
+        if flags & VALID_CHANGE_TIME == 0 {
+            return None;
+        }
+        Some(SetChangeTime { shown: self.time()?, until: self.time()? })
+    }
 }
 
 #[cfg(test)]
@@ -156,9 +190,10 @@ mod tests {
     #[test]
     fn what_smbd_wrote_reads_and_writes_the_same() {
         for (hex, attributes, created) in FROM_SMBD {
-            let value = DosAttrib { attributes, created: Some(FileTime(created)) };
+            let created = Some(FileTime(created));
+            let value = DosAttrib { attributes, created, changed: None };
             assert_eq!(DosAttrib::decode(&bytes(hex)), Some(value));
-            assert_eq!(value.encode().as_slice(), bytes(hex));
+            assert_eq!(value.encode(&mut [0; ENCODED_LEN]), bytes(hex));
         }
     }
 
@@ -179,7 +214,7 @@ mod tests {
             let created = created.filter(|_| version != 2);
             assert_eq!(
                 DosAttrib::decode(&value),
-                Some(DosAttrib { attributes: 0x22, created }),
+                Some(DosAttrib { attributes: 0x22, created, changed: None }),
                 "version {version}"
             );
         }
@@ -198,12 +233,16 @@ mod tests {
 
     #[test]
     fn flags_say_what_is_meant() {
-        let mut value = DosAttrib { attributes: 0x20, created: None }.encode();
+        let bare = DosAttrib { attributes: 0x20, ..DosAttrib::default() };
+        let mut value = bare.encode(&mut [0; ENCODED_LEN]).to_vec();
         assert_eq!(DosAttrib::decode(&value).unwrap().created, None);
         value[8] = 0x10;
         value[16] = 9;
         let read = DosAttrib::decode(&value).unwrap();
-        assert_eq!(read, DosAttrib { attributes: 0x20, created: Some(FileTime(9)) });
+        assert_eq!(read, DosAttrib { created: Some(FileTime(9)), ..bare });
+        // A flag of smbd's older versions alone says nothing.
+        value[8] |= 0x20;
+        assert_eq!(DosAttrib::decode(&value).unwrap(), read);
     }
 
     #[test]
@@ -227,9 +266,16 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(attributes in 0u32.., created in 1u64..) {
-            let value = DosAttrib { attributes, created: Some(FileTime(created)) };
-            assert_eq!(DosAttrib::decode(&value.encode()), Some(value));
+        fn what_is_written_is_read(
+            attributes in 0u32..,
+            created in 1u64..,
+            changed in proptest::option::of((1u64.., 1u64..)),
+        ) {
+            let changed = changed
+                .map(|(shown, until)| SetChangeTime { shown: FileTime(shown), until: FileTime(until) });
+            let value = DosAttrib { attributes, created: Some(FileTime(created)), changed };
+            let mut out = [0; ENCODED_LEN];
+            assert_eq!(DosAttrib::decode(value.encode(&mut out)), Some(value));
         }
     }
 }

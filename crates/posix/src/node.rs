@@ -16,7 +16,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
 use crate::directory::PosixDirectory;
-use crate::dosattrib::DosAttrib;
+use crate::dosattrib::{DosAttrib, SetChangeTime};
 use crate::errno::fault_of;
 use crate::extents;
 use crate::locks;
@@ -172,9 +172,11 @@ impl PosixNode {
         rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
     }
 
+    /// What goes to DOSATTRIB. It is the last to be set, because whatever changes
+    /// the file later voids a ChangeTime.
     fn set_attributes(&self, change: &BasicChange) -> VfsResult<()> {
-        let created = settable(change.created);
-        if created.is_none() && change.attributes.is_none() {
+        let (created, changed) = (settable(change.created), settable(change.changed));
+        if created.is_none() && changed.is_none() && change.attributes.is_none() {
             return Ok(());
         }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
@@ -198,10 +200,36 @@ impl PosixNode {
                 stat::stat_of(&stx, &Extra::default()).created
             }
         };
-        let value = DosAttrib { attributes: attributes | directory, created: Some(created) };
-        self.handle.set_dos_attrib(&value).map_err(fault_of)
+        let attributes = attributes | directory;
+        let value = DosAttrib { attributes, created: Some(created), changed: None };
+        match changed {
+            Some(changed) => self.keep_change_time(value, changed),
+            None => self.handle.set_dos_attrib(&value).map_err(fault_of),
+        }
+    }
+
+    /// Keeps a ChangeTime with the time until which the host may say that the
+    /// file has changed: that of its being kept, which is known only afterwards.
+    fn keep_change_time(&self, value: DosAttrib, shown: FileTime) -> VfsResult<()> {
+        let fd = self.handle.fd();
+        for slack in CHANGE_TIME_SLACK {
+            let until = FileTime(stat::clock().0.saturating_add(slack));
+            let changed = Some(SetChangeTime { shown, until });
+            self.handle.set_dos_attrib(&DosAttrib { changed, ..value }).map_err(fault_of)?;
+            let host = stat::stat_of(&sys::stat_fd(fd).map_err(fault_of)?, &Extra::default());
+            if host.changed <= until {
+                return Ok(());
+            }
+        }
+        // The medium has a clock of its own: its time it is, as if none were set.
+        Ok(())
     }
 }
+
+/// How much later than the clock says the medium may note a change: the first is
+/// enough where it notes the last tick of the kernel's clock. In units of FILETIME:
+/// 0, 1 and 20 ms.
+const CHANGE_TIME_SLACK: [u64; 3] = [0, 10_000, 200_000];
 
 /// Zero and the special values of MS-FSCC 2.4.7 leave a time alone.
 fn settable(time: Option<FileTime>) -> Option<FileTime> {
@@ -354,8 +382,8 @@ impl Node for PosixNode {
         if let Some(mode) = change.mode {
             self.set_mode(mode)?;
         }
-        self.set_attributes(change)?;
-        self.set_times(change)
+        self.set_times(change)?;
+        self.set_attributes(change)
     }
 
     fn streams(&self) -> VfsResult<Vec<StreamStat>> {

@@ -91,7 +91,7 @@ impl PosixNode {
             Some(created) => created,
             None => self.stat()?.created,
         };
-        let value = DosAttrib { attributes: bits, created: Some(created) };
+        let value = DosAttrib { attributes: bits, created: Some(created), changed: None };
         self.handle().set_dos_attrib(&value).map_err(fault_of)
     }
 }

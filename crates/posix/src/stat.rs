@@ -33,6 +33,12 @@ fn time(t: &StatxTimestamp) -> FileTime {
     FileTime::from_unix(t.tv_sec, t.tv_nsec)
 }
 
+/// The host's clock.
+pub(crate) fn clock() -> FileTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// When the medium says that the object came to be, if it does.
 pub(crate) fn birth_of(stx: &Statx) -> Option<FileTime> {
     (stx.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(&stx.stx_btime))
@@ -63,6 +69,8 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
     let born = birth_of(stx).unwrap_or_else(|| accessed.min(written).min(changed));
     let data = kind == Kind::File;
+    // Whatever has happened to the file since voids what a client had set.
+    let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
     Stat {
         key: key_of(stx),
         kind,
@@ -73,7 +81,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         created: extra.dos.and_then(|d| d.created).unwrap_or(born),
         accessed,
         written,
-        changed,
+        changed: set.map_or(changed, |set| set.shown),
         mode: u32::from(stx.stx_mode) & 0o7777,
         uid: stx.stx_uid,
         gid: stx.stx_gid,

@@ -40,6 +40,13 @@ pub(crate) fn stat_fd(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT_MASK)
 }
 
+/// When an open file came to be, if the medium says. Nothing else is asked for:
+/// to be asked for its time of change makes the kernel note the next finer.
+pub(crate) fn birth(fd: BorrowedFd<'_>) -> Option<frevo_wire::dtyp::FileTime> {
+    let stx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    crate::stat::birth_of(&stx)
+}
+
 /// State of an entry; links are not followed.
 pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx, Errno> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)

@@ -11,7 +11,7 @@ use frevo_store::vfs::{
     Existence, Kind, KindWanted, Node, OpenHow, Opened, Replacement, Space, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
-use frevo_wire::dtyp::{FileAttributes, FileTime};
+use frevo_wire::dtyp::FileAttributes;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
@@ -278,8 +278,6 @@ impl PosixVfs {
 
     fn create(&self, place: &Place, how: &OpenHow) -> VfsResult<Opened> {
         self.share.writable()?;
-        let before = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let born = FileTime::from_unix(before.tv_sec, u32::try_from(before.tv_nsec).unwrap_or(0));
         let entry = place.wanted.as_slice();
         let fd = if how.kind == KindWanted::Directory {
             self.make_directory(place, how)?
@@ -299,7 +297,8 @@ impl PosixVfs {
         }
         let handle = Handle::new(fd, false);
         // The file stands whether or not its attributes could be kept.
-        let dos = self.new_dos_attrib(how, born).filter(|dos| handle.set_dos_attrib(dos).is_ok());
+        let dos = self.new_dos_attrib(how, handle.fd());
+        let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let extra = Extra { dos, hidden_name: self.share.hides(entry), ..Extra::default() };
         let stat = self.share.stat_of(&stx, &extra);
@@ -329,12 +328,17 @@ impl PosixVfs {
     }
 
     /// What is stored for a new file.
-    fn new_dos_attrib(&self, how: &OpenHow, born: FileTime) -> Option<DosAttrib> {
+    fn new_dos_attrib(&self, how: &OpenHow, fd: BorrowedFd<'_>) -> Option<DosAttrib> {
+        if !self.share.keeps_attributes() {
+            return None;
+        }
+        // MS-FSA 2.1.5.1.1: a new file was written when it was created. The medium
+        // says when that was; a clock is a tick off.
+        let created = Some(sys::birth(fd).unwrap_or_else(stat::clock));
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
         let attributes = (how.attributes & STORED_ATTRIBUTES) | bits;
-        let kept = self.share.keeps_attributes();
-        kept.then_some(DosAttrib { attributes: attributes.0, created: Some(born) })
+        Some(DosAttrib { attributes: attributes.0, created, changed: None })
     }
 
     fn make_directory(&self, place: &Place, how: &OpenHow) -> VfsResult<OwnedFd> {

@@ -8,7 +8,7 @@ use frevo_store::{Fault, vfs::VfsResult};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::dosattrib::DosAttrib;
+use crate::dosattrib::{DosAttrib, ENCODED_LEN};
 use crate::errno::fault_of;
 use crate::fold;
 use crate::limits::{DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_VALUE_BYTES};
@@ -126,7 +126,7 @@ impl Handle {
     }
 
     pub(crate) fn set_dos_attrib(&self, value: &DosAttrib) -> Result<(), Errno> {
-        self.set(DOSATTRIB, &value.encode())
+        self.set(DOSATTRIB, value.encode(&mut [0; ENCODED_LEN]))
     }
 
     /// All names, as stored, that `wanted` says yes to.

@@ -276,6 +276,59 @@ fn times_are_set_to_100_nanoseconds() {
     assert_eq!(Some(stat.created), at(1));
 }
 
+/// MS-FSA 2.1.5.15.2: ChangeTime can be set, though not on Linux.
+#[test]
+fn a_change_time_is_kept_until_something_changes() {
+    let s = share();
+    let made = s.open("a", &create()).unwrap();
+    let wanted = FileTime(0x01c0_0000_0000_1234);
+    let shown = || s.vfs.stat(&name("a")).unwrap().changed;
+    let set = |change: BasicChange| {
+        made.node.set_basic(&BasicChange { changed: Some(wanted), ..change }).unwrap();
+        assert_eq!(made.node.stat().unwrap().changed, wanted);
+        assert_eq!(shown(), wanted);
+        // The clock's tick, and the slack that a finer one is given.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    };
+    set(BasicChange::default());
+    let mut listing = s.open("", &read()).unwrap().node.directory().unwrap();
+    listing.next_name().unwrap();
+    assert_eq!(listing.entry_stat().unwrap().unwrap().changed, wanted);
+    // Whoever changes anything, and whatever it is.
+    made.node.write_at(0, b"x").unwrap();
+    assert_ne!(shown(), wanted);
+    let all = BasicChange {
+        created: Some(FileTime(0x01d0_0000_0000_0000)),
+        written: Some(FileTime(0x01d0_0000_0000_0001)),
+        attributes: Some(FileAttributes::HIDDEN),
+        mode: Some(0o600),
+        ..BasicChange::default()
+    };
+    set(all);
+    let stat = made.node.stat().unwrap();
+    assert_eq!((Some(stat.created), Some(stat.written)), (all.created, all.written));
+    assert_eq!(Some(stat.attributes), all.attributes);
+    std::fs::set_permissions(s.path("a"), PermissionsExt::from_mode(0o640)).unwrap();
+    assert_ne!(shown(), wanted);
+    set(BasicChange::default());
+    let normal = Some(FileAttributes::NORMAL);
+    made.node.set_basic(&BasicChange { attributes: normal, ..BasicChange::default() }).unwrap();
+    assert_ne!(shown(), wanted);
+    set(BasicChange::default());
+    s.vfs.rename(&name("a"), made.node.key(), &name("b"), false).unwrap();
+    assert_ne!(s.vfs.stat(&name("b")).unwrap().changed, wanted);
+}
+
+/// MS-FSA 2.1.5.1.1: all of its times are the same.
+#[test]
+fn a_new_file_was_written_when_it_was_created() {
+    let s = share();
+    for n in 0..50 {
+        let made = s.open(&format!("f{n}"), &create()).unwrap();
+        assert_eq!(made.stat.created, made.stat.written);
+    }
+}
+
 #[test]
 fn modes_pass_the_masks() {
     let s = share_with(PosixOptions {

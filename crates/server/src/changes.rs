@@ -33,8 +33,15 @@ impl FileOpen {
         if self.is_directory { CompletionFilter::DIR_NAME } else { CompletionFilter::FILE_NAME }
     }
 
-    /// Reports that something was done to the file. It must not be locked.
+    /// Reports that something was done to the file, whose times this Open may
+    /// keep as they were. It must not be locked.
     pub fn report(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
+        self.keep_times();
+        self.tell(files, action, matches);
+    }
+
+    /// Tells those who watch that something was done to the file.
+    pub fn tell(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
         // Windows: writing breaks it too, though MS-FSA 2.1.5.4 does not say so; a
         // listing shows sizes and times.
         if files.leases.has_directories() {
@@ -86,6 +93,7 @@ impl FileOpen {
 
     /// Reports that the file is no longer called `from`.
     pub fn report_rename(&self, files: &FileTable, from: &Name) {
+        self.keep_times();
         if files.leases.has_directories() {
             self.entry_changed(files, from);
             self.entry_changed(files, &self.name());

@@ -42,6 +42,7 @@ pub mod share;
 pub mod slots;
 mod sync;
 pub mod throttle;
+pub mod times;
 pub mod tree_connect;
 pub mod under_way;
 pub mod visibility;

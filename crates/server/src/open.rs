@@ -10,7 +10,7 @@ use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::lease::Actor;
-use frevo_store::{Departure, FileCell, FileKey, FileTable, Name, Node, OpenId, Stat, Vfs};
+use frevo_store::{Departure, FileCell, FileKey, FileTable, Name, Node, OpenId, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
@@ -23,6 +23,7 @@ use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
+use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 use crate::under_way::UnderWay;
 
@@ -85,6 +86,8 @@ pub struct FileOpen {
     pub mode: AtomicU64,
     /// FilePositionInformation: kept for clients that set it, used by none.
     pub position: AtomicU64,
+    /// Times that stay as they are, whatever is done through it.
+    pub times: Times,
     /// Why what was written could once not be made durable. The kernel says so
     /// once and drops what it could not write, so that a later success would
     /// prove nothing: it fails until the file is opened anew.
@@ -299,11 +302,6 @@ impl FileOpen {
     pub fn has_mode(&self, option: CreateOptions) -> bool {
         let mode = self.mode.load(Ordering::Relaxed);
         mode & u64::from(option.0) == u64::from(option.0)
-    }
-
-    /// The file's present state.
-    pub fn stat(&self) -> Result<Stat, Status> {
-        self.node.stat().map_err(frevo_store::Fault::status)
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Share {
     pub time_machine: bool,
     /// Clients may wait for changes in directories.
     pub change_notify: bool,
+    /// LastWriteTime moves two seconds after the first write, or when the file is
+    /// flushed or closed.
+    pub late_write_times: bool,
 }
 
 impl Share {
@@ -66,6 +69,7 @@ impl Share {
             is_case_sensitive: false,
             time_machine: false,
             change_notify: true,
+            late_write_times: false,
         }
     }
 

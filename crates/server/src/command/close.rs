@@ -18,6 +18,9 @@ use crate::response::Response;
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = close::Request::parse(rq.message)?;
     let open = rq.open()?;
+    if let OpenTarget::File(file) = &open.target {
+        file.close_times(rq.server().ambient.now());
+    }
     let response = if request.flags.contains(CloseFlags::POSTQUERY_ATTRIB) {
         attributes(open)
     } else {

@@ -40,6 +40,7 @@ use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::share::Target;
+use crate::times::Times;
 use crate::visibility;
 pub(super) use access::refused;
 use contexts::Wanted;
@@ -390,6 +391,7 @@ impl Create<'_> {
             apple: apple::is_client(self.rq.tree()?, self.wanted.apple.as_ref()),
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
+            times: Times::new(self.rq.tree()?.share.late_write_times),
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
             enumeration: Mutex::new(None),

@@ -35,6 +35,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     contention::contend(rq, rq.open()?, &request).await?;
     let open = rq.open()?;
+    if let Ok(file) = open.file()
+        && request.info_type == InfoType::FILE
+        && file::settles(FileInfoClass(request.file_info_class))
+    {
+        file.settle_times(rq.server().ambient.now());
+    }
     apply(open, &rq.server().files, &request)?;
     if let Ok(file) = open.file() {
         record::keep_file(rq.server(), &file.cell).await?;

@@ -78,6 +78,7 @@ async fn write_file(
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset, length }) {
         return Err(Status::FILE_LOCK_CONFLICT);
     }
+    file.before_write()?;
     data::write(file, offset, request.data).await?;
     // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;
     // Linux clients send it, and what they mean is clear.

@@ -187,6 +187,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         is_case_sensitive: section.case_sensitive,
         time_machine: section.time_machine,
         change_notify: section.change_notify,
+        late_write_times: section.late_write_times,
     }
 }
 

@@ -175,6 +175,9 @@ pub struct ShareSection {
     /// Clients may wait for changes in folders.
     #[serde(default = "yes")]
     pub change_notify: bool,
+    /// LastWriteTime moves some time after a write.
+    #[serde(default)]
+    pub late_write_times: bool,
     /// Byte-range locks of clients and of other programs know of each other.
     #[serde(default)]
     pub posix_locks: bool,
@@ -282,6 +285,7 @@ impl ShareSection {
             streams: None,
             time_machine: false,
             change_notify: true,
+            late_write_times: false,
             posix_locks: false,
         }
     }

@@ -26,6 +26,7 @@ use super::{AppInstance, Asked, Survival};
 use crate::command::lock::host;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::server::Server;
+use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 
 /// What is to be remembered of `open`; none unless it is persistent.
@@ -239,6 +240,7 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
         base: None,
         mode: AtomicU64::new(u64::from(record.mode)),
         position: AtomicU64::new(0),
+        times: Times::new(share.late_write_times),
         sync_failure: OnceLock::new(),
         turned: AtomicBool::new(false),
         enumeration: Mutex::new(None),

@@ -10,3 +10,4 @@ mod calls;
 mod classes;
 mod reparse;
 mod streams;
+mod times;

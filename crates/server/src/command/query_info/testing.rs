@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::share::{Share, Target};
+use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 
 /// A share of a temporary folder and the table of its open files.
@@ -100,6 +101,7 @@ impl Bench {
             apple: false,
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
+            times: Times::new(self.share.late_write_times),
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
             enumeration: Mutex::new(None),

@@ -8,6 +8,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::query::FileBasicInformation;
 
 use crate::open::FileOpen;
+use crate::times::Setting;
 
 /// Attributes that clients may change.
 const SETTABLE: FileAttributes = FileAttributes(
@@ -27,25 +28,28 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
     if (directory && !file.is_directory) || (temporary && file.is_directory) {
         return Err(Status::INVALID_PARAMETER);
     }
-    let change = BasicChange {
-        created: time(new.creation_time)?,
-        accessed: time(new.last_access_time)?,
-        written: time(new.last_write_time)?,
-        changed: time(new.change_time)?,
-        attributes: attributes(file, new.attributes)?,
-        mode: None,
-        ..BasicChange::default()
-    };
-    if change == BasicChange::default() {
+    // CreationTime moves by being set alone: -1 and -2 say nothing of it.
+    let [created, accessed, written, changed] =
+        [new.creation_time, new.last_access_time, new.last_write_time, new.change_time]
+            .map(Setting::of);
+    let (created, accessed) = (created?.value(), accessed?.value());
+    let (written, changed) = (written?, changed?);
+    let attributes = attributes(file, new.attributes)?;
+    let is_bare = created.is_none() && accessed.is_none() && attributes.is_none();
+    let is_bare = is_bare && written.value().is_none() && changed.value().is_none();
+    let (written, changed) = file.set_times(written, changed)?;
+    if is_bare {
         return Ok(());
     }
+    let change =
+        BasicChange { created, accessed, written, changed, attributes, ..BasicChange::default() };
     file.node.set_basic(&change).map_err(Fault::status)
 }
 
 /// What those watch for who are told of it.
 pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
     let Ok(new) = FileBasicInformation::parse(bytes) else { return CompletionFilter::EMPTY };
-    let is_set = |value: FileTime| matches!(time(value), Ok(Some(_)));
+    let is_set = |value: FileTime| matches!(Setting::of(value), Ok(Setting::To(_)));
     let parts = [
         (is_set(new.creation_time), CompletionFilter::CREATION),
         (is_set(new.last_access_time), CompletionFilter::LAST_ACCESS),
@@ -54,18 +58,6 @@ pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
     ];
     let set = parts.into_iter().filter(|(is_set, _)| *is_set);
     set.fold(CompletionFilter::EMPTY, |all, (_, part)| all | part)
-}
-
-/// Zero leaves a time alone.
-///
-/// Deviation: -1 and -2 leave it alone as well. The host updates times by
-/// itself, and no handle can make it stop.
-fn time(time: FileTime) -> Result<Option<FileTime>, Status> {
-    match time.0.cast_signed() {
-        -2..=0 => Ok(None),
-        i64::MIN..-2 => Err(Status::INVALID_PARAMETER),
-        _ => Ok(Some(time)),
-    }
 }
 
 /// What the file's attributes become; zero leaves them alone.

@@ -80,6 +80,12 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
     })
 }
 
+/// Whether a LastWriteTime that moves late is moved before it. Windows: by
+/// FileBasicInformation too, even when that leaves all as it is.
+pub(super) const fn settles(class: FileInfoClass) -> bool {
+    matches!(class, FileInfoClass::BASIC | FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION)
+}
+
 /// Applies a class to a file, a directory or a pipe.
 pub(super) fn set(
     open: &Open,
@@ -128,7 +134,9 @@ fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8]
             }
             return;
         }
-        FileInfoClass::BASIC => basic::matches(bytes),
+        FileInfoClass::BASIC => {
+            return file.tell(files, NotifyAction::MODIFIED, basic::matches(bytes));
+        }
         FileInfoClass::FULL_EA => CompletionFilter::EA,
         FileInfoClass::ALLOCATION | FileInfoClass::END_OF_FILE => CompletionFilter::SIZE,
         _ => return,
