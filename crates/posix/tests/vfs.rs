@@ -308,7 +308,7 @@ fn a_change_time_is_kept_until_something_changes() {
     let stat = made.node.stat().unwrap();
     assert_eq!((Some(stat.created), Some(stat.written)), (all.created, all.written));
     assert_eq!(Some(stat.attributes), all.attributes);
-    std::fs::set_permissions(s.path("a"), PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::set_permissions(s.path("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
     assert_ne!(shown(), wanted);
     set(BasicChange::default());
     let normal = Some(FileAttributes::NORMAL);
