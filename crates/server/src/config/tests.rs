@@ -76,6 +76,7 @@ fn every_key_can_be_set() {
         streams = "folder"
         time_machine = true
         change_notify = false
+        late_write_times = true
         posix_locks = true
         nt_acls = "posix"
 
