@@ -422,6 +422,20 @@ impl File {
         self.set_info(FileInfoClass::BASIC, "set the times of", data).await
     }
 
+    /// The same, and DOS attributes, what is given of it.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn set_basic(
+        &self,
+        modified: Option<SystemTime>,
+        accessed: Option<SystemTime>,
+        attributes: Option<FileAttributes>,
+    ) -> Result<()> {
+        let data = basic(modified, accessed, attributes);
+        self.set_info(FileInfoClass::BASIC, "set the attributes of", data).await
+    }
+
     pub(crate) async fn set_info(
         &self,
         class: FileInfoClass,
@@ -502,10 +516,23 @@ impl File {
 
 /// FileBasicInformation that sets times and leaves the rest alone.
 pub(crate) fn basic_times(modified: Option<SystemTime>, accessed: Option<SystemTime>) -> Vec<u8> {
+    basic(modified, accessed, None)
+}
+
+/// FileBasicInformation that sets what is given. No attributes at all are
+/// FILE_ATTRIBUTE_NORMAL: zero leaves them alone (MS-FSCC 2.4.7).
+pub(crate) fn basic(
+    modified: Option<SystemTime>,
+    accessed: Option<SystemTime>,
+    attributes: Option<FileAttributes>,
+) -> Vec<u8> {
     let ticks = |time: Option<SystemTime>| time.map_or(0, |time| file_time(time).0);
+    let attributes = attributes.map_or(0, |attributes| {
+        if attributes.is_empty() { FileAttributes::NORMAL.0 } else { attributes.0 }
+    });
     let mut data = Vec::with_capacity(40);
     let mut w = Writer::new(&mut data);
-    w.u64(0).u64(ticks(accessed)).u64(ticks(modified)).u64(0).u32(0).u32(0);
+    w.u64(0).u64(ticks(accessed)).u64(ticks(modified)).u64(0).u32(attributes).u32(0);
     data
 }
 

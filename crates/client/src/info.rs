@@ -12,7 +12,7 @@ use crate::open::Open;
 use crate::share::Replay;
 
 /// Room for FileAllInformation; the name at its end may be cut.
-const ALL_MAX: u32 = 1024;
+pub(crate) const ALL_MAX: u32 = 1024;
 
 /// FileAllInformation of an Open.
 pub(crate) async fn metadata(open: &Open) -> Result<Metadata> {
@@ -27,7 +27,7 @@ pub(crate) async fn metadata(open: &Open) -> Result<Metadata> {
 }
 
 /// What of FileAllInformation a [`Metadata`] keeps.
-fn read_all(bytes: &[u8]) -> frevo_wire::codec::Parsed<Metadata> {
+pub(crate) fn read_all(bytes: &[u8]) -> frevo_wire::codec::Parsed<Metadata> {
     let all = FileAllInformation::parse(bytes)?;
     Ok(Metadata {
         len: all.standard.end_of_file,

@@ -19,7 +19,7 @@ pub enum FileType {
 }
 
 /// Size, times and attributes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metadata {
     pub(crate) len: u64,
     pub(crate) allocation: u64,
@@ -109,6 +109,18 @@ impl Metadata {
     pub const fn links(&self) -> u32 {
         self.links
     }
+
+    /// The same with another length: of one who keeps back what he wrote.
+    #[must_use]
+    pub const fn with_len(self, len: u64) -> Self {
+        Self { len, ..self }
+    }
+
+    /// The same with so many links: of one who knows better than a listing.
+    #[must_use]
+    pub const fn with_links(self, links: u32) -> Self {
+        Self { links, ..self }
+    }
 }
 
 impl From<&Opened> for Metadata {
@@ -122,7 +134,7 @@ impl From<&Opened> for Metadata {
             written: opened.written,
             changed: opened.changed,
             reparse_tag: 0,
-            file_id: 0,
+            file_id: opened.identity.map_or(0, |identity| identity.disk_file_id),
             links: 0,
         }
     }

@@ -107,7 +107,7 @@ pub(crate) struct Opened {
     durability: Durability,
     /// None: the Open is of no lease.
     lease: Option<LeaseState>,
-    identity: Option<OnDiskId>,
+    pub(crate) identity: Option<OnDiskId>,
 }
 
 /// Whether the server keeps the Open when the connection is lost.

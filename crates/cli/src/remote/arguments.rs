@@ -176,6 +176,9 @@ pub(crate) enum Verb {
     },
     /// Make one directory like another, in one direction
     Sync(Sync),
+    /// Make a share a folder of this machine, until Ctrl-C
+    #[command(after_help = MOUNT_HELP)]
+    Mount(Box<Mount>),
     /// List the shares of a server
     Shares {
         #[command(flatten)]
@@ -327,4 +330,53 @@ pub(crate) struct Sync {
     /// Only tell what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+}
+
+const MOUNT_HELP: &str = "\
+Without root it takes fusermount3 (Debian's package fuse3). Ctrl-C, SIGTERM and \
+fusermount3 -u FOLDER unmount, after all that was written is on the server. When \
+the server is away programs wait, up to --patience seconds.";
+
+/// `frevo mount`
+#[derive(Debug, Args)]
+pub(crate) struct Mount {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What: a share or a directory in it
+    pub(crate) url: Url,
+    /// On which folder, an empty one
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
+    /// Nothing can be changed through it
+    #[arg(long, short)]
+    pub(crate) read_only: bool,
+    /// Whose files they seem to be [default: yours]
+    #[arg(long, value_name = "ID", help_heading = "Mount")]
+    pub(crate) uid: Option<u32>,
+    /// Whose group's files they seem to be [default: yours]
+    #[arg(long, value_name = "ID", help_heading = "Mount")]
+    pub(crate) gid: Option<u32>,
+    /// Permissions that nothing has, octal [default: 022]
+    #[arg(long, value_name = "MODE", value_parser = parse_umask, help_heading = "Mount")]
+    pub(crate) umask: Option<u16>,
+    /// Let other users of this machine in, as far as the permissions say
+    #[arg(long, help_heading = "Mount")]
+    pub(crate) allow_other: bool,
+    /// Keep nothing: every read and write goes to the server
+    #[arg(long, help_heading = "Mount")]
+    pub(crate) no_cache: bool,
+    /// How long to believe names and attributes that no lease protects
+    /// [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Mount")]
+    pub(crate) attr_timeout: Option<f64>,
+}
+
+fn parse_umask(text: &str) -> Result<u16, String> {
+    let mask = u16::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777);
+    mask.ok_or_else(|| String::from("write an octal number up to 777, such as 022"))
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| String::from("write a number of seconds from 0 to 3600"))
 }

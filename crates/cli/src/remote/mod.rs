@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 mod copy;
 mod listing;
 pub(crate) mod logon;
+mod mount;
 mod names;
 pub(crate) mod output;
 pub(crate) mod place;
@@ -19,7 +20,11 @@ use crate::exit::{Done, Exit, Failure};
 
 /// Runs a command until it ends or Ctrl-C.
 pub(crate) fn run(verb: &Verb) -> Done {
-    block_on(dispatch(verb))
+    match verb {
+        // It ends in another way.
+        Verb::Mount(arguments) => mount::run(arguments),
+        verb => block_on(dispatch(verb)),
+    }
 }
 
 /// Runs `work` on a runtime of several threads, until it ends or Ctrl-C.
@@ -61,6 +66,7 @@ async fn dispatch(verb: &Verb) -> Done {
         }
         Verb::Mkdir { connection, urls, parents } => names::mkdir(connection, urls, *parents).await,
         Verb::Sync(sync) => sync::sync(sync).await,
+        Verb::Mount(_) => Ok(()),
         Verb::Shares { connection, url, all } => tell::shares(connection, url, *all).await,
         Verb::Watch { connection, url, recursive } => {
             tell::watch(connection, url, *recursive).await

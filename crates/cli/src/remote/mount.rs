@@ -1,0 +1,117 @@
+//! `mount`: a share as a folder, until Ctrl-C, SIGTERM or fusermount3 -u.
+
+use std::time::Duration;
+
+use frevo_mount::{MountError, Mounted, Settings, Unmount};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::arguments::Mount;
+use super::logon::failed;
+use crate::exit::{Done, Exit, Failure};
+use crate::tell;
+
+/// How long requests under way are waited for once it is over.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Mounts and waits until it is unmounted.
+pub(super) fn run(arguments: &Mount) -> Done {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed("cannot start"))?;
+    let done = runtime.block_on(mount(arguments));
+    runtime.shutdown_timeout(LAST_WORDS);
+    done
+}
+
+async fn mount(arguments: &Mount) -> Done {
+    let refused = |error| refused(arguments, error);
+    // Before a password is asked for.
+    frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
+    let mut signals = Signals::new().map_err(Failure::failed("cannot start"))?;
+    let share = tokio::select! {
+        share = arguments.connection.share(&arguments.url) => share?,
+        () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
+    };
+    let session = share.session().clone();
+    let mut mounted =
+        frevo_mount::mount(share, &arguments.url.path, &arguments.folder, settings(arguments))
+            .await
+            .map_err(refused)?;
+    let folder = mounted.folder().display().to_string();
+    tell(format_args!(
+        "{} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it",
+        arguments.url
+    ));
+    let ended = wait(&mut mounted, &mut signals).await;
+    session.log_off().await;
+    ended?;
+    tell(format_args!("{folder} is unmounted"));
+    Ok(())
+}
+
+/// Until it is unmounted by whoever.
+async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
+    loop {
+        tokio::select! {
+            ended = mounted.ended() => return ended.map_err(Failure::failed("the mount has ended")),
+            () = signals.next() => {}
+        }
+        let folder = mounted.folder().display().to_string();
+        match mounted.unmount().await {
+            Ok(Unmount::Done) => {}
+            Ok(Unmount::Busy) => tell(format_args!(
+                "{folder} is in use and stays mounted, all that was written to it is on the server; \
+                 end the programs that use it (fuser -vm {folder}) and try again"
+            )),
+            Err(error) => tell(format_args!("cannot unmount {folder}: {error}")),
+        }
+    }
+}
+
+fn settings(arguments: &Mount) -> Settings {
+    let uid = arguments.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+    let gid = arguments.gid.unwrap_or_else(|| rustix::process::getegid().as_raw());
+    let default = Settings::of(uid, gid);
+    Settings {
+        read_only: arguments.read_only,
+        umask: arguments.umask.unwrap_or(default.umask),
+        cache: !arguments.no_cache,
+        allow_other: arguments.allow_other,
+        believed_for: arguments.attr_timeout.map_or(default.believed_for, Duration::from_secs_f64),
+        ..default
+    }
+}
+
+fn refused(arguments: &Mount, error: MountError) -> Failure {
+    match error {
+        MountError::Server(error) => failed(error),
+        MountError::NotADirectory(_) => Failure::new(Exit::NotFound, error.to_string()),
+        MountError::Folder(..) if !arguments.folder.exists() => {
+            Failure::new(Exit::NotFound, error.to_string())
+        }
+        error => Failure::new(Exit::Failed, error.to_string()),
+    }
+}
+
+/// What asks for the end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! From a share to a mounted folder and back.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use frevo_client::Share;
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::io::Errno as Code;
+use rustix::mount::UnmountFlags;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::oneshot;
+
+use crate::bridge::Bridge;
+use crate::limits;
+use crate::settings::Settings;
+use crate::volume::Volume;
+
+/// Why a share was not mounted.
+#[derive(Debug)]
+pub enum MountError {
+    /// The server, or the share, or the path in it.
+    Server(frevo_client::Error),
+    /// The path in the share is no directory.
+    NotADirectory(String),
+    /// The folder, with what is wrong with it.
+    Folder(PathBuf, &'static str),
+    /// /dev/fuse is not there.
+    NoDevice,
+    /// Without root fusermount3 has to be asked, and it is not installed.
+    NoHelper,
+    /// fusermount3 wants a line in /etc/fuse.conf before others may go in.
+    OthersNotAllowed,
+    /// What the kernel or fusermount3 said.
+    Refused(io::Error),
+}
+
+impl fmt::Display for MountError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(error) => error.fmt(f),
+            Self::NotADirectory(url) => write!(f, "{url} is no directory"),
+            Self::Folder(path, what) => write!(f, "{} {what}", path.display()),
+            Self::NoDevice => f.write_str(
+                "there is no /dev/fuse: load the kernel's module (modprobe fuse), or give the \
+                 container the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
+            ),
+            Self::NoHelper => f.write_str(
+                "mounting without root takes fusermount3: install it (apt install fuse3, dnf \
+                 install fuse3), or run as root",
+            ),
+            Self::OthersNotAllowed => f.write_str(
+                "--allow-other without root takes a line user_allow_other in /etc/fuse.conf",
+            ),
+            Self::Refused(error) => write!(f, "the kernel does not mount: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for MountError {}
+
+/// A mounted share. Dropping it leaves it mounted.
+#[derive(Debug)]
+pub struct Mounted {
+    folder: PathBuf,
+    volume: Arc<Volume>,
+    ended: oneshot::Receiver<io::Result<()>>,
+}
+
+/// What came of an unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmount {
+    /// It is done.
+    Done,
+    /// A program has a file open there or is in the folder.
+    Busy,
+}
+
+/// Looks a folder over that something is to be mounted on.
+///
+/// # Errors
+/// When it is not there, is none, or is not empty: what is in it would be hidden.
+pub fn check_folder(folder: &Path) -> Result<(), MountError> {
+    let wrong = |what| Err(MountError::Folder(folder.to_owned(), what));
+    let found = match std::fs::metadata(folder) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return wrong("does not exist: make it first (mkdir)");
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            return wrong("is a mount that has lost its program: fusermount3 -u it first");
+        }
+        Err(_) => return wrong("cannot be looked at: permission denied"),
+    };
+    if !found.is_dir() {
+        return wrong("is no folder");
+    }
+    match std::fs::read_dir(folder).map(|mut entries| entries.next().is_some()) {
+        Ok(false) => Ok(()),
+        Ok(true) => wrong("is not empty: what is in it would be hidden"),
+        Err(_) => wrong("cannot be read: permission denied"),
+    }
+}
+
+/// What must be there before anything is asked of a server.
+fn check_machine() -> Result<(), MountError> {
+    if !Path::new("/dev/fuse").exists() {
+        return Err(MountError::NoDevice);
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root && !has_helper() {
+        return Err(MountError::NoHelper);
+    }
+    Ok(())
+}
+
+fn has_helper() -> bool {
+    let mut command = std::process::Command::new("fusermount3");
+    command.arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok()
+}
+
+/// Mounts `path` of `share` on `folder`.
+///
+/// # Errors
+/// See [`MountError`].
+pub async fn mount(
+    share: Share,
+    path: &str,
+    folder: &Path,
+    settings: Settings,
+) -> Result<Mounted, MountError> {
+    check_folder(folder)?;
+    check_machine()?;
+    let found = share.lookup(path).await.map_err(MountError::Server)?;
+    if !found.is_dir() {
+        return Err(MountError::NotADirectory(share.url(path)));
+    }
+    let config = config(&share, path, &settings);
+    let volume = Volume::new(share, path.trim_matches('/'), settings);
+    volume.nodes.root().learn(found);
+    let bridge = Bridge { volume: Arc::clone(&volume), runtime: Runtime::current() };
+    let place = folder.to_owned();
+    let folder = folder.canonicalize().unwrap_or_else(|_| place.clone());
+    let session = tokio::task::spawn_blocking(move || Session::new(bridge, &place, &config)).await;
+    let session = session.map_err(|_| MountError::Refused(io::ErrorKind::Interrupted.into()))?;
+    let session = session.map_err(refused)?;
+    let (tell, ended) = oneshot::channel();
+    let started = session.spawn().map_err(MountError::Refused)?;
+    std::thread::Builder::new()
+        .name(String::from("frevo-mount"))
+        .spawn(move || {
+            // Whoever waited may have gone.
+            let _ = tell.send(started.join());
+        })
+        .map_err(MountError::Refused)?;
+    Ok(Mounted { folder, volume, ended })
+}
+
+fn config(share: &Share, path: &str, settings: &Settings) -> Config {
+    // Commas and backslashes are fusermount3's.
+    let name = share.url(path).replace(['\\', ','], "_");
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(name),
+        MountOption::Subtype(String::from("frevo")),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoAtime,
+    ];
+    if settings.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(limits::THREADS);
+    config
+}
+
+fn refused(error: io::Error) -> MountError {
+    let text = error.to_string();
+    if text.contains("user_allow_other") {
+        return MountError::OthersNotAllowed;
+    }
+    if error.kind() == io::ErrorKind::NotFound {
+        return MountError::NoHelper;
+    }
+    MountError::Refused(error)
+}
+
+impl Mounted {
+    /// Where, as the kernel calls it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Waits until somebody has unmounted it, and all is written and closed.
+    ///
+    /// # Errors
+    /// What ended the conversation with the kernel, if it was no unmount.
+    pub async fn ended(&mut self) -> io::Result<()> {
+        let outcome = (&mut self.ended).await.unwrap_or(Ok(()));
+        self.volume.settle().await;
+        outcome
+    }
+
+    /// Writes what was gathered and unmounts it. [`Self::ended`] tells when it is
+    /// over.
+    ///
+    /// # Errors
+    /// What the kernel or fusermount3 says.
+    pub async fn unmount(&self) -> io::Result<Unmount> {
+        self.volume.flush_all().await;
+        let folder = self.folder.clone();
+        let done = tokio::task::spawn_blocking(move || unmount(&folder)).await;
+        done.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
+    }
+}
+
+/// As root by the system call, else by fusermount3.
+fn unmount(folder: &Path) -> io::Result<Unmount> {
+    match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
+        Ok(()) => return Ok(Unmount::Done),
+        Err(Code::BUSY) => return Ok(Unmount::Busy),
+        // Somebody was faster.
+        Err(Code::INVAL | Code::NOENT) => return Ok(Unmount::Done),
+        Err(Code::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let output =
+        std::process::Command::new("fusermount3").arg("-u").arg("--").arg(folder).output()?;
+    if output.status.success() {
+        return Ok(Unmount::Done);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if said.to_lowercase().contains("busy") {
+        return Ok(Unmount::Busy);
+    }
+    if said.contains("not found in") {
+        return Ok(Unmount::Done);
+    }
+    Err(io::Error::other(said))
+}

@@ -1,0 +1,81 @@
+//! Names as POSIX has them and as SMB has them.
+//!
+//! What SMB keeps for itself (`: * ? " < > |`, the backslash, a space or a period
+//! at the end) goes over the wire as the characters of the private use area that
+//! Services for Macintosh chose, and that macOS and the Linux kernel use as well:
+//! such a name is readable from all of them, and no name names a stream.
+
+use std::ffi::OsStr;
+
+/// The characters and what they become.
+const MAPPED: [(char, char); 8] = [
+    ('"', '\u{f020}'),
+    ('*', '\u{f021}'),
+    (':', '\u{f022}'),
+    ('<', '\u{f023}'),
+    ('>', '\u{f024}'),
+    ('?', '\u{f025}'),
+    ('\\', '\u{f026}'),
+    ('|', '\u{f027}'),
+];
+const LAST_SPACE: char = '\u{f028}';
+const LAST_PERIOD: char = '\u{f029}';
+
+/// One component for the wire; nothing if it is no Unicode or cannot be a name.
+pub(crate) fn to_wire(name: &OsStr) -> Option<String> {
+    let name = name.to_str()?;
+    if name.is_empty() || name.contains(['/', '\0']) {
+        return None;
+    }
+    let last = name.chars().count().checked_sub(1)?;
+    Some(
+        name.chars()
+            .enumerate()
+            .map(|(at, one)| match one {
+                ' ' if at == last => LAST_SPACE,
+                '.' if at == last => LAST_PERIOD,
+                // Control characters below the space too: U+F001 and on.
+                '\u{1}'..='\u{1f}' => char::from_u32(0xf000 + one as u32).unwrap_or(one),
+                _ => {
+                    MAPPED.iter().find(|(ours, _)| *ours == one).map_or(one, |(_, theirs)| *theirs)
+                }
+            })
+            .collect(),
+    )
+}
+
+/// One component from the wire.
+pub(crate) fn from_wire(name: &str) -> String {
+    let back = |one: char| match one {
+        LAST_SPACE => ' ',
+        LAST_PERIOD => '.',
+        '\u{f001}'..='\u{f01f}' => char::from_u32(one as u32 - 0xf000).unwrap_or(one),
+        _ => MAPPED.iter().find(|(_, theirs)| *theirs == one).map_or(one, |(ours, _)| *ours),
+    };
+    name.chars().map(back).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in ["a", "a:b", "what?", "x.", "x ", "...", "\\", "é \u{1}\u{1f}.txt", "a<b>|\"*"]
+        {
+            let wire = to_wire(OsStr::new(name)).unwrap();
+            assert!(!wire.contains([':', '*', '?', '"', '<', '>', '|', '\\']), "{name:?}");
+            assert!(!wire.ends_with(['.', ' ']), "{name:?}");
+            assert_eq!(from_wire(&wire), name);
+        }
+        assert_eq!(to_wire(OsStr::new("a. b")).unwrap(), "a. b");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        assert_eq!(to_wire(OsStr::new("")), None);
+        assert_eq!(to_wire(OsStr::new("a/b")), None);
+        assert_eq!(to_wire(OsStr::from_bytes(b"\xff")), None);
+    }
+}

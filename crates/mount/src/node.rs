@@ -1,0 +1,282 @@
+//! Nodes: what the kernel knows by a number.
+//!
+//! The number is the file's id on the server, so that two links of one file are
+//! one node; where there is none, one is made up. A node's path is that of its
+//! directory and its name there, so that renaming a directory moves all below.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use frevo_client::{FileType as Type, Metadata};
+use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::reparse::ReparseTag;
+use fuser::{Errno, FileType};
+use parking_lot::Mutex;
+
+use crate::errno::Outcome;
+use crate::volume::Opens;
+
+/// The share's folder that is mounted.
+pub(crate) const ROOT: u64 = 1;
+/// Where made-up numbers begin.
+const MADE_UP: u64 = 1 << 63;
+
+/// What a file or directory is called: its directory, and its name there.
+type Name = (Arc<Node>, String);
+
+/// A file, directory or link that the kernel has asked about.
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) kind: FileType,
+    /// The path of the mounted folder in the share, for the root.
+    base: Option<String>,
+    /// All names that were seen, the last one last. None when it was removed.
+    names: Mutex<Vec<Name>>,
+    /// How often the kernel was told of it and has not forgotten.
+    lookups: AtomicU64,
+    known: Mutex<Option<Known>>,
+    /// The server's Opens of it.
+    pub(crate) opens: Mutex<Opens>,
+    /// Held while that changes.
+    pub(crate) opening: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({}, {:?})", self.id, self.path())
+    }
+}
+
+/// What the server said of a node, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) metadata: Metadata,
+    pub(crate) at: Instant,
+}
+
+impl Node {
+    fn new(id: u64, kind: FileType, base: Option<String>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            kind,
+            base,
+            names: Mutex::default(),
+            lookups: AtomicU64::new(0),
+            known: Mutex::new(None),
+            opens: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+
+    /// Its path in the share.
+    ///
+    /// # Errors
+    /// ENOENT when it has none any more.
+    pub(crate) fn path(&self) -> Outcome<String> {
+        let mut parts: Vec<String> = Vec::new();
+        let mut at: Option<Arc<Self>> = None;
+        // A directory cannot be below itself, but a hostile server could say so.
+        for _ in 0..4096 {
+            let node = at.as_deref().unwrap_or(self);
+            if let Some(base) = &node.base {
+                if !base.is_empty() {
+                    parts.push(base.clone());
+                }
+                parts.reverse();
+                return Ok(parts.join("/"));
+            }
+            let (parent, name) = node.names.lock().last().cloned().ok_or(Errno::ENOENT)?;
+            parts.push(name);
+            at = Some(parent);
+        }
+        Err(Errno::ELOOP)
+    }
+
+    /// The path of `name` in this directory, both as the wire has them.
+    pub(crate) fn below(&self, name: &str) -> Outcome<String> {
+        let path = self.path()?;
+        Ok(if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") })
+    }
+
+    /// Whether it is known as `name` in `parent`.
+    pub(crate) fn is_seen_as(&self, parent: u64, name: &str) -> bool {
+        self.names.lock().iter().any(|(at, known)| at.id == parent && known == name)
+    }
+
+    /// Whether its number is none of the server's.
+    pub(crate) const fn is_made_up(&self) -> bool {
+        self.id >= MADE_UP
+    }
+
+    /// It was seen as `name` in `parent`.
+    pub(crate) fn seen_as(&self, parent: &Arc<Self>, name: &str) {
+        let mut names = self.names.lock();
+        names.retain(|(at, known)| at.id != parent.id || known != name);
+        // More links than this of one file need not be remembered.
+        if names.len() >= 8 {
+            names.remove(0);
+        }
+        names.push((Arc::clone(parent), name.to_owned()));
+    }
+
+    /// It is not called `name` in `parent` any more.
+    pub(crate) fn not_seen_as(&self, parent: u64, name: &str) {
+        self.names.lock().retain(|(at, known)| at.id != parent || known != name);
+    }
+
+    /// Whether the server has it open for this mount.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opens.lock().is_open()
+    }
+
+    /// What the server said last.
+    pub(crate) fn known(&self) -> Option<Known> {
+        *self.known.lock()
+    }
+
+    /// The server says so.
+    pub(crate) fn learn(&self, metadata: Metadata) {
+        *self.known.lock() = Some(Known { metadata, at: Instant::now() });
+    }
+
+    /// What was known is not so any more.
+    pub(crate) fn unlearn(&self) {
+        *self.known.lock() = None;
+    }
+}
+
+/// All nodes of a mount.
+pub(crate) struct Nodes {
+    root: Arc<Node>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<u64, Arc<Node>>,
+    /// Of servers that have no ids: by directory and name.
+    by_name: HashMap<(u64, String), u64>,
+    made_up: u64,
+}
+
+impl Nodes {
+    /// With the root alone, which is `base` in the share.
+    pub(crate) fn new(base: &str) -> Self {
+        let root = Node::new(ROOT, FileType::Directory, Some(base.to_owned()));
+        let mut table = Table::default();
+        table.by_id.insert(ROOT, Arc::clone(&root));
+        Self { root, table: Mutex::new(table) }
+    }
+
+    pub(crate) const fn root(&self) -> &Arc<Node> {
+        &self.root
+    }
+
+    /// The node of a number that the kernel has.
+    ///
+    /// # Errors
+    /// ESTALE when there is none: the kernel has forgotten it itself.
+    pub(crate) fn find(&self, id: u64) -> Outcome<Arc<Node>> {
+        self.table.lock().by_id.get(&id).cloned().ok_or(Errno::from_i32(libc::ESTALE))
+    }
+
+    /// The node for what the server says is `name` in `parent`, of which the
+    /// kernel is going to be told.
+    pub(crate) fn found(&self, parent: &Arc<Node>, name: &str, metadata: Metadata) -> Arc<Node> {
+        let node = self.enter(parent, name, &metadata);
+        node.learn(metadata);
+        node
+    }
+
+    /// The same for an entry of a listing, which knows less: what is open tells
+    /// more of itself, and how many links there are stays as it was.
+    pub(crate) fn listed(&self, parent: &Arc<Node>, name: &str, metadata: Metadata) -> Arc<Node> {
+        let node = self.enter(parent, name, &metadata);
+        if !node.is_open() {
+            let links = node.known().map_or(1, |known| known.metadata.links());
+            node.learn(metadata.with_links(links.max(1)));
+        }
+        node
+    }
+
+    fn enter(&self, parent: &Arc<Node>, name: &str, metadata: &Metadata) -> Arc<Node> {
+        let kind = kind_of(metadata);
+        let mut table = self.table.lock();
+        let id = match metadata.file_id() {
+            0 => table.id_of(parent.id, name),
+            // The root's number is the kernel's to choose.
+            ROOT => MADE_UP | ROOT,
+            id => id,
+        };
+        let known = table.by_id.get(&id).filter(|node| node.kind == kind && id != ROOT).cloned();
+        let node = known.unwrap_or_else(|| {
+            let node = Node::new(id, kind, None);
+            table.by_id.insert(id, Arc::clone(&node));
+            node
+        });
+        node.lookups.fetch_add(1, Ordering::AcqRel);
+        drop(table);
+        node.seen_as(parent, name);
+        node
+    }
+
+    /// The kernel has forgotten it `count` times. The node, when that was
+    /// altogether.
+    pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
+        let mut table = self.table.lock();
+        let node = table.by_id.get(&id)?;
+        let before = node.lookups.fetch_update(Ordering::AcqRel, Ordering::Acquire, |lookups| {
+            Some(lookups.saturating_sub(count))
+        });
+        if id == ROOT || before.is_ok_and(|before| before > count) {
+            return None;
+        }
+        let node = table.by_id.remove(&id);
+        if id >= MADE_UP {
+            table.by_name.retain(|_, known| *known != id);
+        }
+        node
+    }
+
+    /// All that the kernel knows.
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
+        self.table.lock().by_id.values().cloned().collect()
+    }
+}
+
+impl Table {
+    /// The number that was made up for a name.
+    fn id_of(&mut self, parent: u64, name: &str) -> u64 {
+        let next = MADE_UP | (self.made_up + 2);
+        let key = (parent, name.to_owned());
+        let id = *self.by_name.entry(key).or_insert(next);
+        if id == next {
+            self.made_up += 1;
+        }
+        id
+    }
+}
+
+/// What it is, to POSIX.
+pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
+    match metadata.file_type() {
+        Type::Directory => FileType::Directory,
+        Type::File => FileType::RegularFile,
+        Type::Reparse(tag) => match ReparseTag(tag) {
+            ReparseTag::SYMLINK | ReparseTag::LX_SYMLINK | ReparseTag::NFS => FileType::Symlink,
+            ReparseTag::AF_UNIX => FileType::Socket,
+            ReparseTag::LX_FIFO => FileType::NamedPipe,
+            ReparseTag::LX_CHR => FileType::CharDevice,
+            ReparseTag::LX_BLK => FileType::BlockDevice,
+            // Deduplicated, compressed, kept elsewhere: read like any other.
+            _ if metadata.attributes().contains(FileAttributes::DIRECTORY) => FileType::Directory,
+            _ => FileType::RegularFile,
+        },
+    }
+}

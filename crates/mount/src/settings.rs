@@ -1,0 +1,39 @@
+//! How a share is mounted.
+
+use std::time::Duration;
+
+use crate::limits;
+
+/// Settings of a mount.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Nothing can be changed through it.
+    pub read_only: bool,
+    /// Whose files they seem to be.
+    pub uid: u32,
+    /// Whose group's.
+    pub gid: u32,
+    /// Bits that no mode has.
+    pub umask: u16,
+    /// Whether anything is kept under leases.
+    pub cache: bool,
+    /// Whether other local users than the one who mounts may go in.
+    pub allow_other: bool,
+    /// How long names and attributes that no lease protects are believed.
+    pub believed_for: Duration,
+}
+
+impl Settings {
+    /// For a user, with all else at its default.
+    pub const fn of(uid: u32, gid: u32) -> Self {
+        Self {
+            read_only: false,
+            uid,
+            gid,
+            umask: 0o022,
+            cache: true,
+            allow_other: false,
+            believed_for: limits::BELIEVED_FOR,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Attributes: getattr, setattr, statfs, access, extended attributes.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use frevo_client::{Metadata, Room};
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileAttributes;
+use fuser::{Errno, FileAttr, FileType, INodeNo};
+
+use super::{Told, Volume};
+use crate::errno::{Outcome, errno};
+use crate::limits::XATTR_MAX;
+use crate::node::{Node, kind_of};
+use crate::settings::Settings;
+
+/// What reads and writes are best multiples of, bytes.
+const BLOCK: u32 = 128 << 10;
+/// The bits by which a mode lets anybody write.
+const WRITE_BITS: u32 = 0o222;
+/// Extended attributes of this name space are the server's.
+const USER: &str = "user.";
+
+/// The attributes of a node as the kernel wants them.
+pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> FileAttr {
+    let mut perm: u16 =
+        if node.kind == FileType::Symlink { 0o777 } else { 0o777 & !settings.umask };
+    let is_read_only = metadata.attributes().contains(FileAttributes::READONLY);
+    // On a directory the attribute means something else to Windows.
+    if settings.read_only || (is_read_only && !node.is_dir()) {
+        perm &= !(WRITE_BITS as u16);
+    }
+    FileAttr {
+        ino: INodeNo(node.id),
+        size: metadata.len(),
+        blocks: metadata.allocation().div_ceil(512),
+        atime: metadata.accessed(),
+        mtime: metadata.modified(),
+        ctime: metadata.changed(),
+        crtime: metadata.created(),
+        kind: node.kind,
+        perm,
+        nlink: metadata.links().max(1),
+        uid: settings.uid,
+        gid: settings.gid,
+        rdev: 0,
+        blksize: BLOCK,
+        flags: 0,
+    }
+}
+
+/// What setattr changes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Changes {
+    pub(crate) mode: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) accessed: Option<SystemTime>,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl Volume {
+    /// What the node is now, asked anew.
+    pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
+        let metadata = match self.open_file(node) {
+            Some(file) => file.metadata().await,
+            None => self.share.lookup(&node.path()?).await,
+        };
+        let metadata = metadata.map_err(|error| errno(&error))?;
+        if !self.is_same(node, &metadata) {
+            return Err(Errno::from_i32(libc::ESTALE));
+        }
+        node.learn(metadata);
+        Ok(metadata)
+    }
+
+    /// Whether what was found at the node's path still is the node.
+    fn is_same(&self, node: &Node, metadata: &Metadata) -> bool {
+        if node.id == crate::node::ROOT {
+            return metadata.is_dir();
+        }
+        let is_same_id = metadata.file_id() == node.id || node.is_made_up();
+        is_same_id && kind_of(metadata) == node.kind
+    }
+
+    pub(crate) async fn getattr(&self, id: u64) -> Outcome<Told> {
+        let node = self.nodes.find(id)?;
+        let fresh = node.known().filter(|known| known.at.elapsed() < self.settings.believed_for);
+        let metadata = match fresh {
+            Some(known) => known.metadata,
+            None => self.refresh(&node).await?,
+        };
+        Ok(self.tell(&node, &metadata))
+    }
+
+    pub(crate) async fn setattr(&self, id: u64, changes: Changes) -> Outcome<Told> {
+        let node = self.nodes.find(id)?;
+        if let Some(size) = changes.size {
+            self.truncate(&node, size).await?;
+        }
+        let attributes = match changes.mode {
+            Some(mode) => self.attributes_for(&node, mode).await?,
+            None => None,
+        };
+        if changes.accessed.is_some() || changes.modified.is_some() || attributes.is_some() {
+            let (modified, accessed) = (changes.modified, changes.accessed);
+            let set = match self.writer(&node) {
+                Some(file) => file.set_basic(modified, accessed, attributes).await,
+                None => {
+                    let path = node.path()?;
+                    self.share.set_basic(&path, modified, accessed, attributes).await
+                }
+            };
+            set.map_err(|error| errno(&error))?;
+        }
+        let metadata = self.refresh(&node).await?;
+        Ok(self.tell(&node, &metadata))
+    }
+
+    /// The DOS attributes that a mode asks for, if they are others than now: all
+    /// that a server without POSIX extensions can keep of it is READONLY.
+    async fn attributes_for(&self, node: &Arc<Node>, mode: u32) -> Outcome<Option<FileAttributes>> {
+        if node.is_dir() {
+            return Ok(None);
+        }
+        let now = self.refresh(node).await?.attributes();
+        let is_read_only = now.contains(FileAttributes::READONLY);
+        if is_read_only == (mode & WRITE_BITS == 0) {
+            return Ok(None);
+        }
+        let kept = FileAttributes::HIDDEN | FileAttributes::SYSTEM | FileAttributes::ARCHIVE;
+        let mut wanted = now & kept;
+        if !is_read_only {
+            wanted |= FileAttributes::READONLY;
+        }
+        Ok(Some(wanted))
+    }
+
+    pub(crate) async fn statfs(&self) -> Outcome<Room> {
+        let path = self.nodes.root().path()?;
+        self.share.room(&path).await.map_err(|error| errno(&error))
+    }
+
+    /// The values of a node's extended attributes, as `user.` names.
+    async fn attributes_of(&self, node: &Node) -> Outcome<Vec<(String, Vec<u8>)>> {
+        let path = node.path()?;
+        match self.share.extended_attributes(&path).await {
+            Ok(found) => Ok(found),
+            Err(error) if error.status() == Some(Status::EAS_NOT_SUPPORTED) => {
+                Err(Errno::EOPNOTSUPP)
+            }
+            Err(error) => Err(errno(&error)),
+        }
+    }
+
+    pub(crate) async fn getxattr(&self, id: u64, name: &OsStr) -> Outcome<Vec<u8>> {
+        let wanted = user_name(name)?;
+        let node = self.nodes.find(id)?;
+        let found = self.attributes_of(&node).await?;
+        let found = found.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(_, value)| value).ok_or(Errno::from_i32(libc::ENODATA))
+    }
+
+    pub(crate) async fn listxattr(&self, id: u64) -> Outcome<Vec<u8>> {
+        let node = self.nodes.find(id)?;
+        let found = match self.attributes_of(&node).await {
+            Err(error) if error == Errno::EOPNOTSUPP => Vec::new(),
+            other => other?,
+        };
+        Ok(found.iter().flat_map(|(name, _)| [USER, name, "\0"].concat().into_bytes()).collect())
+    }
+
+    pub(crate) async fn setxattr(
+        &self,
+        id: u64,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Outcome<()> {
+        let name = user_name(name)?;
+        if value.is_empty() {
+            // An EA without a value is none (MS-FSCC 2.4.16).
+            return Err(Errno::EINVAL);
+        }
+        if value.len() > XATTR_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let node = self.nodes.find(id)?;
+        if flags != 0 {
+            let found = self.attributes_of(&node).await?;
+            let is_there = found.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+            match flags {
+                libc::XATTR_CREATE if is_there => return Err(Errno::EEXIST),
+                libc::XATTR_REPLACE if !is_there => return Err(Errno::from_i32(libc::ENODATA)),
+                _ => {}
+            }
+        }
+        let path = node.path()?;
+        self.share.set_extended_attribute(&path, name, value).await.map_err(|error| errno(&error))
+    }
+
+    pub(crate) async fn removexattr(&self, id: u64, name: &OsStr) -> Outcome<()> {
+        self.getxattr(id, name).await?;
+        let name = user_name(name)?;
+        let path = self.nodes.find(id)?.path()?;
+        self.share.set_extended_attribute(&path, name, &[]).await.map_err(|error| errno(&error))
+    }
+}
+
+/// The EA of an extended attribute; other name spaces are the kernel's own
+/// (capabilities, POSIX ACLs), and no server's.
+fn user_name(name: &OsStr) -> Outcome<&str> {
+    let name = name.to_str().and_then(|name| name.strip_prefix(USER));
+    name.filter(|name| !name.is_empty() && name.len() <= 254).ok_or(Errno::EOPNOTSUPP)
+}

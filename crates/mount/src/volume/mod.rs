@@ -1,0 +1,139 @@
+//! What the operations do: a share, the nodes of it that the kernel knows, and
+//! the files and directories that are open.
+
+mod attributes;
+mod files;
+mod listing;
+mod names;
+
+pub(crate) use attributes::Changes;
+pub(crate) use files::{Handle, Opens};
+pub(crate) use listing::Entry;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use frevo_client::{Cause, Error, Metadata, Share};
+use fuser::{Errno, FileAttr};
+use parking_lot::Mutex;
+
+use crate::errno::{Outcome, errno};
+use crate::limits::UNKNOWN_TRIES;
+use crate::names::to_wire;
+use crate::node::{Node, Nodes};
+use crate::settings::Settings;
+use listing::Listing;
+
+/// A mounted share.
+pub(crate) struct Volume {
+    pub(crate) share: Share,
+    pub(crate) settings: Settings,
+    pub(crate) nodes: Nodes,
+    files: Mutex<HashMap<u64, Arc<Handle>>>,
+    listings: Mutex<HashMap<u64, Arc<Listing>>>,
+    next: AtomicU64,
+    /// The server does not remove names as POSIX has it.
+    plain: AtomicBool,
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Volume({})", self.share.url(""))
+    }
+}
+
+/// An answer about a node, and how long the kernel may believe it.
+pub(crate) struct Told {
+    pub(crate) attr: FileAttr,
+    pub(crate) ttl: Duration,
+}
+
+impl Volume {
+    pub(crate) fn new(share: Share, base: &str, settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            share,
+            settings,
+            nodes: Nodes::new(base),
+            files: Mutex::default(),
+            listings: Mutex::default(),
+            next: AtomicU64::new(1),
+            plain: AtomicBool::new(false),
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What the kernel is told of a node.
+    pub(crate) fn tell(&self, node: &Node, metadata: &Metadata) -> Told {
+        Told {
+            attr: attributes::attr(node, metadata, &self.settings),
+            ttl: self.settings.believed_for,
+        }
+    }
+
+    /// What the kernel is told of a directory as it lists itself.
+    pub(crate) fn tell_itself(&self, node: &Node) -> FileAttr {
+        let known = node.known().map_or_else(Metadata::default, |known| known.metadata);
+        attributes::attr(node, &known, &self.settings)
+    }
+
+    /// The kernel has forgotten a node so many times.
+    pub(crate) fn forget(&self, id: u64, count: u64) {
+        self.nodes.forget(id, count);
+    }
+
+    /// Writes all that was gathered.
+    pub(crate) async fn flush_all(&self) {}
+
+    /// Closes all that is open: nobody can use it any more.
+    pub(crate) async fn settle(&self) {
+        self.flush_all().await;
+        let handles: Vec<u64> = self.files.lock().keys().copied().collect();
+        for handle in handles {
+            self.release(handle).await;
+        }
+    }
+
+    /// `name` in `parent`.
+    pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<Told> {
+        let parent = self.nodes.find(parent)?;
+        let name = wire(name)?;
+        let metadata = self.share.lookup(&parent.below(&name)?).await.map_err(|e| errno(&e))?;
+        let node = self.nodes.found(&parent, &name, metadata);
+        Ok(self.tell(&node, &metadata))
+    }
+}
+
+/// A component as the wire has it.
+///
+/// # Errors
+/// EINVAL for what is no Unicode: SMB has no names of bytes.
+fn wire(name: &OsStr) -> Outcome<String> {
+    if name.len() > crate::limits::NAME_MAX as usize {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    to_wire(name).ok_or(Errno::EINVAL)
+}
+
+/// Carries out what must not be done twice. When a lost connection leaves open
+/// whether it was done, it is tried again, and an error of which `is_done` says
+/// that it is what the second try finds counts as success.
+async fn once<T: Default, F: Future<Output = Result<T, Error>>>(
+    mut operation: impl FnMut() -> F,
+    is_done: impl Fn(Errno) -> bool,
+) -> Result<T, Error> {
+    let mut unknown = false;
+    for _ in 1..UNKNOWN_TRIES {
+        match operation().await {
+            Err(error) if matches!(error.cause(), Cause::Unknown) => unknown = true,
+            Err(error) if unknown && is_done(errno(&error)) => return Ok(T::default()),
+            other => return other,
+        }
+    }
+    operation().await
+}

@@ -1,0 +1,271 @@
+//! What is done to names: mkdir, unlink, rmdir, rename, links.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frevo_client::Error;
+use frevo_wire::Status;
+use fuser::Errno;
+
+use super::{Told, Volume, once, wire};
+use crate::errno::{Outcome, errno};
+use crate::names::from_wire;
+use crate::node::Node;
+
+/// How names begin that files have from their removal to their last close, on
+/// servers that cannot take a name from an open file.
+const HIDDEN: &str = ".frevo-removed-";
+
+/// Whether `name` is one of those.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.strip_prefix(HIDDEN)
+        .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Whether the server does not know what was asked of it.
+fn is_unknown_to_server(error: &Error) -> bool {
+    matches!(
+        error.status(),
+        Some(
+            Status::NOT_SUPPORTED
+                | Status::INVALID_INFO_CLASS
+                | Status::NOT_IMPLEMENTED
+                | Status::INVALID_PARAMETER
+                | Status::INVALID_LEVEL
+        )
+    )
+}
+
+impl Volume {
+    /// Refuses what would change something on a mount for reading.
+    pub(super) fn check_writable(&self) -> Outcome<()> {
+        if self.settings.read_only { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    pub(crate) async fn mkdir(&self, parent: u64, name: &OsStr) -> Outcome<Told> {
+        self.check_writable()?;
+        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let path = parent.below(&name)?;
+        let make = || self.share.create_dir(&path);
+        once(make, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
+        self.changed(&parent);
+        let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
+        let node = self.nodes.found(&parent, &name, metadata);
+        Ok(self.tell(&node, &metadata))
+    }
+
+    /// What a directory holds was changed through this mount.
+    pub(super) fn changed(&self, directory: &Node) {
+        directory.unlearn();
+    }
+
+    pub(crate) async fn rmdir(&self, parent: u64, name: &OsStr) -> Outcome<()> {
+        self.check_writable()?;
+        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let path = parent.below(&name)?;
+        let remove = || self.share.remove_dir(&path);
+        once(remove, |found| found == Errno::ENOENT).await.map_err(|error| errno(&error))?;
+        self.removed(&parent, &name);
+        Ok(())
+    }
+
+    /// `name` in `parent` is no more.
+    fn removed(&self, parent: &Arc<Node>, name: &str) {
+        for node in self.nodes.all() {
+            if node.is_seen_as(parent.id, name) {
+                node.not_seen_as(parent.id, name);
+                node.unlearn();
+            }
+        }
+        self.changed(parent);
+    }
+
+    /// The node that is known as `name` in `parent` and has open files here.
+    fn open_at(&self, parent: &Node, name: &str) -> Option<Arc<Node>> {
+        self.open_nodes().into_iter().find(|node| node.is_seen_as(parent.id, name))
+    }
+
+    pub(crate) async fn unlink(&self, parent: u64, name: &OsStr) -> Outcome<()> {
+        self.check_writable()?;
+        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        self.unlink_in(&parent, &name).await?;
+        self.removed(&parent, &name);
+        Ok(())
+    }
+
+    /// Removes a file's name. Who has it open goes on with it.
+    async fn unlink_in(&self, parent: &Arc<Node>, name: &str) -> Outcome<()> {
+        let path = parent.below(name)?;
+        let is_gone = |found| found == Errno::ENOENT;
+        if !self.plain.load(Ordering::Relaxed) {
+            match once(|| self.share.unlink(&path, false), is_gone).await {
+                Err(error) if is_unknown_to_server(&error) => {
+                    self.plain.store(true, Ordering::Relaxed);
+                }
+                other => return other.map_err(|error| errno(&error)),
+            }
+        }
+        if let Some(node) = self.open_at(parent, name) {
+            return self.hide(parent, name, &node).await;
+        }
+        once(|| self.share.remove_file(&path), is_gone).await.map_err(|error| errno(&error))
+    }
+
+    /// Gives an open file a hidden name, under which it is removed when it is
+    /// closed.
+    async fn hide(&self, parent: &Arc<Node>, name: &str, node: &Arc<Node>) -> Outcome<()> {
+        let hidden = format!("{HIDDEN}{:016x}{:016x}", node.id, self.unique());
+        let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
+        let rename = || self.share.rename(&from, &to, true);
+        once(rename, |found| found == Errno::ENOENT).await.map_err(|error| errno(&error))?;
+        self.remove_at_close(node, to);
+        Ok(())
+    }
+
+    pub(crate) async fn rename(
+        &self,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: u32,
+    ) -> Outcome<()> {
+        self.check_writable()?;
+        if flags & !libc::RENAME_NOREPLACE != 0 {
+            // SMB has neither exchange nor whiteout.
+            return Err(Errno::EINVAL);
+        }
+        let replace = flags & libc::RENAME_NOREPLACE == 0;
+        let (old_parent, old) = (self.nodes.find(from.0)?, wire(from.1)?);
+        let (new_parent, new) = (self.nodes.find(to.0)?, wire(to.1)?);
+        let (source, target) = (old_parent.below(&old)?, new_parent.below(&new)?);
+        self.rename_path(&source, &target, replace, (&new_parent, &new)).await?;
+        self.renamed((&old_parent, &old), (&new_parent, &new));
+        Ok(())
+    }
+
+    async fn rename_path(
+        &self,
+        source: &str,
+        target: &str,
+        replace: bool,
+        (new_parent, new): (&Arc<Node>, &str),
+    ) -> Outcome<()> {
+        let is_gone = |found| found == Errno::ENOENT;
+        if replace && !self.plain.load(Ordering::Relaxed) {
+            match once(|| self.share.rename_over(source, target), is_gone).await {
+                Err(error) if is_unknown_to_server(&error) => {
+                    self.plain.store(true, Ordering::Relaxed);
+                }
+                Err(error) if is_directory_in_the_way(&error) => {
+                    return self.replace_directory(source, target, &error).await;
+                }
+                other => return other.map_err(|error| errno(&error)),
+            }
+        }
+        // Windows replaces no file that is open.
+        if replace && let Some(node) = self.open_at(new_parent, new) {
+            self.hide(new_parent, new, &node).await?;
+            self.removed(new_parent, new);
+        }
+        match once(|| self.share.rename(source, target, replace), is_gone).await {
+            Err(error) if replace && is_directory_in_the_way(&error) => {
+                self.replace_directory(source, target, &error).await
+            }
+            other => other.map_err(|error| errno(&error)),
+        }
+    }
+
+    /// POSIX lets a directory take the place of an empty one, SMB does not.
+    async fn replace_directory(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
+        let source_is = self.share.lookup(source).await.map_err(|error| errno(&error))?;
+        let target_is = self.share.lookup(target).await.map_err(|error| errno(&error))?;
+        match (source_is.is_dir(), target_is.is_dir()) {
+            (true, true) => {}
+            (false, true) => return Err(Errno::EISDIR),
+            (true, false) => return Err(Errno::ENOTDIR),
+            (false, false) => return Err(errno(why)),
+        }
+        self.share.remove_dir(target).await.map_err(|error| errno(&error))?;
+        let is_gone = |found| found == Errno::ENOENT;
+        let rename = || self.share.rename(source, target, false);
+        once(rename, is_gone).await.map_err(|error| errno(&error))
+    }
+
+    fn renamed(&self, from: (&Arc<Node>, &str), to: (&Arc<Node>, &str)) {
+        self.removed(to.0, to.1);
+        for node in self.nodes.all() {
+            if node.is_seen_as(from.0.id, from.1) {
+                node.not_seen_as(from.0.id, from.1);
+                node.seen_as(to.0, to.1);
+                node.unlearn();
+            }
+        }
+        self.changed(from.0);
+    }
+
+    pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<Told> {
+        self.check_writable()?;
+        let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
+        let name = wire(name)?;
+        let (from, to) = (node.path()?, parent.below(&name)?);
+        let link = || self.share.hard_link(&from, &to, false);
+        once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
+        self.changed(&parent);
+        let metadata = self.share.lookup(&to).await.map_err(|error| errno(&error))?;
+        let node = self.nodes.found(&parent, &name, metadata);
+        Ok(self.tell(&node, &metadata))
+    }
+
+    pub(crate) async fn symlink(&self, parent: u64, name: &OsStr, target: &Path) -> Outcome<Told> {
+        self.check_writable()?;
+        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let path = parent.below(&name)?;
+        let target = target.to_str().ok_or(Errno::EINVAL)?;
+        // Windows wants to know what it leads to.
+        let to_directory = self.leads_to_directory(&parent, target).await;
+        let make = self.share.symlink(&path, target, to_directory).await;
+        make.map_err(|error| errno(&error))?;
+        self.changed(&parent);
+        let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
+        let node = self.nodes.found(&parent, &name, metadata);
+        Ok(self.tell(&node, &metadata))
+    }
+
+    async fn leads_to_directory(&self, parent: &Node, target: &str) -> bool {
+        let Ok(mut path) = parent.path() else { return false };
+        if target.starts_with('/') {
+            return false;
+        }
+        for part in target.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => path = frevo_client::path::split(&path).0.to_owned(),
+                part => {
+                    let slash = if path.is_empty() { "" } else { "/" };
+                    path = format!("{path}{slash}{part}");
+                }
+            }
+        }
+        self.share.metadata(&path).await.is_ok_and(|found| found.is_dir())
+    }
+
+    pub(crate) async fn readlink(&self, id: u64) -> Outcome<PathBuf> {
+        let node = self.nodes.find(id)?;
+        let target = self.share.read_link(&node.path()?).await.map_err(|error| errno(&error))?;
+        Ok(PathBuf::from(target.path.split('/').map(from_wire).collect::<Vec<_>>().join("/")))
+    }
+}
+
+/// Statuses by which servers say that a directory is where a rename leads.
+fn is_directory_in_the_way(error: &Error) -> bool {
+    matches!(
+        error.status(),
+        Some(
+            Status::ACCESS_DENIED
+                | Status::OBJECT_NAME_COLLISION
+                | Status::FILE_IS_A_DIRECTORY
+                | Status::NOT_A_DIRECTORY
+        )
+    )
+}
