@@ -23,6 +23,7 @@ use crate::error::{Cause, During, Error, Result};
 use crate::metadata::{Metadata, file_time};
 use crate::open::{Ask, Open, Opened};
 use crate::session::breaks::LeaseHolder;
+use crate::session::lease::Lease;
 use crate::share::{Replay, Share};
 
 /// How a file is opened; like `std::fs::OpenOptions`.
@@ -38,6 +39,7 @@ pub struct OpenOptions {
     sharing: ShareAccess,
     access: AccessMask,
     lease: LeaseState,
+    shared: Option<Arc<Lease>>,
     follow: bool,
     attributes: FileAttributes,
 }
@@ -53,7 +55,7 @@ macro_rules! setters {
     ($($(#[$meta:meta])* $name:ident)*) => { $(
         $(#[$meta])*
         #[must_use]
-        pub const fn $name(mut self, $name: bool) -> Self {
+        pub fn $name(mut self, $name: bool) -> Self {
             self.$name = $name;
             self
         }
@@ -76,6 +78,7 @@ impl OpenOptions {
             ),
             access: AccessMask::EMPTY,
             lease: LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0),
+            shared: None,
             follow: true,
             attributes: FileAttributes::EMPTY,
         }
@@ -100,35 +103,42 @@ impl OpenOptions {
 
     /// What others may do meanwhile.
     #[must_use]
-    pub const fn sharing(mut self, sharing: ShareAccess) -> Self {
+    pub fn sharing(mut self, sharing: ShareAccess) -> Self {
         self.sharing = sharing;
         self
     }
 
     /// Rights beyond reading and writing.
     #[must_use]
-    pub const fn access(mut self, access: AccessMask) -> Self {
+    pub fn access(mut self, access: AccessMask) -> Self {
         self.access = access;
         self
     }
 
     /// What this client would like to cache.
     #[must_use]
-    pub const fn lease(mut self, lease: LeaseState) -> Self {
+    pub fn lease(mut self, lease: LeaseState) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// The Open is to be of `lease`, which other Opens of the same file have too.
+    #[must_use]
+    pub fn shared_lease(mut self, lease: &Arc<Lease>) -> Self {
+        self.shared = Some(Arc::clone(lease));
         self
     }
 
     /// Attributes of a file that is made.
     #[must_use]
-    pub const fn attributes(mut self, attributes: FileAttributes) -> Self {
+    pub fn attributes(mut self, attributes: FileAttributes) -> Self {
         self.attributes = attributes;
         self
     }
 
     /// Opens a symbolic link itself instead of what it leads to.
     #[must_use]
-    pub const fn no_follow(mut self) -> Self {
+    pub fn no_follow(mut self) -> Self {
         self.follow = false;
         self
     }
@@ -169,7 +179,9 @@ impl OpenOptions {
             options,
             attributes: self.attributes,
             keep: durable,
-            lease: self.lease,
+            // A lease outlives a lost connection with its Open only.
+            lease: if durable { self.lease } else { LeaseState::EMPTY },
+            shared: self.shared.clone(),
             snapshot: None,
         }
     }
@@ -505,12 +517,21 @@ impl File {
 
     /// `holder` is told when the lease breaks, before the server is answered.
     pub fn watch_lease(&self, holder: Weak<dyn LeaseHolder>) {
-        self.open.watch_lease(holder);
+        self.open.lease().watch(holder);
     }
 
     /// What this client may cache of it now.
     pub fn lease(&self) -> LeaseState {
-        self.open.lease()
+        self.open.lease().state()
+    }
+
+    /// Takes the file up in the session that there is now, if that is another one
+    /// than before: then its lease tells again what may be kept.
+    ///
+    /// # Errors
+    /// As any request about the file.
+    pub async fn confirm(&self) -> Result<()> {
+        self.open.confirm("open").await
     }
 }
 

@@ -85,6 +85,7 @@ pub use metadata::{FileType, Metadata, file_time, system_time};
 pub use options::Options;
 pub use rpc::ListedShare;
 pub use session::breaks::{LeaseHolder, Yield};
+pub use session::lease::{Grant, Lease};
 pub use session::{Client, Session, SessionFacts};
 pub use share::Share;
 pub use transfer::{Progress, STORE_WINDOW};

@@ -2,8 +2,8 @@
 //! in the next one, as durable if the server kept it, else by its name when it
 //! still is the same file and nothing that only the handle had is lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{
@@ -14,8 +14,8 @@ use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::command::oplock_break::{LeaseKey, LeaseState};
 use frevo_wire::command::tree_connect::ShareCapabilities;
 use frevo_wire::create_context::{
-    CreateContext, CreateContexts, DurableHandleFlags, DurableReconnectV2, DurableRequestV2, Lease,
-    LeaseFlags, LeaseV2, OnDiskId, ResponseContext,
+    CreateContext, CreateContexts, DurableHandleFlags, DurableReconnectV2, DurableRequestV2,
+    Lease as WireLease, LeaseFlags, LeaseV2, OnDiskId, ResponseContext,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
 use frevo_wire::error_response::{ErrorId, ErrorResponse, SymlinkError};
@@ -30,7 +30,7 @@ use crate::error::{Cause, During, Error, Result};
 use crate::limits::{DURABLE_TIMEOUT_MS, REDIRECTS};
 use crate::path::{wire_name, wire_path};
 use crate::sequences::Sequences;
-use crate::session::breaks::{Answer, Holder, LeaseHolder};
+use crate::session::lease::Lease;
 use crate::session::{Failure, Live};
 use crate::share::{Bound, Replay, Share};
 
@@ -45,6 +45,8 @@ pub(crate) struct Ask {
     /// A handle that survives, and what may be cached.
     pub(crate) keep: bool,
     pub(crate) lease: LeaseState,
+    /// The lease that it is to be of; none of its own.
+    pub(crate) shared: Option<Arc<Lease>>,
     /// An older version of the file.
     pub(crate) snapshot: Option<FileTime>,
 }
@@ -62,6 +64,7 @@ impl Ask {
             attributes: FileAttributes::EMPTY,
             keep: false,
             lease: LeaseState::EMPTY,
+            shared: None,
             snapshot: None,
         }
     }
@@ -106,8 +109,23 @@ pub(crate) struct Opened {
     pub(crate) attributes: FileAttributes,
     durability: Durability,
     /// None: the Open is of no lease.
-    lease: Option<LeaseState>,
+    lease: Option<Granted>,
     pub(crate) identity: Option<OnDiskId>,
+}
+
+/// What an answer says of a lease.
+#[derive(Debug, Clone, Copy)]
+struct Granted {
+    state: LeaseState,
+    epoch: Option<u16>,
+    breaking: bool,
+}
+
+impl Granted {
+    const fn of(lease: &WireLease, epoch: Option<u16>) -> Self {
+        let breaking = lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS);
+        Self { state: lease.lease_state, epoch, breaking }
+    }
 }
 
 /// Whether the server keeps the Open when the connection is lost.
@@ -143,8 +161,10 @@ impl Opened {
                     let persistent = granted.flags.contains(DurableHandleFlags::PERSISTENT);
                     opened.durability = Durability::V2 { persistent };
                 }
-                ResponseContext::Lease(lease) => opened.lease = Some(lease.lease_state),
-                ResponseContext::LeaseV2(lease) => opened.lease = Some(lease.lease.lease_state),
+                ResponseContext::Lease(lease) => opened.lease = Some(Granted::of(&lease, None)),
+                ResponseContext::LeaseV2(lease) => {
+                    opened.lease = Some(Granted::of(&lease.lease, Some(lease.epoch)));
+                }
                 ResponseContext::OnDiskId(id) => opened.identity = Some(id),
                 _ => {}
             }
@@ -169,16 +189,12 @@ pub(crate) struct Open {
     path: String,
     ask: Ask,
     create_guid: Guid,
-    lease_key: LeaseKey,
+    lease: Arc<Lease>,
     identity: Option<OnDiskId>,
     place: Mutex<Place>,
     placing: tokio::sync::Mutex<()>,
     /// It is of a lease, if only one that allows nothing any more.
     is_leased: AtomicBool,
-    /// What the lease allows now.
-    lease: Mutex<LeaseState>,
-    /// Who is told when the lease breaks.
-    watcher: Mutex<Option<Weak<dyn LeaseHolder>>>,
     /// Byte-range locks held: they go with the handle.
     pub(crate) locks: AtomicUsize,
     pub(crate) sequences: Sequences,
@@ -215,7 +231,10 @@ impl Open {
     ) -> Result<(Arc<Self>, Opened)> {
         let ambient = Arc::clone(&share.session().options().ambient);
         let mut create_guid = Guid(random(&*ambient).during(operation, &url)?);
-        let mut lease_key = LeaseKey(random(&*ambient).during(operation, &url)?);
+        let mut lease = match &ask.shared {
+            Some(lease) => Arc::clone(lease),
+            None => Lease::new(&share).during(operation, &url)?,
+        };
         let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut before: Option<u64> = None;
         let mut path = path;
@@ -230,9 +249,12 @@ impl Open {
             let is_kept = ask.keep && has_persistent(&live, bound);
             if elsewhere && !is_kept {
                 create_guid = Guid(random(&*ambient).during(operation, &url)?);
-                lease_key = LeaseKey(random(&*ambient).during(operation, &url)?);
+                if ask.shared.is_none() {
+                    lease = Lease::new(&share).during(operation, &url)?;
+                }
             }
-            let mut call = first(&ask, &path, &live, bound, create_guid, lease_key);
+            lease.asked(bound);
+            let mut call = first(&ask, &path, &live, bound, create_guid, &lease);
             call.tree_id = bound.tree_id;
             let again = before.is_some() && (is_kept || !elsewhere);
             if again && live.knows_replay() && !planted!(SkippedReplayFlag) {
@@ -271,22 +293,17 @@ impl Open {
             path,
             ask,
             create_guid,
-            lease_key,
+            lease,
             identity: opened.identity,
             place: Mutex::new(place),
             placing: tokio::sync::Mutex::new(()),
             is_leased: AtomicBool::new(opened.lease.is_some()),
-            lease: Mutex::new(opened.lease.unwrap_or_default()),
-            watcher: Mutex::new(None),
             locks: AtomicUsize::new(0),
             sequences: Sequences::default(),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
-        if opened.lease.is_some() {
-            let holder: Weak<dyn Holder> = Arc::<Self>::downgrade(&open);
-            open.share.inner.session.inner.leases.enter(lease_key, holder);
-        }
+        open.lease_granted(bound, opened.lease);
         Ok((open, opened))
     }
 
@@ -295,14 +312,33 @@ impl Open {
         self.place.lock().file_id
     }
 
-    /// What may be cached now.
-    pub(crate) fn lease(&self) -> LeaseState {
-        *self.lease.lock()
+    /// Its lease.
+    pub(crate) const fn lease(&self) -> &Arc<Lease> {
+        &self.lease
     }
 
-    /// `watcher` is told when that changes, before the server is.
-    pub(crate) fn watch_lease(&self, watcher: Weak<dyn LeaseHolder>) {
-        *self.watcher.lock() = Some(watcher);
+    fn lease_granted(&self, bound: Bound, granted: Option<Granted>) {
+        match granted {
+            Some(Granted { state, epoch, breaking }) => {
+                self.lease.granted(bound, state, epoch, breaking);
+            }
+            // A lease of others' Opens stays what it is.
+            None if self.ask.shared.is_some() => {}
+            None => self.lease.granted(bound, LeaseState::EMPTY, None, false),
+        }
+    }
+
+    /// Takes the Open up in the session that there is now, if that is another
+    /// than before: then its lease is known again.
+    pub(crate) async fn confirm(&self, operation: &'static str) -> Result<()> {
+        let mut attempts = self.share.attempts(Replay::Idempotent, operation, &self.url);
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let placed = self.place(&live, bound).await.map(drop);
+            if let Some(end) = attempts.judge(placed, bound) {
+                return end;
+            }
+        }
     }
 
     /// Sends a request about this Open and gives its answer, whose status is
@@ -359,15 +395,25 @@ impl Open {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
-            Err(Failure::Final(_)) => self.reopen(live, bound).await.inspect_err(|why| {
-                if matches!(why, Failure::Final(_)) {
-                    self.lost.store(true, Ordering::Release);
-                }
-            })?,
-            other => other?,
+            Err(Failure::Final(_)) => {
+                let opened = self.reopen(live, bound).await.inspect_err(|why| {
+                    if matches!(why, Failure::Final(_)) {
+                        self.lost.store(true, Ordering::Release);
+                    }
+                })?;
+                // Somebody may have written to it meanwhile.
+                let (state, epoch) =
+                    opened.lease.map_or((LeaseState::EMPTY, None), |l| (l.state, l.epoch));
+                self.lease.renewed(bound, state, epoch);
+                opened
+            }
+            other => {
+                let opened = other?;
+                self.lease_granted(bound, opened.lease);
+                opened
+            }
         };
         self.is_leased.store(opened.lease.is_some(), Ordering::Release);
-        *self.lease.lock() = opened.lease.unwrap_or_default();
         *self.place.lock() =
             Place { bound, file_id: opened.file_id, durability: opened.durability };
         Ok(opened.file_id)
@@ -398,7 +444,7 @@ impl Open {
         // MS-SMB2 3.3.5.9.12 wants it for as long as the Open has a Lease, which
         // it has when all of it was taken too.
         let is_leased = self.is_leased.load(Ordering::Acquire);
-        let lease = is_leased.then(|| lease_context(live, self.lease_key, self.lease()));
+        let lease = is_leased.then(|| lease_context(live, &self.lease, self.lease.state()));
         let contexts: Vec<_> = [context].into_iter().chain(lease.flatten()).collect();
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
         let mut opened = self.again(live, bound, &ask, &contexts).await?;
@@ -417,7 +463,7 @@ impl Open {
             return Err(lost());
         }
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
-        let contexts = contexts_of(&ask, live, bound, self.create_guid, self.lease_key);
+        let contexts = contexts_of(&ask, live, bound, self.create_guid, &self.lease);
         let opened = match self.again(live, bound, &ask, &contexts).await {
             Err(Failure::Final(_)) => return Err(lost()),
             other => other?,
@@ -450,7 +496,6 @@ impl Open {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.share.inner.session.inner.leases.leave(self.lease_key);
         let place = *self.place.lock();
         let session = &self.share.inner.session.inner;
         // A session that is gone has closed it, unless it was kept: then it is
@@ -478,7 +523,6 @@ impl Drop for Open {
     /// The server is told, without anybody waiting for it.
     fn drop(&mut self) {
         let inner = &self.share.inner.session.inner;
-        inner.leases.leave(self.lease_key);
         if self.closed.load(Ordering::Acquire) {
             return;
         }
@@ -497,23 +541,6 @@ impl Drop for Open {
     }
 }
 
-impl Holder for Open {
-    fn broken(&self, to: LeaseState) -> Answer {
-        let bound = self.place.lock().bound;
-        if planted!(StaleCache) {
-            return Box::pin(std::future::ready(Some(bound)));
-        }
-        *self.lease.lock() = to;
-        let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
-        Box::pin(async move {
-            if let Some(watcher) = watcher {
-                watcher.broken(to).await;
-            }
-            Some(bound)
-        })
-    }
-}
-
 /// Where a symbolic link on the way of `path` leads on: MS-SMB2 3.2.5.7.
 fn led(message: &Message, path: &str) -> Option<String> {
     let response = ErrorResponse::parse(message.bytes()).ok()?;
@@ -527,13 +554,18 @@ fn close_call(file_id: FileId) -> Call<'static> {
 }
 
 /// The lease context that the dialect has; none before 2.1.
-fn lease_context(live: &Live, key: LeaseKey, state: LeaseState) -> Option<CreateContext<'static>> {
+fn lease_context(live: &Live, of: &Lease, state: LeaseState) -> Option<CreateContext<'static>> {
     if !live.capabilities.contains(GlobalCapabilities::LEASING) {
         return None;
     }
-    let lease = Lease { lease_key: key, lease_state: state, flags: LeaseFlags::EMPTY };
+    let mut lease = WireLease { lease_key: of.key, lease_state: state, flags: LeaseFlags::EMPTY };
     Some(if live.terms.is_smb3() {
-        CreateContext::LeaseV2(LeaseV2 { lease, parent_lease_key: LeaseKey([0; 16]), epoch: 0 })
+        let parent = of.parent();
+        if parent.is_some() {
+            lease.flags |= LeaseFlags::PARENT_LEASE_KEY_SET;
+        }
+        let parent_lease_key = parent.unwrap_or(LeaseKey([0; 16]));
+        CreateContext::LeaseV2(LeaseV2 { lease, parent_lease_key, epoch: 0 })
     } else {
         CreateContext::Lease(lease)
     })
@@ -544,16 +576,16 @@ fn contexts_of(
     live: &Live,
     bound: Bound,
     create_guid: Guid,
-    lease_key: LeaseKey,
+    lease: &Lease,
 ) -> Vec<CreateContext<'static>> {
     let mut contexts = Vec::new();
+    if !ask.lease.is_empty() {
+        contexts.extend(lease_context(live, lease, ask.lease));
+    }
     if !ask.keep {
         return contexts;
     }
     contexts.push(CreateContext::QueryOnDiskId);
-    if !ask.lease.is_empty() {
-        contexts.extend(lease_context(live, lease_key, ask.lease));
-    }
     if live.terms.is_smb3() {
         let persistent = has_persistent(live, bound);
         contexts.push(CreateContext::DurableRequestV2(DurableRequestV2 {
@@ -590,8 +622,8 @@ fn first(
     live: &Live,
     bound: Bound,
     create_guid: Guid,
-    lease_key: LeaseKey,
+    lease: &Lease,
 ) -> Call<'static> {
-    let contexts = contexts_of(ask, live, bound, create_guid, lease_key);
+    let contexts = contexts_of(ask, live, bound, create_guid, lease);
     ask.call(path, oplock_of(&contexts), &contexts)
 }

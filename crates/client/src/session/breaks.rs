@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Inner;
+use super::lease::Lease;
 use crate::connection::{Call, Unasked};
 use crate::limits::BREAKS_AT_ONCE;
 use crate::share::Bound;
@@ -30,23 +31,14 @@ pub trait LeaseHolder: Send + Sync {
     fn broken(&self, to: LeaseState) -> Yield;
 }
 
-/// What is done before a break is acknowledged, and where that is said.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Option<Bound>> + Send>>;
-
-/// An Open that has a lease.
-pub(crate) trait Holder: Send + Sync {
-    /// The lease falls to `to`.
-    fn broken(&self, to: LeaseState) -> Answer;
-}
-
 /// Leases of a session, by key.
 #[derive(Default)]
-pub(crate) struct Leases(Mutex<HashMap<LeaseKey, Weak<dyn Holder>>>);
+pub(crate) struct Leases(Mutex<HashMap<LeaseKey, Weak<Lease>>>);
 
 impl Leases {
-    /// From now on `holder` is told of breaks of `key`.
-    pub(crate) fn enter(&self, key: LeaseKey, holder: Weak<dyn Holder>) {
-        self.0.lock().insert(key, holder);
+    /// From now on `lease` is told of its breaks.
+    pub(crate) fn enter(&self, lease: &Arc<Lease>) {
+        self.0.lock().insert(lease.key, Arc::downgrade(lease));
     }
 
     /// Nobody holds it any more.
@@ -54,7 +46,7 @@ impl Leases {
         self.0.lock().remove(&key);
     }
 
-    fn holder(&self, key: LeaseKey) -> Option<Arc<dyn Holder>> {
+    fn find(&self, key: LeaseKey) -> Option<Arc<Lease>> {
         self.0.lock().get(&key).and_then(Weak::upgrade)
     }
 }
@@ -76,8 +68,11 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                 // Each on its own: giving up one cache may take long.
                 tokio::spawn(async move {
                     let _place = place;
-                    let Some(holder) = session.leases.holder(lease.lease_key) else { return };
-                    let bound = holder.broken(lease.new_lease_state).await;
+                    let Some(holder) = session.leases.find(lease.lease_key) else { return };
+                    let (yields, bound) = holder.broken(&lease);
+                    if let Some(yields) = yields {
+                        yields.await;
+                    }
                     if let Some(bound) = bound
                         && lease.flags.contains(LeaseBreakFlags::ACK_REQUIRED)
                     {

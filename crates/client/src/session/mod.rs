@@ -3,6 +3,7 @@
 
 pub(crate) mod breaks;
 mod channel;
+pub(crate) mod lease;
 mod logon;
 
 pub(crate) use channel::{Failure, Live};

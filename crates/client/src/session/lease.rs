@@ -1,0 +1,210 @@
+//! A lease as the client has it: MS-SMB2 3.2.1.5, one for each file that is
+//! cached, whatever number of Opens it has.
+
+use std::sync::{Arc, Weak};
+
+use frevo_wire::command::oplock_break::{LeaseBreakNotification, LeaseKey, LeaseState};
+use parking_lot::Mutex;
+
+use super::Inner;
+use super::breaks::{LeaseHolder, Yield};
+use crate::ambient::random;
+use crate::error::{Cause, During, Result};
+use crate::share::{Bound, Share};
+
+/// What may be kept of a file now, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// What the server allows. Nothing while the session is lost: then only asking
+    /// tells.
+    pub state: LeaseState,
+    /// Counts the times at which the right to keep what was read was lost: what
+    /// was read under another number is not to be used.
+    pub version: u64,
+}
+
+/// A lease. The Opens that are made with it share it: what one of them does breaks
+/// nothing of what the others keep.
+pub struct Lease {
+    pub(crate) key: LeaseKey,
+    session: Weak<Inner>,
+    now: Mutex<Now>,
+    /// Who is told when it breaks.
+    watcher: Mutex<Option<Weak<dyn LeaseHolder>>>,
+    /// The key of the directory's lease, which changes by this client leave alone.
+    parent: Mutex<Option<LeaseKey>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Now {
+    state: LeaseState,
+    /// The number of the state, of version 2; none before the server told one.
+    epoch: Option<u16>,
+    version: u64,
+    /// Where it was last asked for.
+    bound: Option<Bound>,
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lease({:?}, {:?})", self.key, self.now.lock().state)
+    }
+}
+
+impl Share {
+    /// A lease for Opens of one file in this share. The server is asked for it with
+    /// the first of them.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn lease(&self) -> Result<Arc<Lease>> {
+        Lease::new(self).during("open", self.name())
+    }
+}
+
+impl Lease {
+    pub(crate) fn new(share: &Share) -> std::result::Result<Arc<Self>, Cause> {
+        let inner = &share.inner.session.inner;
+        let key = LeaseKey(random(&*share.session().options().ambient)?);
+        let lease = Arc::new(Self {
+            key,
+            session: Arc::downgrade(inner),
+            now: Mutex::new(Now { state: LeaseState::EMPTY, epoch: None, version: 0, bound: None }),
+            watcher: Mutex::new(None),
+            parent: Mutex::new(None),
+        });
+        // Before it is asked for: the break may be faster than the answer.
+        inner.leases.enter(&lease);
+        Ok(lease)
+    }
+
+    /// The lease is on something in the directory that `parent` is on.
+    pub fn set_parent(&self, parent: Option<&Self>) {
+        *self.parent.lock() = parent.map(|parent| parent.key);
+    }
+
+    pub(crate) fn parent(&self) -> Option<LeaseKey> {
+        *self.parent.lock()
+    }
+
+    /// What may be kept, as far as is known in the session that there is now.
+    pub fn grant(&self) -> Grant {
+        let now = *self.now.lock();
+        let session = self.session.upgrade().and_then(|session| session.current());
+        let is_current =
+            session.is_some_and(|live| now.bound.is_some_and(|b| b.generation == live.generation));
+        Grant {
+            state: if is_current { now.state } else { LeaseState::EMPTY },
+            version: now.version,
+        }
+    }
+
+    /// What the server said last.
+    pub fn state(&self) -> LeaseState {
+        self.now.lock().state
+    }
+
+    /// `watcher` is told when it breaks, before the server is answered.
+    pub fn watch(&self, watcher: Weak<dyn LeaseHolder>) {
+        *self.watcher.lock() = Some(watcher);
+    }
+
+    /// It is asked for in `bound`.
+    pub(crate) fn asked(&self, bound: Bound) {
+        let mut now = self.now.lock();
+        if now.bound.is_none() {
+            now.bound = Some(bound);
+        }
+    }
+
+    /// A CREATE answered `state`. An answer that a break has overtaken is not
+    /// believed (MS-SMB2 3.2.5.7.5: the epoch tells).
+    pub(crate) fn granted(
+        &self,
+        bound: Bound,
+        state: LeaseState,
+        epoch: Option<u16>,
+        breaking: bool,
+    ) {
+        let mut now = self.now.lock();
+        let same_session = now.bound.is_some_and(|known| known.generation == bound.generation);
+        now.bound = Some(bound);
+        let is_newer = match (now.epoch, epoch) {
+            (Some(known), Some(told)) if same_session => is_after(told, known) && !breaking,
+            _ => true,
+        };
+        if is_newer {
+            now.set(state);
+            now.epoch = epoch;
+        }
+    }
+
+    /// It begins anew: its Opens were lost, and what was kept may not be so any
+    /// more.
+    pub(crate) fn renewed(&self, bound: Bound, state: LeaseState, epoch: Option<u16>) {
+        let mut now = self.now.lock();
+        let is_first = now.bound.is_none_or(|known| known.generation != bound.generation);
+        if !is_first {
+            drop(now);
+            return self.granted(bound, state, epoch, false);
+        }
+        now.set(LeaseState::EMPTY);
+        now.version += 1;
+        now.state = state;
+        now.epoch = epoch;
+        now.bound = Some(bound);
+    }
+
+    /// The server takes some of it. What is to be done first, and where the
+    /// server is told then.
+    pub(crate) fn broken(&self, told: &LeaseBreakNotification) -> (Option<Yield>, Option<Bound>) {
+        let to = told.new_lease_state;
+        let bound = {
+            let mut now = self.now.lock();
+            if planted!(StaleCache) {
+                return (None, now.bound);
+            }
+            now.set(to);
+            // Zero: version 1, or a server that counts nothing.
+            if told.new_epoch != 0 {
+                now.epoch = Some(told.new_epoch);
+            }
+            now.bound
+        };
+        let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
+        (watcher.map(|watcher| watcher.broken(to)), bound)
+    }
+}
+
+impl Now {
+    fn set(&mut self, state: LeaseState) {
+        if self.state.contains(LeaseState::READ) && !state.contains(LeaseState::READ) {
+            self.version += 1;
+        }
+        self.state = state;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.upgrade() {
+            session.leases.leave(self.key);
+        }
+    }
+}
+
+/// Whether `told` is `known` or a number after it; they wrap.
+const fn is_after(told: u16, known: u16) -> bool {
+    told.wrapping_sub(known) < 0x8000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_wrap() {
+        assert!(is_after(5, 5) && is_after(6, 5) && is_after(0, 0xffff) && is_after(2, 0xfffe));
+        assert!(!is_after(4, 5) && !is_after(0xffff, 0) && !is_after(0x9000, 0x1000));
+    }
+}
