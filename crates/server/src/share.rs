@@ -50,6 +50,9 @@ pub struct Share {
     /// LastWriteTime moves two seconds after the first write, or when the file is
     /// flushed or closed.
     pub late_write_times: bool,
+    /// Whether an access control list that is set counts as inherited (DI of
+    /// MS-DTYP 2.4.6) as it says itself, without asking for that by DC too.
+    pub inherited_as_set: bool,
 }
 
 impl Share {
@@ -70,6 +73,7 @@ impl Share {
             time_machine: false,
             change_notify: true,
             late_write_times: false,
+            inherited_as_set: false,
         }
     }
 

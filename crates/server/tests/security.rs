@@ -282,3 +282,81 @@ fn a_stream_is_protected_as_its_file_is() {
         assert_eq!(descriptor(&mut ann, &hers, "f").await, before);
     });
 }
+
+/// INVALID_OWNER for those whom the user may not make the owner, with the file
+/// as with the descriptor; MS-FSA 2.1.5.17.
+#[test]
+fn who_may_be_made_the_owner() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his) = two(world).await;
+        for (name, peer, mount) in [("a", &mut ann, &hers), ("b", &mut bob, &his)] {
+            let file = peer.open_file(mount, &Want::file(name)).await;
+            peer.close(mount, file).await;
+        }
+        // The files belong to the host's user, which shows them to each as his own.
+        let anns = descriptor(&mut ann, &hers, "a").await.owner.unwrap();
+        let bobs = descriptor(&mut bob, &his, "b").await.owner.unwrap();
+        protect(&mut ann, &hers, "a", &everyone(AccessMask::FILE_ALL)).await;
+        for (owner, expected) in [
+            (Sid::EVERYONE, Status::SUCCESS),
+            (Sid::AUTHENTICATED_USERS, Status::SUCCESS),
+            (anns, Status::SUCCESS),
+            (bobs, Status::INVALID_OWNER),
+            (Sid::ADMINISTRATORS, Status::INVALID_OWNER),
+            (Sid::LOCAL_SYSTEM, Status::INVALID_OWNER),
+        ] {
+            let given = SecurityDescriptor { owner: Some(owner), ..everyone(READ) };
+            let given = bytes(&given);
+            let want = Want::existing("a").access(AccessMask::WRITE_OWNER);
+            let file = ann.open_file(&hers, &want).await;
+            let parts = SecurityInformation::OWNER.0;
+            let draft = set(file, InfoType::SECURITY, 0, parts, &given);
+            ann.on(&hers, draft).await.expect(expected);
+            ann.close(&hers, file).await;
+            let requests = [create_context::CreateContext::SecurityDescriptor(&given)];
+            let contexts = create_context::CreateContexts::from_requests(&requests);
+            let want = Want {
+                contexts: contexts.as_bytes().to_vec(),
+                ..Want::file("new").disposition(CreateDisposition::CREATE)
+            };
+            assert_eq!(status(&mut ann, &hers, &want).await, expected, "{owner}");
+            assert_eq!(world.path("new").exists(), expected == Status::SUCCESS, "{owner}");
+            if expected == Status::SUCCESS {
+                assert_eq!(descriptor(&mut ann, &hers, "new").await.owner, Some(owner));
+                std::fs::remove_file(world.path("new")).unwrap();
+            }
+        }
+        assert_eq!(descriptor(&mut ann, &hers, "a").await.owner, Some(anns));
+    });
+}
+
+/// MS-DTYP 2.4.6, DI and DC: kept when both are said, or where the share keeps
+/// lists as they come.
+#[test]
+fn whether_a_list_was_inherited_is_said_by_who_sets_it() {
+    in_world(async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        let copies = ann.mount(&hers.logon, "copies").await;
+        let (says, asks) =
+            (SdControl::DACL_AUTO_INHERITED, SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED);
+        for (mount, control, kept) in [
+            (&hers, SdControl::EMPTY, false),
+            (&hers, says, false),
+            (&hers, asks, false),
+            (&hers, says | asks, true),
+            (&copies, SdControl::EMPTY, false),
+            (&copies, says, true),
+            (&copies, asks, false),
+            (&copies, says | asks, true),
+        ] {
+            world.file("f", "");
+            let mut new = everyone(AccessMask::FILE_ALL);
+            new.control |= control;
+            protect(&mut ann, mount, "f", &new).await;
+            let found = descriptor(&mut ann, mount, "f").await.control;
+            assert_eq!(found.contains(says), kept, "{control:?}");
+            assert!(!found.contains(asks));
+            std::fs::remove_file(world.path("f")).unwrap();
+        }
+    });
+}

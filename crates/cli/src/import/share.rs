@@ -16,6 +16,7 @@ const WITH_EQUAL: &[&str] = &[
     "case sensitive",
     "casesignames",
     "comment",
+    "acl flag inherited canonicalization",
     "create mask",
     "create mode",
     "directory mask",
@@ -230,6 +231,9 @@ impl Share<'_> {
         }
         if self.truth(&["hide unreadable"]) == Some(true) {
             line(toml, "hide_unreadable", "true");
+        }
+        if self.truth(&["acl flag inherited canonicalization"]) == Some(false) {
+            line(toml, "inherited_as_set", "true");
         }
         let encrypt = self.section.value(&["server smb encrypt", "smb encrypt"]);
         match encrypt.map(|value| (value, encryption(value))) {

@@ -110,7 +110,9 @@ fn nothing_becomes_more_open() {
         assert_eq!(config.shares.len(), 1, "{harmless}");
     }
     let (config, ..) = import("[global]\nhide unreadable = yes\n[x]\npath = /x\n");
-    assert!(config.shares[0].hide_unreadable);
+    assert!(config.shares[0].hide_unreadable && !config.shares[0].inherited_as_set);
+    let (config, ..) = import("[x]\npath = /x\nacl flag inherited canonicalization = no\n");
+    assert!(config.shares[0].inherited_as_set);
 }
 
 #[test]

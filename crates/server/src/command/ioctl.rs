@@ -94,6 +94,13 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     respond(rq, &request, &output, status, out)
 }
 
+/// Whether a message's control code is one that must name an Open.
+pub fn is_about_an_open(message: &[u8]) -> bool {
+    let request = ioctl::Request::parse(message).ok();
+    let row = request.and_then(|request| table::row(request.ctl_code));
+    row.is_some_and(|row| row.on != On::Nothing)
+}
+
 fn respond(
     rq: &Request<'_>,
     request: &ioctl::Request<'_>,

@@ -188,6 +188,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         time_machine: section.time_machine,
         change_notify: section.change_notify,
         late_write_times: section.late_write_times,
+        inherited_as_set: section.inherited_as_set,
     }
 }
 

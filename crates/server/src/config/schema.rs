@@ -178,6 +178,9 @@ pub struct ShareSection {
     /// LastWriteTime moves some time after a write.
     #[serde(default)]
     pub late_write_times: bool,
+    /// Lists count as inherited when whoever sets them says so.
+    #[serde(default)]
+    pub inherited_as_set: bool,
     /// Byte-range locks of clients and of other programs know of each other.
     #[serde(default)]
     pub posix_locks: bool,
@@ -286,6 +289,7 @@ impl ShareSection {
             time_machine: false,
             change_notify: true,
             late_write_times: false,
+            inherited_as_set: false,
             posix_locks: false,
         }
     }

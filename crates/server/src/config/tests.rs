@@ -58,6 +58,7 @@ fn every_key_can_be_set() {
         hidden = true
         continuous = true
         hide_unreadable = true
+        inherited_as_set = true
         allow = ["ann", "@staff"]
         deny = ["bob"]
         read_list = ["carl"]

@@ -115,7 +115,7 @@ impl Connection {
         }
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let mut answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
-        let inherited = self.inherit(&mut header, element.row, place, chain);
+        let inherited = self.inherit(&mut header, message, element.row, place, chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
             let id = named(message, element.row, *inherited).ok().flatten();
             id.map_or(FileOutcome::None, FileOutcome::Some)
@@ -221,6 +221,7 @@ impl Connection {
     fn inherit(
         &self,
         header: &mut Header,
+        message: &[u8],
         row: Row,
         place: Place,
         chain: &mut Chain<FileId>,
@@ -232,7 +233,11 @@ impl Connection {
                 Ok(None)
             }
             Verdict::Continue => {
-                let file = matches!(row.file_id, FileIdAt::Needed(_));
+                let file = match row.file_id {
+                    FileIdAt::Needed(_) => true,
+                    FileIdAt::Optional(_) => command::ioctl::is_about_an_open(message),
+                    FileIdAt::Nowhere => false,
+                };
                 let needs = Needs { session: row.session, tree: row.tree, file };
                 // Its refusal too is signed or sealed in the session.
                 header.session_id = chain.session_id().unwrap_or(header.session_id);

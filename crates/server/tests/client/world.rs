@@ -116,6 +116,7 @@ impl World {
             Share { late_write_times: true, ..share("late") },
             Share { read_only: true, ..share("readonly") },
             Share { hide_unreadable: true, ..share("discreet") },
+            Share { inherited_as_set: true, ..share("copies") },
             Share { rules: Rules::for_users(&["bob"]), ..share("bobs") },
         ]);
         let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));

@@ -80,7 +80,10 @@ fn shares_are_listed_for_those_who_may_connect() {
         let names: Vec<_> = listed.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(
             names,
-            ["IPC$", "backups", "data", "discreet", "lasting", "late", "readonly", "sealed"],
+            [
+                "IPC$", "backups", "copies", "data", "discreet", "lasting", "late", "readonly",
+                "sealed"
+            ],
             "bob's share is bob's"
         );
         assert_eq!(listed[0].kind, ShareType(0x8000_0003));

@@ -7,8 +7,13 @@ use crate::client::files::{
 use crate::client::*;
 use frevo_server::limits::COMPOUND_ELEMENTS;
 use frevo_wire::Utf16;
+use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::command::query_info;
+
+fn ioctl_draft(code: CtlCode, file: FileId) -> Draft {
+    Draft::new(Command::IOCTL).with(|w| ioctl::Request::fsctl(code, file, &[], 1024).encode(w))
+}
 
 /// NextCommand of the first of two ECHOs, in each stage of a connection.
 #[test]
@@ -148,9 +153,15 @@ fn p7_a_failed_create_fails_what_needs_its_file() {
         let drafts = vec![
             mount.put(Want::existing("absent").draft()),
             related(write_draft(other, 0, b"wrong file")),
+            related(ioctl_draft(CtlCode::SET_SPARSE, PREVIOUS)),
+            related(ioctl_draft(CtlCode::SET_SPARSE, other)),
             related(close_draft(other)),
+            // About no Open: it fails for a reason of its own.
+            related(ioctl_draft(CtlCode::DFS_GET_REFERRALS, PREVIOUS)),
         ];
-        for reply in peer.ask_all(drafts, mount.via()).await {
+        let mut replies = peer.ask_all(drafts, mount.via()).await;
+        replies.pop().unwrap().expect(Status::FS_DRIVER_REQUIRED);
+        for reply in replies {
             reply.expect(Status::OBJECT_NAME_NOT_FOUND);
         }
         assert_eq!(world.content("other"), b"");

@@ -20,10 +20,14 @@ pub enum Refused {
     List,
 }
 
-/// Whether `token` may make `owner` the owner of an object: itself, a group of
-/// administrators that it is in, or with SeRestorePrivilege anybody.
+/// Whether `token` may make `owner` the owner of an object (MS-FSA 2.1.5.17, in
+/// an implementation-specific manner): itself, any group that it is in, or with
+/// SeRestorePrivilege anybody.
+///
+/// Windows: of the groups only those marked SE_GROUP_OWNER. That an object
+/// belongs to a group gives its members what the list could give them too.
 pub fn owner_allowed(owner: &Sid, token: &Token) -> bool {
-    token.contains(owner) && !Token::WELL_KNOWN.contains(owner) || token.holds(Privileges::RESTORE)
+    token.contains(owner) || token.holds(Privileges::RESTORE)
 }
 
 /// `old` with the parts of `new` that `parts` names.

@@ -196,6 +196,33 @@ fn a_descriptor_that_comes_with_the_request_is_what_the_object_gets() {
     assert!(new_object(&parent, Some(&given), &restore, false).is_ok());
 }
 
+/// MS-FSA 2.1.5.17: an owner that whoever asks may give.
+#[test]
+fn an_object_is_given_to_oneself_to_ones_groups_and_with_a_privilege_to_anybody() {
+    let plain = member(2);
+    let restore = Token::new(user(2), user(513), [], Privileges::RESTORE);
+    let taker = Token::new(user(2), user(513), [], Privileges::TAKE_OWNERSHIP);
+    let cases = [
+        (user(2), [true, true, true]),
+        (user(GROUP), [true, true, false]),
+        (user(513), [true, true, true]),
+        (Sid::EVERYONE, [true, true, false]),
+        (user(3), [false, true, false]),
+        (Sid::ADMINISTRATORS, [false, true, false]),
+        (Sid::OWNER_RIGHTS, [false, true, false]),
+    ];
+    let old = of(user(2), Vec::new());
+    for (owner, may) in cases {
+        let new = SecurityDescriptor { owner: Some(owner), ..old.clone() };
+        for (token, may) in [&plain, &restore, &taker].into_iter().zip(may) {
+            let given = merge(&old, &new, SecurityInformation::OWNER, token).map(|new| new.owner);
+            let made = new_object(&old, Some(&new), token, false).map(|new| new.owner);
+            let expected = if may { Ok(Some(owner)) } else { Err(Refused::Owner) };
+            assert_eq!((given, made), (expected, expected), "{owner} {token:?}");
+        }
+    }
+}
+
 #[test]
 fn only_the_named_parts_are_set() {
     let old = of(user(1), vec![Ace::allow(NONE, READ, user(1))]);

@@ -32,7 +32,7 @@ FULL = {
 
 # Suites that want a share with other settings than the rest (with-samba and with-frevo have them).
 SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "kernel_oplocks", "smb2.twrp": "snapshots",
-          "smb2.acls_non_canonical": "noncanonical", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
+          "smb2.acls_non_canonical": "noncanonical", "smb2.ea": "rootless", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
           "vfs.fruit_conversion": "fruit", "vfs.fruit_file_id": "fruit_zero_id", "vfs.fruit_timemachine": "backups"}
 # Single tests that want one: files that share extents or are compressed, snapshots.
 APART = {"smb2.ioctl.dup_extents_*": "extents", "smb2.ioctl.compress_[!n]*": "extents",
@@ -43,7 +43,8 @@ STAMP = "@GMT-2015.10.31-19.40.30"
 OPTIONS = {
     "smb2.twrp": [f"torture:twrp_snapshot={STAMP}", "torture:twrp_file=file", "torture:twrp_stream=stream",
                   "torture:twrp_stream_size=11"],
-    "smb2.ea": ["torture:acl_xattr_name=hackattr"],
+    # Where descriptors are kept by servers without CAP_SYS_ADMIN: `user.NTACL`.
+    "smb2.ea": ["torture:acl_xattr_name=NTACL"],
 }
 LISTS = {}
 

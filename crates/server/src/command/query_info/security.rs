@@ -5,7 +5,7 @@ use frevo_store::security::set::merge;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
 use frevo_wire::command::query_info::SecurityInformation as Asked;
-use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation};
+use frevo_wire::dtyp::{AccessMask, SdControl, SecurityDescriptor, SecurityInformation};
 
 use super::Output;
 use crate::apple::nfs_aces;
@@ -89,6 +89,13 @@ fn store(
     new: &SecurityDescriptor,
 ) -> Result<(), Status> {
     let token = open.tree().token();
+    let as_set;
+    let new = if open.tree().share.inherited_as_set {
+        as_set = asking_for_inheritance(new);
+        &as_set
+    } else {
+        new
+    };
     let mut left = parts(asked);
     if protection::stored(&*file.node)?.is_none() {
         left = set_numbers(file, asked, new)?;
@@ -100,6 +107,21 @@ fn store(
         return Ok(());
     }
     protection::store(&*file.vfs, &*file.node, &stat, &merged)
+}
+
+/// A descriptor that asks for its lists to count as inherited wherever it says
+/// that they are.
+fn asking_for_inheritance(descriptor: &SecurityDescriptor) -> SecurityDescriptor {
+    let mut asking = descriptor.clone();
+    for (said, asked) in [
+        (SdControl::DACL_AUTO_INHERITED, SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED),
+        (SdControl::SACL_AUTO_INHERITED, SdControl::SACL_COMPUTED_INHERITANCE_REQUIRED),
+    ] {
+        if asking.control.contains(said) {
+            asking.control |= asked;
+        }
+    }
+    asking
 }
 
 /// Numbers of the host in the place of SIDs are chown and chmod from afar, where
