@@ -303,6 +303,7 @@ impl Open {
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
+        open.lease.joined();
         open.lease_granted(bound, opened.lease);
         Ok((open, opened))
     }
@@ -496,6 +497,7 @@ impl Open {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        let _left = Left(&self.lease);
         let place = *self.place.lock();
         let session = &self.share.inner.session.inner;
         // A session that is gone has closed it, unless it was kept: then it is
@@ -526,6 +528,7 @@ impl Drop for Open {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
+        self.lease.left();
         let place = *self.place.lock();
         let Some(live) = inner.current().filter(|l| l.generation == place.bound.generation) else {
             return;
@@ -538,6 +541,15 @@ impl Drop for Open {
             let _ = live.ask(call, place.bound.seal, &[]).await;
             drop(share);
         });
+    }
+}
+
+/// An Open that is no more of a lease, however its closing ended.
+struct Left<'a>(&'a Lease);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.left();
     }
 }
 

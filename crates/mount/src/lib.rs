@@ -11,6 +11,7 @@
 )]
 
 mod bridge;
+mod cache;
 mod errno;
 pub mod limits;
 mod mounted;

@@ -17,3 +17,25 @@ pub const UNKNOWN_TRIES: usize = 4;
 pub const NAME_MAX: u32 = 255;
 /// Longest value of an extended attribute, bytes: what an EA's length can say.
 pub const XATTR_MAX: usize = 65_535;
+/// Bytes in a page of what is kept of a file.
+pub const PAGE_BYTES: usize = 64 << 10;
+/// Most bytes kept of what was read, of all files together.
+pub const CACHE_BYTES: usize = 256 << 20;
+/// Pages fetched by one READ.
+pub const FETCH_PAGES: u64 = 16;
+/// How far is read ahead of who reads from one end to the other, bytes.
+pub const AHEAD_BYTES: u64 = 8 << 20;
+/// Most bytes in one WRITE of what was gathered.
+pub const EXTENT_BYTES: usize = 1 << 20;
+/// So many gathered bytes of a file are sent without being asked for.
+pub const GATHER_BYTES: u64 = 4 << 20;
+/// With so many unsent bytes of all files together writers wait.
+pub const UNSENT_BYTES: u64 = 64 << 20;
+/// What was written is sent after this time at the latest.
+pub const SEND_AFTER: Duration = Duration::from_secs(1);
+/// How often it is looked for.
+pub const TIDY_EVERY: Duration = Duration::from_millis(500);
+/// How long a file that was only read stays open after its last close.
+pub const KEPT_FOR: Duration = Duration::from_secs(10);
+/// Most files that are open for nobody.
+pub const KEPT_FILES: usize = 256;

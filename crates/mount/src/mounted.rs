@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use frevo_client::Share;
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -148,7 +148,9 @@ pub async fn mount(
     let session = session.map_err(|_| MountError::Refused(io::ErrorKind::Interrupted.into()))?;
     let session = session.map_err(refused)?;
     let (tell, ended) = oneshot::channel();
+    let _ = volume.notifier.set(session.notifier());
     let started = session.spawn().map_err(MountError::Refused)?;
+    tokio::spawn(tidy(Arc::downgrade(&volume)));
     std::thread::Builder::new()
         .name(String::from("frevo-mount"))
         .spawn(move || {
@@ -157,6 +159,15 @@ pub async fn mount(
         })
         .map_err(MountError::Refused)?;
     Ok(Mounted { folder, volume, ended })
+}
+
+/// Does what is done from time to time, until the mount is gone.
+async fn tidy(volume: Weak<Volume>) {
+    loop {
+        tokio::time::sleep(limits::TIDY_EVERY).await;
+        let Some(volume) = volume.upgrade() else { return };
+        volume.tidy().await;
+    }
 }
 
 fn config(share: &Share, path: &str, settings: &Settings) -> Config {

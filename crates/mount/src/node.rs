@@ -15,6 +15,7 @@ use frevo_wire::fscc::reparse::ReparseTag;
 use fuser::{Errno, FileType};
 use parking_lot::Mutex;
 
+use crate::cache::Content;
 use crate::errno::Outcome;
 use crate::volume::Opens;
 
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) opens: Mutex<Opens>,
     /// Held while that changes.
     pub(crate) opening: tokio::sync::Mutex<()>,
+    /// What is kept of its data.
+    content: Mutex<Option<Arc<Content>>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -67,6 +70,7 @@ impl Node {
             known: Mutex::new(None),
             opens: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
+            content: Mutex::new(None),
         })
     }
 
@@ -128,6 +132,21 @@ impl Node {
     /// It is not called `name` in `parent` any more.
     pub(crate) fn not_seen_as(&self, parent: u64, name: &str) {
         self.names.lock().retain(|(at, known)| at.id != parent || known != name);
+    }
+
+    /// What is kept of its data, once it was opened.
+    pub(crate) fn content(&self) -> Option<Arc<Content>> {
+        self.content.lock().clone()
+    }
+
+    /// `content` is that from now on, unless it is open with another. The number may
+    /// have been another file's before.
+    pub(crate) fn keep(&self, content: Content) {
+        let is_open = self.is_open();
+        let mut kept = self.content.lock();
+        if kept.is_none() || !is_open {
+            *kept = Some(Arc::new(content));
+        }
     }
 
     /// Whether the server has it open for this mount.

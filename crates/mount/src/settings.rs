@@ -17,6 +17,8 @@ pub struct Settings {
     pub umask: u16,
     /// Whether anything is kept under leases.
     pub cache: bool,
+    /// Most bytes kept of what was read.
+    pub cache_bytes: usize,
     /// Whether other local users than the one who mounts may go in.
     pub allow_other: bool,
     /// How long names and attributes that no lease protects are believed.
@@ -32,6 +34,7 @@ impl Settings {
             gid,
             umask: 0o022,
             cache: true,
+            cache_bytes: limits::CACHE_BYTES,
             allow_other: false,
             believed_for: limits::BELIEVED_FOR,
         }

@@ -1,6 +1,7 @@
 //! A lease as the client has it: MS-SMB2 3.2.1.5, one for each file that is
 //! cached, whatever number of Opens it has.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use frevo_wire::command::oplock_break::{LeaseBreakNotification, LeaseKey, LeaseState};
@@ -29,6 +30,8 @@ pub struct Lease {
     pub(crate) key: LeaseKey,
     session: Weak<Inner>,
     now: Mutex<Now>,
+    /// Opens that are of it: with the last one it goes.
+    opens: AtomicUsize,
     /// Who is told when it breaks.
     watcher: Mutex<Option<Weak<dyn LeaseHolder>>>,
     /// The key of the directory's lease, which changes by this client leave alone.
@@ -70,6 +73,7 @@ impl Lease {
             key,
             session: Arc::downgrade(inner),
             now: Mutex::new(Now { state: LeaseState::EMPTY, epoch: None, version: 0, bound: None }),
+            opens: AtomicUsize::new(0),
             watcher: Mutex::new(None),
             parent: Mutex::new(None),
         });
@@ -107,6 +111,23 @@ impl Lease {
     /// `watcher` is told when it breaks, before the server is answered.
     pub fn watch(&self, watcher: Weak<dyn LeaseHolder>) {
         *self.watcher.lock() = Some(watcher);
+    }
+
+    /// An Open is of it.
+    pub(crate) fn joined(&self) {
+        self.opens.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// An Open of it is closed. With the last one nothing may be kept any more.
+    pub(crate) fn left(&self) {
+        if self.opens.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let mut now = self.now.lock();
+        now.set(LeaseState::EMPTY);
+        now.version += 1;
+        now.epoch = None;
+        now.bound = None;
     }
 
     /// It is asked for in `bound`.

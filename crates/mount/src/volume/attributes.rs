@@ -62,6 +62,8 @@ pub(crate) struct Changes {
 impl Volume {
     /// What the node is now, asked anew.
     pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
+        // Length and times are the server's: it has to have all of it.
+        self.send(node).await?;
         let metadata = match self.open_file(node) {
             Some(file) => file.metadata().await,
             None => self.share.lookup(&node.path()?).await,
@@ -103,6 +105,8 @@ impl Volume {
             None => None,
         };
         if changes.accessed.is_some() || changes.modified.is_some() || attributes.is_some() {
+            // What is sent later would set the time anew.
+            self.send(&node).await?;
             let (modified, accessed) = (changes.modified, changes.accessed);
             let set = match self.writer(&node) {
                 Some(file) => file.set_basic(modified, accessed, attributes).await,

@@ -1,17 +1,25 @@
 //! Open files: reading, writing, and what else is done with a handle.
 
 use std::ffi::OsStr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use frevo_client::{Cause, File, OpenOptions};
+use bytes::Bytes;
+use frevo_client::{Cause, File, Lease, LeaseHolder, OpenOptions, Yield};
 use frevo_wire::Status;
-use frevo_wire::dtyp::AccessMask;
-use fuser::Errno;
+use frevo_wire::command::oplock_break::LeaseState;
+use fuser::{Errno, INodeNo};
+use tokio::time::Instant;
 
 use super::{Told, Volume, wire};
+use crate::cache::{Content, Course};
 use crate::errno::{Outcome, errno};
+use crate::limits::{KEPT_FILES, KEPT_FOR};
 use crate::node::Node;
+
+/// What is asked for to read, and to write.
+const READING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
+const WRITING: LeaseState = LeaseState(READING.0 | LeaseState::WRITE.0);
 
 /// A file that a program has open.
 pub(crate) struct Handle {
@@ -19,7 +27,10 @@ pub(crate) struct Handle {
     pub(crate) can_read: bool,
     pub(crate) can_write: bool,
     /// Every write goes to the end.
-    pub(crate) appends: bool,
+    appends: bool,
+    /// A write is on stable storage when it is acknowledged.
+    syncs: bool,
+    course: Course,
 }
 
 /// The server's Opens of a node: all of its handles use the same ones.
@@ -30,6 +41,8 @@ pub(crate) struct Opens {
     users: usize,
     /// Where it is to be removed when it is closed.
     hidden: Option<String>,
+    /// Since when it is open for nobody.
+    kept: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -60,6 +73,23 @@ const fn wants(flags: i32) -> (bool, bool) {
     }
 }
 
+/// Gives up what a lease of a node allowed.
+pub(crate) struct Breaker {
+    volume: Weak<Volume>,
+    node: Weak<Node>,
+}
+
+impl LeaseHolder for Breaker {
+    fn broken(&self, to: LeaseState) -> Yield {
+        let found = self.volume.upgrade().zip(self.node.upgrade());
+        Box::pin(async move {
+            if let Some((volume, node)) = found {
+                volume.give_up(&node, to).await;
+            }
+        })
+    }
+}
+
 impl Volume {
     pub(crate) fn handle(&self, number: u64) -> Outcome<Arc<Handle>> {
         self.files.lock().get(&number).cloned().ok_or(Errno::EBADF)
@@ -75,7 +105,7 @@ impl Volume {
         node.opens.lock().find(false, true)
     }
 
-    /// Nodes that are open.
+    /// Nodes that programs have open.
     pub(super) fn open_nodes(&self) -> Vec<Arc<Node>> {
         self.files.lock().values().map(|handle| Arc::clone(&handle.node)).collect()
     }
@@ -90,8 +120,24 @@ impl Volume {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanoseconds = since.unwrap_or_default().as_nanos() as u64;
         nanoseconds.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ u64::from(std::process::id()) << 32
+            ^ (u64::from(std::process::id()) << 32)
             ^ self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What is kept of a node's data.
+    fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
+        if let Some(content) = node.content() {
+            return Ok(content);
+        }
+        let lease = self.share.lease().map_err(|error| errno(&error))?;
+        self.keep(node, lease);
+        node.content().ok_or(Errno::EIO)
+    }
+
+    /// What is kept of the node is kept under `lease`.
+    fn keep(&self, node: &Arc<Node>, lease: Arc<Lease>) {
+        let (volume, of) = (Weak::clone(&self.me), Arc::downgrade(node));
+        node.keep(Content::new(lease, &self.keeper, Arc::new(Breaker { volume, node: of })));
     }
 
     pub(crate) async fn open(&self, id: u64, flags: i32) -> Outcome<u64> {
@@ -101,18 +147,36 @@ impl Volume {
             self.check_writable()?;
         }
         let _turn = node.opening.lock().await;
-        if node.opens.lock().find(reads, writes).is_none() {
-            let file = self.open_as(&node, writes).await?;
-            node.opens.lock().files.push(file);
-        }
+        self.open_on_server(&node, reads, writes).await?;
         Ok(self.enter(&node, flags))
+    }
+
+    /// Makes sure that there is an Open. The caller holds `opening`.
+    async fn open_on_server(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
+        let content = self.content(node)?;
+        let found = {
+            let mut opens = node.opens.lock();
+            let is_kept = opens.kept.take().is_some();
+            opens
+                .find(reads, writes)
+                .filter(|_| !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE))
+        };
+        if let Some(file) = found {
+            return Ok(file);
+        }
+        let opened = self.open_as(node, &content, writes).await?;
+        let file = opened.file.clone();
+        content.opened(&file, writes, file.metadata_at_open().len());
+        node.opens.lock().files.push(opened);
+        Ok(file)
     }
 
     /// Opens a node's file on the server. For writing it is opened for reading
     /// too, where that is allowed.
-    async fn open_as(&self, node: &Node, writes: bool) -> Outcome<Opened> {
+    async fn open_as(&self, node: &Node, content: &Content, writes: bool) -> Outcome<Opened> {
         let path = node.path()?;
-        let options = OpenOptions::new().write(writes);
+        let options = self.options(if writes { WRITING } else { READING });
+        let options = options.write(writes).shared_lease(&content.lease);
         match options.clone().read(true).open(&self.share, &path).await {
             Ok(file) => Ok(Opened { file, reads: true, writes }),
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
@@ -123,13 +187,23 @@ impl Volume {
         }
     }
 
+    fn options(&self, lease: LeaseState) -> OpenOptions {
+        OpenOptions::new().lease(if self.settings.cache { lease } else { LeaseState::EMPTY })
+    }
+
     /// A new handle.
     fn enter(&self, node: &Arc<Node>, flags: i32) -> u64 {
         let (can_read, can_write) = wants(flags);
         node.opens.lock().users += 1;
         let number = self.number();
-        let appends = flags & libc::O_APPEND != 0;
-        let handle = Handle { node: Arc::clone(node), can_read, can_write, appends };
+        let handle = Handle {
+            node: Arc::clone(node),
+            can_read,
+            can_write,
+            appends: flags & libc::O_APPEND != 0,
+            syncs: flags & libc::O_DSYNC != 0,
+            course: Course::default(),
+        };
         self.files.lock().insert(number, Arc::new(handle));
         number
     }
@@ -143,11 +217,11 @@ impl Volume {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
         let path = parent.below(&name)?;
+        let lease = self.share.lease().map_err(|error| errno(&error))?;
         let exclusive = flags & libc::O_EXCL != 0;
-        let options = OpenOptions::new().read(true).write(true);
-        let made =
-            options.clone().create(true).create_new(exclusive).open(&self.share, &path).await;
-        let file = match made {
+        let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
+        let make = options.clone().create(true).create_new(exclusive);
+        let file = match make.open(&self.share, &path).await {
             // It was made, or somebody else made it meanwhile; nobody knows.
             Err(error) if matches!(error.cause(), Cause::Unknown) => {
                 options.open(&self.share, &path).await
@@ -160,66 +234,90 @@ impl Volume {
             metadata = file.metadata().await.map_err(|error| errno(&error))?;
         }
         self.changed(&parent);
-        let node = self.nodes.found(&parent, &name, metadata);
-        node.opens.lock().files.push(Opened { file, reads: true, writes: true });
+        let node = self.nodes.found(&parent, &name, metadata.with_links(metadata.links().max(1)));
+        let _turn = node.opening.lock().await;
+        self.keep(&node, lease);
+        if let Some(content) = node.content() {
+            content.opened(&file, true, metadata.len());
+        }
+        {
+            let mut opens = node.opens.lock();
+            opens.kept = None;
+            opens.files.push(Opened { file, reads: true, writes: true });
+        }
         let number = self.enter(&node, flags);
         Ok((self.tell(&node, &metadata), number))
     }
 
-    pub(crate) async fn read(&self, number: u64, offset: u64, len: u32) -> Outcome<Vec<u8>> {
+    pub(crate) async fn read(&self, number: u64, offset: u64, len: u32) -> Outcome<Bytes> {
         let handle = self.handle(number)?;
         if !handle.can_read {
             return Err(Errno::EBADF);
         }
-        let file = handle.node.opens.lock().find(true, false).ok_or(Errno::EBADF)?;
-        let mut data = vec![0; len as usize];
-        let count = file.read_at(offset, &mut data).await.map_err(|error| errno(&error))?;
-        data.truncate(count);
-        Ok(data)
+        let node = &handle.node;
+        let file = node.opens.lock().find(true, false).ok_or(Errno::EBADF)?;
+        let content = self.content(node)?;
+        let len = len as usize;
+        if !self.settings.cache {
+            return content.read_direct(&file, offset, len).await;
+        }
+        let ahead = handle.course.ahead(offset, len as u64);
+        content.read(node, &file, offset, len, ahead).await
     }
 
     pub(crate) async fn write(&self, number: u64, offset: u64, data: &[u8]) -> Outcome<u32> {
         let handle = self.handle(number)?;
-        let node = &handle.node;
         if !handle.can_write {
             return Err(Errno::EBADF);
         }
+        let node = &handle.node;
         let file = self.writer(node).ok_or(Errno::EBADF)?;
-        let offset = if handle.appends {
-            file.metadata().await.map_err(|error| errno(&error))?.len()
-        } else {
-            offset
-        };
-        file.write_at(offset, data).await.map_err(|error| errno(&error))?;
+        let content = self.content(node)?;
+        let offset = (!handle.appends).then_some(offset);
+        content.write(node, &file, offset, data, self.settings.cache).await?;
         node.unlearn();
+        if handle.syncs {
+            self.sync(node).await?;
+        }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 
     /// Cuts or extends a file, open or not.
     pub(super) async fn truncate(&self, node: &Arc<Node>, size: u64) -> Outcome<()> {
         self.check_writable()?;
-        let file = match self.writer(node) {
-            Some(file) => file,
-            None => {
-                let options = OpenOptions::new().access(AccessMask::WRITE_DATA);
-                let path = node.path()?;
-                options.open(&self.share, &path).await.map_err(|error| errno(&error))?
-            }
-        };
-        file.set_len(size).await.map_err(|error| errno(&error))?;
+        let _turn = node.opening.lock().await;
+        let was_open = self.writer(node).is_some();
+        let file = self.open_on_server(node, false, true).await?;
+        let resized = self.content(node)?.resize(&file, size).await;
+        if !was_open && node.opens.lock().users == 0 {
+            self.close_all(node).await;
+        }
         node.unlearn();
-        Ok(())
+        resized
     }
 
     /// What a close(2) must have seen to the end.
     pub(crate) async fn flush(&self, number: u64) -> Outcome<()> {
-        self.handle(number)?;
-        Ok(())
+        let handle = self.handle(number)?;
+        self.send(&handle.node).await
+    }
+
+    /// Sends what was gathered of a node.
+    pub(super) async fn send(&self, node: &Node) -> Outcome<()> {
+        match node.content() {
+            Some(content) => content.flush().await,
+            None => Ok(()),
+        }
     }
 
     pub(crate) async fn fsync(&self, number: u64) -> Outcome<()> {
         let handle = self.handle(number)?;
-        match self.writer(&handle.node) {
+        self.sync(&handle.node).await
+    }
+
+    async fn sync(&self, node: &Node) -> Outcome<()> {
+        self.send(node).await?;
+        match self.writer(node) {
             Some(file) => file.sync().await.map_err(|error| errno(&error)),
             // Nothing can have been written.
             None => Ok(()),
@@ -231,12 +329,43 @@ impl Volume {
         let Some(handle) = self.files.lock().remove(&number) else { return };
         let node = &handle.node;
         let _turn = node.opening.lock().await;
-        let (files, hidden) = {
+        {
             let mut opens = node.opens.lock();
             opens.users = opens.users.saturating_sub(1);
             if opens.users > 0 {
                 return;
             }
+        }
+        if let Err(error) = self.send(node).await {
+            // A close(2) was told, unless it was a map that was written to.
+            tracing::warn!(?node, ?error, "what was written is lost");
+        }
+        if !self.keeps(node) {
+            self.close_all(node).await;
+        }
+    }
+
+    /// Whether a file that nobody uses stays open for a while: what was only read,
+    /// since the server settles the times of a file when it is closed.
+    fn keeps(&self, node: &Node) -> bool {
+        let Some(content) = node.content() else { return false };
+        let keeping = LeaseState::READ | LeaseState::HANDLE;
+        let may = self.settings.cache && content.lease.grant().state.contains(keeping);
+        let mut opens = node.opens.lock();
+        let is_plain = opens.hidden.is_none() && opens.files.iter().all(|one| !one.writes);
+        let keeps = may && is_plain && self.kept.load(Ordering::Acquire) < KEPT_FILES;
+        if keeps {
+            opens.kept = Some(Instant::now());
+            self.kept.fetch_add(1, Ordering::AcqRel);
+        }
+        keeps
+    }
+
+    /// Closes all of the server's Opens of a node. The caller holds `opening`.
+    async fn close_all(&self, node: &Node) {
+        let (files, hidden) = {
+            let mut opens = node.opens.lock();
+            opens.kept = None;
             (std::mem::take(&mut opens.files), opens.hidden.take())
         };
         for opened in files {
@@ -244,10 +373,88 @@ impl Volume {
                 tracing::warn!(%error, "not closed as it should be");
             }
         }
+        if let Some(content) = node.content() {
+            content.closed();
+        }
         if let Some(hidden) = hidden
             && let Err(error) = self.share.remove_file(&hidden).await
         {
             tracing::warn!(%error, "a removed file is left under a hidden name");
+        }
+    }
+
+    /// Closes a node that is open for nobody.
+    pub(super) async fn let_go(&self, node: &Node) {
+        let _turn = node.opening.lock().await;
+        let is_kept = {
+            let opens = node.opens.lock();
+            opens.users == 0 && opens.is_open()
+        };
+        if is_kept {
+            self.close_all(node).await;
+        }
+    }
+
+    /// A lease of the node falls to `to`: what it allowed is given up.
+    async fn give_up(&self, node: &Arc<Node>, to: LeaseState) {
+        node.unlearn();
+        if let Some(notifier) = self.notifier.get().cloned() {
+            // What programs have mapped: written back first, then forgotten.
+            let number = INodeNo(node.id);
+            let told = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
+            if let Ok(Err(error)) = told.await {
+                tracing::debug!(%error, "the kernel keeps what it mapped");
+            }
+        }
+        let Some(content) = node.content() else { return };
+        if !to.contains(LeaseState::WRITE) {
+            content.send_unasked().await;
+        }
+        if !to.contains(LeaseState::READ) {
+            content.forget();
+        }
+        if !to.contains(LeaseState::HANDLE) {
+            self.let_go(node).await;
+        }
+    }
+
+    /// What is done from time to time: sending what was written a while ago, closing
+    /// what nobody has used for a while.
+    pub(crate) async fn tidy(&self) {
+        let mut kept = 0;
+        for node in self.nodes.all() {
+            let Some(content) = node.content() else { continue };
+            if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
+                content.send_unasked().await;
+            }
+            let since = node.opens.lock().kept;
+            match since {
+                Some(since) if since.elapsed() >= KEPT_FOR => self.let_go(&node).await,
+                Some(_) => kept += 1,
+                None => {}
+            }
+        }
+        self.kept.store(kept, Ordering::Release);
+    }
+
+    /// Writes all that was gathered.
+    pub(crate) async fn flush_all(&self) {
+        for node in self.nodes.all() {
+            if let Err(error) = self.send(&node).await {
+                tracing::warn!(?node, ?error, "what was written is lost");
+            }
+        }
+    }
+
+    /// Closes all that is open: nobody can use it any more.
+    pub(crate) async fn settle(&self) {
+        self.flush_all().await;
+        let handles: Vec<u64> = self.files.lock().keys().copied().collect();
+        for handle in handles {
+            self.release(handle).await;
+        }
+        for node in self.nodes.all() {
+            self.let_go(&node).await;
         }
     }
 }

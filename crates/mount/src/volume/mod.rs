@@ -12,14 +12,15 @@ pub(crate) use listing::Entry;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use frevo_client::{Cause, Error, Metadata, Share};
-use fuser::{Errno, FileAttr};
+use fuser::{Errno, FileAttr, Notifier};
 use parking_lot::Mutex;
 
+use crate::cache::Keeper;
 use crate::errno::{Outcome, errno};
 use crate::limits::UNKNOWN_TRIES;
 use crate::names::to_wire;
@@ -32,6 +33,12 @@ pub(crate) struct Volume {
     pub(crate) share: Share,
     pub(crate) settings: Settings,
     pub(crate) nodes: Nodes,
+    me: Weak<Self>,
+    keeper: Arc<Keeper>,
+    /// By which the kernel is told what it may not keep.
+    pub(crate) notifier: OnceLock<Notifier>,
+    /// Files that are open for nobody.
+    kept: AtomicUsize,
     files: Mutex<HashMap<u64, Arc<Handle>>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next: AtomicU64,
@@ -53,10 +60,14 @@ pub(crate) struct Told {
 
 impl Volume {
     pub(crate) fn new(share: Share, base: &str, settings: Settings) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
             share,
-            settings,
             nodes: Nodes::new(base),
+            me: Weak::clone(me),
+            keeper: Keeper::new(settings.cache_bytes),
+            settings,
+            notifier: OnceLock::new(),
+            kept: AtomicUsize::new(0),
             files: Mutex::default(),
             listings: Mutex::default(),
             next: AtomicU64::new(1),
@@ -85,18 +96,6 @@ impl Volume {
     /// The kernel has forgotten a node so many times.
     pub(crate) fn forget(&self, id: u64, count: u64) {
         self.nodes.forget(id, count);
-    }
-
-    /// Writes all that was gathered.
-    pub(crate) async fn flush_all(&self) {}
-
-    /// Closes all that is open: nobody can use it any more.
-    pub(crate) async fn settle(&self) {
-        self.flush_all().await;
-        let handles: Vec<u64> = self.files.lock().keys().copied().collect();
-        for handle in handles {
-            self.release(handle).await;
-        }
     }
 
     /// `name` in `parent`.

@@ -65,6 +65,7 @@ impl Volume {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
         let path = parent.below(&name)?;
+        self.let_go_below(&path).await;
         let remove = || self.share.remove_dir(&path);
         once(remove, |found| found == Errno::ENOENT).await.map_err(|error| errno(&error))?;
         self.removed(&parent, &name);
@@ -80,6 +81,20 @@ impl Volume {
             }
         }
         self.changed(parent);
+    }
+
+    /// Closes what is open for nobody at `path` and below: it would be in the way.
+    async fn let_go_below(&self, path: &str) {
+        for node in self.nodes.all() {
+            let is_below = || {
+                let found = node.path().ok()?;
+                let rest = found.strip_prefix(path)?.chars().next();
+                Some(rest.is_none_or(|next| next == '/'))
+            };
+            if node.is_open() && is_below() == Some(true) {
+                self.let_go(&node).await;
+            }
+        }
     }
 
     /// The node that is known as `name` in `parent` and has open files here.
@@ -98,6 +113,7 @@ impl Volume {
     /// Removes a file's name. Who has it open goes on with it.
     async fn unlink_in(&self, parent: &Arc<Node>, name: &str) -> Outcome<()> {
         let path = parent.below(name)?;
+        self.let_go_below(&path).await;
         let is_gone = |found| found == Errno::ENOENT;
         if !self.plain.load(Ordering::Relaxed) {
             match once(|| self.share.unlink(&path, false), is_gone).await {
@@ -139,6 +155,8 @@ impl Volume {
         let (old_parent, old) = (self.nodes.find(from.0)?, wire(from.1)?);
         let (new_parent, new) = (self.nodes.find(to.0)?, wire(to.1)?);
         let (source, target) = (old_parent.below(&old)?, new_parent.below(&new)?);
+        self.let_go_below(&source).await;
+        self.let_go_below(&target).await;
         self.rename_path(&source, &target, replace, (&new_parent, &new)).await?;
         self.renamed((&old_parent, &old), (&new_parent, &new));
         Ok(())

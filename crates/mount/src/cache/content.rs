@@ -1,0 +1,517 @@
+//! The pages of one file and the lease that they are kept under; and all pages
+//! of a mount, which share one limit.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use frevo_client::{File, Grant, Lease, LeaseHolder};
+use frevo_wire::command::oplock_break::LeaseState;
+use fuser::Errno;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::pages::{Missing, Pages};
+use crate::errno::{Outcome, errno};
+use crate::limits::{AHEAD_BYTES, FETCH_PAGES, PAGE_BYTES};
+use crate::node::Node;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// What is kept of one file.
+pub(crate) struct Content {
+    pub(crate) lease: Arc<Lease>,
+    /// Who is told when it breaks.
+    _holder: Arc<dyn LeaseHolder>,
+    pages: Mutex<Pages>,
+    /// By which is sent what was gathered.
+    writer: Mutex<Option<File>>,
+    /// One at a time sends, so that no older bytes go over newer ones.
+    sending: tokio::sync::Mutex<()>,
+    /// What went wrong when nobody waited: told to the next close or fsync.
+    failed: Mutex<Option<Errno>>,
+    /// Pages being fetched.
+    fetching: Mutex<HashSet<u64>>,
+    fetched: Notify,
+    /// Since when something waits to be sent.
+    waiting: Mutex<Option<Instant>>,
+    keeper: Arc<Keeper>,
+}
+
+/// All pages of a mount.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    /// Most bytes in pages.
+    limit: usize,
+    pages: AtomicUsize,
+    unsent: AtomicU64,
+    /// Pages in the order in which they came.
+    order: Mutex<VecDeque<(Weak<Node>, u64)>>,
+}
+
+impl Keeper {
+    /// Keeps at most `limit` bytes of what was read.
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            pages: AtomicUsize::new(0),
+            unsent: AtomicU64::new(0),
+            order: Mutex::default(),
+        })
+    }
+
+    /// Bytes of all files that are not yet on the server.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Acquire)
+    }
+
+    /// Pages that came; the oldest ones go when there are too many.
+    fn came(&self, node: &Weak<Node>, new: &[u64]) {
+        if new.is_empty() {
+            return;
+        }
+        self.pages.fetch_add(new.len(), Ordering::AcqRel);
+        self.order.lock().extend(new.iter().map(|page| (Weak::clone(node), *page)));
+        while self.pages.load(Ordering::Acquire).saturating_mul(PAGE_BYTES) > self.limit {
+            let Some((node, page)) = self.order.lock().pop_front() else { return };
+            let Some(node) = node.upgrade() else { continue };
+            let Some(content) = node.content() else { continue };
+            if content.pages.lock().evict(page) {
+                self.went(1);
+            }
+        }
+    }
+
+    fn went(&self, count: usize) {
+        let _ = self.pages.fetch_update(Ordering::AcqRel, Ordering::Acquire, |pages| {
+            Some(pages.saturating_sub(count))
+        });
+    }
+}
+
+impl Content {
+    /// Kept under `lease`; `holder` gives it up when that breaks.
+    pub(crate) fn new(
+        lease: Arc<Lease>,
+        keeper: &Arc<Keeper>,
+        holder: Arc<dyn LeaseHolder>,
+    ) -> Self {
+        lease.watch(Arc::downgrade(&holder));
+        Self {
+            lease,
+            _holder: holder,
+            pages: Mutex::default(),
+            writer: Mutex::new(None),
+            sending: tokio::sync::Mutex::default(),
+            failed: Mutex::new(None),
+            fetching: Mutex::default(),
+            fetched: Notify::new(),
+            waiting: Mutex::new(None),
+            keeper: Arc::clone(keeper),
+        }
+    }
+
+    /// A file was opened, of so many bytes then.
+    pub(crate) fn opened(&self, file: &File, writes: bool, len: u64) {
+        if writes {
+            *self.writer.lock() = Some(file.clone());
+        }
+        let grant = self.lease.grant();
+        let mut pages = self.pages.lock();
+        if grant.state.contains(LeaseState::READ)
+            && !pages.is_of(grant.version)
+            && pages.unsent() == 0
+        {
+            let freed = pages.begin(grant.version, len);
+            self.keeper.went(freed);
+        }
+    }
+
+    /// All is closed: nothing may be kept any more.
+    pub(crate) fn closed(&self) {
+        *self.writer.lock() = None;
+        self.forget();
+    }
+
+    /// What the lease allows now, the session taken up again if it was lost.
+    async fn grant(&self, file: &File, wanted: LeaseState) -> Outcome<Option<Grant>> {
+        let has = |grant: &Grant| grant.state.contains(wanted);
+        let grant = self.lease.grant();
+        if has(&grant) {
+            return Ok(Some(grant));
+        }
+        file.confirm().await.map_err(|error| errno(&error))?;
+        Ok(Some(self.lease.grant()).filter(has))
+    }
+
+    /// Makes sure that the pages are of this version of the lease.
+    async fn begin(&self, file: &File, grant: Grant) -> Outcome<()> {
+        if self.pages.lock().is_of(grant.version) {
+            return Ok(());
+        }
+        self.flush().await?;
+        let len = file.metadata().await.map_err(|error| errno(&error))?.len();
+        let mut pages = self.pages.lock();
+        if !pages.is_of(grant.version) {
+            let freed = pages.begin(grant.version, len);
+            self.keeper.went(freed);
+        }
+        Ok(())
+    }
+
+    /// Reads through the pages where the lease allows it, else from the server.
+    pub(crate) async fn read(
+        &self,
+        node: &Arc<Node>,
+        file: &File,
+        offset: u64,
+        len: usize,
+        ahead: u64,
+    ) -> Outcome<Bytes> {
+        let Some(grant) = self.grant(file, LeaseState::READ).await? else {
+            return self.read_direct(file, offset, len).await;
+        };
+        self.begin(file, grant).await?;
+        // Others may write meanwhile; then it goes to the server.
+        for _ in 0..8 {
+            if !self.is_still(grant) {
+                break;
+            }
+            let found = self.pages.lock().read(offset, len);
+            match found {
+                Ok(data) => {
+                    let end = offset + data.len() as u64;
+                    self.read_ahead(node, file, grant, end, ahead);
+                    return Ok(data.into());
+                }
+                Err(missing) => self.fetch(node, file, grant, missing).await?,
+            }
+        }
+        self.read_direct(file, offset, len).await
+    }
+
+    fn is_still(&self, grant: Grant) -> bool {
+        let now = self.lease.grant();
+        now.version == grant.version && now.state.contains(LeaseState::READ)
+    }
+
+    pub(crate) async fn read_direct(&self, file: &File, offset: u64, len: usize) -> Outcome<Bytes> {
+        self.flush().await?;
+        let mut data = vec![0; len];
+        let count = file.read_at(offset, &mut data).await.map_err(|error| errno(&error))?;
+        data.truncate(count);
+        Ok(data.into())
+    }
+
+    /// Fetches pages, or waits for who does.
+    async fn fetch(
+        &self,
+        node: &Arc<Node>,
+        file: &File,
+        grant: Grant,
+        missing: Missing,
+    ) -> Outcome<()> {
+        let Missing { first, count } = missing;
+        let count = count.min(FETCH_PAGES);
+        if self.pages.lock().is_unsent(first * PAGE, count * PAGE) {
+            return self.flush().await;
+        }
+        let ended = self.fetched.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        let mine = {
+            let mut fetching = self.fetching.lock();
+            if fetching.contains(&first) {
+                0
+            } else {
+                let free = (first..first + count).take_while(|page| !fetching.contains(page));
+                let free: Vec<u64> = free.collect();
+                fetching.extend(&free);
+                free.len() as u64
+            }
+        };
+        if mine == 0 {
+            ended.await;
+            return Ok(());
+        }
+        self.fetch_marked(node, file, grant, first, mine).await
+    }
+
+    /// Fetches pages that are marked as being fetched.
+    async fn fetch_marked(
+        &self,
+        node: &Arc<Node>,
+        file: &File,
+        grant: Grant,
+        first: u64,
+        count: u64,
+    ) -> Outcome<()> {
+        let _marks = Marks { content: self, first, count };
+        let changes = self.pages.lock().changes();
+        let mut bytes = vec![0; count as usize * PAGE_BYTES];
+        let read = file.read_at(first * PAGE, &mut bytes).await.map_err(|error| errno(&error))?;
+        let there = bytes.get(..read).unwrap_or_default();
+        if self.is_still(grant) {
+            let new = self.pages.lock().fetched(grant.version, changes, first, there, count);
+            self.keeper.came(&Arc::downgrade(node), &new.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Begins to fetch what lies behind `end`, `ahead` bytes of it.
+    fn read_ahead(&self, node: &Arc<Node>, file: &File, grant: Grant, end: u64, ahead: u64) {
+        if ahead == 0 {
+            return;
+        }
+        let first = end.div_ceil(PAGE);
+        let count = ahead.min(AHEAD_BYTES) / PAGE;
+        let unknown = self.pages.lock().unknown(first, count);
+        // One request for each run; a run begins where a whole request fits, so that
+        // the window does not move by single pages.
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        {
+            let mut fetching = self.fetching.lock();
+            for page in
+                unknown.into_iter().filter(|page| !fetching.contains(page)).collect::<Vec<_>>()
+            {
+                match runs.last_mut() {
+                    Some((at, len)) if *at + *len == page && *len < FETCH_PAGES => *len += 1,
+                    _ => runs.push((page, 1)),
+                }
+            }
+            let behind = first + count;
+            runs.retain(|(at, len)| *len == FETCH_PAGES || at + len < behind || *at == first);
+            for (at, len) in &runs {
+                fetching.extend(*at..*at + *len);
+            }
+        }
+        for (at, len) in runs {
+            let (node, file) = (Arc::clone(node), file.clone());
+            tokio::spawn(async move {
+                if let Some(content) = node.content()
+                    && let Err(error) = content.fetch_marked(&node, &file, grant, at, len).await
+                {
+                    tracing::debug!(?error, "nothing read ahead");
+                }
+            });
+        }
+    }
+
+    /// Keeps what is written, where the lease allows it; else sends it. To the end
+    /// of the file without an offset.
+    pub(crate) async fn write(
+        &self,
+        node: &Arc<Node>,
+        file: &File,
+        offset: Option<u64>,
+        data: &[u8],
+        keep: bool,
+    ) -> Outcome<()> {
+        let wanted = LeaseState::READ | LeaseState::WRITE;
+        let grant = if keep { self.grant(file, wanted).await? } else { None };
+        if let Some(grant) = grant {
+            self.begin(file, grant).await?;
+            if let Some(unsent) = self.gather(node, grant, offset, data) {
+                return self.relieve(node, unsent).await;
+            }
+        }
+        self.flush().await?;
+        let offset = match offset {
+            Some(offset) => offset,
+            None => file.metadata().await.map_err(|error| errno(&error))?.len(),
+        };
+        let sent = file.write_at(offset, data).await;
+        self.pages.lock().written_through(offset, data);
+        sent.map_err(|error| errno(&error))
+    }
+
+    /// Takes `data` in; how many bytes are unsent then. Nothing when the lease was
+    /// taken meanwhile.
+    fn gather(
+        &self,
+        node: &Arc<Node>,
+        grant: Grant,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Option<u64> {
+        let mut pages = self.pages.lock();
+        // Under the mutex: who breaks the lease empties the pages after this.
+        let now = self.lease.grant();
+        if now.version != grant.version
+            || !now.state.contains(LeaseState::WRITE)
+            || !pages.is_of(grant.version)
+        {
+            return None;
+        }
+        let before = pages.unsent();
+        let offset = offset.unwrap_or(pages.len());
+        let new = pages.write(offset, data);
+        let unsent = pages.unsent();
+        drop(pages);
+        self.keeper.unsent.fetch_add(unsent.saturating_sub(before), Ordering::AcqRel);
+        self.keeper.came(&Arc::downgrade(node), &new);
+        self.waiting.lock().get_or_insert_with(Instant::now);
+        Some(unsent)
+    }
+
+    /// Sends when enough has come together; waits when it is too much.
+    async fn relieve(&self, node: &Arc<Node>, unsent: u64) -> Outcome<()> {
+        use crate::limits::{GATHER_BYTES, UNSENT_BYTES};
+        if self.keeper.unsent() > UNSENT_BYTES || unsent > 4 * GATHER_BYTES {
+            let sent = self.send().await;
+            return sent.inspect_err(|error| *self.failed.lock() = Some(*error));
+        }
+        if unsent >= GATHER_BYTES && self.sending.try_lock().is_ok() {
+            let node = Arc::clone(node);
+            tokio::spawn(async move {
+                if let Some(content) = node.content() {
+                    content.send_unasked().await;
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends while nobody waits for it.
+    pub(crate) async fn send_unasked(&self) {
+        if let Err(error) = self.send().await {
+            *self.failed.lock() = Some(error);
+        }
+    }
+
+    /// Sends all that was gathered, and tells what went wrong since the last time.
+    pub(crate) async fn flush(&self) -> Outcome<()> {
+        let sent = self.send().await;
+        let failed = self.failed.lock().take();
+        sent.and(failed.map_or(Ok(()), Err))
+    }
+
+    /// Since when something waits to be sent.
+    pub(crate) fn waiting(&self) -> Option<Instant> {
+        *self.waiting.lock()
+    }
+
+    /// Whether anything is not on the server yet.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.pages.lock().unsent() > 0
+    }
+
+    async fn send(&self) -> Outcome<()> {
+        if !self.is_unsent() {
+            return Ok(());
+        }
+        let _turn = self.sending.lock().await;
+        *self.waiting.lock() = None;
+        let extents = self.pages.lock().take();
+        if extents.is_empty() {
+            return Ok(());
+        }
+        let bytes: u64 = extents.iter().map(|(_, data)| data.len() as u64).sum();
+        let writer = self.writer.lock().clone();
+        let outcome = match writer {
+            Some(writer) => send_all(&writer, extents).await,
+            None => Err(Errno::EIO),
+        };
+        let mut pages = self.pages.lock();
+        if outcome.is_ok() {
+            pages.sent();
+        } else {
+            self.keeper.went(pages.not_sent());
+        }
+        drop(pages);
+        self.keeper.unsent.fetch_sub(bytes, Ordering::AcqRel);
+        outcome
+    }
+
+    /// The file has another length on the server now; nobody sends meanwhile.
+    pub(crate) async fn resize(&self, file: &File, len: u64) -> Outcome<()> {
+        self.flush().await?;
+        let _turn = self.sending.lock().await;
+        let resized = file.set_len(len).await.map_err(|error| errno(&error));
+        let mut pages = self.pages.lock();
+        let gone = if resized.is_ok() { pages.resized(len) } else { pages.forget() };
+        drop(pages);
+        self.keeper.went(gone);
+        resized
+    }
+
+    /// Forgets what was read.
+    pub(crate) fn forget(&self) {
+        let gone = self.pages.lock().forget();
+        self.keeper.went(gone);
+    }
+}
+
+/// Sends extents, several at once and on several cores.
+async fn send_all(writer: &File, extents: Vec<(u64, Vec<u8>)>) -> Outcome<()> {
+    let mut under_way = FuturesUnordered::new();
+    let mut outcome = Ok(());
+    for (offset, data) in extents {
+        let writer = writer.clone();
+        under_way.push(tokio::spawn(async move { writer.write_at(offset, &data).await }));
+    }
+    while let Some(written) = under_way.next().await {
+        let written = written.map_err(|_| Errno::EIO).and_then(|w| w.map_err(|e| errno(&e)));
+        outcome = outcome.and(written);
+    }
+    outcome
+}
+
+/// Pages that are being fetched; afterwards they are not, whatever came of it.
+struct Marks<'a> {
+    content: &'a Content,
+    first: u64,
+    count: u64,
+}
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        let mut fetching = self.content.fetching.lock();
+        (self.first..self.first + self.count).for_each(|page| _ = fetching.remove(&page));
+        drop(fetching);
+        self.content.fetched.notify_waiters();
+    }
+}
+
+/// How far to read ahead of a reader who goes through a file from one end to the
+/// other: twice as far each time, and nothing for who jumps about.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    next: AtomicU64,
+    window: AtomicU64,
+}
+
+impl Course {
+    /// He reads `len` bytes at `offset`: how much to fetch behind them.
+    pub(crate) fn ahead(&self, offset: u64, len: u64) -> u64 {
+        let expected = self.next.swap(offset + len, Ordering::AcqRel);
+        let window = self.window.load(Ordering::Acquire);
+        // Requests of one reader may overtake each other.
+        let follows = offset.abs_diff(expected) <= window.max(len);
+        let window = match (follows, window) {
+            (false, _) => 0,
+            (true, 0) => 2 * PAGE,
+            (true, window) => (window * 2).min(AHEAD_BYTES),
+        };
+        self.window.store(window, Ordering::Release);
+        window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_on_is_read_ahead_of_and_who_jumps_is_not() {
+        let course = Course::default();
+        let windows: Vec<u64> = (0..12).map(|at| course.ahead(at * 4096, 4096)).collect();
+        assert!(windows.is_sorted() && windows[0] > 0);
+        assert_eq!(windows.last(), Some(&AHEAD_BYTES));
+        assert_eq!(course.ahead(1 << 40, 4096), 0);
+        assert_eq!(course.ahead(1 << 20, 4096), 0);
+    }
+}

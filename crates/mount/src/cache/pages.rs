@@ -1,0 +1,394 @@
+//! What is kept of one file: pages that were read, extents that were written and
+//! not yet sent. No I/O here.
+//!
+//! What is written goes into the pages that are there as well, so that a page
+//! always is what a reader has to see.
+
+use std::collections::BTreeMap;
+
+use crate::limits::{EXTENT_BYTES, PAGE_BYTES};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Pages that must be fetched before a read can be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// The first one's number.
+    pub(crate) first: u64,
+    /// How many follow each other.
+    pub(crate) count: u64,
+}
+
+/// Bytes to be sent to the server.
+pub(crate) type Extent = (u64, Vec<u8>);
+
+/// What is kept of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// The version of the lease under which it was read; none: nothing is known.
+    version: Option<u64>,
+    /// The length of the file, with what was written to it here.
+    len: u64,
+    /// Its length on the server: behind it there is nothing to be fetched.
+    stored: u64,
+    /// Pages by number. The last one may be short; a short one goes on with zeros.
+    clean: BTreeMap<u64, Vec<u8>>,
+    /// What is to be sent, by offset; no two overlap.
+    dirty: BTreeMap<u64, Vec<u8>>,
+    /// What is being sent: offsets and lengths.
+    sending: Vec<(u64, u64)>,
+    /// Counts changes: a page that was fetched while it stood at another number may
+    /// be older than what was written.
+    changes: u64,
+}
+
+impl Pages {
+    /// Whether what is kept is of this version of the lease.
+    pub(crate) fn is_of(&self, version: u64) -> bool {
+        self.version == Some(version)
+    }
+
+    /// Begins anew with a file of `len` bytes.
+    pub(crate) fn begin(&mut self, version: u64, len: u64) -> usize {
+        let freed = self.drop_clean();
+        self.version = Some(version);
+        self.stored = len;
+        let written = self.dirty.iter().map(|(at, data)| at + data.len() as u64).max();
+        self.len = len.max(written.unwrap_or(0));
+        freed
+    }
+
+    /// The length of the file.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// How often it was written to.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Bytes that are to be sent or being sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        let waiting: usize = self.dirty.values().map(Vec::len).sum();
+        waiting as u64 + self.sending.iter().map(|(_, len)| len).sum::<u64>()
+    }
+
+    /// Whether some of these bytes are not yet on the server.
+    pub(crate) fn is_unsent(&self, offset: u64, len: u64) -> bool {
+        let end = offset.saturating_add(len);
+        let overlaps = |at: u64, count: u64| at < end && offset < at + count;
+        self.sending.iter().any(|(at, count)| overlaps(*at, *count))
+            || self
+                .dirty
+                .range(..end)
+                .next_back()
+                .is_some_and(|(at, data)| overlaps(*at, data.len() as u64))
+    }
+
+    /// Bytes from `offset` on, at most `len` and to the end of the file; or the
+    /// pages that are missing.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Missing> {
+        let end = offset.saturating_add(len as u64).min(self.len);
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        let (first, last) = (offset / PAGE, (end - 1) / PAGE);
+        if let Some(missing) = (first..=last).find(|page| !self.has(*page)) {
+            let after = (missing..=last).take_while(|page| !self.has(*page)).count();
+            return Err(Missing { first: missing, count: after as u64 });
+        }
+        let mut out = Vec::with_capacity((end - offset) as usize);
+        for page in first..=last {
+            let start = page * PAGE;
+            let from = offset.max(start) - start;
+            let to = end.min(start + PAGE) - start;
+            let bytes = self.clean.get(&page).map(Vec::as_slice).unwrap_or_default();
+            let there = bytes.get(from as usize..bytes.len().min(to as usize)).unwrap_or_default();
+            out.extend_from_slice(there);
+            out.resize((start + to - offset) as usize, 0);
+        }
+        Ok(out)
+    }
+
+    /// Whether a page is known: it was read, or lies behind all that was stored
+    /// and was never written to.
+    pub(crate) fn has(&self, page: u64) -> bool {
+        self.clean.contains_key(&page)
+            || page * PAGE >= self.stored && !self.is_unsent(page * PAGE, PAGE)
+    }
+
+    /// Pages of the file from `first` on, at most `count`, that are not known.
+    pub(crate) fn unknown(&self, first: u64, count: u64) -> Vec<u64> {
+        let end = self.stored.div_ceil(PAGE).min(first.saturating_add(count));
+        (first..end).filter(|page| !self.has(*page)).collect()
+    }
+
+    /// Takes in what was read of the pages from `first` on, while nothing was
+    /// written. Returns the numbers of the new pages.
+    pub(crate) fn fetched(
+        &mut self,
+        version: u64,
+        changes: u64,
+        first: u64,
+        bytes: &[u8],
+        count: u64,
+    ) -> Option<Vec<u64>> {
+        if !self.is_of(version) || self.changes != changes {
+            return None;
+        }
+        let mut new = Vec::new();
+        for page in 0..count {
+            let from = (page as usize).saturating_mul(PAGE_BYTES).min(bytes.len());
+            let to = from.saturating_add(PAGE_BYTES).min(bytes.len());
+            let part = bytes.get(from..to).unwrap_or_default();
+            if self.clean.insert(first + page, part.to_vec()).is_none() {
+                new.push(first + page);
+            }
+        }
+        Some(new)
+    }
+
+    /// Keeps what is written, to be sent. Returns the numbers of new pages.
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Vec<u64> {
+        let new = self.overwrite(offset, data, true);
+        self.queue(offset, data);
+        new
+    }
+
+    /// What was written elsewhere than here is so now.
+    pub(crate) fn written_through(&mut self, offset: u64, data: &[u8]) {
+        self.overwrite(offset, data, false);
+        self.stored = self.stored.max(offset + data.len() as u64);
+    }
+
+    /// Puts bytes into the pages that are known.
+    fn overwrite(&mut self, offset: u64, data: &[u8], makes: bool) -> Vec<u64> {
+        self.changes += 1;
+        let end = offset + data.len() as u64;
+        let mut new = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (page, within) = (at / PAGE, (at % PAGE) as usize);
+            let count = (end - at).min(PAGE - within as u64) as usize;
+            let from = (at - offset) as usize;
+            let part = data.get(from..from + count).unwrap_or_default();
+            // All of it is written, or there was nothing in it before.
+            let is_whole = count == PAGE_BYTES || self.has(page);
+            if makes && is_whole && !self.clean.contains_key(&page) {
+                self.clean.insert(page, Vec::new());
+                new.push(page);
+            }
+            if let Some(bytes) = self.clean.get_mut(&page) {
+                if bytes.len() < within + count {
+                    bytes.resize(within + count, 0);
+                }
+                if let Some(place) = bytes.get_mut(within..within + count) {
+                    place.copy_from_slice(part);
+                }
+            }
+            at += count as u64;
+        }
+        self.len = self.len.max(end);
+        new
+    }
+
+    /// Adds an extent; what it covers of older ones goes.
+    fn queue(&mut self, offset: u64, data: &[u8]) {
+        self.cut(offset, offset + data.len() as u64);
+        if let Some((at, before)) = self.dirty.range_mut(..offset).next_back()
+            && *at + before.len() as u64 == offset
+            && before.len() + data.len() <= EXTENT_BYTES
+        {
+            before.extend_from_slice(data);
+            return;
+        }
+        self.dirty.insert(offset, data.to_vec());
+    }
+
+    /// Takes `from..to` out of what is to be sent.
+    fn cut(&mut self, from: u64, to: u64) {
+        let touched: Vec<u64> = self
+            .dirty
+            .range(..to)
+            .rev()
+            .take_while(|(at, data)| **at + data.len() as u64 > from)
+            .map(|(at, _)| *at)
+            .collect();
+        for at in touched {
+            let Some(mut data) = self.dirty.remove(&at) else { continue };
+            let end = at + data.len() as u64;
+            if end > to {
+                self.dirty.insert(to, data.split_off((to - at) as usize));
+            }
+            if at < from {
+                data.truncate((from - at) as usize);
+                self.dirty.insert(at, data);
+            }
+        }
+    }
+
+    /// All that is to be sent. It counts as unsent until [`Self::sent`].
+    pub(crate) fn take(&mut self) -> Vec<Extent> {
+        let extents: Vec<Extent> = std::mem::take(&mut self.dirty).into_iter().collect();
+        self.sending = extents.iter().map(|(at, data)| (*at, data.len() as u64)).collect();
+        extents
+    }
+
+    /// What was taken is on the server.
+    pub(crate) fn sent(&mut self) {
+        let end = self.sending.drain(..).map(|(at, len)| at + len).max();
+        self.stored = self.stored.max(end.unwrap_or(0));
+    }
+
+    /// What was taken is not on the server, and will not be: nothing is known.
+    pub(crate) fn not_sent(&mut self) -> usize {
+        self.sending.clear();
+        self.forget()
+    }
+
+    /// The file was cut or extended on the server. Returns the pages that went.
+    pub(crate) fn resized(&mut self, len: u64) -> usize {
+        self.changes += 1;
+        self.cut(len, u64::MAX);
+        let gone = self.clean.split_off(&len.div_ceil(PAGE));
+        if let Some(last) = self.clean.get_mut(&(len / PAGE)) {
+            last.truncate((len % PAGE) as usize);
+        }
+        (self.len, self.stored) = (len, len);
+        gone.len()
+    }
+
+    /// Forgets what was read: the number of pages that it was.
+    pub(crate) fn drop_clean(&mut self) -> usize {
+        self.changes += 1;
+        let count = self.clean.len();
+        self.clean.clear();
+        count
+    }
+
+    /// Forgets what was read, and how long the file is.
+    pub(crate) fn forget(&mut self) -> usize {
+        self.version = None;
+        self.drop_clean()
+    }
+
+    /// Forgets one page, unless it is not on the server yet.
+    pub(crate) fn evict(&mut self, page: u64) -> bool {
+        !self.is_unsent(page * PAGE, PAGE) && self.clean.remove(&page).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server's file and what this client keeps of it, driven as the mount does.
+    struct Driven {
+        pages: Pages,
+        server: Vec<u8>,
+    }
+
+    impl Driven {
+        fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
+            loop {
+                match self.pages.read(offset, len) {
+                    Ok(data) => return data,
+                    Err(Missing { first, count }) => {
+                        if self.pages.is_unsent(first * PAGE, count * PAGE) {
+                            self.flush();
+                            continue;
+                        }
+                        let from = ((first * PAGE) as usize).min(self.server.len());
+                        let to = (from + count as usize * PAGE_BYTES).min(self.server.len());
+                        let bytes = self.server[from..to].to_vec();
+                        let changes = self.pages.changes();
+                        assert!(self.pages.fetched(1, changes, first, &bytes, count).is_some());
+                    }
+                }
+            }
+        }
+
+        fn flush(&mut self) {
+            for (at, data) in self.pages.take() {
+                let end = at as usize + data.len();
+                if self.server.len() < end {
+                    self.server.resize(end, 0);
+                }
+                self.server[at as usize..end].copy_from_slice(&data);
+            }
+            self.pages.sent();
+        }
+    }
+
+    #[test]
+    fn whatever_is_done_it_reads_like_a_file() {
+        for seed in 1..=40_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = |below: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % below
+            };
+            let start: Vec<u8> = (0..random(3 * PAGE)).map(|at| at as u8).collect();
+            let mut truth = start.clone();
+            let mut file = Driven { pages: Pages::default(), server: start };
+            file.pages.begin(1, truth.len() as u64);
+            for _ in 0..400 {
+                let at = random(4 * PAGE);
+                match random(8) {
+                    0..=2 => {
+                        let data = vec![random(256) as u8; 1 + random(PAGE + 100) as usize];
+                        let end = at as usize + data.len();
+                        if truth.len() < end {
+                            truth.resize(end, 0);
+                        }
+                        truth[at as usize..end].copy_from_slice(&data);
+                        file.pages.write(at, &data);
+                    }
+                    3 => {
+                        file.flush();
+                        truth.resize(at as usize, 0);
+                        file.server.resize(at as usize, 0);
+                        file.pages.resized(at);
+                    }
+                    4 => file.flush(),
+                    5 => _ = file.pages.evict(random(5)),
+                    _ => {
+                        let len = random(2 * PAGE) as usize;
+                        let from = (at as usize).min(truth.len());
+                        let to = (from + len).min(truth.len());
+                        assert!(file.read(at, len) == truth[from..to], "{seed}: {at} {len}");
+                    }
+                }
+                assert_eq!(file.pages.len(), truth.len() as u64, "{seed}");
+            }
+            file.flush();
+            assert!(file.server == truth, "{seed}");
+            assert_eq!(file.pages.unsent(), 0);
+        }
+    }
+
+    #[test]
+    fn what_was_fetched_before_a_write_is_not_kept() {
+        let mut pages = Pages::default();
+        pages.begin(1, 10);
+        let changes = pages.changes();
+        pages.write(0, b"new");
+        assert_eq!(pages.fetched(1, changes, 0, b"0123456789", 1), None);
+        assert_eq!(pages.fetched(2, pages.changes(), 0, b"0123456789", 1), None);
+    }
+
+    #[test]
+    fn writes_in_a_row_are_one_extent() {
+        let mut pages = Pages::default();
+        pages.begin(1, 0);
+        for at in 0..100 {
+            pages.write(at * 10, &[at as u8; 10]);
+        }
+        let taken = pages.take();
+        assert_eq!(taken.len(), 1);
+        assert_eq!(taken[0].1.len(), 1000);
+    }
+}
