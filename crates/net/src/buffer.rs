@@ -11,7 +11,9 @@
 //!
 //! Each thread keeps its own free blocks, last in first out per size class,
 //! because the block used last is the one still in the cache. A `Buf` dropped
-//! on another thread goes to that thread's pool.
+//! on another thread goes to that thread's pool; where one thread makes large
+//! buffers and another drops them, what the second has too many of goes back
+//! to the first by way of the [`depot`].
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -19,6 +21,8 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+
+mod depot;
 
 use crate::limits::{BUF_BYTES_MAX, POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
 
@@ -113,12 +117,24 @@ fn class_for(bytes: usize) -> Option<usize> {
     CLASSES.iter().position(|&capacity| capacity >= bytes)
 }
 
+/// Whether blocks of that class are mapped, and so dear to make.
+const fn is_mapped(class: usize) -> bool {
+    CLASSES[class] >= MAPPED_BYTES_MIN
+}
+
+/// Blocks that a thread keeps although others made them.
+const SURPLUS_KEPT: i32 = 2;
+/// How far a thread's past counts, blocks.
+const SURPLUS_MAX: i32 = 64;
+
 /// The free blocks of one thread.
 struct Pool {
     free: [Vec<Block>; CLASSES.len()],
     /// The fewest free blocks there were since the last look: that many were
     /// not needed.
     unused: [usize; CLASSES.len()],
+    /// Blocks freed here beyond those taken here, of the mapped classes.
+    surplus: [i32; CLASSES.len()],
     stats: PoolStats,
     retained_max: usize,
 }
@@ -142,6 +158,7 @@ impl Pool {
         Self {
             free: [const { Vec::new() }; CLASSES.len()],
             unused: [0; CLASSES.len()],
+            surplus: [0; CLASSES.len()],
             stats: PoolStats { retained_bytes: 0, reused: 0, made: 0, released: 0 },
             retained_max: POOL_RETAINED_BYTES_MAX,
         }
@@ -149,9 +166,18 @@ impl Pool {
 
     fn take(&mut self, class: usize) -> Block {
         let capacity = CLASSES[class];
+        if is_mapped(class) {
+            self.surplus[class] = (self.surplus[class] - 1).max(-SURPLUS_MAX);
+        }
         if let Some(block) = self.free[class].pop() {
             self.unused[class] = self.unused[class].min(self.free[class].len());
             self.stats.retained_bytes -= capacity;
+            self.stats.reused += 1;
+            return block;
+        }
+        if is_mapped(class)
+            && let Some(block) = depot::take(class)
+        {
             self.stats.reused += 1;
             return block;
         }
@@ -162,6 +188,17 @@ impl Pool {
     /// Keeps the block, or hands it back to be released.
     fn put(&mut self, block: Block) -> Option<Block> {
         let class = class_for(block.capacity).filter(|&c| CLASSES[c] == block.capacity);
+        let mut block = block;
+        if let Some(class) = class.filter(|&c| is_mapped(c)) {
+            self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
+            // Others make them: they should have them back.
+            if self.surplus[class] > SURPLUS_KEPT {
+                match depot::put(class, block, self.retained_max) {
+                    None => return None,
+                    Some(refused) => block = refused,
+                }
+            }
+        }
         match class {
             Some(class) if self.stats.retained_bytes + block.capacity <= self.retained_max => {
                 self.stats.retained_bytes += block.capacity;
@@ -212,6 +249,7 @@ pub fn release_unused() {
         freed
     });
     drop(freed);
+    depot::release_unused();
 }
 
 /// Sets how many bytes of free blocks this thread may keep (a memory budget
@@ -407,6 +445,35 @@ impl Buf {
         let len = self.len();
         self.resize(len + count, 0);
         &mut self[len..]
+    }
+
+    /// Appends `count` bytes of `file` from `offset` on, without clearing their
+    /// place first.
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` when the file ends before. What was
+    /// read until then has been appended.
+    pub fn append_from_file(
+        &mut self,
+        file: &std::fs::File,
+        offset: u64,
+        count: usize,
+    ) -> std::io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        self.reserve(count);
+        let mut done = 0;
+        while done < count {
+            match file.read_at(&mut self.memory_mut()[..count - done], offset + done as u64) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    self.set_filled(read);
+                    done += read;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The room behind the window and its size in bytes, for system calls

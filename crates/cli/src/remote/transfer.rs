@@ -2,7 +2,7 @@
 //! when it is whole, gone on with when it was interrupted.
 
 use std::fs::File as LocalHandle;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,8 +50,9 @@ pub(crate) async fn down(
     if known.is_some_and(|metadata| metadata.len() <= SMALL) {
         let (data, metadata) = share.read_with_metadata(path).await?;
         let part = to.with_file_name(part_name(name, metadata.len(), metadata.modified()));
-        let written = std::fs::write(&part, &data).and_then(|()| {
-            LocalHandle::options().write(true).open(&part)?.set_modified(metadata.modified())?;
+        let written = LocalHandle::create(&part).and_then(|mut local| {
+            local.write_all(&data)?;
+            local.set_modified(metadata.modified())?;
             std::fs::rename(&part, to)
         });
         written.map_err(broken)?;
@@ -112,10 +113,7 @@ pub(crate) async fn up(
     // Pieces go out of order, but none further ahead than that.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     progress.advance(begun);
-    let fill = move |at: u64, count: usize, buf: &mut Buf| {
-        let room = buf.append_zeroed(count);
-        local.read_exact_at(room, at)
-    };
+    let fill = move |at: u64, count: usize, buf: &mut Buf| buf.append_from_file(&local, at, count);
     let advance = |bytes: u64| {
         progress.advance(bytes);
         true

@@ -174,3 +174,52 @@ fn what_a_burst_left_is_given_back_and_what_is_used_is_kept() {
     release_unused();
     assert_eq!(pool_stats().retained_bytes, 0);
 }
+
+/// The depot belongs to the process: one test, so that none disturbs another.
+#[test]
+fn what_one_thread_makes_and_another_drops_comes_back() {
+    // A class that no other test uses.
+    const LEN: usize = 2 << 20;
+    let (there, dropped) = std::sync::mpsc::sync_channel::<Buf>(0);
+    let dropper = std::thread::spawn(move || {
+        for buf in dropped {
+            drop(buf);
+        }
+        pool_stats()
+    });
+    let before = pool_stats();
+    for _ in 0..100 {
+        let mut buf = Buf::with_capacity(LEN);
+        buf.resize(LEN, 1);
+        assert!(there.send(buf).is_ok());
+    }
+    drop(there);
+    let made = pool_stats().made - before.made;
+    // Those the dropper keeps, those it may have in hand, and the first.
+    assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
+    let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
+    assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));
+    // Twice: what was used since the last look stays once.
+    release_unused();
+    release_unused();
+    let before = pool_stats();
+    drop(Buf::with_capacity(LEN));
+    assert_eq!(pool_stats().made - before.made, 1, "the depot gave its blocks back");
+}
+
+#[test]
+fn a_file_is_appended_without_what_was_there_before() {
+    let mut file = tempfile();
+    std::io::Write::write_all(&mut file, b"0123456789").unwrap();
+    let mut buf = Buf::copy_of(b"ab");
+    buf.append_from_file(&file, 3, 4).unwrap();
+    assert_eq!(&*buf, b"ab3456");
+    let error = buf.append_from_file(&file, 8, 3).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    assert_eq!(&*buf, b"ab345689");
+}
+
+fn tempfile() -> std::fs::File {
+    let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    fd.into()
+}

@@ -1,0 +1,58 @@
+//! Large free blocks on their way from threads that drop more than they make to
+//! threads that make more than they drop.
+//!
+//! A client's reader receives into buffers that the tasks which asked for them
+//! drop elsewhere. Without a way back every one of them would be mapped, faulted in
+//! page by page, and unmapped.
+
+use std::sync::Mutex;
+
+use super::{Block, CLASSES};
+
+struct Depot {
+    free: [Vec<Block>; CLASSES.len()],
+    /// The fewest there were since the last look.
+    unused: [usize; CLASSES.len()],
+    bytes: usize,
+}
+
+static DEPOT: Mutex<Depot> = Mutex::new(Depot {
+    free: [const { Vec::new() }; CLASSES.len()],
+    unused: [0; CLASSES.len()],
+    bytes: 0,
+});
+
+/// The block of that class that was put here last.
+pub(super) fn take(class: usize) -> Option<Block> {
+    // Nothing in here panics; if it did, blocks would be made anew.
+    let mut depot = DEPOT.lock().ok()?;
+    let block = depot.free[class].pop()?;
+    depot.bytes -= block.capacity;
+    depot.unused[class] = depot.unused[class].min(depot.free[class].len());
+    Some(block)
+}
+
+/// Keeps the block, or hands it back where there are `bytes_max` already.
+pub(super) fn put(class: usize, block: Block, bytes_max: usize) -> Option<Block> {
+    let Ok(mut depot) = DEPOT.lock() else { return Some(block) };
+    if depot.bytes + block.capacity > bytes_max {
+        return Some(block);
+    }
+    depot.bytes += block.capacity;
+    depot.free[class].push(block);
+    None
+}
+
+/// Gives back to the system what nobody took since the last call.
+pub(super) fn release_unused() {
+    let mut freed = Vec::new();
+    if let Ok(mut depot) = DEPOT.try_lock() {
+        let Depot { free, unused, bytes } = &mut *depot;
+        for (free, unused) in free.iter_mut().zip(unused) {
+            freed.extend(free.drain(..*unused));
+            *unused = free.len();
+        }
+        *bytes -= freed.iter().map(|block| block.capacity).sum::<usize>();
+    }
+    drop(freed);
+}
