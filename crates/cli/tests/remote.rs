@@ -142,7 +142,7 @@ fn names_are_listed_found_moved_and_removed() {
     assert!(!world.there("a").exists());
     let shares = world.run(&["shares", &format!("smb://ann@{}", world.address)]);
     assert!(shares.succeeds().starts_with("share"));
-    assert!(world.run(&["acl", &world.url("")]).succeeds().contains("owner S-1-"));
+    assert!(world.run(&["acl", &world.url("")]).succeeds().starts_with("owner "));
 }
 
 #[test]
@@ -274,4 +274,42 @@ fn what_was_interrupted_is_gone_on_with() {
     world.run(&["put", "large", &world.url("")]).succeeds();
     assert!(fs::read(world.there("large")).unwrap() == data);
     assert!(part().is_none());
+}
+
+/// Names come from the server (lsarpc), entries go there and are in force.
+#[test]
+fn access_lists_are_shown_with_names_and_changed() {
+    let world = World::new();
+    fs::write(world.there("file"), b"x").unwrap();
+    fs::create_dir(world.there("folder")).unwrap();
+    let (file, folder) = (world.url("file"), world.url("folder"));
+    let acl = |more: &[&str]| world.run(&[&["acl", &*file], more].concat());
+    let shown = acl(&[]).succeeds().to_owned();
+    assert!(shown.starts_with("owner "), "{shown}");
+    acl(&["--add", "allow:ann:change", "--add", "deny:S-1-1-0:0x00000002"]).succeeds();
+    let shown = acl(&[]).succeeds().to_owned();
+    assert!(shown.contains("\\ann:change"), "{shown}");
+    let entries: Vec<&str> = shown.lines().skip(2).collect();
+    assert!(entries[0].starts_with("deny:"), "what is denied comes first: {shown}");
+    assert!(entries[0].contains("Everyone"), "{shown}");
+    // It holds: nobody may write any more.
+    let refused = world.run(&["cp", &world.url("file"), &world.url("copy")]);
+    refused.succeeds();
+    let numeric = acl(&["--numeric"]).succeeds().to_owned();
+    assert!(numeric.contains("deny:S-1-1-0:0x00000002"), "{numeric}");
+    acl(&["--remove", "S-1-1-0"]).succeeds();
+    let shown = acl(&[]).succeeds().to_owned();
+    assert!(!shown.contains("Everyone"), "{shown}");
+    acl(&["--remove", "S-1-1-0"]).fails(6, &["no such entry"]);
+    acl(&["--add", "allow:nobody-of-that-name:read"]).fails(6, &["knows no user or group"]);
+    acl(&["--add", "allow:ann:sing"]).fails(2, &["rights are full, change, read, write"]);
+    acl(&["--set", "allow:ann:full", "--set", "allow:S-1-1-0:read"]).succeeds();
+    let shown = acl(&[]).succeeds().to_owned();
+    let own: Vec<&str> = shown.lines().skip(2).filter(|e| !e.contains("inherited")).collect();
+    assert_eq!(own.len(), 2, "{shown}");
+    world.run(&["acl", &folder, "--set", "allow:ann:full"]).succeeds();
+    let shown = world.run(&["acl", &folder]).succeeds().to_owned();
+    assert!(shown.contains("\\ann:full:oi,ci"), "directories pass it on: {shown}");
+    let lines = acl(&["--json"]).succeeds().to_owned();
+    assert!(lines.contains("\"name\":") && lines.contains("\"owner_name\":"), "{lines}");
 }

@@ -60,6 +60,7 @@ mod info;
 pub mod limits;
 mod lookup;
 mod metadata;
+mod names;
 mod open;
 mod ops;
 pub mod options;

@@ -38,6 +38,8 @@ pub const UNSEAL_BESIDE: usize = 32 << 10;
 pub const ATTEMPTS: u32 = 32;
 /// Lifetime that is asked for durable handles, milliseconds.
 pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
+/// SIDs or names of one lookup.
+pub const LOOKUP_MAX: usize = 500;
 /// Bytes asked for by one QUERY_DIRECTORY.
 pub const LISTING_BYTES: u32 = 1 << 20;
 /// Breaks that a server may have told and this client not yet answered: more are

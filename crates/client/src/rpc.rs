@@ -99,6 +99,11 @@ impl Pipe {
         }
     }
 
+    /// What a person calls it.
+    pub(crate) fn url(&self) -> &str {
+        &self.open.url
+    }
+
     fn refused(&self, why: &str) -> Error {
         tracing::debug!(pipe = %self.open.url, why, "RPC failed");
         Error::new(Cause::Protocol("its RPC answer makes no sense"), "call", &*self.open.url)

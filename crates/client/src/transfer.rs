@@ -132,6 +132,28 @@ impl File {
         Ok(done - offset)
     }
 
+    /// Reads the whole file, as [`Self::fetch`] does, with what is appended to it
+    /// meanwhile. Its length is asked for, no READ goes beyond its end: ksmbd of
+    /// Linux 6.12 signs what it answers to that over the wrong bytes.
+    ///
+    /// # Errors
+    /// What the server says, or `sink`.
+    pub async fn fetch_all<F>(&self, mut sink: impl FnMut(u64, Buf) -> F + Send) -> Result<u64>
+    where
+        F: Future<Output = io::Result<()>> + Send,
+    {
+        let mut end = self.metadata_at_open().len();
+        let mut done = 0;
+        loop {
+            let count = if end > done { self.fetch(done, end - done, &mut sink).await? } else { 0 };
+            done += count;
+            end = self.metadata().await?.len();
+            if count == 0 || end <= done {
+                return Ok(done);
+            }
+        }
+    }
+
     async fn timed_read(&self, at: u64, want: u32) -> Result<(u64, u32, Buf, Duration)> {
         let start = Instant::now();
         let buf = self.read_chunk(at, want).await?;

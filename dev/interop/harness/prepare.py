@@ -126,7 +126,7 @@ def everything(args, groups):
             copy_program(programs / package)
     if names & {"client"}:
         copy_program(cargo_example("frevo-client", "append_locked"))
-    if args.server != "frevo" and "client" not in names:
+    if args.server != "frevo" and not names & {"client", "client-ksmbd"}:
         return None
     if args.frevo:
         program = str(Path(args.frevo).resolve())

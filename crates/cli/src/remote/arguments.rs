@@ -199,13 +199,8 @@ pub(crate) enum Verb {
         #[arg(long, short)]
         recursive: bool,
     },
-    /// Show an access list
-    Acl {
-        #[command(flatten)]
-        connection: Connection,
-        /// Of what
-        url: Url,
-    },
+    /// Show an access list, or change it
+    Acl(Box<super::acl::AclArguments>),
     /// List the snapshots of a file or directory
     Snapshots {
         #[command(flatten)]

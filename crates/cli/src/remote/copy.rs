@@ -25,7 +25,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
         let sink = |_: u64, piece: frevo_net::buffer::Buf| {
             std::future::ready(std::io::stdout().lock().write_all(&piece))
         };
-        match file.fetch(0, u64::MAX, sink).await {
+        match file.fetch_all(sink).await {
             // Whoever reads has had enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             done => drop(done.map_err(failed)?),

@@ -1,5 +1,6 @@
 //! The client's commands.
 
+mod acl;
 pub(crate) mod arguments;
 mod copy;
 mod listing;
@@ -71,7 +72,7 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Watch { connection, url, recursive } => {
             tell::watch(connection, url, *recursive).await
         }
-        Verb::Acl { connection, url } => tell::acl(connection, url).await,
+        Verb::Acl(arguments) => acl::acl(arguments).await,
         Verb::Snapshots { connection, url } => tell::snapshots(connection, url).await,
     }
 }

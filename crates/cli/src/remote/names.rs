@@ -11,6 +11,8 @@ use crate::exit::{Done, Exit, Failure};
 
 /// Requests that are under way at once.
 const AT_ONCE: usize = 64;
+/// How often a directory that should be empty is tried: 1.3 s in all.
+const EMPTYING: u32 = 7;
 
 pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: bool) -> Done {
     let same = from.server == to.server && from.share.eq_ignore_ascii_case(&to.share);
@@ -88,13 +90,28 @@ pub(crate) async fn remove_all(share: &Share, path: &str) -> frevo_client::Resul
     futures_util::stream::iter(removals).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
     directories.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
     for level in directories.chunk_by(|(a, _), (b, _)| a == b) {
-        let removals = level.iter().map(|(_, path)| share.remove_dir(path));
+        let removals = level.iter().map(|(_, path)| remove_emptied(share, path));
         futures_util::stream::iter(removals)
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
     }
     Ok(())
+}
+
+/// Removes a directory whose files were removed. Some servers (ksmbd, Windows with
+/// a scanner) take a moment longer for those than their answers say.
+async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
+    let mut pause = std::time::Duration::from_millis(10);
+    for _ in 0..EMPTYING {
+        match share.remove_dir(path).await {
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+            done => return done,
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    share.remove_dir(path).await
 }
 
 /// Removes a file, or a link to a directory, which is one itself on the wire.

@@ -146,7 +146,7 @@ impl End {
                     digest.update(&*piece);
                     std::future::ready(Ok(()))
                 };
-                file.fetch(0, u64::MAX, sink).await?;
+                file.fetch_all(sink).await?;
             }
         }
         Ok(digest.finalize().to_vec())

@@ -1,4 +1,4 @@
-//! `shares`, `watch`, `acl`, `snapshots`.
+//! `shares`, `watch`, `snapshots`.
 
 use frevo_client::Change;
 use serde_json::json;
@@ -48,36 +48,6 @@ pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -
             }
         }
     }
-}
-
-pub(crate) async fn acl(connection: &Connection, url: &Url) -> Done {
-    let share = connection.share(url).await?;
-    let security = share.security(&url.path).await.map_err(failed)?;
-    let sid = |sid: &Option<frevo_wire::dtyp::Sid>| {
-        sid.as_ref().map(ToString::to_string).unwrap_or_default()
-    };
-    let aces = security.dacl.as_ref().map(|acl| acl.aces.as_slice()).unwrap_or_default();
-    if !connection.json {
-        line(format_args!("owner {}", sid(&security.owner)));
-        line(format_args!("group {}", sid(&security.group)));
-    }
-    for ace in aces {
-        let (kind, mask, who) = (ace.kind, ace.mask(), ace.sid());
-        let who = who.map(ToString::to_string).unwrap_or_default();
-        let mask = mask.map_or(0, |mask| mask.0);
-        let shown = if connection.json {
-            line(json!({ "kind": format!("{kind}"), "sid": who, "mask": mask }))
-        } else {
-            line(format_args!("{kind} {mask:#010x} {who}"))
-        };
-        if !shown {
-            break;
-        }
-    }
-    if connection.json {
-        line(json!({ "owner": sid(&security.owner), "group": sid(&security.group) }));
-    }
-    Ok(())
 }
 
 pub(crate) async fn snapshots(connection: &Connection, url: &Url) -> Done {

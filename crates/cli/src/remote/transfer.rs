@@ -47,8 +47,12 @@ pub(crate) async fn down(
 ) -> frevo_client::Result<()> {
     let broken = local_error("write", to);
     let name = to.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if known.is_some_and(|metadata| metadata.len() <= SMALL) {
-        let (data, metadata) = share.read_with_metadata(path).await?;
+    if let Some(known) = known.filter(|metadata| metadata.len() <= SMALL) {
+        // Nothing is not read: see `File::fetch_all`.
+        let (data, metadata) = match known.is_empty() {
+            true => (Vec::new(), *known),
+            false => share.read_with_metadata(path).await?,
+        };
         let part = to.with_file_name(part_name(name, metadata.len(), metadata.modified()));
         let written = LocalHandle::create(&part).and_then(|mut local| {
             local.write_all(&data)?;
@@ -193,7 +197,7 @@ async fn fill(
             progress.advance(piece.len() as u64);
             Ok(())
         };
-        source.fetch(0, u64::MAX, sink).await?;
+        source.fetch_all(sink).await?;
     }
     file.set_len(metadata.len()).await?;
     file.sync().await?;

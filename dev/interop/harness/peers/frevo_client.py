@@ -5,6 +5,7 @@ variant that was in use.
 """
 import json
 import os
+import re
 import shutil
 
 from .. import trees
@@ -55,9 +56,33 @@ class Client:
             raise Failure(f"{verb}: wanted {wanted}, got {status}: {output.strip()[-200:]}")
 
 
-def everything(ctx, options):
+class Disk:
+    """The server's share as this machine sees it, for comparison."""
+
+    def __init__(self, ctx):
+        self.root = ctx.server.path
+
+    def folder(self, name=""):
+        """A directory with what the server's has in it."""
+        return self.root / name
+
+    def bytes(self, name):
+        return (self.root / name).read_bytes()
+
+    def exists(self, name):
+        return (self.root / name).exists()
+
+    def write(self, name, data):
+        (self.root / name).write_bytes(data)
+
+    def clear(self):
+        for path in self.root.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def everything(ctx, options, disk=None):
     """Every command once, compared with the server's disk."""
-    client, there = Client(ctx, options), ctx.server.path
+    client, there = Client(ctx, options), disk or Disk(ctx)
     with ctx.check("shares"):
         output = client.run("shares", client.url().rsplit("/", 2)[0])
         if ctx.server.share not in output.split():
@@ -67,39 +92,39 @@ def everything(ctx, options):
             data = os.urandom(size)
             (ctx.work / "one").write_bytes(data)
             client.run("put", "one", client.url(f"size {size}"))
-            if (there / f"size {size}").read_bytes() != data:
+            if there.bytes(f"size {size}") != data:
                 raise Failure(f"{size} bytes differ on the server's disk")
             client.run("get", client.url(f"size {size}"), "back")
             if (ctx.work / "back").read_bytes() != data:
                 raise Failure(f"{size} bytes differ when they come back")
+    here = ctx.work / "tree"
+    for at in range(150):
+        folder = here / f"d{at % 5}" / "é ü"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"file {at}").write_bytes(os.urandom(at * 700))
     with ctx.check("tree"):
-        here = ctx.work / "tree"
-        for at in range(150):
-            folder = here / f"d{at % 5}" / "é ü"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"file {at}").write_bytes(os.urandom(at * 700))
         client.run("put", "-r", "tree", client.url())
-        trees.same_tree(here, there / "tree")
+        trees.same_tree(here, there.folder("tree"))
         client.run("get", "-r", client.url("tree"), "tree-back")
         trees.same_tree(here, ctx.work / "tree-back")
     with ctx.check("copy on the server"):
         client.run("cp", client.url("size 30000000"), client.url("copy"))
-        if (there / "copy").read_bytes() != (there / "size 30000000").read_bytes():
+        if there.bytes("copy") != there.bytes("size 30000000"):
             raise Failure("the copy differs")
         client.run("cp", "-r", client.url("tree"), client.url("tree-copy"))
-        trees.same_tree(ctx.work / "tree", there / "tree-copy")
+        trees.same_tree(here, there.folder("tree-copy"))
     with ctx.check("sync"):
         client.run("sync", "tree", client.url("synced"))
-        trees.same_tree(ctx.work / "tree", there / "synced")
+        trees.same_tree(here, there.folder("synced"))
         if output := client.run("sync", "-n", "tree", client.url("synced")).strip():
             raise Failure(f"not the same afterwards: {output[:200]}")
-        (there / "synced" / "more").write_bytes(b"x")
+        there.write("synced/more", b"x")
         client.run("sync", "--delete", "--checksum", "tree", client.url("synced"))
-        trees.same_tree(ctx.work / "tree", there / "synced")
+        trees.same_tree(here, there.folder("synced"))
     with ctx.check("names"):
         client.run("mkdir", "-p", client.url("a/b/c"))
         client.run("mv", client.url("copy"), client.url("a/b"))
-        if not (there / "a/b/copy").exists():
+        if not there.exists("a/b/copy"):
             raise Failure("it was not moved")
         listed = [json.loads(line) for line in client.run("ls", "--json", "-R", client.url("a")).splitlines()]
         if {(e["path"], e["type"]) for e in listed} != {
@@ -110,18 +135,20 @@ def everything(ctx, options):
             raise Failure("it was not found")
         client.run("stat", client.url("a/b/copy"))
         client.run("tree", client.url("a"))
-        client.run("acl", client.url("a/b/copy"))
         client.run("rm", "-r", client.url("a"), client.url("tree"), client.url("tree-copy"))
-        if (there / "a").exists() or (there / "tree").exists():
+        if there.exists("a") or there.exists("tree"):
             raise Failure("it was not removed")
+    with ctx.check("acl"):
+        if not re.match(r"owner \S", output := client.run("acl", client.url("size 1"))):
+            raise Failure(output)
     with ctx.check("cat"):
-        if client.run("cat", client.url("size 1"), client.url("size 0")).encode(errors="replace") is None:
-            raise Failure("nothing")
+        there.write("words", b"to be shown\n")
+        if (output := client.run("cat", client.url("words"), client.url("size 0"))) != "to be shown\n":
+            raise Failure(repr(output))
     with ctx.check("refusals"):
         client.refused(6, "ls", client.url("nothing"))
         client.refused(4, "ls", client.url(), password="wrong")
-    for path in there.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    there.clear()
 
 
 for name, profile, options in VARIANTS:
@@ -130,3 +157,55 @@ for name, profile, options in VARIANTS:
 
     run.__doc__ = f"Frevo's client: {name}"
     group(f"client/{name}", profile=profile, full_only=name not in QUICK)(run)
+
+
+@group("client/acl")
+def acl(ctx):
+    """Access lists: Frevo's client and smbcacls show what the other set."""
+    client, server = Client(ctx, []), ctx.server
+    (server.path / "listed").write_bytes(b"x")
+    (server.path / "folder").mkdir()
+
+    def smbcacls(name, *args):
+        status, output = ctx.command("smbcacls", f"//{server.address}/{server.share}", name, "-p", server.port,
+                                     "-U", f"{server.user}%{server.password}", *args)
+        if status:
+            raise Failure(f"smbcacls {args}: {output.strip()[-200:]}")
+        return output
+
+    def entries(output, who):
+        return [line for line in output.splitlines() if line.lower().startswith("acl:") and who in line]
+
+    with ctx.check("names"):
+        output = client.run("acl", client.url("listed"))
+        owner = next(line for line in smbcacls("listed").splitlines() if line.startswith("OWNER:"))[6:]
+        if f"owner {owner}" not in output:
+            raise Failure(f"smbcacls says {owner}: {output}")
+    with ctx.check("add"):
+        client.run("acl", client.url("listed"), "--add", f"allow:{server.user2}:read")
+        found = entries(smbcacls("listed"), server.user2)
+        if len(found) != 1 or "ALLOWED/0x0/READ" not in found[0]:
+            raise Failure(f"{found}")
+    with ctx.check("numbers"):
+        numeric = client.run("acl", "-n", client.url("listed"))
+        for line in smbcacls("listed", "--numeric").splitlines():
+            if line.startswith("ACL:"):
+                sid, kind, flags, mask = re.fullmatch(r"ACL:(S-[\d-]+):(\d)/(0x[0-9a-f]+)/(0x[0-9a-f]+)", line).groups()
+                if f"{'deny' if kind == '1' else 'allow'}:{sid}:{mask}" not in numeric:
+                    raise Failure(f"{line} is not in {numeric}")
+    with ctx.check("remove"):
+        client.run("acl", client.url("listed"), "--remove", server.user2)
+        if found := entries(smbcacls("listed"), server.user2):
+            raise Failure(f"{found}")
+    with ctx.check("what smbcacls adds"):
+        smbcacls("folder", "-a", f"ACL:{server.user2}:ALLOWED/OI|CI/CHANGE")
+        output = client.run("acl", client.url("folder"))
+        if f"\\{server.user2}:change:oi,ci" not in output:
+            raise Failure(output)
+    with ctx.check("set"):
+        client.run("acl", client.url("folder"), "--set", f"allow:{server.user}:full",
+                   "--set", f"deny:{server.user2}:w")
+        output = smbcacls("folder")
+        denied = entries(output, server.user2 + ":DENIED")
+        if len(denied) != 1 or "OI|CI" not in denied[0] or not entries(output, ":ALLOWED/OI|CI/FULL"):
+            raise Failure(output)

@@ -1,0 +1,360 @@
+//! `acl`: an access list with the names of those in it, shown and changed.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use clap::Args;
+use frevo_client::{Session, Share};
+use frevo_wire::dtyp::{
+    AccessMask, Ace, AceFlags, AceType, Acl, SdControl, SecurityDescriptor, SecurityInformation,
+    Sid,
+};
+use frevo_wire::rpc::Account;
+use serde_json::json;
+
+use super::arguments::Connection;
+use super::logon::failed;
+use super::output::line;
+use super::place::Url;
+use crate::exit::{Done, Exit, Failure};
+
+/// `frevo acl`
+#[derive(Debug, Args)]
+pub(crate) struct AclArguments {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Of what
+    pub(crate) url: Url,
+    /// Add an entry, as in allow:ann:change or deny:FILES\guests:w:oi,ci;
+    /// repeatable
+    #[arg(long, value_name = "KIND:WHO:RIGHTS[:FLAGS]")]
+    pub(crate) add: Vec<Entry>,
+    /// Remove the entries of a user or group, or one entry; repeatable
+    #[arg(long, value_name = "WHO|ENTRY")]
+    pub(crate) remove: Vec<String>,
+    /// Make these the only entries that are not inherited; repeatable
+    #[arg(long, value_name = "KIND:WHO:RIGHTS[:FLAGS]", conflicts_with_all = ["add", "remove"])]
+    pub(crate) set: Vec<Entry>,
+    /// Give it to another owner
+    #[arg(long, value_name = "WHO")]
+    pub(crate) owner: Option<String>,
+    /// Show SIDs and numbers only
+    #[arg(long, short)]
+    pub(crate) numeric: bool,
+}
+
+/// An entry as it is written on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    kind: AceType,
+    who: String,
+    mask: AccessMask,
+    /// None: what is usual for a file or a directory.
+    flags: Option<AceFlags>,
+}
+
+/// Words for rights; the first that is all there is shown.
+const WORDS: [(&str, u32); 4] =
+    [("full", 0x1F_01FF), ("change", 0x13_01BF), ("read", 0x12_00A9), ("write", 0x10_0116)];
+
+/// Letters as icacls and smbcacls have them.
+const LETTERS: [(char, u32); 6] = [
+    ('R', 0x12_0089),
+    ('W', 0x12_0116),
+    ('X', 0x12_00A0),
+    ('D', 0x01_0000),
+    ('P', 0x04_0000),
+    ('O', 0x08_0000),
+];
+
+const FLAGS: [(&str, AceFlags); 5] = [
+    ("oi", AceFlags::OBJECT_INHERIT),
+    ("ci", AceFlags::CONTAINER_INHERIT),
+    ("np", AceFlags::NO_PROPAGATE_INHERIT),
+    ("io", AceFlags::INHERIT_ONLY),
+    ("inherited", AceFlags::INHERITED),
+];
+
+impl FromStr for Entry {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<_> = text.split(':').collect();
+        let (kind, who, rights, flags) = match *parts {
+            [kind, who, rights] => (kind, who, rights, None),
+            [kind, who, rights, flags] => (kind, who, rights, Some(flags)),
+            _ => return Err(format!("{text}: write KIND:WHO:RIGHTS, as in allow:ann:read")),
+        };
+        let kind = match kind {
+            "allow" => AceType::ACCESS_ALLOWED,
+            "deny" => AceType::ACCESS_DENIED,
+            _ => return Err(format!("{kind}: write allow or deny")),
+        };
+        if who.is_empty() {
+            return Err(format!("{text} names nobody"));
+        }
+        let flags = flags.map(parse_flags).transpose()?;
+        Ok(Self { kind, who: who.into(), mask: parse_rights(rights)?, flags })
+    }
+}
+
+fn parse_rights(text: &str) -> Result<AccessMask, String> {
+    let number = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let word = || WORDS.iter().find(|(word, _)| *word == text).map(|(_, mask)| *mask);
+    let letters = || {
+        let bits = text.chars().map(|c| {
+            LETTERS.iter().find(|(l, _)| *l == c.to_ascii_uppercase()).map(|(_, mask)| *mask)
+        });
+        bits.reduce(|a, b| Some(a? | b?)).flatten()
+    };
+    number.or_else(word).or_else(letters).map(AccessMask).ok_or_else(|| {
+        format!("{text}: rights are full, change, read, write, letters of RWXDPO, or 0x1f01ff")
+    })
+}
+
+fn parse_flags(text: &str) -> Result<AceFlags, String> {
+    let mut flags = AceFlags::EMPTY;
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        let found = FLAGS.iter().find(|(name, flag)| *name == word && *flag != AceFlags::INHERITED);
+        let (_, flag) = found.ok_or_else(|| format!("{word}: flags are oi, ci, np, io"))?;
+        flags |= *flag;
+    }
+    Ok(flags)
+}
+
+fn shown_rights(mask: AccessMask) -> String {
+    let word = WORDS.iter().find(|(_, bits)| *bits == mask.0);
+    word.map_or_else(|| format!("{:#010x}", mask.0), |(word, _)| (*word).to_owned())
+}
+
+fn shown_flags(flags: AceFlags) -> String {
+    let words = FLAGS.iter().filter(|(_, flag)| flags.contains(*flag)).map(|(word, _)| *word);
+    words.collect::<Vec<_>>().join(",")
+}
+
+fn shown_kind(kind: AceType) -> String {
+    match kind {
+        AceType::ACCESS_ALLOWED => String::from("allow"),
+        AceType::ACCESS_DENIED => String::from("deny"),
+        other => format!("{other}"),
+    }
+}
+
+/// Names of SIDs, as far as the server tells them.
+struct Names(HashMap<Sid, String>);
+
+impl Names {
+    async fn of(session: &Session, descriptor: &SecurityDescriptor, numeric: bool) -> Self {
+        let mut sids: Vec<Sid> =
+            descriptor.owner.iter().chain(&descriptor.group).copied().collect();
+        sids.extend(entries(descriptor).iter().filter_map(Ace::sid).copied());
+        sids.sort_unstable_by_key(ToString::to_string);
+        sids.dedup();
+        let mut names = HashMap::new();
+        if numeric || sids.is_empty() {
+            return Self(names);
+        }
+        // Without them the list is as good, only harder to read.
+        if let Ok(found) = session.lookup_sids(&sids).await {
+            for account in found.into_iter().flatten() {
+                names.insert(account.sid, name(&account));
+            }
+        }
+        Self(names)
+    }
+
+    fn shown(&self, sid: Option<&Sid>) -> String {
+        let Some(sid) = sid else { return String::new() };
+        self.0.get(sid).cloned().unwrap_or_else(|| sid.to_string())
+    }
+}
+
+fn name(account: &Account) -> String {
+    match (account.domain.is_empty(), account.name.is_empty()) {
+        (true, _) => account.name.clone(),
+        (false, true) => account.domain.clone(),
+        (false, false) => format!("{}\\{}", account.domain, account.name),
+    }
+}
+
+fn entries(descriptor: &SecurityDescriptor) -> &[Ace] {
+    descriptor.dacl.as_ref().map(|acl| acl.aces.as_slice()).unwrap_or_default()
+}
+
+pub(crate) async fn acl(arguments: &AclArguments) -> Done {
+    let (connection, url) = (&arguments.connection, &arguments.url);
+    let share = connection.share(url).await?;
+    if !arguments.set.is_empty()
+        || !arguments.add.is_empty()
+        || !arguments.remove.is_empty()
+        || arguments.owner.is_some()
+    {
+        return change(arguments, &share, url).await;
+    }
+    let security = share.security(&url.path).await.map_err(failed)?;
+    let names = Names::of(share.session(), &security, arguments.numeric).await;
+    let (owner, group) = (security.owner.as_ref(), security.group.as_ref());
+    if connection.json {
+        for ace in entries(&security) {
+            let object = json!({
+                "kind": format!("{}", ace.kind),
+                "sid": ace.sid().map(ToString::to_string),
+                "name": ace.sid().and_then(|sid| names.0.get(sid)),
+                "mask": ace.mask().map_or(0, |mask| mask.0),
+                "flags": ace.flags.0,
+            });
+            if !line(object) {
+                return Ok(());
+            }
+        }
+        let sid = |sid: Option<&Sid>| sid.map(ToString::to_string).unwrap_or_default();
+        line(json!({
+            "owner": sid(owner), "group": sid(group),
+            "owner_name": names.shown(owner), "group_name": names.shown(group),
+        }));
+        return Ok(());
+    }
+    line(format_args!("owner {}", names.shown(owner)));
+    line(format_args!("group {}", names.shown(group)));
+    if security.dacl.is_none() {
+        line("no list: everybody may do everything");
+    }
+    for ace in entries(&security) {
+        let (kind, who) = (shown_kind(ace.kind), names.shown(ace.sid()));
+        let rights = match ace.mask() {
+            Some(mask) if arguments.numeric => format!("{:#010x}", mask.0),
+            Some(mask) => shown_rights(mask),
+            None => String::from("?"),
+        };
+        let flags = shown_flags(ace.flags);
+        let colon = if flags.is_empty() { "" } else { ":" };
+        if !line(format_args!("{kind}:{who}:{rights}{colon}{flags}")) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn change(arguments: &AclArguments, share: &Share, url: &Url) -> Done {
+    let security = share.security(&url.path).await.map_err(failed)?;
+    let is_dir = share.metadata(&url.path).await.map_err(failed)?.is_dir();
+    let session = share.session();
+    let mut which = SecurityInformation::EMPTY;
+    let mut new = SecurityDescriptor::default();
+    if let Some(owner) = &arguments.owner {
+        new.owner = Some(sid_of(session, owner).await?);
+        which |= SecurityInformation::OWNER;
+    }
+    let mut aces = entries(&security).to_vec();
+    let before = aces.clone();
+    if !arguments.set.is_empty() {
+        aces.retain(|ace| ace.flags.contains(AceFlags::INHERITED));
+    }
+    for text in &arguments.remove {
+        remove(&mut aces, text, session, is_dir).await?;
+    }
+    for entry in arguments.set.iter().chain(&arguments.add) {
+        let ace = ace_of(entry, session, is_dir).await?;
+        if !aces.contains(&ace) {
+            aces.push(ace);
+        }
+    }
+    // MS-DTYP 2.4.5: what is denied comes first, what is inherited last.
+    aces.sort_by_key(|ace| {
+        let is_inherited = ace.flags.contains(AceFlags::INHERITED);
+        (is_inherited, !is_inherited && ace.kind != AceType::ACCESS_DENIED)
+    });
+    if aces != before || security.dacl.is_none() && !aces.is_empty() {
+        new.dacl = Some(Acl::new(aces));
+        let kept = SdControl::DACL_PROTECTED | SdControl::DACL_AUTO_INHERITED;
+        new.control = SdControl::DACL_PRESENT | (security.control & kept);
+        if new.control.contains(SdControl::DACL_AUTO_INHERITED) {
+            new.control |= SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
+        }
+        which |= SecurityInformation::DACL;
+    }
+    if which.is_empty() {
+        return Ok(());
+    }
+    share.set_security(&url.path, &new, which).await.map_err(failed)
+}
+
+/// Removes the entries of an account, or the one that `text` writes out. Those
+/// that are inherited come from the directory above, and stay.
+async fn remove(aces: &mut Vec<Ace>, text: &str, session: &Session, is_dir: bool) -> Done {
+    let count = aces.len();
+    if text.contains(':') {
+        let entry: Entry = text.parse().map_err(|why| Failure::new(Exit::Usage, why))?;
+        let ace = ace_of(&entry, session, is_dir).await?;
+        let any_flags = entry.flags.is_none();
+        aces.retain(|one| {
+            let same = one.kind == ace.kind && one.body == ace.body;
+            let own = !one.flags.contains(AceFlags::INHERITED);
+            !(same && own && (any_flags || one.flags == ace.flags))
+        });
+    } else {
+        let sid = sid_of(session, text).await?;
+        aces.retain(|one| {
+            one.flags.contains(AceFlags::INHERITED) || one.sid().is_none_or(|who| *who != sid)
+        });
+    }
+    if aces.len() == count {
+        let text = format!("{text}: there is no such entry that is not inherited");
+        return Err(Failure::new(Exit::NotFound, text));
+    }
+    Ok(())
+}
+
+async fn ace_of(entry: &Entry, session: &Session, is_dir: bool) -> Result<Ace, Failure> {
+    let sid = sid_of(session, &entry.who).await?;
+    let usual = if is_dir {
+        AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT
+    } else {
+        AceFlags::EMPTY
+    };
+    let flags = entry.flags.unwrap_or(usual);
+    Ok(match entry.kind {
+        AceType::ACCESS_DENIED => Ace::deny(flags, entry.mask, sid),
+        _ => Ace::allow(flags, entry.mask, sid),
+    })
+}
+
+async fn sid_of(session: &Session, who: &str) -> Result<Sid, Failure> {
+    if let Ok(sid) = who.parse() {
+        return Ok(sid);
+    }
+    let found = session.lookup_names(&[who]).await.map_err(failed)?;
+    found.into_iter().next().flatten().ok_or_else(|| {
+        Failure::new(Exit::NotFound, format!("the server knows no user or group {who}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_and_shown_alike() {
+        let entry: Entry = "deny:FILES\\ann:change:oi,ci".parse().unwrap();
+        assert_eq!(entry.who, "FILES\\ann");
+        assert_eq!(entry.kind, AceType::ACCESS_DENIED);
+        assert_eq!((&*shown_rights(entry.mask), entry.mask.0), ("change", 0x13_01BF));
+        assert_eq!(shown_flags(entry.flags.unwrap()), "oi,ci");
+        let letters: Entry = "allow:S-1-1-0:rx".parse().unwrap();
+        assert_eq!(shown_rights(letters.mask), "read");
+        assert_eq!("allow:x:0x00120089".parse::<Entry>().unwrap().mask.0, 0x12_0089);
+        for wrong in [
+            "ann",
+            "allow:ann",
+            "grant:ann:read",
+            "allow::read",
+            "allow:ann:rq",
+            "allow:ann:r:xx",
+            "allow:ann:",
+            "allow:ann:r:inherited",
+            "a:b:c:d:e",
+        ] {
+            assert!(wrong.parse::<Entry>().is_err(), "{wrong}");
+        }
+    }
+}
