@@ -29,6 +29,7 @@ mod ntacl;
 mod options;
 mod reparse;
 mod security;
+mod short;
 mod snapshots;
 mod stat;
 mod streams;

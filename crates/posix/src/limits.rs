@@ -8,6 +8,9 @@ pub const COMPONENT_BYTES: usize = 255;
 /// Bytes of a path that one system call takes, without its NUL (PATH_MAX - 1).
 pub const PATH_BYTES: usize = 4_095;
 
+/// Names that went and are remembered for a moment, where there are short names.
+pub const TUNNELS: usize = 256;
+
 /// Bytes of a DOSATTRIB value that are looked at; Samba's are below 100 unless
 /// they hold a name, as only those of version 2 do.
 pub const DOSATTRIB_BYTES: usize = 384;

@@ -63,6 +63,11 @@ pub struct PosixOptions {
     pub list_ea_sizes: bool,
     /// Show names that begin with a period as HIDDEN, as smbd does by default.
     pub hide_dot_files: bool,
+    /// Show these names as HIDDEN too: expressions with `*` and `?`, compared
+    /// without case.
+    pub hide_files: Vec<String>,
+    /// Files have short names (8.3) beside their own, by which they are found.
+    pub short_names: bool,
     /// Resolve symbolic links that stay inside the share. Links never lead out
     /// of it, whatever this says.
     pub follow_symlinks_inside: bool,
@@ -89,6 +94,8 @@ impl Default for PosixOptions {
             nt_acls: NtAcls::Xattr,
             list_ea_sizes: false,
             hide_dot_files: true,
+            hide_files: Vec::new(),
+            short_names: false,
             follow_symlinks_inside: false,
             host_changes: true,
             posix_locks: false,

@@ -12,6 +12,7 @@ use frevo_store::vfs::{
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::Pattern;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
@@ -23,11 +24,12 @@ use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::DiskPath;
 use crate::node::PosixNode;
 use crate::options::{Case, PosixOptions, STORED_ATTRIBUTES};
+use crate::short::Tunnels;
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{host, reparse, streams, sys, volume, xattr};
+use crate::{host, names, reparse, streams, sys, volume, xattr};
 
 /// What all nodes of one share have in common.
 #[derive(Debug)]
@@ -36,6 +38,9 @@ pub(crate) struct Share {
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
     pub(crate) names: NameCache,
+    /// Names that are HIDDEN.
+    hidden: Vec<Pattern>,
+    pub(crate) tunnels: Tunnels,
     /// The attribute that holds security descriptors.
     pub(crate) ntacl: &'static CStr,
     pub(crate) streams: streams::Table,
@@ -65,7 +70,13 @@ impl Share {
 
     /// Whether an entry is HIDDEN because of its name.
     pub(crate) fn hides(&self, entry: &[u8]) -> bool {
-        self.options.hide_dot_files && entry.first() == Some(&b'.')
+        if self.options.hide_dot_files && entry.first() == Some(&b'.') {
+            return true;
+        }
+        !self.hidden.is_empty() && {
+            let name = names::map(entry);
+            self.hidden.iter().any(|pattern| pattern.matches(&name))
+        }
     }
 
     /// An extended attribute of an entry that is not opened.
@@ -149,8 +160,11 @@ impl PosixVfs {
         let names = NameCache::new();
         let snapshots = Snapshots::default();
         let streams = streams::Table::open(root.as_fd(), &options);
+        let hidden = options.hide_files.iter().map(|text| Pattern::new(text, true)).collect();
         let share = Share {
             root: Arc::new(root),
+            hidden,
+            tunnels: Tunnels::default(),
             options,
             volume,
             names,
@@ -218,10 +232,13 @@ impl PosixVfs {
         entry: &[u8],
     ) -> Opened {
         let dos = self.dos_attrib(&handle, &stx);
+        // One name is asked for in place of a listing.
+        let is_look = !how.read && !how.write && self.share.options.list_ea_sizes;
+        let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
         let extra = Extra {
             dos,
             hidden_name: self.share.hides(entry),
-            ea_size: 0,
+            ea_size: if is_look && has_eas { handle.ea_size() } else { 0 },
             reparse_tag: reparse::tag(dos, |into| handle.value(reparse::ATTRIBUTE, into)),
         };
         let stat = self.share.stat_of(&stx, &extra);
@@ -236,7 +253,7 @@ impl PosixVfs {
 
     /// Opens or creates what no single call could open.
     fn open_at(&self, path: &DiskPath, exact: bool, how: &OpenHow) -> VfsResult<Opened> {
-        let place = self.share.place(path, exact)?;
+        let mut place = self.share.place(path, exact)?;
         for attempt in 0..RETRIES {
             let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
             let creates = how.existence != Existence::MustExist;
@@ -254,7 +271,12 @@ impl PosixVfs {
             let attempt = match &stored {
                 Some(_) if how.existence == Existence::MustNotExist => Err(Fault::Exists),
                 Some(stored) => self.open_stored(&place, stored, how),
-                None if creates => self.create(&place, how),
+                None if creates => {
+                    if let Some(long) = self.share.tunnelled(&parent, &place.wanted) {
+                        place.wanted = long;
+                    }
+                    self.create(&place, how)
+                }
                 None => Err(Fault::NotFound),
             };
             match attempt {
@@ -506,6 +528,7 @@ impl Vfs for PosixVfs {
         match rustix::fs::unlinkat(place.parent.fd(), stored.as_slice(), flags) {
             Ok(()) => {
                 self.share.forget_side(side);
+                self.share.name_went(&place.parent, &stored);
                 Ok(())
             }
             // Another kind took its place, or it is gone.
@@ -529,6 +552,7 @@ impl Vfs for PosixVfs {
         let to = (target_dir, target.place.wanted.as_slice());
         let Some((existing, there)) = &target.existing else {
             rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
+            self.share.name_went(&source.parent, &stored);
             return Ok(target.place.name_of(to.1));
         };
         let existing = existing.as_slice();

@@ -47,6 +47,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
         sparse: !WITHOUT_HOLES.contains(&kind),
         xattrs,
+        short_names: options.short_names,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF)),
         // Streams in the side folder are found by an attribute too.

@@ -178,6 +178,7 @@ impl Share {
         wanted: &[u8],
     ) -> VfsResult<Option<Vec<u8>>> {
         match self.names.find(dir, stx, wanted) {
+            Ok(None) => self.by_short_name(dir, wanted),
             Ok(found) => Ok(found),
             // Whoever may not list a directory finds exact names only.
             Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {

@@ -248,6 +248,8 @@ fn attributes_may_be_off() {
     let listed = listing.entry_stat().unwrap().unwrap();
     assert_eq!(listed.ea_size, 4 + 5 + 5 + 3);
     assert_eq!(listed, s.vfs.stat(&name(".a")).unwrap());
+    // As is told of one name that is asked for.
+    assert_eq!(s.open(".a", &how()).unwrap().stat, listed);
 }
 
 /// Changes by others, and what a lease of a local process does.

@@ -30,6 +30,7 @@ pub mod open;
 pub mod posix;
 pub mod principals;
 pub mod protection;
+pub mod quota;
 pub mod refusal;
 pub mod request;
 pub mod response;

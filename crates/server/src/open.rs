@@ -86,6 +86,8 @@ pub struct FileOpen {
     pub mode: AtomicU64,
     /// FilePositionInformation: kept for clients that set it, used by none.
     pub position: AtomicU64,
+    /// Volume.MaxFileSize of MS-FSA 2.1.1.1 as the share has it.
+    pub max_size: u64,
     /// Times that stay as they are, whatever is done through it.
     pub times: Times,
     /// Why what was written could once not be made durable. The kernel says so

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::data::MAX_OFFSET;
+
 use crate::rules::Rules;
 
 /// What a share gives access to.
@@ -47,12 +49,16 @@ pub struct Share {
     pub time_machine: bool,
     /// Clients may wait for changes in directories.
     pub change_notify: bool,
+    /// Volume.MaxFileSize of MS-FSA 2.1.1.1: no file becomes larger.
+    pub max_file_size: u64,
     /// LastWriteTime moves two seconds after the first write, or when the file is
     /// flushed or closed.
     pub late_write_times: bool,
     /// Whether an access control list that is set counts as inherited (DI of
     /// MS-DTYP 2.4.6) as it says itself, without asking for that by DC too.
     pub inherited_as_set: bool,
+    /// `/` separates components of names as `\` does.
+    pub forward_slashes: bool,
 }
 
 impl Share {
@@ -72,8 +78,10 @@ impl Share {
             is_case_sensitive: false,
             time_machine: false,
             change_notify: true,
+            max_file_size: MAX_OFFSET,
             late_write_times: false,
             inherited_as_set: false,
+            forward_slashes: false,
         }
     }
 

@@ -45,6 +45,7 @@ pub mod observe;
 pub mod posix_name;
 pub mod security;
 pub mod share_mode;
+pub mod short_name;
 pub mod snapshot;
 pub mod state;
 pub mod stream;

@@ -356,6 +356,8 @@ pub struct Volume {
     pub cluster: u32,
     /// Security descriptors can be stored.
     pub descriptors: bool,
+    /// Files have short names beside their own: [`crate::short_name`].
+    pub short_names: bool,
 }
 
 /// Ranges of the same length in two files, MS-FSA 2.1.5.10.4.
@@ -475,6 +477,11 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// Its present state.
     fn stat(&self) -> VfsResult<Stat>;
+
+    /// Whether it is HIDDEN because of its name alone, see [`Stat::attributes`].
+    fn is_hidden_by_name(&self) -> bool {
+        false
+    }
 
     /// When the object came to be, as the medium has it and nobody can change it:
     /// with [`Self::key`] it names the object beyond its removal. None where the

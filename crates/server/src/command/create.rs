@@ -36,6 +36,7 @@ use crate::lease as breaks;
 use crate::limits::BREAKS_AWAITED;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::posix;
+use crate::quota;
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
@@ -78,16 +79,22 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let posix = posix::mode_asked(rq, &request);
+    let text = validate::spelling(text, &tree.share, posix.is_some());
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
+    let (vfs, text) = quota::choose(vfs, text);
     let vfs = &vfs;
     let rules = if posix.is_some() { Rules::Posix } else { Rules::Windows };
     let name = validate::name(&text, request.create_options, rules)?;
     if rules == Rules::Windows {
+        if text.contains(':') && !vfs.volume().streams {
+            // Windows: not even the file's own data can be meant so.
+            return Err(Status::OBJECT_NAME_INVALID.into());
+        }
         validate::stream_type(&text, &name, &mut request)?;
     }
-    let desired = validate::access(&request, tree)?;
+    let mut desired = validate::access(&request, tree)?;
     if !Arc::ptr_eq(vfs, live) {
-        timewarp::check_access(&request, desired)?;
+        desired = timewarp::check_access(&request, desired)?;
     }
     let file_id = rq.server().new_file_id();
     let wish = lease::wish(rq, &request, wanted.lease)?;
@@ -360,7 +367,11 @@ impl Create<'_> {
             });
         }
         // A hidden or system file is overwritten only by one that is so too.
-        let guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
+        let mut guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
+        if opened.node.is_hidden_by_name() {
+            // The new one will be so too, whoever makes it.
+            guard = FileAttributes::SYSTEM;
+        }
         let guarded = !self.request.file_attributes.contains(opened.stat.attributes & guard);
         if guarded && self.posix.is_none() {
             return Err(Status::ACCESS_DENIED);
@@ -391,6 +402,7 @@ impl Create<'_> {
             apple: apple::is_client(self.rq.tree()?, self.wanted.apple.as_ref()),
             mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
             position: AtomicU64::new(0),
+            max_size: self.rq.tree()?.share.max_file_size,
             times: Times::new(self.rq.tree()?.share.late_write_times),
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),

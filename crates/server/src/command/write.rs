@@ -62,7 +62,9 @@ async fn write_file(
     if file.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST);
     }
-    open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
+    let rights = open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA);
+    // MS-FSA 2.1.5.4: of a snapshot, which nobody has rights to write to.
+    rights.map_err(|denied| if is_protected(open, file) { PROTECTED } else { denied })?;
     let length = request.data.len() as u64;
     // Windows: to MS-FSA 2.1.5.4 a negative offset is the end of the file, but
     // the server lets none through.
@@ -71,6 +73,9 @@ async fn write_file(
     }
     if length == 0 {
         return Ok(());
+    }
+    if request.offset + length > file.max_size {
+        return Err(Status::INVALID_PARAMETER);
     }
     may_write_there(open, file, request)?;
     lease::contend(rq, file, Cause::Write).await?;
@@ -88,6 +93,13 @@ async fn write_file(
         data::sync(file).await?;
     }
     Ok(())
+}
+
+const PROTECTED: Status = Status::MEDIA_WRITE_PROTECTED;
+
+/// Whether it is the volume, not the share, that nobody writes to.
+fn is_protected(open: &Open, file: &FileOpen) -> bool {
+    file.vfs.volume().read_only && !open.tree().share.read_only
 }
 
 /// MS-SMB2 3.3.5.13: a range within the file needs FILE_WRITE_DATA; an Open that

@@ -13,6 +13,7 @@ use super::names::Who;
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
 use super::values::{EncryptionChoice, NtAclsChoice, SigningChoice, StreamsChoice};
+use crate::data::MAX_OFFSET;
 use crate::limits;
 use crate::rules::{Names, Rules};
 use crate::settings::{Encryption, Settings, Signing};
@@ -124,6 +125,9 @@ impl ShareSection {
         }
         options.dos_attributes = self.dos_attributes.unwrap_or(options.dos_attributes);
         options.hide_dot_files = self.hide_dot_files.unwrap_or(options.hide_dot_files);
+        options.hide_files.clone_from(&self.hide_files);
+        options.short_names = self.short_names;
+        options.list_ea_sizes = self.list_ea_sizes;
         options.follow_symlinks_inside = self.follow_symlinks;
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
         options.host_changes = self.host_changes.unwrap_or(options.host_changes);
@@ -187,8 +191,10 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         is_case_sensitive: section.case_sensitive,
         time_machine: section.time_machine,
         change_notify: section.change_notify,
+        max_file_size: section.max_file_size.map_or(MAX_OFFSET, |size| size.0.min(MAX_OFFSET)),
         late_write_times: section.late_write_times,
         inherited_as_set: section.inherited_as_set,
+        forward_slashes: section.forward_slashes,
     }
 }
 

@@ -175,12 +175,27 @@ pub struct ShareSection {
     /// Clients may wait for changes in folders.
     #[serde(default = "yes")]
     pub change_notify: bool,
+    /// No file becomes larger.
+    #[serde(default)]
+    pub max_file_size: Option<Size>,
     /// LastWriteTime moves some time after a write.
     #[serde(default)]
     pub late_write_times: bool,
     /// Lists count as inherited when whoever sets them says so.
     #[serde(default)]
     pub inherited_as_set: bool,
+    /// Clients may write slashes for backslashes.
+    #[serde(default)]
+    pub forward_slashes: bool,
+    /// Files have short names (8.3) beside their own.
+    #[serde(default)]
+    pub short_names: bool,
+    /// Listings tell how large extended attributes are.
+    #[serde(default)]
+    pub list_ea_sizes: bool,
+    /// Names that are shown as hidden.
+    #[serde(default)]
+    pub hide_files: Vec<String>,
     /// Byte-range locks of clients and of other programs know of each other.
     #[serde(default)]
     pub posix_locks: bool,
@@ -288,8 +303,13 @@ impl ShareSection {
             streams: None,
             time_machine: false,
             change_notify: true,
+            max_file_size: None,
             late_write_times: false,
             inherited_as_set: false,
+            forward_slashes: false,
+            short_names: false,
+            list_ea_sizes: false,
+            hide_files: Vec::new(),
             posix_locks: false,
         }
     }

@@ -77,7 +77,12 @@ fn every_key_can_be_set() {
         streams = "folder"
         time_machine = true
         change_notify = false
+        max_file_size = "100G"
         late_write_times = true
+        forward_slashes = true
+        short_names = true
+        list_ea_sizes = true
+        hide_files = ["*.tmp", "desktop.ini"]
         posix_locks = true
         nt_acls = "posix"
 
@@ -142,7 +147,7 @@ fn a_wrong_value_is_named_with_its_line() {
         ("[[share]]\nname = \"a/b\"\npath = \"/x\"\n", "line 2: the share name \"a/b\" has '/'"),
         ("[[share]]\npath = \"/x\"\n", "line 1: missing field `name`"),
         ("[[share]]\nname = \"a\"\npath = \"x\"\n", "line 3: the path x is not absolute"),
-        ("[limits]\nmax_io = \"1T\"\n", "line 2: \"1T\" is not a size"),
+        ("[limits]\nmax_io = \"1P\"\n", "line 2: \"1P\" is not a size"),
         ("[limits]\nmax_io = \"1G\"\n", "line 2: max_io is not from 65536 to 8388608 bytes"),
         ("[limits]\nmax_io = 65535\n", "line 2: max_io is not from"),
         ("[limits]\nconnections = 0\n", "connections is 0"),

@@ -303,6 +303,7 @@ impl FromStr for Size {
             "k" | "kib" => Some(1 << 10),
             "m" | "mib" => Some(1 << 20),
             "g" | "gib" => Some(1 << 30),
+            "t" | "tib" => Some(1 << 40),
             _ => None,
         };
         let bytes = factor.zip(digits.parse().ok()).and_then(|(f, n): (u64, u64)| n.checked_mul(f));

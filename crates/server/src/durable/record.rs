@@ -240,6 +240,7 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
         base: None,
         mode: AtomicU64::new(u64::from(record.mode)),
         position: AtomicU64::new(0),
+        max_size: share.max_file_size,
         times: Times::new(share.late_write_times),
         sync_failure: OnceLock::new(),
         turned: AtomicBool::new(false),

@@ -78,7 +78,9 @@ pub struct World {
 impl World {
     /// Shares: `data`; `sealed`, which demands encryption; `readonly`;
     /// `discreet`, which hides what cannot be read; `bobs`, for bob alone;
-    /// `lasting`, which is continuous; `late`, whose LastWriteTimes are. All show the same directory.
+    /// `lasting`, which is continuous; `late`, whose LastWriteTimes
+    /// are, and where slashes separate and files
+    /// have at most a mebibyte. All show the same directory.
     pub fn new(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
@@ -113,7 +115,12 @@ impl World {
             Share { time_machine: true, ..share("backups") },
             Share { encrypt: true, ..share("sealed") },
             Share { continuous: true, ..share("lasting") },
-            Share { late_write_times: true, ..share("late") },
+            Share {
+                late_write_times: true,
+                forward_slashes: true,
+                max_file_size: 1 << 20,
+                ..share("late")
+            },
             Share { read_only: true, ..share("readonly") },
             Share { hide_unreadable: true, ..share("discreet") },
             Share { inherited_as_set: true, ..share("copies") },

@@ -9,5 +9,7 @@ mod client;
 mod calls;
 mod classes;
 mod reparse;
+mod short;
+mod sizes;
 mod streams;
 mod times;

@@ -174,7 +174,7 @@ fn streams_are_renamed_within_their_file() {
             (":empty", false, Status::OBJECT_NAME_COLLISION),
             (":empty", true, Status::INVALID_PARAMETER),
             (":full", true, Status::INVALID_PARAMETER),
-            ("f:other", true, Status::INVALID_PARAMETER),
+            ("f:other", true, Status::SHARING_VIOLATION),
             ("g", true, Status::INVALID_PARAMETER),
             (":ONE", false, Status::SUCCESS),
         ] {

@@ -132,6 +132,7 @@ impl MemoryVfs {
             compresses: false,
             cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
             descriptors: true,
+            short_names: false,
         };
         let state = Mutex::new(State::new(born));
         Self { shared: Arc::new(Shared { state, faults, volume, options, clock }) }

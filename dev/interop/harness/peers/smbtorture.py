@@ -32,11 +32,13 @@ FULL = {
 
 # Suites that want a share with other settings than the rest (with-samba and with-frevo have them).
 SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "kernel_oplocks", "smb2.twrp": "snapshots",
-          "smb2.acls_non_canonical": "noncanonical", "smb2.ea": "rootless", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
+          "smb2.acls_non_canonical": "noncanonical", "smb2.ea": "rootless", "smb2.create_no_streams": "nostreams",
+          "smb2.samba3misc": "posixlocks", "smb2.dosmode": "hidefiles", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
           "vfs.fruit_conversion": "fruit", "vfs.fruit_file_id": "fruit_zero_id", "vfs.fruit_timemachine": "backups"}
 # Single tests that want one: files that share extents or are compressed, snapshots.
 APART = {"smb2.ioctl.dup_extents_*": "extents", "smb2.ioctl.compress_[!n]*": "extents",
-         "smb2.ioctl.sparse_compressed": "extents", "smb2.ioctl.shadow_copy": "snapshots"}
+         "smb2.ioctl.sparse_compressed": "extents", "smb2.ioctl.shadow_copy": "snapshots",
+        "smb2.read.position": "torture", "smb2.create.gentest": "torture"}
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
 # What a suite is told more; the snapshot is the one that snapshot() makes.
 STAMP = "@GMT-2015.10.31-19.40.30"
@@ -45,6 +47,13 @@ OPTIONS = {
                   "torture:twrp_stream_size=11"],
     # Where descriptors are kept by servers without CAP_SYS_ADMIN: `user.NTACL`.
     "smb2.ea": ["torture:acl_xattr_name=NTACL"],
+}
+# What smbtorture is told of a server that does here as Windows does, and smbd otherwise.
+AS_WINDOWS = {
+    # A handle that is not for synchronous I/O has no position (MS-FSA 2.1.5.3).
+    "smb2.read.position": ["torture:windows=yes"],
+    # SYNCHRONIZE alone opens a file: MS-FSA 2.1.5.1 refuses the bits of 0x0CE0FE00.
+    "smb2.create.gentest": ["torture:win7=yes"],
 }
 LISTS = {}
 
@@ -83,6 +92,7 @@ def torture(ctx, what, seconds):
                "torture:filename=driven.bin", "torture:offset=0", "torture:beyond_final_zero=4096"]
     suite = next((s for s in SHARES | OPTIONS if what == s or what.startswith(s + ".")), None)
     options += OPTIONS.get(suite, [])
+    options += AS_WINDOWS.get(what, []) if server.kind == "frevo" else []
     share = apart(what) or SHARES.get(suite, "torture")
     command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/{share}", "-p", str(server.port),
                f"-U{server.user}%{server.password}", "--format=subunit", "--target=samba3",

@@ -76,18 +76,24 @@ fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> bool {
     !stands && live.snapshots(&Name::root()).is_ok_and(|all| !all.is_empty())
 }
 
-/// Nothing of a snapshot is changed: what asks for a right to is refused, and
-/// so is what would make something.
-/// Deviation: MS-FSA 2.1.5.1 refuses the latter alone and leaves the rest to each
-/// operation; one place that refuses them all cannot be forgotten by any.
-pub(super) fn check_access(request: &Request<'_>, desired: AccessMask) -> Result<(), Status> {
+/// The rights that a CREATE in a snapshot gets: nothing of it is changed. What
+/// would make something, or wants rights to change alone, is refused; who wants to
+/// read as well gets that, and is refused each change (MS-FSA 2.1.5.1 and 2.1.5.4).
+/// Explorer restores files through such handles.
+/// Deviation: MS-FSA 2.1.5.1 grants the rights to change as well; what was never
+/// granted cannot be forgotten to be refused.
+pub(super) fn check_access(
+    request: &Request<'_>,
+    desired: AccessMask,
+) -> Result<AccessMask, Status> {
     let makes =
         !matches!(request.create_disposition, CreateDisposition::OPEN | CreateDisposition::OPEN_IF);
     let deletes = request.create_options.contains(CreateOptions::DELETE_ON_CLOSE);
-    if makes || deletes || desired.intersects(CHANGES) {
+    let changes_alone = desired.intersects(CHANGES) && !desired.contains(AccessMask::READ_DATA);
+    if makes || deletes || changes_alone {
         return Err(Status::MEDIA_WRITE_PROTECTED);
     }
-    Ok(())
+    Ok(readable(true, desired))
 }
 
 /// What is left of the rights that somebody may have at most.

@@ -10,6 +10,7 @@ use frevo_wire::command::create::{
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 
+use crate::share::Share;
 use crate::tree_connect::TreeConnect;
 
 /// Bits of CreateOptions that no file has.
@@ -20,9 +21,9 @@ const BAD_OPTIONS: u32 = 0xFF00_0000;
 const UNSUPPORTED_OPTIONS: u32 =
     0x0000_0080 | CreateOptions::OPEN_BY_FILE_ID.0 | CreateOptions::RESERVE_OPFILTER.0;
 
-/// Attribute bits that are no file attributes (MS-FSCC 2.6): volume label,
-/// device, and the upper half but for recall marks.
-const BAD_ATTRIBUTES: u32 = 0xFFB8_8048;
+/// Attribute bits that no file is opened or made with. Windows: of MS-FSCC 2.6
+/// those above FILE_ATTRIBUTE_ENCRYPTED are only ever told.
+const BAD_ATTRIBUTES: u32 = 0xFFFF_8048;
 
 /// MS-FSA 2.1.5.1: rights that do not exist.
 const BAD_ACCESS: u32 = 0x0CE0_FE00;
@@ -39,9 +40,24 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
         || !shared.contains(request.share_access)
         || options.0 & BAD_OPTIONS != 0
         || options.contains(both)
-        || request.file_attributes.0 & BAD_ATTRIBUTES != 0
     {
         return Err(Status::INVALID_PARAMETER);
+    }
+    // Windows: before attributes are looked at, unlike MS-FSA 2.1.5.1.
+    let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
+    let deletes = !options.contains(CreateOptions::DELETE_ON_CLOSE)
+        || map_generic(request.desired_access).intersects(removing);
+    if deletes && request.desired_access.0 & BAD_ACCESS != 0 {
+        return Err(Status::ACCESS_DENIED);
+    }
+    if request.file_attributes.0 & BAD_ATTRIBUTES != 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    // Windows: who cannot encrypt says so, lest a secret be stored in the clear.
+    if request.file_attributes.contains(FileAttributes::ENCRYPTED)
+        && request.create_disposition != CreateDisposition::OPEN
+    {
+        return Err(Status::ACCESS_DENIED);
     }
     if options.0 & UNSUPPORTED_OPTIONS != 0 {
         return Err(Status::NOT_SUPPORTED);
@@ -56,6 +72,37 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
         }
     }
     Ok(())
+}
+
+/// The name as it is meant: where slashes separate components as well, and where
+/// names may end in a period or a space. The latter are kept as cifs.ko and macOS
+/// send them.
+pub(super) fn spelling(mut text: String, share: &Share, posix: bool) -> String {
+    if posix {
+        return text;
+    }
+    if share.forward_slashes && text.contains('/') {
+        text = text.replace('/', "\\");
+    }
+    let has_short_names = share.vfs().is_some_and(|vfs| vfs.volume().short_names);
+    let ends =
+        |component: &str| component.ends_with(['.', ' ']) && !matches!(component, "." | "..");
+    if !has_short_names || text.contains(':') || !text.split('\\').any(ends) {
+        return text;
+    }
+    let components: Vec<_> = text.split('\\').map(|component| trailing(component, ends)).collect();
+    components.join("\\")
+}
+
+/// A component whose last character Windows would drop, with the one that stands
+/// for it.
+fn trailing(component: &str, ends: impl Fn(&str) -> bool) -> String {
+    let mut component = component.to_owned();
+    if ends(&component) {
+        let is_period = component.pop() == Some('.');
+        component.push(if is_period { '\u{F029}' } else { '\u{F028}' });
+    }
+    component
 }
 
 /// The name, as one in this share.
@@ -106,7 +153,7 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
         // MS-FSA 2.1.5.1: this before rights that do not exist.
         return Err(Status::INVALID_PARAMETER);
     }
-    if desired.is_empty() || desired.0 & BAD_ACCESS != 0 {
+    if desired.is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
     let system = AccessMask::ACCESS_SYSTEM_SECURITY;

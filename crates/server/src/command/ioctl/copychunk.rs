@@ -175,6 +175,13 @@ fn check_locks(
         }
     }
     let end = target.stat()?.end_of_file;
+    let is_too_far = |c: &Chunk| {
+        let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
+        offset.saturating_add(length(c)) > target.max_size
+    };
+    if chunks.iter().any(is_too_far) {
+        return Err(Status::INVALID_PARAMETER);
+    }
     let shared = target.cell.lock();
     let may = |c: &Chunk| {
         let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };

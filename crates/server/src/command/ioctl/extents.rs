@@ -55,7 +55,7 @@ pub(super) async fn duplicate_ex(call: &Call<'_>) -> Answer {
 async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: bool) -> Answer {
     let from = call.rq.session()?.open(request.source_file_id);
     let from = from.map_err(|_| Status::INVALID_HANDLE)?;
-    let (to, target) = (call.open()?, call.file()?);
+    let target = call.file()?;
     let volume = target.vfs.volume();
     if !volume.shares_extents {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
@@ -83,7 +83,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     // MS-FSA 2.1.5.10.4 has no check for an oplock break; the target's data
     // changes as by MS-FSA 2.1.5.4, which has.
     lease::contend(call.rq, target, Cause::Write).await?;
-    check_locks((&from, source), (to, target), &copy)?;
+    // Windows: ReFS, which alone has this, does not look at byte-range locks (MS-FSA
+    // 2.1.5.10.4, notes 91 and 92).
     share_within(source, target, copy).await?;
     written(call, target).await
 }
@@ -164,19 +165,6 @@ async fn share_within(
         length: u32::try_from(room - whole).map_err(|_| Status::INVALID_PARAMETER)?,
     };
     copychunk::copy_all(vec![tail], source, target).await
-}
-
-/// The target first; one after the other, since they may be the same file.
-/// Windows: ReFS does not look, as smbtorture says; MS-FSA says that one should.
-fn check_locks(
-    (from, source): (&Open, &FileOpen),
-    (to, target): (&Open, &FileOpen),
-    copy: &ExtentCopy,
-) -> Result<(), Status> {
-    let range = |offset| Range { offset, length: copy.length };
-    let may_write = target.cell.lock().ranges.may_write(to.id(), range(copy.target_offset));
-    let may_read = source.cell.lock().ranges.may_read(from.id(), range(copy.source_offset));
-    if may_write && may_read { Ok(()) } else { Err(Status::FILE_LOCK_CONFLICT) }
 }
 
 async fn share(source: &FileOpen, target: &FileOpen, copy: ExtentCopy) -> Result<(), Status> {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use frevo_store::name::Rules;
 use frevo_store::posix_name::posix_spelling;
 use frevo_store::security::Token;
+use frevo_store::short_name::short_name;
 use frevo_store::vfs::{Directory, Existence, KindWanted, OpenHow, VfsResult};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::dtyp::FileAttributes;
@@ -131,6 +132,11 @@ impl Scan {
         visibility::is_visible(&*file.vfs, &name, viewer)
     }
 
+    /// POSIX clients know of none.
+    fn has_short_names(&self, file: &FileOpen) -> bool {
+        !self.posix && file.vfs.volume().short_names
+    }
+
     /// Looks at one name and holds it if it matches; false at the end.
     fn step(&mut self, file: &FileOpen) -> VfsResult<bool> {
         match self.stage {
@@ -152,7 +158,7 @@ impl Scan {
                 }
             }
             Stage::Names if self.listing.is_none() => self.look_up(file)?,
-            Stage::Names => self.next_name()?,
+            Stage::Names => self.next_name(file)?,
             Stage::End => return Ok(false),
         }
         Ok(true)
@@ -192,10 +198,14 @@ impl Scan {
         Ok(())
     }
 
-    fn next_name(&mut self) -> VfsResult<()> {
+    fn next_name(&mut self, file: &FileOpen) -> VfsResult<()> {
+        let has_short = self.has_short_names(file);
         let Some(listing) = &mut self.listing else { return Ok(()) };
         match listing.next_name()? {
-            Some(name) if self.pattern.matches(&spelling(name, self.posix)) => {
+            Some(name)
+                if self.pattern.matches(&spelling(name, self.posix))
+                    || has_short && by_short_name(&self.pattern, name) =>
+            {
                 self.name.clear();
                 self.name.push_str(name);
                 // None when it has gone since its name was read.
@@ -210,6 +220,11 @@ impl Scan {
         }
         Ok(())
     }
+}
+
+/// MS-FSA 2.1.5.6.3: an entry is found by either of its names.
+fn by_short_name(pattern: &Pattern, name: &str) -> bool {
+    short_name(name).is_some_and(|short| pattern.matches(&short))
 }
 
 /// Looks at what is there and opens no data.
@@ -277,6 +292,12 @@ fn told<'a>(
     mut entry: DirectoryEntry<&'a str>,
     stat: &Stat,
 ) -> DirectoryEntry<&'a str> {
+    if file.vfs.volume().short_names
+        && entry.posix.is_none()
+        && let Some(short) = short_name(entry.name)
+    {
+        entry.short_name = ShortName::new(&short).unwrap_or(ShortName::NONE);
+    }
     if file.apple {
         (entry.file_id, entry.file_id_128) = (0, [0; 16]);
     }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use frevo_proto::Dialect;
-use frevo_store::Stat;
 use frevo_store::vfs::Kind;
+use frevo_store::{Stat, short_name};
 use frevo_wire::Status;
 use frevo_wire::command::query_info;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
@@ -281,25 +281,20 @@ pub(in crate::command) fn wide_id(stat: &Stat) -> [u8; 16] {
     id
 }
 
-/// MS-FSA 2.1.5.12.4 and 2.1.5.1.1: a name that is an 8.3 name already is its
-/// own alternate; others have none, because none can be looked up.
+/// MS-FSA 2.1.5.12.4: a name that is an 8.3 name already is its own alternate;
+/// others have one where the volume has short names.
 fn alternate_name(open: &Open, file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
-    let state = file.cell.lock();
-    let name = state.name_of(open.id()).last();
-    if !is_8_3(name) {
-        return Err(Status::OBJECT_NAME_NOT_FOUND);
+    let name = file.name();
+    let name = name.last();
+    if short_name::is_8_3(name) {
+        FileNameInformation { name }.encode(&mut output.writer());
+        return Ok(());
     }
-    FileNameInformation { name }.encode(&mut output.writer());
+    let has_them = file.vfs.volume().short_names && !open.is_posix();
+    let short = short_name::short_name(name).filter(|_| has_them);
+    let name = short.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
     Ok(())
-}
-
-/// Whether a component is an 8.3 name, MS-FSCC 2.1.5.2.1.
-fn is_8_3(name: &str) -> bool {
-    let (base, extension) = name.split_once('.').unwrap_or((name, "-"));
-    let allowed = |b: u8| b.is_ascii_graphic() && !b"\"*+,./:;<=>?[\\]|".contains(&b);
-    (1..=8).contains(&base.len())
-        && (1..=3).contains(&extension.len())
-        && base.bytes().chain(extension.bytes()).all(allowed)
 }
 
 /// The name by which it was opened, and the stream behind a colon.

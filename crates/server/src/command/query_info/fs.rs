@@ -7,14 +7,15 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::FsInfoClass;
 use frevo_wire::fscc::posix::FsPosixInformation;
 use frevo_wire::fscc::volume::{
-    DeviceCharacteristics, DeviceType, FsAttributeInformation, FsAttributes, FsDeviceInformation,
-    FsFullSizeInformation, FsObjectIdInformation, FsSectorSizeInformation, FsSizeInformation,
-    FsVolumeInformation, SectorSizeFlags,
+    DeviceCharacteristics, DeviceType, FsAttributeInformation, FsAttributes, FsControlFlags,
+    FsControlInformation, FsDeviceInformation, FsFullSizeInformation, FsObjectIdInformation,
+    FsSectorSizeInformation, FsSizeInformation, FsVolumeInformation, SectorSizeFlags,
 };
 
 use super::Output;
 use crate::open::{Open, OpenTarget};
 use crate::posix;
+use crate::share::Share;
 
 /// Bytes of a logical sector: what clients compute sizes in.
 const SECTOR: u32 = 512;
@@ -33,11 +34,11 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
         FsInfoClass::OBJECT_ID => FsObjectIdInformation::SIZE,
         FsInfoClass::SECTOR_SIZE => FsSectorSizeInformation::SIZE,
         FsInfoClass::POSIX => FsPosixInformation::SIZE,
-        // There are no quotas; the rest is for local use.
-        FsInfoClass::CONTROL
-        | FsInfoClass::LABEL
-        | FsInfoClass::DRIVER_PATH
-        | FsInfoClass::VOLUME_FLAGS => return Err(Status::NOT_SUPPORTED),
+        FsInfoClass::CONTROL => FsControlInformation::SIZE,
+        // For local use.
+        FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => {
+            return Err(Status::NOT_SUPPORTED);
+        }
         _ => return Err(Status::INVALID_INFO_CLASS),
     })
 }
@@ -76,11 +77,12 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::FULL_SIZE => full_size(&file.vfs.space().map_err(Fault::status)?).encode(w),
         FsInfoClass::DEVICE => device(read_only).encode(w),
         FsInfoClass::ATTRIBUTE => FsAttributeInformation {
-            attributes: attributes(volume, read_only),
+            attributes: attributes(volume, read_only, has_exact_names(share)),
             maximum_component_name_length: volume.max_component.min(255),
             file_system_name: volume.file_system.as_str(),
         }
         .encode(w),
+        FsInfoClass::CONTROL => CONTROL.encode(w),
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
         FsInfoClass::SECTOR_SIZE => sectors(volume).encode(w),
         FsInfoClass::POSIX => {
@@ -90,6 +92,12 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         _ => return Err(Status::INVALID_INFO_CLASS),
     }
     Ok(())
+}
+
+/// Whether anybody can tell names apart that differ in case only: POSIX clients
+/// can, as programs of Windows can on NTFS that ask for it.
+fn has_exact_names(share: &Share) -> bool {
+    share.is_case_sensitive || share.has_posix()
 }
 
 /// An allocation unit in sectors and bytes of a sector.
@@ -131,9 +139,8 @@ fn device(read_only: bool) -> FsDeviceInformation {
 }
 
 /// What holds, and nothing more: security descriptors are made up from POSIX
-/// modes and cannot be kept, so PERSISTENT_ACLS is not among them; names that
-/// differ in case only cannot be told apart, so CASE_SENSITIVE_SEARCH is not.
-pub(super) fn attributes(volume: &Volume, read_only: bool) -> FsAttributes {
+/// modes and cannot be kept, so PERSISTENT_ACLS is not among them.
+pub(super) fn attributes(volume: &Volume, read_only: bool, exact_names: bool) -> FsAttributes {
     let mut attributes = FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK
         | FsAttributes::SUPPORTS_HARD_LINKS;
@@ -145,6 +152,7 @@ pub(super) fn attributes(volume: &Volume, read_only: bool) -> FsAttributes {
         (volume.shares_extents, FsAttributes::SUPPORTS_BLOCK_REFCOUNTING),
         (volume.compresses, FsAttributes::FILE_COMPRESSION),
         (read_only, FsAttributes::READ_ONLY_VOLUME),
+        (exact_names, FsAttributes::CASE_SENSITIVE_SEARCH),
     ] {
         if holds {
             attributes |= attribute;
@@ -152,6 +160,17 @@ pub(super) fn attributes(volume: &Volume, read_only: bool) -> FsAttributes {
     }
     attributes
 }
+
+/// MS-FSA 2.1.5.13.6 of a volume whose quotas are neither tracked nor enforced
+/// by this server, and have no defaults.
+const CONTROL: FsControlInformation = FsControlInformation {
+    free_space_start_filtering: 0,
+    free_space_threshold: 0,
+    free_space_stop_filtering: 0,
+    default_quota_threshold: u64::MAX,
+    default_quota_limit: u64::MAX,
+    flags: FsControlFlags::EMPTY,
+};
 
 /// A volume keeps its number and its birth, so they are its identifier.
 fn object_id(volume: &Volume) -> FsObjectIdInformation {

@@ -101,6 +101,7 @@ impl Bench {
             apple: false,
             mode: AtomicU64::new(0),
             position: AtomicU64::new(0),
+            max_size: self.share.max_file_size,
             times: Times::new(self.share.late_write_times),
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),

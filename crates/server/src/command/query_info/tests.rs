@@ -316,10 +316,10 @@ fn a_volume_is_told_of_as_it_is() {
     let attributes = data(of_volume(&open, FsInfoClass::ATTRIBUTE, PLENTY));
     let attributes = FsAttributeInformation::parse(&attributes).unwrap();
     assert!(attributes.file_system_name.is("NTFS"));
-    let not = FsAttributes::READ_ONLY_VOLUME
-        | FsAttributes::PERSISTENT_ACLS
-        | FsAttributes::CASE_SENSITIVE_SEARCH;
+    let not = FsAttributes::READ_ONLY_VOLUME | FsAttributes::PERSISTENT_ACLS;
     assert!(attributes.attributes.contains(FsAttributes::NAMED_STREAMS));
+    let exact = attributes.attributes.contains(FsAttributes::CASE_SENSITIVE_SEARCH);
+    assert_eq!(exact, file(&open).vfs.volume().posix_names);
     assert!(!attributes.attributes.intersects(not));
     let read_only = PosixOptions { read_only: true, ..PosixOptions::default() };
     for bench in [Bench::with(true, PosixOptions::default()), Bench::with(false, read_only)] {
@@ -336,7 +336,7 @@ fn a_volume_is_told_of_as_it_is() {
 fn volume_classes_have_their_smallest_buffers_and_refusals() {
     let bench = Bench::new();
     let open = bench.open("", AccessMask::SYNCHRONIZE);
-    for (class, min) in [(1, 24), (3, 24), (4, 8), (5, 16), (7, 32), (8, 64), (11, 28)] {
+    for (class, min) in [(1, 24), (3, 24), (4, 8), (5, 16), (6, 48), (7, 32), (8, 64), (11, 28)] {
         let class = FsInfoClass(class);
         let short = of_volume(&open, class, min - 1);
         assert_eq!(refused(short), Status::INFO_LENGTH_MISMATCH, "{class}");
@@ -347,8 +347,8 @@ fn volume_classes_have_their_smallest_buffers_and_refusals() {
             assert_eq!(part, whole[..length as usize], "{class}");
         }
     }
-    for class in (0..=u8::MAX).filter(|c| !matches!(c, 1 | 3..=5 | 7 | 8 | 11)) {
-        let unsupported = matches!(class, 2 | 6 | 9 | 10);
+    for class in (0..=u8::MAX).filter(|c| !matches!(c, 1 | 3..=8 | 11)) {
+        let unsupported = matches!(class, 2 | 9 | 10);
         let expected = if unsupported { Status::NOT_SUPPORTED } else { Status::INVALID_INFO_CLASS };
         assert_eq!(refused(of_volume(&open, FsInfoClass(class), PLENTY)), expected, "{class}");
     }

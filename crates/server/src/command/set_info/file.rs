@@ -200,7 +200,8 @@ fn data_size(file: &FileOpen, size: i64) -> Result<u64, Status> {
     if file.is_directory {
         return Err(Status::INVALID_PARAMETER);
     }
-    u64::try_from(size).map_err(|_| Status::INVALID_PARAMETER)
+    let size = u64::try_from(size).ok().filter(|size| *size <= file.max_size);
+    size.ok_or(Status::INVALID_PARAMETER)
 }
 
 /// MS-FSA 2.1.5.15.10.

@@ -124,6 +124,11 @@ pub(super) fn rename(
         state.name_of(open.id()).clone()
     };
     let _names = files.names.hold_both(file.place(), &from, &wanted.name);
+    if from.stream().is_some() && wanted.name.stream().is_some() {
+        // Windows: it would be its file that gets another name, and that has an
+        // open stream, this one.
+        return Err(Status::SHARING_VIOLATION);
+    }
     if from.stream().is_some() || wanted.name.stream().is_some() {
         // MS-FSA 2.1.5.15.12: a stream is renamed by `:name` alone, and a file
         // does not become one.

@@ -1,0 +1,186 @@
+//! The quota index of a volume, `$Extend\$Quota:$Q:$INDEX_ALLOCATION`: the file that
+//! clients open to ask for quotas (MS-FSCC 2.5.2).
+//!
+//! This server tracks none, which FileFsControlInformation says of it; what the
+//! host's file system enforces shows as a full disk. The index is there to be
+//! asked, and nothing of it can be changed.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use frevo_store::vfs::{
+    BasicChange, Directory, Existence, HostAccess, Kind, KindWanted, OpenHow, Opened, Space,
+    VfsResult, Volume,
+};
+use frevo_store::{Fault, FileKey, Name, Node, Stat, Vfs};
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use frevo_wire::fscc::eq_ignore_case;
+
+/// Its name.
+const NAME: &str = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
+/// The same without stream and type, which no other file has.
+const PATH: &str = "$Extend\\$Quota";
+
+/// The file system that a name means: the share's, or the one in which there is
+/// nothing but the quota index.
+pub fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'a, str>) {
+    // Nearly all names are told apart by their first character.
+    if !text.starts_with('$') || !eq_ignore_case(&text, NAME) {
+        return (vfs, text);
+    }
+    (Arc::new(QuotaVolume(vfs)), Cow::Borrowed(PATH))
+}
+
+/// A volume of which nothing but its quota index shows.
+#[derive(Debug)]
+struct QuotaVolume(Arc<dyn Vfs>);
+
+/// The open index.
+#[derive(Debug)]
+struct QuotaIndex(FileKey);
+
+impl QuotaVolume {
+    fn index(&self, name: &Name) -> VfsResult<QuotaIndex> {
+        if name.path() != PATH {
+            return Err(Fault::NotFound);
+        }
+        let root = self.0.stat(&Name::root())?.key;
+        // No file system has an inode of this number.
+        Ok(QuotaIndex(FileKey { inode: u64::MAX, ..root }))
+    }
+}
+
+impl Vfs for QuotaVolume {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        let node = self.index(name)?;
+        match (how.existence, how.kind) {
+            (Existence::MustNotExist, _) => return Err(Fault::Exists),
+            (_, KindWanted::NotDirectory) => return Err(Fault::IsADirectory),
+            _ if how.write => return Err(Fault::ReadOnly),
+            _ => {}
+        }
+        let stat = node.stat()?;
+        let name = Name::from_stored(PATH.to_owned());
+        Ok(Opened { node: Arc::new(node), stat, created: false, file_created: false, name })
+    }
+
+    fn remove(&self, _: &Name, _: FileKey) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn rename(&self, _: &Name, _: FileKey, _: &Name, _: bool) -> VfsResult<Name> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn link(&self, _: &dyn Node, _: &Name, _: bool) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        self.index(name)?.stat()
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.0.space()
+    }
+
+    fn volume(&self) -> &Volume {
+        self.0.volume()
+    }
+}
+
+impl Node for QuotaIndex {
+    fn key(&self) -> FileKey {
+        self.0
+    }
+
+    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
+    fn stat(&self) -> VfsResult<Stat> {
+        Ok(Stat {
+            key: self.0,
+            kind: Kind::Directory,
+            end_of_file: 0,
+            allocation: 0,
+            links: 1,
+            attributes: FileAttributes::HIDDEN
+                | FileAttributes::SYSTEM
+                | FileAttributes::DIRECTORY
+                | FileAttributes::ARCHIVE,
+            created: FileTime::ZERO,
+            accessed: FileTime::ZERO,
+            written: FileTime::ZERO,
+            changed: FileTime::ZERO,
+            mode: 0o555,
+            uid: 0,
+            gid: 0,
+            reparse_tag: 0,
+            ea_size: 0,
+        })
+    }
+
+    fn read_at(&self, _: u64, _: &mut [u8]) -> VfsResult<usize> {
+        Err(Fault::IsADirectory)
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn sync(&self) -> VfsResult<()> {
+        Ok(())
+    }
+
+    fn set_end_of_file(&self, _: u64) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn set_allocation(&self, _: u64) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn set_basic(&self, _: &BasicChange) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        Ok(Box::new(Empty))
+    }
+
+    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        Ok(Vec::new())
+    }
+
+    fn set_ea(&self, _: &str, _: &[u8]) -> VfsResult<()> {
+        Err(Fault::ReadOnly)
+    }
+
+    fn link_target(&self) -> VfsResult<String> {
+        Err(Fault::Invalid)
+    }
+
+    fn host_access(&self) -> HostAccess {
+        HostAccess { read: true, write: false, execute: true, owner: false }
+    }
+}
+
+/// What there is to list of it.
+#[derive(Debug)]
+struct Empty;
+
+impl Directory for Empty {
+    fn next_name(&mut self) -> VfsResult<Option<&str>> {
+        Ok(None)
+    }
+
+    fn entry_stat(&mut self) -> VfsResult<Option<Stat>> {
+        Ok(None)
+    }
+
+    fn rewind(&mut self) -> VfsResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Short names, and other ways to spell and to show a name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use frevo_posix::{PosixOptions, PosixVfs, Streams};
+use frevo_store::Vfs;
+use frevo_store::short_name::short_name;
+use frevo_wire::command::create::{self, CreateDisposition, CreateOptions};
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_info::{self, InfoType};
+use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
+use frevo_wire::fscc::query::FileBasicInformation;
+use frevo_wire::fscc::volume::{FsControlFlags, FsControlInformation};
+use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
+use frevo_wire::utf16::Utf16;
+use tempfile::TempDir;
+
+use super::calls::*;
+use crate::client::files::utf16;
+use crate::client::world::over;
+use crate::client::*;
+
+fn world_with(options: PosixOptions, test: impl AsyncFnOnce(&World, &Path)) {
+    let dir: TempDir = tempfile::tempdir().unwrap();
+    let vfs: Arc<dyn Vfs> = Arc::new(PosixVfs::open_root(dir.path(), options).unwrap());
+    over(&vfs, async |world| test(world, dir.path()).await);
+}
+
+async fn alternate(peer: &mut Peer, mount: &Mount, file: FileId) -> Result<String, Status> {
+    let reply = peer.on(mount, query_draft(FileInfoClass::ALTERNATE_NAME, file)).await;
+    if reply.status() != Status::SUCCESS {
+        return Err(reply.status());
+    }
+    let output = query_info::Response::parse(&reply.message).unwrap().output;
+    let units = output[4..].chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    Ok(char::decode_utf16(units).map(Result::unwrap).collect())
+}
+
+/// The bytes of a listing of the root.
+async fn listing(peer: &mut Peer, mount: &Mount, pattern: &str) -> Result<Vec<u8>, Status> {
+    let root = peer.open_file(mount, &Want::directory("")).await;
+    let pattern = utf16(pattern);
+    let request = query_directory::Request {
+        file_information_class: FileInfoClass::BOTH_DIRECTORY.0,
+        flags: QueryDirectoryFlags::RESTART_SCANS,
+        file_index: 0,
+        file_id: root,
+        output_buffer_length: 4096,
+        file_name: Utf16::new(&pattern).unwrap(),
+    };
+    let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| request.encode(w));
+    let reply = peer.on(mount, draft).await;
+    peer.close(mount, root).await;
+    match reply.status() {
+        Status::SUCCESS => Ok(reply.message.clone()),
+        status => Err(status),
+    }
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    let text = utf16(text);
+    bytes.windows(text.len()).any(|window| window == text)
+}
+
+#[test]
+fn files_are_found_by_their_short_names() {
+    let options = PosixOptions { short_names: true, ..PosixOptions::default() };
+    world_with(options, async |world, world_path| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (folder, long) = ("a long folder", "a long folder\\Some long name.html");
+        let made = peer.open_file(&mount, &Want::directory(folder)).await;
+        peer.close(&mount, made).await;
+        let file = peer.open_file(&mount, &Want::file(long)).await;
+        peer.write(&mount, file, 0, b"long").await;
+        let short = alternate(&mut peer, &mount, file).await.unwrap();
+        assert_eq!(Some(&short), short_name("Some long name.html").as_ref());
+        peer.close(&mount, file).await;
+        // By either name, on the way as at its end, in any case.
+        let short_folder = short_name(folder).unwrap();
+        let by_short = format!("{}\\{}", short_folder.to_lowercase(), short);
+        let file = peer.open_file(&mount, &Want::existing(&by_short)).await;
+        assert_eq!(peer.read(&mount, file, 0, 10).await, b"long");
+        peer.close(&mount, file).await;
+        // A listing tells of it, and finds by it.
+        for pattern in ["*", &short_folder, "a*~*"] {
+            let bytes = listing(&mut peer, &mount, pattern).await.unwrap();
+            assert!(holds(&bytes, folder) && holds(&bytes, &short_folder), "{pattern}");
+        }
+        // What is made by a short name that has just gone gets the long one again.
+        let gone = Want::existing(&by_short)
+            .access(AccessMask::DELETE)
+            .options(CreateOptions::DELETE_ON_CLOSE);
+        let gone = peer.open_file(&mount, &gone).await;
+        peer.close(&mount, gone).await;
+        peer.create(&mount, &Want::existing(long)).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        let made = peer.open_file(&mount, &Want::file(&by_short)).await;
+        peer.close(&mount, made).await;
+        let file = peer.open_file(&mount, &Want::existing(long)).await;
+        peer.close(&mount, file).await;
+        // Windows programs have no other name for these.
+        for odd in ["a.", "b ", "c..", "a long folder\\d."] {
+            let file = peer.open_file(&mount, &Want::file(odd)).await;
+            assert!(world_path.join(odd.replace('\\', "/")).exists(), "{odd}");
+            let short = alternate(&mut peer, &mount, file).await.unwrap();
+            peer.close(&mount, file).await;
+            let short = odd.rfind('\\').map_or(short.clone(), |at| odd[..=at].to_owned() + &short);
+            let file = peer.open_file(&mount, &Want::existing(&short)).await;
+            peer.close(&mount, file).await;
+        }
+        // What is short by itself is its own.
+        let file = peer.open_file(&mount, &Want::file("SHORT.TXT")).await;
+        assert_eq!(alternate(&mut peer, &mount, file).await.unwrap(), "SHORT.TXT");
+        peer.close(&mount, file).await;
+    });
+}
+
+#[test]
+fn without_the_option_there_are_no_short_names() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("Some long name.html")).await;
+        let none = alternate(&mut peer, &mount, file).await;
+        assert_eq!(none, Err(Status::OBJECT_NAME_NOT_FOUND));
+        let short = short_name("Some long name.html").unwrap();
+        let missing = peer.create(&mount, &Want::existing(&short)).await;
+        missing.expect(Status::OBJECT_NAME_NOT_FOUND);
+        let bytes = listing(&mut peer, &mount, "*").await.unwrap();
+        assert!(!holds(&bytes, &short));
+    });
+}
+
+#[test]
+fn slashes_separate_where_the_share_says_so() {
+    in_world(async |world| {
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let late = peer.mount(&logon, "late").await;
+        let folder = peer.open_file(&late, &Want::directory("d")).await;
+        peer.close(&late, folder).await;
+        let file = peer.open_file(&late, &Want::file("d/f")).await;
+        peer.close(&late, file).await;
+        let file = peer.open_file(&data, &Want::existing("d\\f")).await;
+        peer.close(&data, file).await;
+        peer.create(&data, &Want::existing("d/f")).await.expect(Status::OBJECT_NAME_INVALID);
+    });
+}
+
+#[test]
+fn hidden_names_are_overwritten_by_anybody() {
+    let hide_files = vec!["*.tmp".to_owned(), "Desktop.ini".to_owned()];
+    let options = PosixOptions { hide_files, ..PosixOptions::default() };
+    world_with(options, async |world, _| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let hidden = [("a.tmp", true), ("DESKTOP.INI", true), (".dot", true), ("a.txt", false)];
+        for (name, is_hidden) in hidden {
+            let file = peer.open_file(&mount, &Want::file(name)).await;
+            let reply = peer.on(&mount, query_draft(FileInfoClass::BASIC, file)).await;
+            let output = query_info::Response::parse(&reply.message).unwrap().output;
+            let basic = FileBasicInformation::parse(output).unwrap();
+            assert_eq!(basic.attributes.contains(FileAttributes::HIDDEN), is_hidden, "{name}");
+            peer.close(&mount, file).await;
+            // MS-FSA 2.1.5.1.2: what a client hid is overwritten by the like alone.
+            let over = Want::file(name).disposition(CreateDisposition::OVERWRITE_IF);
+            let file = peer.open_file(&mount, &over).await;
+            let hide = [&[0; 32][..], &FileAttributes::HIDDEN.0.to_le_bytes(), &[0; 4]].concat();
+            peer.on(&mount, set_draft(FileInfoClass::BASIC, file, &hide)).await.ok();
+            peer.close(&mount, file).await;
+            peer.create(&mount, &over).await.expect(Status::ACCESS_DENIED);
+        }
+    });
+}
+
+/// MS-FSCC 2.5.2: where clients ask for quotas. There are none.
+#[test]
+fn the_quota_index_is_there_to_be_asked() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let name = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
+        let read = Want::existing(name).access(AccessMask::FILE_GENERIC_READ);
+        for name in [name, &name.to_uppercase()] {
+            let reply = peer.create(&mount, &Want { name: utf16(name), ..read.clone() }).await;
+            reply.ok();
+            let opened = create::Response::parse(&reply.message).unwrap();
+            let shown = FileAttributes::HIDDEN | FileAttributes::SYSTEM | FileAttributes::ARCHIVE;
+            assert_eq!(opened.file_attributes, shown | FileAttributes::DIRECTORY);
+            assert_eq!(opened.creation_time, FileTime::ZERO);
+            let request = query_info::Request {
+                info_type: InfoType::FILESYSTEM,
+                file_info_class: FsInfoClass::CONTROL.0,
+                output_buffer_length: 4096,
+                additional_information: 0,
+                flags: query_info::QueryInfoFlags::EMPTY,
+                file_id: opened.file_id,
+                input: &[],
+            };
+            let draft = Draft::new(Command::QUERY_INFO).with(|w| request.encode(w));
+            let reply = peer.on(&mount, draft).await;
+            reply.ok();
+            let output = query_info::Response::parse(&reply.message).unwrap().output;
+            let control = FsControlInformation::parse(output).unwrap();
+            assert_eq!(control.flags, FsControlFlags::EMPTY);
+            assert_eq!(control.default_quota_limit, u64::MAX);
+            peer.close(&mount, opened.file_id).await;
+        }
+        let write = Want::existing(name).access(AccessMask::FILE_GENERIC_WRITE);
+        peer.create(&mount, &write).await.expect(Status::MEDIA_WRITE_PROTECTED);
+        let make = Want::file(name).access(AccessMask::FILE_GENERIC_READ);
+        let make = make.disposition(CreateDisposition::CREATE);
+        peer.create(&mount, &make).await.expect(Status::MEDIA_WRITE_PROTECTED);
+        let other = Want::existing("$Extend\\$Quota");
+        peer.create(&mount, &other).await.expect(Status::OBJECT_PATH_NOT_FOUND);
+    });
+}
+
+#[test]
+fn where_there_are_no_streams_no_name_has_a_colon() {
+    let options = PosixOptions { streams: Streams::Off, ..PosixOptions::default() };
+    world_with(options, async |world, _| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        peer.close(&mount, file).await;
+        for name in ["f::$DATA", "f:s", "f:s:$DATA", "f::$odd", "none::$DATA"] {
+            let reply = peer.create(&mount, &Want::existing(name)).await;
+            assert_eq!(reply.status(), Status::OBJECT_NAME_INVALID, "{name}");
+        }
+    });
+}

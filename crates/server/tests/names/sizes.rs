@@ -1,0 +1,44 @@
+//! `max_file_size`: MS-FSA 2.1.1.1 Volume.MaxFileSize.
+
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::fscc::FileInfoClass;
+
+use super::calls::*;
+use crate::client::files::write_draft;
+use crate::client::*;
+
+const MOST: u64 = 1 << 20;
+
+#[test]
+fn no_file_becomes_larger_than_the_share_lets_it() {
+    in_world(async |world| {
+        let (mut peer, _) = world.session("ann", &Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let mount = peer.mount(&logon, "late").await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        peer.write(&mount, file, MOST - 1, b"x").await;
+        peer.write(&mount, file, MOST + 1, b"").await;
+        let invalid = Status::INVALID_PARAMETER;
+        for (at, data) in [(MOST, &b"x"[..]), (MOST - 1, b"xx"), (u64::MAX >> 1, b"x")] {
+            peer.on(&mount, write_draft(file, at, data)).await.expect(invalid);
+        }
+        for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION] {
+            let set = |size: u64| set_draft(class, file, &size.to_le_bytes());
+            peer.on(&mount, set(MOST)).await.ok();
+            peer.on(&mount, set(MOST + 1)).await.expect(invalid);
+        }
+        // Nor by a copy: a chunk of two bytes to the last byte.
+        let key = ask(&mut peer, &mount, CtlCode::SRV_REQUEST_RESUME_KEY, file, &[], 32).await;
+        key.ok();
+        let mut copy = output(&key)[..24].to_vec();
+        copy.extend_from_slice(&1u32.to_le_bytes());
+        copy.extend_from_slice(&[0; 4]);
+        copy.extend_from_slice(&0u64.to_le_bytes());
+        copy.extend_from_slice(&(MOST - 1).to_le_bytes());
+        copy.extend_from_slice(&2u32.to_le_bytes());
+        copy.extend_from_slice(&[0; 4]);
+        let code = CtlCode::SRV_COPYCHUNK_WRITE;
+        ask(&mut peer, &mount, code, file, &copy, 12).await.expect(invalid);
+        assert_eq!(world.content("f").len() as u64, MOST);
+    });
+}
