@@ -17,6 +17,9 @@ pub(crate) fn run(check: &Check) -> Done {
         if let Err(fault) = share.open_folder() {
             faults.push(format!("share {}: {fault}", share.name.get_ref()));
         }
+        if let Err(why) = share.identities() {
+            faults.push(format!("share {}: {why}", share.name.get_ref()));
+        }
     }
     for listen in &config.server.listen {
         if let ListenOn::Interface(name) = &listen.on

@@ -5,6 +5,7 @@ mod harness;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
 
 use harness::{Place, said, text};
 
@@ -257,6 +258,44 @@ fn accounts_are_taken_over_from_samba() {
 }
 
 #[test]
+fn who_cannot_act_as_others_is_told() {
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    let path = place.folder("photos");
+    let share =
+        |keys: &str| format!("[[share]]\nname = \"a\"\npath = \"{}\"\n{keys}\n", path.display());
+    place.file("user.toml", &share("run_as = \"user\""), 0o644);
+    place.file("none.toml", &share("force_user = \"no such user here\""), 0o644);
+    if rustix::process::geteuid().is_root() {
+        let absent = ["force_user: this host has no user no such user here"];
+        place.run(&["check", "-c", "none.toml"]).fails(3, &absent);
+        assert!(place.run(&["check", "-c", "user.toml"]).succeeds().contains("ok (1 shares"));
+    }
+    // The program lies where others cannot reach it, and so do the files.
+    let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
+    fs::create_dir(&copy).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_frevo"), copy.join("frevo")).unwrap();
+    fs::write(
+        copy.join("user.toml"),
+        share("run_as = \"user\"")
+            .replace(&path.display().to_string(), &copy.display().to_string()),
+    )
+    .unwrap();
+    let mut command = std::process::Command::new(copy.join("frevo"));
+    command.args(["serve", "-c", "user.toml", "--listen", "127.0.0.1:0", "--state-dir", "none"]);
+    command.current_dir(&copy);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let said = command.output().unwrap();
+    fs::remove_dir_all(&copy).unwrap();
+    let err = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(3), "{err}");
+    assert!(err.contains("share a: run_as = \"user\" cannot work: only root"), "{err}");
+    assert!(err.contains("start frevo as root"), "{err}");
+}
+
+#[test]
 fn an_smb_conf_becomes_a_frevo_toml() {
     let place = Place::new();
     let photos = place.folder("photos");
@@ -271,7 +310,12 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     assert!(import.err.contains("dropped [global] workgroup:"), "{}", import.err);
     assert!(import.err.contains("left out [staff]: valid users = %U"), "{}", import.err);
     let check = place.run(&["check", "-c", "frevo.toml"]);
-    assert!(check.succeeds().contains("ok (1 shares, 0 users)"), "{check:?}");
+    // Samba uses files as who has logged on, which takes root.
+    if rustix::process::geteuid().is_root() {
+        assert!(check.succeeds().contains("ok (1 shares, 0 users)"), "{check:?}");
+    } else {
+        check.fails(3, &["run_as = \"user\" cannot work: only root"]);
+    }
     let printed = place.run(&["import", "smb.conf"]);
     assert_eq!(printed.succeeds(), fs::read_to_string(place.path("frevo.toml")).unwrap());
 

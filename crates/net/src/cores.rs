@@ -29,13 +29,15 @@ pub struct CoresConfig {
     pub count: usize,
     /// Whether each thread is bound to a processor of its own.
     pub pin: bool,
+    /// What each thread does first, those too that blocking calls are made on.
+    pub begin: fn(),
     /// What the threads are called, with `-<index>` behind it.
     pub name: String,
 }
 
 impl Default for CoresConfig {
     fn default() -> Self {
-        Self { count: 0, pin: false, name: "core".to_owned() }
+        Self { count: 0, pin: false, begin: || {}, name: "core".to_owned() }
     }
 }
 
@@ -111,7 +113,8 @@ impl Cores {
             let processor = config.pin.then(|| processors.get(index % processors.len().max(1)));
             let processor = processor.flatten().copied();
             let name = format!("{}-{index}", config.name);
-            let (handle, thread) = start_one(index, name, processor, watcher.clone())?;
+            let (handle, thread) =
+                start_one(index, name, processor, config.begin, watcher.clone())?;
             cores.handles.push(handle);
             cores.threads.push(thread);
         }
@@ -230,17 +233,20 @@ fn start_one(
     index: usize,
     name: String,
     processor: Option<usize>,
+    begin: fn(),
     stopping: watch::Receiver<Stop>,
 ) -> io::Result<(CoreHandle, JoinHandle<()>)> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_PER_CORE_MAX)
         .thread_name(format!("{name}-blocking"))
+        .on_thread_start(begin)
         .build()?;
     let (jobs, queue) = mpsc::unbounded_channel();
     let handle = CoreHandle { index, jobs, tasks: Arc::default() };
     let current = handle.clone();
     let thread = std::thread::Builder::new().name(name).spawn(move || {
+        begin();
         if let Some(processor) = processor {
             pin_to(processor);
         }

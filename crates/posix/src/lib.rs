@@ -6,7 +6,7 @@
 //! are kept in Samba's layout: a tree that smbd served shows the same here, and
 //! the other way round.
 //!
-//! Calls run with the credentials of the calling thread; the process must have
+//! Calls run with the credentials of the calling thread (see [`credentials`]); the process must have
 //! `/proc` (extended attributes of files that it may not read go through
 //! `/proc/self/fd`).
 //!
@@ -15,6 +15,7 @@
 
 mod cache;
 mod compression;
+pub mod credentials;
 mod directory;
 pub mod dosattrib;
 mod errno;

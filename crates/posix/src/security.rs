@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, Statx};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
+use crate::credentials;
 use crate::errno::fault_of;
 use crate::ntacl::{self, Permissions};
 use crate::options::NtAcls;
@@ -82,6 +83,11 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     let now = FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
     let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
+    // The attribute is the server's: whoever owns the file may say what is in it.
+    if credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid) {
+        return Err(Fault::AccessDenied);
+    }
+    let _server = credentials::as_server();
     match handle.set(share.ntacl, &value) {
         Ok(()) => Ok(()),
         Err(Errno::RANGE | Errno::TOOBIG) => Err(Fault::DiskFull),

@@ -238,6 +238,8 @@ impl PosixVfs {
         if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);
         }
+        // What a user may do with the file's data he may do with its streams'.
+        side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.open.lock();
         let (body, created) = match alive(&open, key) {

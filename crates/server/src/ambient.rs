@@ -7,7 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_wire::dtyp::FileTime;
 
-/// Wall clock and randomness. Timers do not come from here but from tokio's
+use crate::host_users::HostUser;
+
+/// Wall clock, randomness, users of the host. Timers do not come from here but from tokio's
 /// clock, which a simulator can pause.
 pub trait Ambient: Send + Sync + fmt::Debug {
     /// The time of day.
@@ -15,6 +17,11 @@ pub trait Ambient: Send + Sync + fmt::Debug {
 
     /// Fills `bytes` with random ones fit for keys.
     fn random(&self, bytes: &mut [u8]);
+
+    /// The host's user called like an account. It may wait.
+    fn host_user(&self, name: &str) -> Option<HostUser> {
+        HostUser::look_up(name)
+    }
 
     /// Eight random bytes as a number.
     fn random_u64(&self) -> u64 {

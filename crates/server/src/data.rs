@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use frevo_net::buffer::Buf;
 use frevo_net::file_io;
+use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
 use frevo_store::Fault;
 use frevo_wire::Status;
 
+use crate::acting;
 use crate::open::FileOpen;
 use crate::response::PAYLOAD_HEADROOM;
 
@@ -33,9 +35,43 @@ pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Stat
 /// then outlive the request.
 pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Status> {
     match file.io() {
+        Some(io) if acting::actor_of(&*file.node).is_some() => {
+            write_acting(file, io, offset, data).await
+        }
         Some(io) => io.write_slice(offset, data).await.map_err(|error| status(&error)),
         None => file.node.write_at(offset, data).map_err(Fault::status),
     }
+}
+
+/// The same for a user of the host: whoever writes takes space, and what he may
+/// take is asked of the thread that writes.
+async fn write_acting(
+    file: &FileOpen,
+    io: &file_io::File,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), Status> {
+    let mut at = offset;
+    for piece in data.chunks(INLINE_WRITE_BYTES_MAX) {
+        if at != offset {
+            // A long write shares the core with others.
+            tokio::task::yield_now().await;
+        }
+        let tried = {
+            let _acting = acting::act_for(&*file.node)?;
+            io.try_write(at, piece)
+        };
+        match tried {
+            Some(written) => written.map_err(|error| status(&error))?,
+            None => {
+                let (node, piece) = (Arc::clone(&file.node), Buf::copy_of(piece));
+                let written = io.run_blocking(move |_| Ok(node.write_at(at, &piece))).await;
+                written.map_err(|error| status(&error))?.map_err(Fault::status)?;
+            }
+        }
+        at = at.saturating_add(piece.len() as u64);
+    }
+    Ok(())
 }
 
 /// Puts what was written on stable storage, away from the core: a disk takes

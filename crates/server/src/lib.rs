@@ -12,6 +12,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+pub mod acting;
 pub mod admission;
 pub mod ambient;
 pub mod apple;
@@ -22,6 +23,7 @@ pub mod config;
 pub mod connection;
 pub mod data;
 pub mod durable;
+pub mod host_users;
 pub mod ipc;
 pub mod lease;
 pub mod limits;

@@ -200,3 +200,17 @@ pub const HOST_LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// See [`HOST_LOCK_PAUSE`].
 pub const HOST_LOCK_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How long what the host's name service said of a user counts. Whoever logs on
+/// again has his new groups by then.
+pub const HOST_USER_FRESH: Duration = Duration::from_secs(5);
+
+/// Users of the host remembered; the oldest is forgotten first.
+pub const HOST_USERS_REMEMBERED: usize = 4_096;
+
+/// Questions to the host's name service at one time: it may hang, and each takes
+/// a thread.
+pub const HOST_LOOKUPS: usize = 4;
+
+/// How long it is waited for.
+pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);

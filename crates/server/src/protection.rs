@@ -9,6 +9,8 @@ use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor, Sid};
 
+use crate::acting;
+
 /// Rights that READONLY takes away from files.
 pub const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
 
@@ -53,14 +55,14 @@ pub fn descriptor(
 ) -> Result<SecurityDescriptor, Status> {
     Ok(match node.security().map_err(Fault::status)? {
         Security::Stored(bytes) => read(&bytes),
-        Security::Host(acl) => of_host(stat, &acl, token),
+        Security::Host(acl) => of_host(stat, &acl, token, acting::uid_of(node)),
     })
 }
 
 /// What owner, group, mode and POSIX list say. What belongs to the host's user
-/// that this works as belongs to whoever asks: nobody else is told apart there.
-pub fn of_host(stat: &Stat, acl: &HostAcl, token: &Token) -> SecurityDescriptor {
-    let is_own = stat.uid == rustix::process::geteuid().as_raw() && *token.user() != Sid::ANONYMOUS;
+/// `uid` that this works as belongs to whoever asks: nobody else is told apart there.
+pub fn of_host(stat: &Stat, acl: &HostAcl, token: &Token, uid: u32) -> SecurityDescriptor {
+    let is_own = stat.uid == uid && *token.user() != Sid::ANONYMOUS;
     let owned = host::Owned {
         mode: stat.mode,
         owner: if is_own { *token.user() } else { Sid::unix_user(stat.uid) },

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::ambient::Ambient;
 use crate::client::ClientTable;
 use crate::durable::{self, Durables, Survival};
+use crate::host_users::{HostUser, HostUsers};
 use crate::limits::SESSIONS;
 use crate::open::Open;
 use crate::principals::{self, Principals};
@@ -42,6 +43,8 @@ pub struct Server {
     pub durables: Arc<Durables>,
     /// GlobalClientTable
     pub clients: ClientTable,
+    /// Users of the host.
+    pub host_users: HostUsers,
     /// Slows guessing.
     pub throttle: LogonThrottle,
     /// Unauthenticated connections.
@@ -72,6 +75,7 @@ impl Server {
             files: FileTable::default(),
             durables: Arc::default(),
             clients: ClientTable::default(),
+            host_users: HostUsers::default(),
             throttle: LogonThrottle::default(),
             admission: crate::admission::Admission::default(),
             sessions: Mutex::default(),
@@ -122,7 +126,9 @@ impl Server {
                 continue;
             };
             if accounts.membership(&identity.user).is_some_and(|known| known.is_enabled) {
-                let (token, groups) = (self.token(&identity.user), self.groups(&identity.user));
+                let host = identity.host.as_deref();
+                let token = self.token(&identity.user, host);
+                let groups = self.groups(&identity.user, host);
                 session.renew_identity(Identity { token, groups, ..Identity::clone(&identity) });
             } else {
                 self.close_session(&session);
@@ -144,15 +150,26 @@ impl Server {
     }
 
     /// What access checks of a user go by.
-    pub fn token(&self, user: &str) -> Arc<Token> {
-        Arc::new(self.with_principals(|principals| principals.token(user, &[])))
+    pub fn token(&self, user: &str, host: Option<&HostUser>) -> Arc<Token> {
+        let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
+            let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
+            [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
+        });
+        Arc::new(self.with_principals(|principals| principals.token(user, &unix)))
     }
 
-    /// The groups of a user, in lower case.
-    pub fn groups(&self, user: &str) -> Arc<[String]> {
+    /// The groups of a user, in lower case: of the account and of the host's user.
+    pub fn groups(&self, user: &str, host: Option<&HostUser>) -> Arc<[String]> {
         let membership = self.accounts().membership(user);
         let groups = membership.map_or_else(Vec::new, |membership| membership.groups);
-        groups.iter().map(|group| group.to_lowercase()).collect()
+        let groups = groups.iter().map(|group| group.to_lowercase());
+        groups.chain(host.into_iter().flat_map(|host| host.groups.iter().cloned())).collect()
+    }
+
+    /// Who a user is on the host, where some share asks for that.
+    pub async fn host_user(&self, user: &str) -> Option<Arc<HostUser>> {
+        let is_asked = self.shares().needs_host_users;
+        if is_asked { self.host_users.look_up(&self.ambient, user).await } else { None }
     }
 
     /// A new FileId. The persistent half is random, so that it cannot be

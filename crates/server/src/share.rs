@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use frevo_posix::credentials::Credentials;
+
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::acting;
 use crate::data::MAX_OFFSET;
-
+use crate::host_users::{HostUser, HostUsers};
 use crate::rules::Rules;
 
 /// What a share gives access to.
@@ -17,6 +20,18 @@ pub enum Target {
     Disk(Arc<dyn Vfs>),
     /// The pipes of IPC$.
     Pipes,
+}
+
+/// As which user of the host files are used.
+#[derive(Debug, Clone, Default)]
+pub enum RunAs {
+    /// As the one that the server runs as.
+    #[default]
+    Server,
+    /// As the one called like the account that has logged on.
+    User,
+    /// As one and the same for all.
+    One(Arc<Credentials>),
 }
 
 /// One share.
@@ -39,6 +54,10 @@ pub struct Share {
     /// Share.DoAccessBasedDirectoryEnumeration: what a user cannot read does not
     /// exist for him.
     pub hide_unreadable: bool,
+    /// As whom its files are used.
+    pub run_as: RunAs,
+    /// The primary group of whoever uses them, with [`RunAs::User`].
+    pub force_group: Option<u32>,
     /// Who may connect, and who may write.
     pub rules: Rules,
     /// POSIX clients get POSIX Opens here.
@@ -73,6 +92,8 @@ impl Share {
             continuous: false,
             hidden: false,
             hide_unreadable: false,
+            run_as: RunAs::Server,
+            force_group: None,
             rules: Rules::default(),
             posix: true,
             is_case_sensitive: false,
@@ -91,6 +112,37 @@ impl Share {
             return self;
         }
         Arc::new(Self { read_only, ..Self::clone(&self) })
+    }
+
+    /// The share as an account uses it who is `host` there; none when nobody can
+    /// be found to act as.
+    pub fn acting_for(
+        self: Arc<Self>,
+        account: &str,
+        host: Option<&HostUser>,
+        users: &HostUsers,
+    ) -> Option<Arc<Self>> {
+        let Target::Disk(vfs) = &self.target else { return Some(self) };
+        let acting = match &self.run_as {
+            RunAs::Server => match acting::for_server(vfs) {
+                Some(acting) => acting,
+                None => return Some(self),
+            },
+            RunAs::User => {
+                let actor = users.actor(account, host?, self.force_group)?;
+                acting::for_user(Arc::clone(vfs), actor)
+            }
+            RunAs::One(credentials) => {
+                let actor = acting::Actor::new(Arc::clone(credentials));
+                acting::for_user(Arc::clone(vfs), Arc::new(actor))
+            }
+        };
+        Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
+    }
+
+    /// Whether it takes the host's users to say who may do what.
+    pub const fn needs_host_users(&self) -> bool {
+        matches!(self.run_as, RunAs::User) || self.rules.need_groups()
     }
 
     /// The highest access anybody gets below this share.
@@ -119,7 +171,11 @@ impl Share {
 
 /// All shares by folded name. IPC$ is always among them.
 #[derive(Debug, Clone, Default)]
-pub struct Shares(HashMap<String, Arc<Share>>);
+pub struct Shares {
+    by_name: HashMap<String, Arc<Share>>,
+    /// Some share asks who its users are on the host.
+    pub needs_host_users: bool,
+}
 
 impl Shares {
     /// The given shares and IPC$.
@@ -131,17 +187,20 @@ impl Shares {
             ..Share::new("IPC$", Target::Pipes)
         };
         let all = shares.into_iter().chain([ipc]);
-        Self(all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect())
+        let by_name: HashMap<_, _> =
+            all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect();
+        let needs_host_users = by_name.values().any(|share| share.needs_host_users());
+        Self { by_name, needs_host_users }
     }
 
     /// The share of that name, in any case.
     pub fn find(&self, name: &str) -> Option<&Arc<Share>> {
-        self.0.get(&name.to_uppercase())
+        self.by_name.get(&name.to_uppercase())
     }
 
     /// All of them, by name.
     pub fn sorted(&self) -> Vec<Arc<Share>> {
-        let mut all: Vec<_> = self.0.values().cloned().collect();
+        let mut all: Vec<_> = self.by_name.values().cloned().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }

@@ -1,8 +1,15 @@
-//! Who may do what on a share: its lists of users, groups and networks.
+//! Who may do what on a share: its lists of users, groups and networks, and the
+//! users of the host as whom files are used.
 #![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
 
 #[path = "client/mod.rs"]
 mod client;
 
+#[path = "rights/acting.rs"]
+mod acting;
+#[path = "durable/asking.rs"]
+mod asking;
+#[path = "ioctl/calls.rs"]
+mod calls;
 #[path = "rights/lists.rs"]
 mod lists;

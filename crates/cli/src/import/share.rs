@@ -23,6 +23,9 @@ const WITH_EQUAL: &[&str] = &[
     "directory mode",
     "directory",
     "follow symlinks",
+    "force group",
+    "force user",
+    "group",
     "hide dot files",
     "hide unreadable",
     "only user",
@@ -54,7 +57,6 @@ const NARROWING: &[(&str, &str)] = &[
     ("preexec close", "no program is run"),
     ("root preexec close", "no program is run"),
     ("veto files", "files cannot be left out by name"),
-    ("force user", "files are used as the user that Frevo runs as"),
 ];
 
 /// Parameters without an equal that lets anybody in further, and why.
@@ -69,8 +71,6 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
     ("ea support", "extended attributes are always there"),
     ("force create mode", "see file_mode"),
     ("force directory mode", "see directory_mode"),
-    ("force group", "set the folder's setgid bit: chmod g+s"),
-    ("group", "set the folder's setgid bit: chmod g+s"),
     ("guest account", "there are no guests"),
     ("hide special files", "only files and folders are shown"),
     ("inherit acls", "set default ACLs with setfacl -d"),
@@ -190,6 +190,13 @@ impl Share<'_> {
             }
             Some(_) => {}
         }
+        for (key, names) in
+            [("force user", &["force user"][..]), ("force group", &["force group", "group"])]
+        {
+            if let Some(value) = self.value(names).filter(|value| value.contains('%')) {
+                reasons.push(format!("{key} = {value}: there are no % substitutions"));
+            }
+        }
         if self.truth(&["printable", "print ok"]) == Some(true) {
             reasons.push(String::from("it is a printer"));
         }
@@ -245,12 +252,32 @@ impl Share<'_> {
                 "encryption is switched off for the server or not at all",
             ),
         }
+        self.write_identities(report, toml);
         for (key, words) in rules::convert(|names| self.value(names)).0 {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             line(toml, key, &format!("[{}]", words.join(", ")));
         }
         self.write_files(report, toml);
         self.report_rest(report);
+    }
+
+    /// Samba uses files as who has logged on, unless it is told otherwise.
+    fn write_identities(&self, report: &mut Report, toml: &mut String) {
+        let name = &self.section.name;
+        let host = |names: &[&str]| self.value(names).filter(|value| !value.is_empty());
+        match host(&["force user"]) {
+            Some(user) => line(toml, "force_user", &quoted(user)),
+            None => line(toml, "run_as", "\"user\""),
+        }
+        match host(&["force group", "group"]) {
+            Some(group) if group.starts_with('+') => report.dropped(
+                name,
+                &format!("force group = {group}"),
+                "a group is forced for all or for none; its members set it with chmod g+s",
+            ),
+            Some(group) => line(toml, "force_group", &quoted(group)),
+            None => {}
+        }
     }
 
     fn is_read_only(&self) -> bool {

@@ -1,4 +1,6 @@
-use frevo_server::config::{Config, DialectName, EncryptionChoice, Mode, SigningChoice};
+use frevo_server::config::{
+    Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice,
+};
 
 use super::*;
 
@@ -91,7 +93,7 @@ fn nothing_becomes_more_open() {
         "hosts allow = 192.0.2. EXCEPT 192.0.2.7",
         "hosts deny = nas.example.com",
         "veto files = /*.key/",
-        "force user = nobody",
+        "force user = %U",
         "copy = other",
         "available = no",
     ] {
@@ -136,6 +138,15 @@ fn who_may_do_what_is_taken_over() {
     assert_eq!(hosts, ["192.0.2.0/24", "127.0.0.0/8"]);
     assert_eq!(share.hosts_deny.len(), 1, "{toml}");
     assert!(share.read_only && !report.contains("[x]"), "{report}");
+    assert_eq!(share.run_as, Some(RunAsChoice::User));
+    let (config, _, report) = import(
+        "[x]\npath = /x\nforce user = media\nforce group = media\n[y]\npath = /y\ngroup = +it\n",
+    );
+    let forced = |name: &Option<toml::Spanned<String>>| name.as_ref().map(|n| n.get_ref().clone());
+    let [x, y] = &config.shares[..] else { panic!("{report}") };
+    assert_eq!((x.run_as, forced(&x.force_user)), (None, Some("media".into())));
+    assert_eq!((forced(&x.force_group), forced(&y.force_group)), (Some("media".into()), None));
+    assert!(report.contains("dropped [y] force group = +it"), "{report}");
 }
 
 #[test]

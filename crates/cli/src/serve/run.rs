@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_server::ambient::Host;
-use frevo_server::config::{ServerName, ShareSection, open_share};
+use frevo_server::config::{Identities, ServerName, ShareSection, open_share};
 use frevo_server::durable::disk::DiskState;
 use frevo_server::durable::record;
 use frevo_server::serve::{ServeLimits, serve};
@@ -32,6 +32,7 @@ use super::screen::{Screen, User};
 struct OpenShare {
     section: ShareSection,
     vfs: Arc<dyn Vfs>,
+    identities: Identities,
 }
 
 /// Everything that a reload makes anew.
@@ -69,7 +70,9 @@ impl Loaded {
     }
 
     fn shares(&self) -> Vec<Share> {
-        let open = |share: &OpenShare| open_share(&share.section, Arc::clone(&share.vfs));
+        let open = |share: &OpenShare| {
+            open_share(&share.section, Arc::clone(&share.vfs), share.identities.clone())
+        };
         self.shares.iter().map(open).collect()
     }
 }
@@ -81,6 +84,9 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         state::random_guid()?
     };
     let loaded = Loaded::new(plan, arguments, guid, None)?;
+    if loaded.shares.iter().any(|share| share.identities.are_others()) {
+        frevo_server::acting::act_lazily();
+    }
     warn(&loaded);
     let doors = Doors::open(&loaded.plan.config.server.listen)?;
     let cores = start_cores(&loaded.plan)?;
@@ -225,7 +231,11 @@ fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Fail
                 Failure::new(Exit::Config, format!("share {name}: {fault}"))
             })?,
         };
-        shares.push(OpenShare { section: section.clone(), vfs });
+        let identities = section.identities().map_err(|why| {
+            let name = section.name.get_ref();
+            Failure::new(Exit::Config, format!("share {name}: {why}"))
+        })?;
+        shares.push(OpenShare { section: section.clone(), vfs, identities });
     }
     Ok(shares)
 }
@@ -252,6 +262,7 @@ fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
     let config = CoresConfig {
         count: server.cores.unwrap_or(0),
         pin: server.pin_cores.unwrap_or(false),
+        begin: frevo_server::acting::begin_thread,
         name: String::from("frevo"),
     };
     let cores = Cores::start(&config).map_err(Failure::failed("cannot start the cores"))?;

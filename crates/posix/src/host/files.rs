@@ -39,6 +39,8 @@ type Told = Vec<(Observer, Option<u64>)>;
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
+        // Its thread is for all users.
+        let _server = crate::credentials::as_server();
         let group = Fanotify::of_files().ok()?;
         let hub = Arc::new(Hub { group, state: Mutex::default() });
         let running = Arc::clone(&hub);

@@ -89,6 +89,8 @@ enum Owned {
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
+        // Its thread is for all users.
+        let _server = crate::credentials::as_server();
         let group = Fanotify::new().ok()?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
         let hub = Arc::new(Hub { group, wake, state: Mutex::default() });

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_store::Fault;
 use frevo_store::vfs::{Kind, VfsResult};
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::attribute;
 use super::body::write_all;
+use crate::credentials::{self, Assumed};
 use crate::errno::fault_of;
 use crate::limits::{COMPONENT_BYTES, STREAMS_SHOWN};
 use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
@@ -71,6 +72,34 @@ impl Folder {
     }
 }
 
+/// Whether the user that this thread acts as may do so with the file.
+pub(super) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {
+    let may = |access| sys::may_access(file.fd(), access);
+    let acts = credentials::acting().is_some();
+    if acts && (read && !may(Access::READ_OK) || write && !may(Access::WRITE_OK)) {
+        return Err(Fault::AccessDenied);
+    }
+    Ok(())
+}
+
+/// The folder is the server's, who changes there for a user what he may change of
+/// the file itself.
+fn writes(file: &Handle) -> VfsResult<Assumed> {
+    check(file, false, true)?;
+    Ok(credentials::as_server())
+}
+
+/// What holds a stream takes its file's owner's space.
+fn belongs_to(made: BorrowedFd<'_>, file: &Handle) {
+    if credentials::server_ids().0 != 0 {
+        return;
+    }
+    if let Ok(stx) = sys::stat_fd(file.fd()) {
+        let owner = rustix::process::Uid::from_raw(stx.stx_uid);
+        let _ = rustix::fs::fchown(made, Some(owner), None);
+    }
+}
+
 /// The name of a file's directory.
 pub(crate) struct Mark(Vec<u8>);
 
@@ -111,6 +140,7 @@ impl Share {
             return None;
         }
         let entry = std::ffi::CString::new(entry).ok()?;
+        let _server = credentials::as_server();
         let mut value = vec![0; COMPONENT_BYTES];
         let len = self.entry_xattr(dir, &entry, MARK, &mut value).ok()?;
         value.truncate(len);
@@ -121,6 +151,7 @@ impl Share {
     /// removed stays behind: nobody is left who could be told.
     pub(crate) fn forget_side(&self, mark: Option<Mark>) {
         let (Some(mark), Some(folder)) = (mark, self.streams.side.get()) else { return };
+        let _server = credentials::as_server();
         let Ok(dir) = sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) else {
             return;
         };
@@ -164,6 +195,10 @@ impl Share {
 
     /// The streams that a file has in the side folder.
     pub(super) fn side_streams(&self, file: &Handle) -> VfsResult<Vec<String>> {
+        if self.streams.side.get().is_none() {
+            return Ok(Vec::new());
+        }
+        let _server = credentials::as_server();
         let Some(dir) = self.side_directory(file)? else { return Ok(Vec::new()) };
         let entries = entries(dir.as_fd()).map_err(fault_of)?;
         let name = |entry: Vec<u8>| String::from_utf8(entry.strip_prefix(b":")?.to_vec()).ok();
@@ -171,11 +206,13 @@ impl Share {
     }
 
     pub(super) fn side_size(&self, file: &Handle, stream: &str) -> VfsResult<u64> {
+        let _server = credentials::as_server();
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
         Ok(sys::stat_at(dir.as_fd(), &entry(stream)?).map_err(fault_of)?.stx_size)
     }
 
     pub(super) fn open_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
+        let _server = credentials::as_server();
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
         let path = entry(stream)?;
         let open = |flags| sys::open_beneath(dir.as_fd(), &path, flags, Mode::empty(), false);
@@ -188,10 +225,12 @@ impl Share {
 
     /// Makes an empty stream in the side folder.
     pub(super) fn make_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
+        let _server = writes(file)?;
         let dir = self.make_side_directory(file)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
-        sys::open_beneath(dir.as_fd(), &entry(stream)?, flags, mode, false).map_err(fault_of)
+        let fd = sys::open_beneath(dir.as_fd(), &entry(stream)?, flags, mode, false);
+        fd.inspect(|fd| belongs_to(fd.as_fd(), file)).map_err(fault_of)
     }
 
     /// Moves a stream from its attribute, whose data is `value`, to the side
@@ -203,12 +242,14 @@ impl Share {
         value: &[u8],
         change: impl FnOnce(BorrowedFd<'_>) -> VfsResult<()>,
     ) -> VfsResult<OwnedFd> {
+        let _server = writes(file)?;
         let dir = self.make_side_directory(file)?;
         let path = entry(stream)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         let fd = sys::open_beneath(dir.as_fd(), UNFINISHED, flags, mode, false);
         let fd = fd.map_err(fault_of)?;
+        belongs_to(fd.as_fd(), file);
         let made = write_all(fd.as_fd(), 0, value).and_then(|()| change(fd.as_fd()));
         let made = made.and_then(|()| {
             rustix::fs::renameat(&dir, UNFINISHED, &dir, path.as_slice()).map_err(fault_of)
@@ -225,6 +266,10 @@ impl Share {
     }
 
     pub(super) fn remove_side(&self, file: &Handle, stream: &str) -> VfsResult<()> {
+        if self.streams.side.get().is_none() {
+            return Ok(());
+        }
+        let _server = writes(file)?;
         let Some(dir) = self.side_directory(file)? else { return Ok(()) };
         let Ok(path) = entry(stream) else { return Ok(()) };
         match rustix::fs::unlinkat(&dir, path.as_slice(), AtFlags::empty()) {
@@ -234,6 +279,7 @@ impl Share {
     }
 
     pub(super) fn rename_side(&self, file: &Handle, from: &str, to: &str) -> VfsResult<()> {
+        let _server = writes(file)?;
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
         let (from, to) = (entry(from)?, entry(to)?);
         let flags = RenameFlags::NOREPLACE;
@@ -243,6 +289,7 @@ impl Share {
 
     /// Makes the entries of the side folder that lead to a file's streams durable.
     pub(super) fn sync_side(&self, file: &Handle) -> VfsResult<()> {
+        let _server = credentials::as_server();
         let Some(dir) = self.side_directory(file)? else { return Ok(()) };
         retry_on_intr(|| rustix::fs::fsync(&dir)).map_err(fault_of)?;
         let Some(folder) = self.streams.side.get() else { return Ok(()) };

@@ -30,6 +30,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::NotifyAction;
 use parking_lot::Mutex;
 
+use crate::acting;
 use crate::changes;
 use crate::ipc;
 use crate::lease as breaks;
@@ -209,6 +210,9 @@ impl Create<'_> {
             let action = self.action(&opened)?;
             let granted = access::grant(self, &opened, action);
             let granted = granted.and_then(|granted| {
+                if self.has(CreateOptions::DELETE_ON_CLOSE) {
+                    acting::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
+                }
                 access::protect(self, &opened, &nursery)?;
                 Ok(granted)
             });

@@ -12,6 +12,7 @@ use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::{HeaderFlags, Status};
 
 use crate::connection::Channel;
+use crate::host_users::HostUser;
 use crate::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -68,7 +69,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             rq.connection.authentications.borrow_mut().insert(session.id, authentication);
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
-        Ok(Step::Done(done)) => match heed(rq, &done.identity.user, true).await {
+        Ok(Step::Done(done)) => match admit(rq, &done.identity.user).await {
             // The connection ended meanwhile and has given back what it held:
             // nothing must come to be on it any more.
             _ if rq.connection.is_doomed() => {
@@ -78,9 +79,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
                 }
                 Err(Status::USER_SESSION_DELETED.into())
             }
-            true => finish(rq, &request, &authentication, &done, out)
+            Some(host) => finish(rq, &request, &authentication, (&done, host), out)
                 .inspect_err(|_| abandon(rq, &session, Purpose::New)),
-            false => {
+            None => {
                 abandon(rq, &session, authentication.purpose);
                 Err(Status::LOGON_FAILURE.into())
             }
@@ -95,6 +96,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             Err(refusal.status().into())
         }
     }
+}
+
+/// Who is logged on is somebody on the host, perhaps; none when the outcome does
+/// not count.
+async fn admit(rq: &Request<'_>, user: &str) -> Option<Option<Arc<HostUser>>> {
+    if heed(rq, user, true).await { Some(rq.server().host_user(user).await) } else { None }
 }
 
 /// Waits as long as the throttle says; false when the outcome does not count.
@@ -279,15 +286,16 @@ fn finish(
     rq: &Request<'_>,
     request: &session_setup::Request<'_>,
     authentication: &Authentication,
-    done: &Done,
+    (done, host): (&Done, Option<Arc<HostUser>>),
     out: &mut Response,
 ) -> Outcome {
     let identity = Identity {
         user: done.identity.user.clone(),
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
-        token: rq.server().token(&done.identity.user),
-        groups: rq.server().groups(&done.identity.user),
+        token: rq.server().token(&done.identity.user, host.as_deref()),
+        groups: rq.server().groups(&done.identity.user, host.as_deref()),
+        host,
         is_local: rq.server().accounts().membership(&done.identity.user).is_some(),
     };
     let session = &authentication.session;

@@ -42,6 +42,14 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Verdict::Reads => share.seen(true),
         Verdict::Writes => share.seen(false),
     };
+    let users = &rq.server().host_users;
+    let host = identity.host.as_deref();
+    let Some(share) = share.acting_for(&identity.user, host, users) else {
+        tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
+            "refused: the share's files are used as the host's user of that name, and there is \
+             none, or it is root");
+        return Err(Status::ACCESS_DENIED.into());
+    };
     let maximal_access = share.maximal_access();
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access).used_by(session.shared_identity())

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
@@ -12,12 +13,12 @@ use frevo_wire::dtyp::Guid;
 use super::names::Who;
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
-use super::values::{EncryptionChoice, NtAclsChoice, SigningChoice, StreamsChoice};
+use super::values::{EncryptionChoice, NtAclsChoice, RunAsChoice, SigningChoice, StreamsChoice};
 use crate::data::MAX_OFFSET;
 use crate::limits;
 use crate::rules::{Names, Rules};
 use crate::settings::{Encryption, Settings, Signing};
-use crate::share::{Share, Target};
+use crate::share::{RunAs, Share, Target};
 
 impl From<EncryptionChoice> for Encryption {
     fn from(choice: EncryptionChoice) -> Self {
@@ -137,6 +138,39 @@ impl ShareSection {
         options
     }
 
+    /// As whom files are used.
+    ///
+    /// # Errors
+    /// Why that cannot be done here, for people.
+    pub fn identities(&self) -> Result<Identities, String> {
+        let is_user = self.run_as == Some(RunAsChoice::User);
+        if !is_user && self.force_user.is_none() {
+            return Ok(Identities::default());
+        }
+        let key = if is_user { "run_as = \"user\"" } else { "force_user" };
+        credentials::check().map_err(|why| {
+            format!("{key} cannot work: {why}; start frevo as root, or leave the key out")
+        })?;
+        let group = match &self.force_group {
+            Some(name) => Some(frevo_posix::group_id(name.get_ref()).ok_or_else(|| {
+                format!("force_group: this host has no group {}", name.get_ref())
+            })?),
+            None => None,
+        };
+        let run_as = match &self.force_user {
+            None => RunAs::User,
+            Some(name) => {
+                let name = name.get_ref();
+                let user = frevo_posix::user(name)
+                    .ok_or_else(|| format!("force_user: this host has no user {name}"))?;
+                let gid = group.unwrap_or(user.gid);
+                let one = Credentials::new(user.uid, gid, &user.groups);
+                RunAs::One(Arc::new(one.ok_or("force_user: nobody acts as root")?))
+            }
+        };
+        Ok(Identities { run_as, force_group: group })
+    }
+
     /// Who may do what.
     fn rules(&self) -> Rules {
         let names = |listed: &[Who]| Names::of(listed.iter().map(Who::as_str));
@@ -175,8 +209,22 @@ impl ShareSection {
     }
 }
 
+/// As whom the files of a share are used.
+#[derive(Debug, Clone, Default)]
+pub struct Identities {
+    run_as: RunAs,
+    force_group: Option<u32>,
+}
+
+impl Identities {
+    /// Whether it is somebody else than the server.
+    pub const fn are_others(&self) -> bool {
+        !matches!(self.run_as, RunAs::Server)
+    }
+}
+
 /// A share made of its section and its opened folder.
-pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
+pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identities) -> Share {
     Share {
         name: section.name.get_ref().as_str().to_owned(),
         comment: section.comment.clone(),
@@ -186,6 +234,8 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>) -> Share {
         continuous: section.continuous,
         hidden: section.hidden,
         hide_unreadable: section.hide_unreadable,
+        run_as: identities.run_as,
+        force_group: identities.force_group,
         rules: section.rules(),
         posix: section.posix,
         is_case_sensitive: section.case_sensitive,

@@ -12,14 +12,14 @@ mod nearest;
 mod schema;
 mod values;
 
-pub use build::{FolderFault, open_share};
+pub use build::{FolderFault, Identities, open_share};
 pub use fault::Fault;
 pub use names::{AccountName, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
 pub use values::{
     CipherName, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat, Mode, NtAclsChoice,
-    SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
+    RunAsChoice, SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName, Who};
 use super::values::{
-    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice,
+    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice,
     SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
 use crate::limits;
@@ -118,6 +118,15 @@ pub struct ShareSection {
     /// What a user cannot read does not exist for him.
     #[serde(default)]
     pub hide_unreadable: bool,
+    /// As whom files are used on the host.
+    #[serde(default)]
+    pub run_as: Option<RunAsChoice>,
+    /// As which user of the host files are used, whoever has logged on.
+    #[serde(default)]
+    pub force_user: Option<Spanned<String>>,
+    /// The primary group of whoever uses them.
+    #[serde(default)]
+    pub force_group: Option<Spanned<String>>,
     /// Who may connect; empty: every user.
     #[serde(default, alias = "users")]
     pub allow: Vec<Who>,
@@ -251,6 +260,19 @@ impl Config {
                 );
             }
         }
+        for share in &self.shares {
+            let acts = share.run_as == Some(RunAsChoice::User);
+            if let Some(user) = share.force_user.as_ref().filter(|_| acts) {
+                let what = String::from("force_user and run_as = \"user\" exclude each other");
+                faults.push(Fault::at(text, &user.span(), what));
+            }
+            let group = share.force_group.as_ref();
+            if let Some(group) = group.filter(|_| !acts && share.force_user.is_none()) {
+                let what = String::from("force_group needs run_as = \"user\" or force_user");
+                let fault = Fault::at(text, &group.span(), what);
+                faults.push(fault.hint("or set the folder's setgid bit: chmod g+s"));
+            }
+        }
         for (index, user) in self.users.iter().enumerate() {
             let name = user.name.get_ref();
             let same = |other: &UserSection| {
@@ -284,6 +306,9 @@ impl ShareSection {
             continuous: false,
             hidden: false,
             hide_unreadable: false,
+            run_as: None,
+            force_user: None,
+            force_group: None,
             allow: Vec::new(),
             deny: Vec::new(),
             read_list: Vec::new(),

@@ -61,6 +61,8 @@ fn every_key_can_be_set() {
         inherited_as_set = true
         allow = ["ann", "@staff"]
         deny = ["bob"]
+        run_as = "user"
+        force_group = "media"
         read_list = ["carl"]
         write_list = ["@it"]
         hosts_allow = ["192.0.2.0/24"]
@@ -90,6 +92,7 @@ fn every_key_can_be_set() {
         name = "other"
         path = "/srv/other"
         users = ["ann"]
+        force_user = "media"
 
         [[user]]
         name = "ann"

@@ -123,6 +123,16 @@ words! {
 }
 
 words! {
+    /// As whom files are used on the host.
+    RunAsChoice: "run_as" {
+        /// As the user that the server runs as.
+        Server = "server",
+        /// As the user of the host called like the one who has logged on.
+        User = "user",
+    }
+}
+
+words! {
     /// Whether messages are signed.
     SigningChoice: "signing" {
         /// Always.

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Connection, Negotiation, Notice, waiting};
+use crate::acting;
 use crate::admission::Ticket;
 use crate::limits::{AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, NEGOTIATE_DEADLINE};
 use crate::refusal::Doom;
@@ -44,6 +45,15 @@ type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>;
 /// Serves one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.
 pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
+    let mut whole = pin!(serve_whole(server, accepted));
+    poll_fn(|cx| {
+        let _scope = acting::scope();
+        whole.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn serve_whole(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
     let Accepted { stream, mut reader, first, ticket } = accepted;
     let (handle, mut notices) = mpsc::unbounded_channel();
     let connection = Rc::new(Connection {

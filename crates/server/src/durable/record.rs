@@ -26,6 +26,7 @@ use super::{AppInstance, Asked, Survival};
 use crate::command::lock::host;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::server::Server;
+use crate::share::{RunAs, Share};
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 
@@ -183,6 +184,7 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
     let fault = |fault: frevo_store::Fault| fault.to_string();
     let shares = server.shares();
     let share = shares.find(&record.share).ok_or("there is no such share")?;
+    let share = &as_owner(server, share, &record.owner).ok_or("there is nobody to act as")?;
     let vfs = share.vfs().filter(|_| share.continuous).ok_or("the share is not continuous")?;
     let name = Name::parse(&record.name, Rules::Windows)
         .or_else(|_| Name::parse(&record.name, Rules::Posix))
@@ -255,6 +257,16 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
     survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
     survival.set_persistent(true);
     Ok(Arc::new(open))
+}
+
+/// The share as the owner of an Open uses it. Nobody waits at the start.
+fn as_owner(server: &Server, share: &Arc<Share>, owner: &str) -> Option<Arc<Share>> {
+    let users = &server.host_users;
+    let host = match share.run_as {
+        RunAs::User => users.look_up_now(&*server.ambient, owner),
+        RunAs::Server | RunAs::One(_) => None,
+    };
+    Arc::clone(share).acting_for(owner, host.as_deref(), users)
 }
 
 fn survival_of(server: &Arc<Server>, record: &OpenRecord) -> Survival {

@@ -127,7 +127,7 @@ impl Services for Caller<'_> {
 
     /// The caller's account; one that no list has goes by the name of its logon.
     fn caller(&self) -> Option<Account> {
-        let sid = *self.server.token(self.user).user();
+        let sid = *self.server.token(self.user, None).user();
         let unlisted = || {
             let (domain, name) = (self.machine().name, self.user.to_owned());
             Account { sid, domain, name, kind: SidNameUse::USER }

@@ -38,7 +38,7 @@ const PIPE: usize = 1 << 20;
 
 /// Who may log on; `carol` is disabled, `dora` has no hash.
 #[derive(Debug)]
-struct Users;
+pub struct Users;
 
 impl Accounts for Users {
     fn account(&self, user: &str, _domain: &str) -> Option<Account> {
@@ -98,6 +98,12 @@ impl World {
             Arc::new(PosixVfs::open_root(root, PosixOptions::default()).unwrap());
         let world = Self::with(settings, tempfile::tempdir().unwrap(), &vfs);
         Self { root: root.into(), ..world }
+    }
+
+    /// A server of its own making whose shares are of `dir`.
+    pub fn of(server: Arc<Server>, dir: TempDir) -> Self {
+        let root = dir.path().to_owned();
+        Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
     }
 
     /// The server is gone in the midst of what it did: nothing is closed.
@@ -277,6 +283,20 @@ pub fn in_memory(test: impl AsyncFnOnce(&World)) {
     let clock = Arc::new(|| Host.now());
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(MemoryOptions::default(), clock));
     over(&vfs, test);
+}
+
+/// Runs a test in a world that is there already.
+pub fn in_own_world(frozen: bool, world: &World, test: impl AsyncFnOnce(&World)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(frozen)
+        .on_thread_start(frevo_server::acting::begin_thread)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        test(world).await;
+        world.wind_up().await;
+    });
 }
 
 /// Runs a test over a file system of its own.

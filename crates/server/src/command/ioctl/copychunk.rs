@@ -18,6 +18,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use rustix::io::Errno;
 
 use super::{Answer, Call, copyfile, output};
+use crate::acting;
 use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::lease;
@@ -203,9 +204,16 @@ async fn copy(job: Job, source: &FileOpen, target: &FileOpen) -> Result<Progress
         return Ok(job.run(&Nodes { from: &*source.node, into: &*target.node }));
     };
     let from = Arc::clone(from);
-    into.run_blocking(move |into| Ok(job.run(&Descriptors { from: from.as_fd(), into })))
-        .await
-        .map_err(|error| data::status(&error))
+    let node = Arc::clone(&target.node);
+    let copied = into.run_blocking(move |into| {
+        // What is written takes the user's space.
+        let _acting = match acting::act_for(&*node) {
+            Ok(acting) => acting,
+            Err(status) => return Ok(Err(status)),
+        };
+        Ok(Ok(job.run(&Descriptors { from: from.as_fd(), into })))
+    });
+    copied.await.map_err(|error| data::status(&error))?
 }
 
 /// Copies all of `chunks` or says why not.

@@ -5,6 +5,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::set::DispositionFlags;
 
+use crate::acting;
 use crate::open::{FileOpen, Open};
 
 /// Marks the file to go with its last close, or takes the mark back.
@@ -56,6 +57,7 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if read_only && !ignore_readonly {
         return Err(Status::CANNOT_DELETE);
     }
+    acting::check_removal(&*file.vfs, &*file.node, &file.name())?;
     if file.is_directory {
         let mut listing = file.node.directory().map_err(Fault::status)?;
         if listing.next_name().map_err(Fault::status)?.is_some() {

@@ -1,0 +1,425 @@
+//! Acting as a user of the host: the credentials of one thread, not of the
+//! process.
+//!
+//! On Linux credentials belong to threads; the C library's calls change those of
+//! all threads at once, so the system calls are made directly. A thread acts as a
+//! user by his id, group and further groups as effective ones. Effective
+//! capabilities go with the effective user id 0 and come back with it: the real
+//! and the saved one stay, so that no process of his may signal this one.
+//!
+//! Changing costs system calls. Within a [`Scope`] a thread goes on as the user it
+//! acted as last, until another is needed or the scope ends: what follows for the
+//! same user costs nothing. Nothing within a scope may rely on being the server
+//! unless it asks for that ([`as_server`], [`settle`]).
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+/// Who a thread can act as.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    uid: Uid,
+    gid: Gid,
+    groups: Box<[Gid]>,
+}
+
+impl Credentials {
+    /// A user with his groups, the primary one too among `groups` or not; none
+    /// for root, whom nothing would hold back, and for the numbers that stand for
+    /// nobody.
+    pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Option<Self> {
+        let is_number = |id: &u32| *id != u32::MAX;
+        if uid == 0 || !is_number(&uid) || !is_number(&gid) || !groups.iter().all(is_number) {
+            return None;
+        }
+        let groups = groups.iter().map(|id| Gid::from_raw(*id)).collect();
+        Some(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups })
+    }
+
+    /// The user's number.
+    pub const fn uid(&self) -> u32 {
+        self.uid.as_raw()
+    }
+
+    /// The number of his primary group.
+    pub const fn gid(&self) -> u32 {
+        self.gid.as_raw()
+    }
+
+    /// Has this thread act so until what is returned is dropped.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the thread is then what it was.
+    pub fn assume(self: &Arc<Self>) -> Result<Assumed, Errno> {
+        THREAD.with_borrow_mut(|thread| {
+            let before = thread.wanted.clone();
+            thread.become_(Some(self))?;
+            thread.wanted = Some(Arc::clone(self));
+            Ok(Assumed { before, _stays: PhantomData })
+        })
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("uid", &self.uid())
+            .field("gid", &self.gid())
+            .field("groups", &self.groups.len())
+            .finish()
+    }
+}
+
+/// Has this thread be the server until what is returned is dropped: for what no
+/// user may do by himself and the server does for him.
+pub fn as_server() -> Assumed {
+    THREAD.with_borrow_mut(|thread| {
+        let before = thread.wanted.take();
+        thread.restore();
+        Assumed { before, _stays: PhantomData }
+    })
+}
+
+/// Who this thread acts as, if it does not act as the server.
+pub fn acting() -> Option<Arc<Credentials>> {
+    THREAD.with_borrow(|thread| thread.wanted.clone())
+}
+
+/// Has this thread be the server again, if it goes on as a user whom it acted as
+/// last.
+pub fn settle() {
+    THREAD.with_borrow_mut(|thread| {
+        if thread.wanted.is_none() {
+            thread.restore();
+        }
+    });
+}
+
+/// A thread that begins has the credentials of the one that made it: to be called
+/// first on each that may be made while a thread acts as a user.
+pub fn begin_thread() {
+    THREAD.with_borrow_mut(|_| {});
+}
+
+/// The user and group that this process is when it acts as nobody else.
+pub fn server_ids() -> (u32, u32) {
+    let server = server();
+    (server.uid.as_raw(), server.gid.as_raw())
+}
+
+/// Whether this process may act as others.
+///
+/// # Errors
+/// What it lacks, for people.
+pub fn check() -> Result<(), String> {
+    if !server().uid.is_root() {
+        return Err(String::from("only root can act as other users"));
+    }
+    let held = rustix::thread::capabilities(None)
+        .map_err(|errno| format!("capabilities cannot be asked for: {errno}"))?;
+    for (one, name) in
+        [(CapabilitySet::SETUID, "CAP_SETUID"), (CapabilitySet::SETGID, "CAP_SETGID")]
+    {
+        if !held.effective.contains(one) {
+            return Err(format!("this process lacks {name}, which acting as other users takes"));
+        }
+    }
+    // Files are the users': without it their permissions are only tried.
+    let user = Credentials::new(u32::MAX - 1, u32::MAX - 1, &[]).map(Arc::new);
+    let tried = user.map_or(Ok(()), |user| user.assume().map(drop));
+    tried.map_err(|errno| format!("the kernel does not let this process act as others: {errno}"))
+}
+
+/// The thread acts as somebody while this lives. It stays on its thread.
+#[must_use]
+pub struct Assumed {
+    before: Option<Arc<Credentials>>,
+    _stays: PhantomData<*const ()>,
+}
+
+impl Drop for Assumed {
+    fn drop(&mut self) {
+        THREAD.with_borrow_mut(|thread| {
+            thread.wanted = self.before.take();
+            match thread.wanted.clone() {
+                // Going back may not fail: as whom would it go on?
+                Some(before) => {
+                    if thread.become_(Some(&before)).is_err() {
+                        die("cannot act as the user that it acted as before");
+                    }
+                }
+                None if thread.scopes > 0 => {}
+                None => thread.restore(),
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Assumed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assumed").field("before", &self.before).finish()
+    }
+}
+
+/// While it lives, this thread goes on as the user it acted as last.
+#[must_use]
+pub struct Scope(PhantomData<*const ()>);
+
+impl Scope {
+    /// Opens one. They nest.
+    pub fn open() -> Self {
+        THREAD.with_borrow_mut(|thread| thread.scopes += 1);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        THREAD.with_borrow_mut(|thread| {
+            thread.scopes -= 1;
+            if thread.scopes == 0 && thread.wanted.is_none() {
+                thread.restore();
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scope")
+    }
+}
+
+/// What the process is by itself.
+struct Server {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+/// First asked for before any thread acts as anybody: of a thread that begins
+/// acting, [`Thread::new`] asks.
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server {
+        // The real ids are those of the process whoever this thread acts as.
+        uid: rustix::process::getuid(),
+        gid: rustix::process::getgid(),
+        groups: rustix::process::getgroups().unwrap_or_default(),
+    })
+}
+
+thread_local! {
+    static THREAD: RefCell<Thread> = RefCell::new(Thread::new());
+}
+
+/// What is known of this thread.
+struct Thread {
+    /// As whom it should act.
+    wanted: Option<Arc<Credentials>>,
+    /// As whom it acts.
+    actual: Option<Arc<Credentials>>,
+    scopes: u32,
+    /// Changes made, for tests.
+    changes: u64,
+}
+
+impl Thread {
+    fn new() -> Self {
+        let server = server();
+        let mut thread = Self { wanted: None, actual: None, scopes: 0, changes: 0 };
+        // It may have been made by a thread that acted as somebody. A process
+        // whose ids differ by themselves can not act as others.
+        if server.uid.is_root() && !rustix::process::geteuid().is_root() {
+            thread.leave();
+        }
+        thread
+    }
+
+    fn become_(&mut self, whom: Option<&Arc<Credentials>>) -> Result<(), Errno> {
+        match (&self.actual, whom) {
+            (None, None) => return Ok(()),
+            (Some(now), Some(whom)) if Arc::ptr_eq(now, whom) || now == whom => return Ok(()),
+            _ => {}
+        }
+        self.restore();
+        if let Some(whom) = whom {
+            self.changes += 1;
+            // Set before it is true: whatever fails on the way is undone.
+            self.actual = Some(Arc::clone(whom));
+            if let Err(errno) = enter(whom) {
+                self.restore();
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self) {
+        if self.actual.is_some() {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        let server = server();
+        self.changes += 1;
+        // First the user id: with it come the capabilities for the rest.
+        let left = set_thread_res_uid(None, server.uid, None)
+            .and_then(|()| set_thread_res_gid(None, server.gid, None))
+            .and_then(|()| set_thread_groups(&server.groups));
+        if left.is_err() {
+            die("cannot be the server again after it acted as a user");
+        }
+        self.actual = None;
+    }
+}
+
+/// Last the user id: with it go the capabilities for the rest.
+fn enter(whom: &Credentials) -> Result<(), Errno> {
+    set_thread_groups(&whom.groups)?;
+    set_thread_res_gid(None, whom.gid, None)?;
+    set_thread_res_uid(None, whom.uid, None)
+}
+
+/// A thread that is neither the server nor the user that it should be must do
+/// nothing any more, and no other may take it for what it is not.
+fn die(why: &str) -> ! {
+    eprintln!("frevo: this thread {why}; the process ends");
+    std::process::abort()
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32) -> Arc<Credentials> {
+        Arc::new(Credentials::new(uid, uid + 1, &[uid + 1, uid + 2]).unwrap())
+    }
+
+    /// Who the kernel takes this thread for.
+    fn kernel() -> (u32, u32, Vec<u32>, u64) {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        // Real, effective, saved, file system.
+        let of = |ids: &[String]| {
+            assert_eq!(ids[1], ids[3], "the file system's is the effective one");
+            ids[1].parse::<u32>().unwrap()
+        };
+        let groups = line("Groups:").iter().map(|id| id.parse().unwrap()).collect();
+        let capabilities = u64::from_str_radix(&line("CapEff:")[0], 16).unwrap();
+        (of(&line("Uid:")), of(&line("Gid:")), groups, capabilities)
+    }
+
+    fn changes() -> u64 {
+        THREAD.with_borrow(|thread| thread.changes)
+    }
+
+    /// Tests that act as others take root.
+    fn is_root(test: &str) -> bool {
+        let may = check();
+        if let Err(why) = &may {
+            println!("skipped: {test}: {why}");
+        }
+        may.is_ok()
+    }
+
+    #[test]
+    fn nobody_acts_as_root() {
+        assert!(Credentials::new(0, 1, &[]).is_none());
+        assert!(Credentials::new(u32::MAX, 1, &[]).is_none());
+        assert!(Credentials::new(1, u32::MAX, &[]).is_none());
+        assert!(Credentials::new(1, 1, &[u32::MAX]).is_none());
+        assert!(Credentials::new(1, 0, &[0]).is_some());
+    }
+
+    #[test]
+    fn a_thread_is_who_it_acts_as() {
+        if !is_root("a_thread_is_who_it_acts_as") {
+            return;
+        }
+        let before = kernel();
+        assert_ne!(before.3, 0);
+        {
+            let _ann = user(5_000).assume().unwrap();
+            assert_eq!(kernel(), (5_000, 5_001, vec![5_001, 5_002], 0));
+            {
+                let _bob = user(6_000).assume().unwrap();
+                assert_eq!(kernel(), (6_000, 6_001, vec![6_001, 6_002], 0));
+                let _server = as_server();
+                assert_eq!(kernel(), before);
+            }
+            assert_eq!(kernel().0, 5_000);
+            // Another thread is not changed by it; one that is made is, until
+            // it begins.
+            std::thread::spawn(|| {
+                assert_eq!(kernel().0, 5_000);
+                begin_thread();
+                assert_eq!((kernel().0, acting()), (0, None));
+            })
+            .join()
+            .unwrap();
+        }
+        assert_eq!(kernel(), before);
+    }
+
+    #[test]
+    fn the_same_user_again_costs_nothing_within_a_scope() {
+        if !is_root("the_same_user_again_costs_nothing_within_a_scope") {
+            return;
+        }
+        let before = kernel();
+        let (ann, bob) = (user(5_000), user(6_000));
+        let scope = Scope::open();
+        drop(ann.assume().unwrap());
+        let first = changes();
+        for _ in 0..10 {
+            drop(user(5_000).assume().unwrap());
+            assert_eq!((changes(), acting()), (first, None));
+        }
+        assert_eq!(kernel().0, 5_000);
+        drop(bob.assume().unwrap());
+        assert_eq!(kernel().0, 6_000);
+        settle();
+        assert_eq!(kernel(), before);
+        drop(bob.assume().unwrap());
+        drop(as_server());
+        assert_eq!(kernel(), before);
+        drop(ann.assume().unwrap());
+        drop(scope);
+        assert_eq!(kernel(), before);
+        // Without one it ends with the guard.
+        drop(ann.assume().unwrap());
+        assert_eq!(kernel(), before);
+    }
+
+    #[test]
+    fn threads_act_as_different_users_at_the_same_time() {
+        if !is_root("threads_act_as_different_users_at_the_same_time") {
+            return;
+        }
+        let threads = (0..8).map(|number| {
+            std::thread::spawn(move || {
+                let own = user(7_000 + number);
+                for _ in 0..200 {
+                    let _own = own.assume().unwrap();
+                    assert_eq!(kernel().0, 7_000 + number);
+                }
+                assert_eq!(kernel().0, 0);
+            })
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+    }
+}

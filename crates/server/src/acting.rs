@@ -1,0 +1,439 @@
+//! A share whose files are used as the user of the host who has logged on
+//! (`run_as = "user"`): a file system that puts on his credentials for each call,
+//! and nodes that do so too, on whichever thread the call is made.
+//!
+//! What is open keeps the credentials of its user wherever it is used, closed or
+//! given up from: another session's request, the end of a connection, the
+//! scavenger. The threads of the system's I/O move data between a buffer and a
+//! descriptor, for which the kernel asks nobody, but writes take space: they are
+//! made as the user.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
+use frevo_store::snapshot::Moment;
+use frevo_store::vfs::{
+    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, OpenHow, Opened, Replacement,
+    Security, SecurityChange, ShownLock, Space, StreamStat, Vfs, VfsResult, Volume,
+};
+use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileTime;
+
+use crate::protection;
+
+pub use frevo_posix::credentials::begin_thread;
+
+/// Whether threads go on as the user they acted as last: all shares of the
+/// process are wrapped then, those too whose files are the server's.
+static LAZILY: AtomicBool = AtomicBool::new(false);
+
+/// From here on a thread that has acted as a user goes on as him while its
+/// connection is served, until another is needed. To be called before anything is
+/// shared.
+pub fn act_lazily() {
+    LAZILY.store(true, Ordering::Release);
+}
+
+/// While a connection does what there is to do.
+pub fn scope() -> Option<Scope> {
+    LAZILY.load(Ordering::Acquire).then(Scope::open)
+}
+
+/// A user of the host, as all that is open for him acts: new groups count for
+/// what is open already.
+#[derive(Debug)]
+pub struct Actor(ArcSwap<Credentials>);
+
+impl Actor {
+    /// One with these credentials.
+    pub fn new(credentials: Arc<Credentials>) -> Self {
+        Self(ArcSwap::new(credentials))
+    }
+
+    /// The credentials as they are now.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.0.load_full()
+    }
+
+    /// What is known of the user has changed.
+    pub fn renew(&self, credentials: Credentials) {
+        if *self.0.load_full() != credentials {
+            self.0.store(Arc::new(credentials));
+        }
+    }
+}
+
+/// As whom files are used.
+#[derive(Debug, Clone)]
+enum As {
+    Server,
+    User(Arc<Actor>),
+}
+
+impl As {
+    /// Whoever cannot act as his user does nothing.
+    fn act(&self) -> VfsResult<Assumed> {
+        match self {
+            Self::Server => Ok(credentials::as_server()),
+            Self::User(actor) => actor.0.load().assume().map_err(|errno| {
+                tracing::error!(target: "frevo::server", %errno,
+                    "cannot act as a user of the host; a request of his fails");
+                Fault::AccessDenied
+            }),
+        }
+    }
+}
+
+/// `vfs` as `actor` may use it.
+pub fn for_user(vfs: Arc<dyn Vfs>, actor: Arc<Actor>) -> Arc<dyn Vfs> {
+    Arc::new(ActingVfs { inner: vfs, whom: As::User(actor) })
+}
+
+/// `vfs` as the server uses it, where others use theirs as users.
+pub fn for_server(vfs: &Arc<dyn Vfs>) -> Option<Arc<dyn Vfs>> {
+    let inner = Arc::clone(vfs);
+    LAZILY
+        .load(Ordering::Acquire)
+        .then(|| Arc::new(ActingVfs { inner, whom: As::Server }) as Arc<dyn Vfs>)
+}
+
+/// Who acts through `node`, if somebody else than the server does.
+pub fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
+    let node: &dyn Any = node;
+    match &node.downcast_ref::<ActingNode>()?.whom {
+        As::User(actor) => Some(actor),
+        As::Server => None,
+    }
+}
+
+/// Puts the credentials on that go with `node`, if it is used as a user.
+///
+/// # Errors
+/// ACCESS_DENIED when that cannot be done.
+pub fn act_for(node: &dyn Node) -> Result<Option<Assumed>, Status> {
+    let Some(actor) = actor_of(node) else { return Ok(None) };
+    As::User(Arc::clone(actor)).act().map(Some).map_err(Fault::status)
+}
+
+/// The number of the user of the host that uses `node`.
+pub fn uid_of(node: &dyn Node) -> u32 {
+    actor_of(node).map_or_else(|| credentials::server_ids().0, |actor| actor.0.load().uid())
+}
+
+/// Whether the host would let the user who uses `node` remove its `name`: it is
+/// asked when that is said, for at the close there is nobody left to tell.
+///
+/// # Errors
+/// ACCESS_DENIED when it would not.
+pub fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Result<(), Status> {
+    const STICKY: u32 = 0o1000;
+    let Some(actor) = actor_of(node) else { return Ok(()) };
+    if name.stream().is_some() {
+        return Ok(());
+    }
+    let Ok(Some(parent)) = protection::parent(vfs, name) else { return Ok(()) };
+    let access = parent.node.host_access();
+    let uid = actor.0.load().uid();
+    let is_kept = parent.stat.mode & STICKY != 0
+        && parent.stat.uid != uid
+        && node.stat().map_err(Fault::status)?.uid != uid;
+    if access.write && access.execute && !is_kept { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+}
+
+/// A file system as somebody uses it.
+struct ActingVfs {
+    inner: Arc<dyn Vfs>,
+    whom: As,
+}
+
+impl fmt::Debug for ActingVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActingVfs").field("inner", &self.inner).field("as", &self.whom).finish()
+    }
+}
+
+/// The node of the file system beneath.
+fn inner_of(node: &dyn Node) -> &dyn Node {
+    let any: &dyn Any = node;
+    any.downcast_ref::<ActingNode>().map_or(node, |acting| &*acting.inner)
+}
+
+impl Vfs for ActingVfs {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        let _acting = self.whom.act()?;
+        let opened = self.inner.open(name, how)?;
+        let node = ActingNode { inner: opened.node, whom: self.whom.clone() };
+        Ok(Opened { node: Arc::new(node), ..opened })
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.remove(name, key)
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        let _acting = self.whom.act()?;
+        self.inner.rename(from, key, to, replace)
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.link(inner_of(node), to, replace)
+    }
+
+    fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.replace(name, inner_of(node), by)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        let _acting = self.whom.act()?;
+        self.inner.stat(name)
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        let _acting = self.whom.act()?;
+        self.inner.space()
+    }
+
+    fn volume(&self) -> &Volume {
+        self.inner.volume()
+    }
+
+    fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
+        let _acting = self.whom.act()?;
+        self.inner.snapshots(name)
+    }
+
+    /// What is opened once for all users is opened by the server; what each may
+    /// do in it is asked when he does.
+    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+        let _server = credentials::as_server();
+        let inner = self.inner.snapshot(taken)?;
+        Ok(Arc::new(Self { inner, whom: self.whom.clone() }))
+    }
+
+    fn shows_locks(&self) -> bool {
+        self.inner.shows_locks()
+    }
+
+    /// Whoever has a directory open for listing may watch it. The watching itself
+    /// is one for all users, and the server's.
+    fn observe(
+        &self,
+        node: &dyn Node,
+        is_tree: bool,
+        observer: Observer,
+    ) -> VfsResult<Box<dyn Observation>> {
+        let _server = credentials::as_server();
+        self.inner.observe(inner_of(node), is_tree, observer)
+    }
+}
+
+/// Something open as somebody uses it.
+#[derive(Debug)]
+struct ActingNode {
+    inner: Arc<dyn Node>,
+    whom: As,
+}
+
+impl Node for ActingNode {
+    fn key(&self) -> FileKey {
+        self.inner.key()
+    }
+
+    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.inner.descriptor()
+    }
+
+    fn stat(&self) -> VfsResult<Stat> {
+        let _acting = self.whom.act()?;
+        self.inner.stat()
+    }
+
+    fn birth(&self) -> Option<FileTime> {
+        let _acting = self.whom.act().ok()?;
+        self.inner.birth()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+        let _acting = self.whom.act()?;
+        self.inner.read_at(offset, into)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.write_at(offset, data)
+    }
+
+    fn sync(&self) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.sync()
+    }
+
+    fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_end_of_file(end)
+    }
+
+    fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_allocation(bytes)
+    }
+
+    fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_basic(change)
+    }
+
+    fn streams(&self) -> VfsResult<Vec<StreamStat>> {
+        let _acting = self.whom.act()?;
+        self.inner.streams()
+    }
+
+    fn clear_streams(&self) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.clear_streams()
+    }
+
+    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        let _acting = self.whom.act()?;
+        let inner = self.inner.directory()?;
+        Ok(Box::new(ActingDirectory { inner, whom: self.whom.clone() }))
+    }
+
+    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        let _acting = self.whom.act()?;
+        self.inner.eas()
+    }
+
+    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_ea(name, value)
+    }
+
+    fn link_target(&self) -> VfsResult<String> {
+        let _acting = self.whom.act()?;
+        self.inner.link_target()
+    }
+
+    fn device(&self) -> Option<(u32, u32)> {
+        self.inner.device()
+    }
+
+    fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
+        let _acting = self.whom.act()?;
+        self.inner.reparse_buffer()
+    }
+
+    fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.keep_reparse(buffer)
+    }
+
+    fn security(&self) -> VfsResult<Security> {
+        let _acting = self.whom.act()?;
+        self.inner.security()
+    }
+
+    fn stored_security(&self) -> VfsResult<Option<Vec<u8>>> {
+        let _acting = self.whom.act()?;
+        self.inner.stored_security()
+    }
+
+    fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_security(change)
+    }
+
+    fn host_access(&self) -> HostAccess {
+        match self.whom.act() {
+            Ok(_acting) => self.inner.host_access(),
+            Err(_) => HostAccess { read: false, write: false, execute: false, owner: false },
+        }
+    }
+
+    fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
+        let _acting = self.whom.act()?;
+        self.inner.show_lock(lock)
+    }
+
+    fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.share_extents(inner_of(source), copy)
+    }
+
+    fn set_compressed(&self, compressed: bool) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_compressed(compressed)
+    }
+
+    fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.zero(first, length, punch)
+    }
+
+    fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
+        let _acting = self.whom.act()?;
+        self.inner.allocated(first, beyond, limit)
+    }
+}
+
+/// A directory as somebody lists it.
+#[derive(Debug)]
+struct ActingDirectory {
+    inner: Box<dyn Directory>,
+    whom: As,
+}
+
+impl Directory for ActingDirectory {
+    fn next_name(&mut self) -> VfsResult<Option<&str>> {
+        let _acting = self.whom.act()?;
+        self.inner.next_name()
+    }
+
+    fn entry_stat(&mut self) -> VfsResult<Option<Stat>> {
+        let _acting = self.whom.act()?;
+        self.inner.entry_stat()
+    }
+
+    fn rewind(&mut self) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.rewind()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Methods with a body of their own, were they not passed on, would answer for
+    /// a file system that can do nothing.
+    #[test]
+    fn every_method_is_passed_on() {
+        let traits = include_str!("../../store/src/vfs.rs");
+        let own = include_str!("acting.rs");
+        for (of, implementation) in [
+            ("pub trait Vfs:", "impl Vfs for ActingVfs {"),
+            ("pub trait Node:", "impl Node for ActingNode {"),
+            ("pub trait Directory:", "impl Directory for ActingDirectory {"),
+        ] {
+            let body = |text: &'static str, from: &str| {
+                let (_, rest) = text.split_once(from).unwrap();
+                rest.split_once("\n}\n").unwrap().0
+            };
+            let passed_on = body(own, implementation);
+            let mut count = 0;
+            for line in body(traits, of).lines() {
+                let Some(name) = line.strip_prefix("    fn ") else { continue };
+                let name = name.split_once('(').unwrap().0;
+                assert!(passed_on.contains(&format!("    fn {name}(")), "{of} {name}");
+                count += 1;
+            }
+            assert!(count > 2, "{of}");
+        }
+    }
+}

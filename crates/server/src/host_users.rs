@@ -1,0 +1,234 @@
+//! Users of the host behind those who log on: who they are there and what groups
+//! they are in, as the host's name service says.
+//!
+//! It may be slow: a directory far away is asked, or nobody answers. So it is
+//! asked on threads that may wait, a few at a time, and what it said counts for
+//! a while.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use frevo_net::file_io::run_blocking;
+use frevo_posix::UnixUser;
+use frevo_posix::credentials::Credentials;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::acting::Actor;
+use crate::ambient::Ambient;
+use crate::limits::{HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_USER_FRESH, HOST_USERS_REMEMBERED};
+
+/// A user of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostUser {
+    /// His numbers.
+    pub unix: UnixUser,
+    /// Names of his groups, in lower case.
+    pub groups: Vec<String>,
+}
+
+impl HostUser {
+    /// Asks the name service, which may wait.
+    pub fn look_up(name: &str) -> Option<Self> {
+        let lower = name.to_lowercase();
+        let unix = frevo_posix::user(name).or_else(|| frevo_posix::user(&lower))?;
+        let name_of = |gid: &u32| frevo_posix::group_name(*gid);
+        let groups = unix.groups.iter().filter_map(name_of).map(|name| name.to_lowercase());
+        let groups = groups.collect();
+        Some(Self { unix, groups })
+    }
+
+    /// What it takes to act as him, with another primary group where the share
+    /// says so; none for root.
+    pub fn credentials(&self, group: Option<u32>) -> Option<Credentials> {
+        Credentials::new(self.unix.uid, group.unwrap_or(self.unix.gid), &self.unix.groups)
+    }
+}
+
+/// When it was said, and what: there may be nobody of that name.
+type Said = (Instant, Option<Arc<HostUser>>);
+
+/// The name of an account, and the group that a share forces.
+type Whom = (String, Option<u32>);
+
+/// Who is known.
+#[derive(Debug)]
+pub struct HostUsers {
+    known: Mutex<HashMap<String, Said>>,
+    actors: Mutex<HashMap<Whom, Arc<Actor>>>,
+    asking: Arc<Semaphore>,
+}
+
+impl Default for HostUsers {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            actors: Mutex::default(),
+            asking: Arc::new(Semaphore::new(HOST_LOOKUPS)),
+        }
+    }
+}
+
+impl HostUsers {
+    /// The user of the host called like an account. What is open for him has his
+    /// groups from then on.
+    pub async fn look_up(&self, ambient: &Arc<dyn Ambient>, name: &str) -> Option<Arc<HostUser>> {
+        let ambient = Arc::clone(ambient);
+        self.look_up_by(name, move |name| ambient.host_user(name)).await
+    }
+
+    async fn look_up_by(
+        &self,
+        name: &str,
+        ask: impl FnOnce(&str) -> Option<HostUser> + Send + 'static,
+    ) -> Option<Arc<HostUser>> {
+        let key = name.to_lowercase();
+        if let Some(known) = self.fresh(&key) {
+            return known;
+        }
+        let (asking, name) = (Arc::clone(&self.asking), name.to_owned());
+        let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
+            // Kept by the call, which goes on when nobody waits for it any more.
+            let permit = asking.acquire_owned().await.ok()?;
+            run_blocking(move || {
+                let _permit = permit;
+                ask(&name)
+            })
+            .await
+            .ok()
+        });
+        match answer.await {
+            Ok(Some(found)) => self.learn(key, found),
+            _ => {
+                tracing::warn!(target: "frevo::session", user = %key,
+                    "the host's name service does not say who a user is; what it said before counts");
+                self.stale(&key)
+            }
+        }
+    }
+
+    /// The same where waiting harms nobody.
+    pub fn look_up_now(&self, ambient: &dyn Ambient, name: &str) -> Option<Arc<HostUser>> {
+        self.learn(name.to_lowercase(), ambient.host_user(name))
+    }
+
+    fn fresh(&self, key: &str) -> Option<Option<Arc<HostUser>>> {
+        let known = self.known.lock();
+        let (since, user) = known.get(key)?;
+        (since.elapsed() < HOST_USER_FRESH).then(|| user.clone())
+    }
+
+    fn stale(&self, key: &str) -> Option<Arc<HostUser>> {
+        self.known.lock().get(key)?.1.clone()
+    }
+
+    fn learn(&self, key: String, found: Option<HostUser>) -> Option<Arc<HostUser>> {
+        let found = found.map(Arc::new);
+        if let Some(user) = &found {
+            let actors = self.actors.lock();
+            for ((name, group), actor) in &*actors {
+                if let Some(credentials) = user.credentials(*group).filter(|_| *name == key) {
+                    actor.renew(credentials);
+                }
+            }
+        }
+        let mut known = self.known.lock();
+        if known.len() >= HOST_USERS_REMEMBERED && !known.contains_key(&key) {
+            let oldest = known.iter().min_by_key(|(_, (since, _))| *since);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                known.remove(&oldest);
+            }
+        }
+        known.insert(key, (Instant::now(), found.clone()));
+        found
+    }
+
+    /// Through whom all acts that is open for an account; none for root.
+    pub fn actor(&self, name: &str, user: &HostUser, group: Option<u32>) -> Option<Arc<Actor>> {
+        let credentials = user.credentials(group)?;
+        let mut actors = self.actors.lock();
+        if actors.len() >= HOST_USERS_REMEMBERED {
+            // Nothing is open for the others any more.
+            actors.retain(|_, actor| Arc::strong_count(actor) > 1);
+        }
+        let key = (name.to_lowercase(), group);
+        let actor = actors
+            .entry(key)
+            .or_insert_with(|| Arc::new(Actor::new(Arc::new(credentials.clone()))));
+        actor.renew(credentials);
+        Some(Arc::clone(actor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn user(uid: u32) -> HostUser {
+        let unix = UnixUser { uid, gid: uid, groups: vec![uid] };
+        HostUser { unix, groups: Vec::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_said_counts_for_a_while() {
+        let users = HostUsers::default();
+        let ask = async |uid| users.look_up_by("Ann", move |_| Some(user(uid))).await;
+        assert_eq!(ask(5).await.unwrap().unix.uid, 5);
+        assert_eq!(ask(6).await.unwrap().unix.uid, 5, "the same name in another case");
+        tokio::time::advance(HOST_USER_FRESH).await;
+        assert_eq!(ask(6).await.unwrap().unix.uid, 6);
+        assert_eq!(users.look_up_by("bob", |_| None).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_is_open_has_new_groups() {
+        let users = HostUsers::default();
+        let (ann, other) = (user(5), user(5));
+        let actor = users.actor("ann", &ann, None).unwrap();
+        let forced = users.actor("ANN", &other, Some(9)).unwrap();
+        assert_eq!((actor.credentials().gid(), forced.credentials().gid()), (5, 9));
+        let unix = UnixUser { gid: 7, ..user(5).unix };
+        users.look_up_by("ann", move |_| Some(HostUser { unix, groups: Vec::new() })).await;
+        assert_eq!((actor.credentials().gid(), forced.credentials().gid()), (7, 9));
+        assert!(Arc::ptr_eq(&actor, &users.actor("Ann", &ann, None).unwrap()));
+        assert!(users.actor("root", &user(0), None).is_none());
+    }
+
+    #[tokio::test]
+    async fn no_more_are_remembered_than_may_be() {
+        let users = HostUsers::default();
+        for number in 0..HOST_USERS_REMEMBERED + 1 {
+            users.learn(number.to_string(), Some(user(5)));
+            drop(users.actor(&number.to_string(), &user(5), None));
+        }
+        assert_eq!(users.known.lock().len(), HOST_USERS_REMEMBERED);
+        assert!(users.actors.lock().len() <= HOST_USERS_REMEMBERED);
+    }
+
+    /// A service that does not answer holds up who logs on, and no thread more
+    /// than a few.
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_hangs_is_not_waited_for_for_ever() {
+        let users = HostUsers::default();
+        let (release, hang) = std::sync::mpsc::channel::<()>();
+        let hang = Arc::new(std::sync::Mutex::new(hang));
+        users.learn(String::from("ann"), Some(user(5)));
+        tokio::time::advance(HOST_USER_FRESH).await;
+        let waiting = users.look_up_by("ann", move |_| {
+            let _ = hang.lock().unwrap().recv();
+            None
+        });
+        // Blocking threads keep a paused clock from moving by itself.
+        let mut waiting = std::pin::pin!(waiting);
+        let first = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+        assert!(first.is_pending());
+        tokio::time::advance(HOST_LOOKUP_TIMEOUT + Duration::from_secs(1)).await;
+        assert_eq!(waiting.await.unwrap().unix.uid, 5, "what it said before");
+        drop(release);
+    }
+}
