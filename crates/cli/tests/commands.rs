@@ -274,6 +274,7 @@ fn who_cannot_act_as_others_is_told() {
     // The program lies where others cannot reach it, and so do the files.
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o777)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_frevo"), copy.join("frevo")).unwrap();
     fs::write(
         copy.join("user.toml"),
