@@ -5,8 +5,10 @@ use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, CopyResponse, Re
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::{
-    DuplicateExtents, OffloadReadReply, OffloadReadRequest, OffloadWriteReply, OffloadWriteRequest,
+    AllocatedRange, DuplicateExtents, OffloadReadReply, OffloadReadRequest, OffloadWriteReply,
+    OffloadWriteRequest,
 };
 use frevo_wire::{Command, Status};
 
@@ -20,6 +22,8 @@ use crate::share::{Replay, Share, fsctl};
 pub(crate) const CANNOT: [Status; 3] =
     [Status::NOT_SUPPORTED, Status::INVALID_DEVICE_REQUEST, Status::NOT_IMPLEMENTED];
 
+/// Room for one answer about holes, bytes.
+const RANGES: u32 = 65_536;
 /// Bytes that one clone or offload covers.
 const PART: u64 = 256 << 20;
 /// What offsets and lengths of offloads are multiples of.
@@ -227,6 +231,54 @@ impl File {
     /// What the server says.
     pub async fn snapshots(&self) -> Result<Vec<String>> {
         snapshots(&self.open).await
+    }
+
+    /// What of a range is not a hole: offsets and lengths, in order.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>> {
+        const OPERATION: &str = "look for holes in";
+        let end = offset.saturating_add(len);
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        let mut from = offset;
+        while from < end {
+            let mut input = Vec::new();
+            AllocatedRange { file_offset: signed(from)?, length: signed(end - from)? }
+                .encode(&mut Writer::new(&mut input));
+            let code = CtlCode::QUERY_ALLOCATED_RANGES;
+            let also = [Status::BUFFER_OVERFLOW];
+            let message = control(&self.open, OPERATION, code, &input, RANGES, &also).await?;
+            let told = output(&message).during(OPERATION, self.url())?;
+            let before = found.len();
+            for range in told.chunks_exact(AllocatedRange::SIZE) {
+                let range = AllocatedRange::parse(range).during(OPERATION, self.url())?;
+                let numbers = u64::try_from(range.file_offset).ok();
+                let numbers = numbers.zip(u64::try_from(range.length).ok());
+                let (at, count) = numbers
+                    .filter(|(at, count)| *count > 0 && at.saturating_add(*count) > from)
+                    .ok_or_else(|| {
+                        let cause = Cause::Protocol("a range that was not asked for");
+                        Error::new(cause, OPERATION, self.url())
+                    })?;
+                found.push((at, count));
+                from = at.saturating_add(count);
+            }
+            let is_all = message.header.status != Status::BUFFER_OVERFLOW;
+            if is_all || found.len() == before {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reserves room for `len` bytes without making the file longer.
+    ///
+    /// # Errors
+    /// DISK_FULL (`StorageFull`) when there is none.
+    pub async fn reserve(&self, len: u64) -> Result<()> {
+        let data = signed(len)?.to_le_bytes().to_vec();
+        self.set_info(FileInfoClass::ALLOCATION, "reserve room for", data).await
     }
 
     /// Gives the range back to the file system: it reads as zeros.

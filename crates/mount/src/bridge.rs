@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle as Runtime;
 
 use crate::errno::Outcome;
 use crate::limits;
-use crate::volume::{Changes, Entry, Told, Volume};
+use crate::volume::{Changes, Entry, Range, Told, Volume};
 
 /// What fuser calls.
 pub(crate) struct Bridge {
@@ -294,8 +294,15 @@ impl Filesystem for Bridge {
         });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.go(async move |volume| empty(reply, volume.flush(handle.0).await));
+    fn flush(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.go(async move |volume| empty(reply, volume.flush(handle.0, owner.0).await));
     }
 
     fn release(
@@ -442,6 +449,104 @@ impl Filesystem for Bridge {
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         self.go(async move |volume| empty(reply, volume.removexattr(ino.0, &name).await));
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let exclusive = kind == libc::F_WRLCK;
+        let wanted = Range { owner: owner.0, pid, start, last: end, exclusive };
+        self.go(async move |volume| match volume.getlk(handle.0, wanted).await {
+            Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
+            Ok(Some(found)) => {
+                let kind = if found.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+                reply.locked(found.start, found.last, kind, found.pid);
+            }
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn setlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let exclusive = kind == libc::F_WRLCK;
+        let wanted = Range { owner: owner.0, pid, start, last: end, exclusive };
+        self.go(async move |volume| {
+            let done = match kind {
+                libc::F_UNLCK => volume.unlock(handle.0, wanted).await,
+                _ => volume.setlk(handle.0, wanted, sleep).await,
+            };
+            empty(reply, done);
+        });
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.go(async move |volume| {
+            empty(reply, volume.fallocate(handle.0, offset, len, mode).await);
+        });
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        self.go(async move |volume| match volume.lseek(handle.0, offset, whence).await {
+            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        from: FileHandle,
+        from_offset: u64,
+        _: INodeNo,
+        to: FileHandle,
+        to_offset: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        self.go(async move |volume| {
+            let (source, target) = ((from.0, from_offset), (to.0, to_offset));
+            written(reply, volume.copy_range(source, target, len).await);
+        });
     }
 
     fn access(&self, _: &Request, _: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {

@@ -39,3 +39,9 @@ pub const TIDY_EVERY: Duration = Duration::from_millis(500);
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 /// Most files that are open for nobody.
 pub const KEPT_FILES: usize = 256;
+/// Most byte-range locks of one file.
+pub const LOCKS_MAX: usize = 4096;
+/// First pause of who waits for a lock; it doubles.
+pub const LOCK_AGAIN_FIRST: Duration = Duration::from_millis(10);
+/// Longest pause of who waits for a lock.
+pub const LOCK_AGAIN_MAX: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::cache::Content;
 use crate::errno::Outcome;
-use crate::volume::Opens;
+use crate::volume::{Locks, Opens};
 
 /// The share's folder that is mounted.
 pub(crate) const ROOT: u64 = 1;
@@ -42,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) opens: Mutex<Opens>,
     /// Held while that changes.
     pub(crate) opening: tokio::sync::Mutex<()>,
+    /// Byte-range locks of programs of this machine.
+    pub(crate) locks: tokio::sync::Mutex<Locks>,
     /// What is kept of its data.
     content: Mutex<Option<Arc<Content>>>,
 }
@@ -70,6 +72,7 @@ impl Node {
             known: Mutex::new(None),
             opens: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
+            locks: tokio::sync::Mutex::default(),
             content: Mutex::new(None),
         })
     }

@@ -109,8 +109,9 @@ def everything(args, groups):
     """Prepares what the wanted groups use; returns the path of the server's program."""
     names = {g.name.split("/")[0] for g in groups}
     packages = []
-    if "cifs" in names:
+    if "cifs" in names or any(g.name == "client/mount" for g in groups):
         fsx()
+    if "cifs" in names:
         packages.append("frevo-guest-checks")
     if names & {"clients", "crossing", "differential"}:
         python_clients()

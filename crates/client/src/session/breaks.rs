@@ -65,11 +65,12 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
         }
         match unasked.notification {
             Notification::Lease(lease) => {
-                // Each on its own: giving up one cache may take long.
+                let Some(holder) = session.leases.find(lease.lease_key) else { continue };
+                // At once: what it allowed is not used any more from here on.
+                let (yields, bound) = holder.broken(&lease);
+                // The rest on its own: giving up one cache may take long.
                 tokio::spawn(async move {
                     let _place = place;
-                    let Some(holder) = session.leases.find(lease.lease_key) else { return };
-                    let (yields, bound) = holder.broken(&lease);
                     if let Some(yields) = yields {
                         yields.await;
                     }
@@ -79,6 +80,7 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                         let state = lease.new_lease_state;
                         acknowledge(&session, bound, lease.lease_key, state).await;
                     }
+                    drop(holder);
                 });
             }
             // This client asks for leases only; a server without them gets no

@@ -68,6 +68,12 @@ impl Keeper {
         self.unsent.load(Ordering::Acquire)
     }
 
+    /// Bytes kept of what was read.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.load(Ordering::Acquire) * PAGE_BYTES
+    }
+
     /// Pages that came; the oldest ones go when there are too many.
     fn came(&self, node: &Weak<Node>, new: &[u64]) {
         if new.is_empty() {
@@ -436,6 +442,20 @@ impl Content {
         drop(pages);
         self.keeper.went(gone);
         resized
+    }
+
+    /// Changes the file on the server in a way that the pages do not know; nobody
+    /// sends meanwhile.
+    pub(crate) async fn change<T>(
+        &self,
+        work: impl AsyncFnOnce() -> frevo_client::Result<T>,
+    ) -> Outcome<T> {
+        self.flush().await?;
+        let turn = self.sending.lock().await;
+        let done = work().await.map_err(|error| errno(&error));
+        self.forget();
+        drop(turn);
+        done
     }
 
     /// Forgets what was read.

@@ -96,6 +96,7 @@ impl Volume {
     }
 
     pub(crate) async fn setattr(&self, id: u64, changes: Changes) -> Outcome<Told> {
+        self.check_writable()?;
         let node = self.nodes.find(id)?;
         if let Some(size) = changes.size {
             self.truncate(&node, size).await?;
@@ -181,6 +182,7 @@ impl Volume {
         value: &[u8],
         flags: i32,
     ) -> Outcome<()> {
+        self.check_writable()?;
         let name = user_name(name)?;
         if value.is_empty() {
             // An EA without a value is none (MS-FSCC 2.4.16).
@@ -204,6 +206,7 @@ impl Volume {
     }
 
     pub(crate) async fn removexattr(&self, id: u64, name: &OsStr) -> Outcome<()> {
+        self.check_writable()?;
         self.getxattr(id, name).await?;
         let name = user_name(name)?;
         let path = self.nodes.find(id)?.path()?;

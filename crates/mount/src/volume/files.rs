@@ -60,7 +60,9 @@ impl Opens {
 
     fn find(&self, reads: bool, writes: bool) -> Option<File> {
         let fits = |one: &&Opened| (one.reads || !reads) && (one.writes || !writes);
-        self.files.iter().rev().find(fits).map(|one| one.file.clone())
+        // One that writes too is the one that locks are taken with.
+        let one = self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads));
+        one.map(|one| one.file.clone())
     }
 }
 
@@ -105,6 +107,11 @@ impl Volume {
         node.opens.lock().find(false, true)
     }
 
+    /// An Open of the node that can read.
+    pub(super) fn reader(&self, node: &Node) -> Option<File> {
+        node.opens.lock().find(true, false)
+    }
+
     /// Nodes that programs have open.
     pub(super) fn open_nodes(&self) -> Vec<Arc<Node>> {
         self.files.lock().values().map(|handle| Arc::clone(&handle.node)).collect()
@@ -125,7 +132,7 @@ impl Volume {
     }
 
     /// What is kept of a node's data.
-    fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
+    pub(super) fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
         if let Some(content) = node.content() {
             return Ok(content);
         }
@@ -255,7 +262,7 @@ impl Volume {
             return Err(Errno::EBADF);
         }
         let node = &handle.node;
-        let file = node.opens.lock().find(true, false).ok_or(Errno::EBADF)?;
+        let file = self.reader(node).ok_or(Errno::EBADF)?;
         let content = self.content(node)?;
         let len = len as usize;
         if !self.settings.cache {
@@ -296,10 +303,12 @@ impl Volume {
         resized
     }
 
-    /// What a close(2) must have seen to the end.
-    pub(crate) async fn flush(&self, number: u64) -> Outcome<()> {
+    /// What a close(2) by `owner` must have seen to the end.
+    pub(crate) async fn flush(&self, number: u64, owner: u64) -> Outcome<()> {
         let handle = self.handle(number)?;
-        self.send(&handle.node).await
+        let sent = self.send(&handle.node).await;
+        self.unlock_all(&handle.node, owner).await;
+        sent
     }
 
     /// Sends what was gathered of a node.

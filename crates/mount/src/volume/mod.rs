@@ -4,11 +4,16 @@
 mod attributes;
 mod files;
 mod listing;
+mod locks;
 mod names;
+mod ranges;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use attributes::Changes;
 pub(crate) use files::{Handle, Opens};
 pub(crate) use listing::Entry;
+pub(crate) use locks::{Locks, Range};
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,0 +1,235 @@
+//! Byte-range locks: POSIX's, which belong to processes, made of SMB's, which
+//! belong to Opens.
+//!
+//! Processes of this machine are told apart here; against the rest of the world
+//! each lock of POSIX is one of the server's. SMB's are not merged or split, so
+//! what replaces a lock lets go of it first; when the new one is not to be had
+//! the old one is taken again.
+
+use std::sync::Arc;
+
+use frevo_client::File;
+use fuser::Errno;
+
+use super::Volume;
+use crate::errno::{Outcome, errno};
+use crate::limits::{LOCK_AGAIN_FIRST, LOCK_AGAIN_MAX, LOCKS_MAX};
+use crate::node::Node;
+
+/// A lock as POSIX has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// Whose.
+    pub(crate) owner: u64,
+    /// The process, for who asks who is in the way.
+    pub(crate) pid: u32,
+    /// The first byte.
+    pub(crate) start: u64,
+    /// The last byte.
+    pub(crate) last: u64,
+    /// For writing.
+    pub(crate) exclusive: bool,
+}
+
+impl Range {
+    const fn overlaps(&self, other: &Self) -> bool {
+        self.start <= other.last && other.start <= self.last
+    }
+
+    const fn conflicts(&self, other: &Self) -> bool {
+        self.owner != other.owner && self.overlaps(other) && (self.exclusive || other.exclusive)
+    }
+
+    const fn len(&self) -> u64 {
+        (self.last - self.start).saturating_add(1)
+    }
+
+    /// What is left of this without `other`.
+    fn without(&self, other: &Self) -> Vec<Self> {
+        let mut left = Vec::new();
+        if self.start < other.start {
+            left.push(Self { last: other.start - 1, ..*self });
+        }
+        if self.last > other.last {
+            left.push(Self { start: other.last + 1, ..*self });
+        }
+        left
+    }
+}
+
+/// The locks that this mount has on a file.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    held: Vec<(Range, File)>,
+}
+
+impl Locks {
+    /// Another process of this machine that is in the way.
+    fn conflict(&self, wanted: &Range) -> Option<Range> {
+        self.held.iter().map(|(range, _)| *range).find(|range| range.conflicts(wanted))
+    }
+
+    /// Takes those of the same owner out that `wanted` touches.
+    fn replaced(&mut self, wanted: &Range) -> Vec<(Range, File)> {
+        let touches =
+            |(range, _): &mut (Range, File)| range.owner == wanted.owner && range.overlaps(wanted);
+        self.held.extract_if(.., touches).collect()
+    }
+}
+
+impl Volume {
+    /// The Open that locks are taken with: the one that is read and written with.
+    fn locker(&self, node: &Node) -> Outcome<File> {
+        self.writer(node).or_else(|| self.open_file(node)).ok_or(Errno::EBADF)
+    }
+
+    /// Who is in the way of a lock; nobody.
+    pub(crate) async fn getlk(&self, number: u64, wanted: Range) -> Outcome<Option<Range>> {
+        let node = Arc::clone(&self.handle(number)?.node);
+        let locks = node.locks.lock().await;
+        if let Some(found) = locks.conflict(&wanted) {
+            return Ok(Some(found));
+        }
+        // What this owner has himself is in nobody's way.
+        let own =
+            |(range, _): &&(Range, File)| range.owner == wanted.owner && range.overlaps(&wanted);
+        if locks.held.iter().any(|held| own(&held)) {
+            return Ok(None);
+        }
+        let file = self.locker(&node)?;
+        match file.lock(wanted.start, wanted.len(), wanted.exclusive, false).await {
+            Ok(()) => {
+                file.unlock(wanted.start, wanted.len()).await.map_err(|error| errno(&error))?;
+                Ok(None)
+            }
+            // Whose it is the server does not tell.
+            Err(error) if errno(&error) == Errno::EAGAIN => {
+                Ok(Some(Range { pid: 0, exclusive: true, ..wanted }))
+            }
+            Err(error) => Err(errno(&error)),
+        }
+    }
+
+    /// Locks, and waits for that if asked to.
+    pub(crate) async fn setlk(&self, number: u64, wanted: Range, wait: bool) -> Outcome<()> {
+        let node = Arc::clone(&self.handle(number)?.node);
+        let mut pause = LOCK_AGAIN_FIRST;
+        loop {
+            match self.try_lock(&node, wanted).await {
+                Err(error) if wait && error == Errno::EAGAIN => {}
+                other => return other,
+            }
+            // Waiting on the server would keep everybody else of this mount from
+            // letting go.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOCK_AGAIN_MAX);
+        }
+    }
+
+    async fn try_lock(&self, node: &Arc<Node>, wanted: Range) -> Outcome<()> {
+        let mut locks = node.locks.lock().await;
+        if locks.conflict(&wanted).is_some() {
+            return Err(Errno::EAGAIN);
+        }
+        if locks.held.len() >= LOCKS_MAX {
+            return Err(Errno::ENOLCK);
+        }
+        let covers = |range: &Range| {
+            range.owner == wanted.owner
+                && range.exclusive == wanted.exclusive
+                && range.start <= wanted.start
+                && wanted.last <= range.last
+        };
+        if locks.held.iter().any(|(range, _)| covers(range)) {
+            return Ok(());
+        }
+        let file = self.locker(node)?;
+        let replaced = locks.replaced(&wanted);
+        for (range, file) in &replaced {
+            file.unlock(range.start, range.len()).await.map_err(|error| errno(&error))?;
+        }
+        let taken = file.lock(wanted.start, wanted.len(), wanted.exclusive, false).await;
+        let left: Vec<(Range, File)> = if taken.is_ok() {
+            locks.held.push((wanted, file));
+            let rest = replaced.iter().flat_map(|(range, file)| {
+                range.without(&wanted).into_iter().map(|range| (range, file.clone()))
+            });
+            rest.collect()
+        } else {
+            replaced
+        };
+        take_again(&mut locks, left).await;
+        taken.map_err(|error| errno(&error))
+    }
+
+    /// Unlocks.
+    pub(crate) async fn unlock(&self, number: u64, wanted: Range) -> Outcome<()> {
+        let node = Arc::clone(&self.handle(number)?.node);
+        self.unlock_in(&node, wanted).await
+    }
+
+    async fn unlock_in(&self, node: &Arc<Node>, wanted: Range) -> Outcome<()> {
+        let mut locks = node.locks.lock().await;
+        let replaced = locks.replaced(&wanted);
+        if replaced.is_empty() {
+            return Ok(());
+        }
+        // Whoever locks it next must find what was written under this lock.
+        let sent = self.send(node).await;
+        let mut left = Vec::new();
+        for (range, file) in replaced {
+            file.unlock(range.start, range.len()).await.map_err(|error| errno(&error))?;
+            left.extend(range.without(&wanted).into_iter().map(|range| (range, file.clone())));
+        }
+        take_again(&mut locks, left).await;
+        sent
+    }
+
+    /// An owner has closed the file: POSIX takes all his locks.
+    pub(super) async fn unlock_all(&self, node: &Arc<Node>, owner: u64) {
+        let all = Range { owner, pid: 0, start: 0, last: u64::MAX, exclusive: false };
+        if let Err(error) = self.unlock_in(node, all).await {
+            tracing::debug!(?error, "a lock went with its file");
+        }
+    }
+}
+
+/// Takes again what had to be let go of for a moment. Somebody may have been
+/// faster: then it is lost, as POSIX knows no way to say.
+async fn take_again(locks: &mut Locks, left: Vec<(Range, File)>) {
+    for (range, file) in left {
+        match file.lock(range.start, range.len(), range.exclusive, false).await {
+            Ok(()) => locks.held.push((range, file)),
+            Err(error) => tracing::warn!(%error, "a lock was lost to somebody else"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn range(owner: u64, start: u64, last: u64, exclusive: bool) -> Range {
+        Range { owner, pid: 0, start, last, exclusive }
+    }
+
+    #[test]
+    fn only_others_and_only_writers_are_in_the_way() {
+        let mine = range(1, 10, 19, true);
+        assert!(!mine.conflicts(&range(1, 10, 19, true)));
+        assert!(mine.conflicts(&range(2, 19, 30, false)));
+        assert!(!mine.conflicts(&range(2, 20, 30, true)));
+        assert!(!range(1, 0, 9, false).conflicts(&range(2, 0, 9, false)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_lock() {
+        let lock = range(1, 10, 19, true);
+        assert_eq!(
+            lock.without(&range(1, 12, 14, true)),
+            [range(1, 10, 11, true), range(1, 15, 19, true)]
+        );
+        assert_eq!(lock.without(&range(1, 0, 14, true)), [range(1, 15, 19, true)]);
+        assert_eq!(lock.without(&range(1, 0, u64::MAX, true)), []);
+    }
+}

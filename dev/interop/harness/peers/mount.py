@@ -1,0 +1,472 @@
+"""`frevo mount`: a FUSE mount, driven by programs as any folder is, and compared with the server's disk."""
+import contextlib
+import fcntl
+import mmap
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from .. import trees
+from ..model import OUT, Failure, group
+from .cifs import repository
+
+FSX = OUT / "tools/bin/fsx"
+PATIENCE = 30
+GIT = ["git", "-c", "safe.directory=*"]
+
+
+def until(what, test, seconds=PATIENCE):
+    """Waits until `test` holds."""
+    end = time.monotonic() + seconds
+    while not test():
+        if time.monotonic() > end:
+            raise Failure(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
+def equal(found, wanted, what):
+    if found != wanted:
+        raise Failure(f"{what}: {str(found)[:120]!r}, wanted {str(wanted)[:120]!r}")
+
+
+def refused(error, act):
+    """`act` must fail with this errno."""
+    try:
+        act()
+    except OSError as found:
+        return equal(found.errno, error, "errno")
+    raise Failure(f"it worked, wanted errno {error}")
+
+
+class Mount:
+    """A mounted share and the program that mounts it."""
+
+    def __init__(self, ctx, name="mounted", *options, url=None, password=None):
+        server = ctx.server
+        self.folder = ctx.work / name
+        self.folder.mkdir(exist_ok=True)
+        self.said = ctx.work / f"{name}.said"
+        url = url or f"smb://{server.user}@{server.address}:{server.port}/{server.share}"
+        env = {**os.environ, "FREVO_PASSWORD": password or server.password}
+        command = [os.environ["FREVO_CLIENT"], "mount", *options, url, self.folder]
+        ctx.log.write("$ " + " ".join(map(str, command)) + "\n")
+        with open(self.said, "w") as said:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env)
+        until("mounted", lambda: os.path.ismount(self.folder) or self.process.poll() is not None)
+        if not os.path.ismount(self.folder):
+            raise Failure(f"not mounted: {self.said.read_text()[-250:]}")
+
+    def end(self, number=signal.SIGTERM):
+        """Ends it as a user does; it must be clean."""
+        self.process.send_signal(number)
+        try:
+            status = self.process.wait(PATIENCE)
+        finally:
+            self.abandon()
+        if status or "is unmounted" not in self.said.read_text():
+            raise Failure(f"status {status}: {self.said.read_text()[-250:]}")
+
+    def abandon(self):
+        """Whatever happened, nothing is left."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if os.path.ismount(self.folder):
+            subprocess.run(["umount", "-l", self.folder], check=False)
+
+
+@contextlib.contextmanager
+def mounted(ctx, *args, **more):
+    mount = Mount(ctx, *args, **more)
+    try:
+        yield mount.folder
+        mount.end()
+    finally:
+        mount.abandon()
+
+
+def tree(ctx, here, there):
+    """A tree of odd names onto the mount, looked at on the server's disk, and back."""
+    source = ctx.work / "tree"
+    if not source.exists():
+        for at in range(60):
+            folder = source / f"d{at % 5}" / "é ü"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"file {at}").write_bytes(os.urandom(at * 1700))
+    shutil.copytree(source, here / "tree")
+    trees.same_tree(source, there / "tree")
+    trees.same_tree(here / "tree", source)
+    shutil.copytree(here / "tree", ctx.work / "back")
+    trees.same_tree(source, ctx.work / "back")
+    shutil.rmtree(ctx.work / "back")
+    shutil.rmtree(here / "tree")
+    if (there / "tree").exists():
+        raise Failure("it was not removed")
+
+
+def names(here, there):
+    """What is done to names, and names that SMB keeps for itself."""
+    os.mkdir(here / "dir")
+    refused(17, lambda: os.mkdir(here / "dir"))
+    (here / "dir/a").write_bytes(b"a")
+    refused(39, lambda: os.rmdir(here / "dir"))
+    refused(2, lambda: os.rmdir(here / "none"))
+    (here / "b").write_bytes(b"b")
+    os.rename(here / "b", here / "dir/a")
+    equal((there / "dir/a").read_bytes(), b"b", "renamed over")
+    os.rename(here / "dir", here / "moved")
+    equal((here / "moved/a").read_bytes(), b"b", "below a renamed directory")
+    os.mkdir(here / "empty")
+    os.rename(here / "moved", here / "empty")
+    equal((here / "empty/a").read_bytes(), b"b", "a directory over an empty one")
+    for name in ("a:b", "what?", "x.", "y ", "<|>", 'q"*'):
+        (here / name).write_bytes(name.encode())
+        equal((here / name).read_bytes(), name.encode(), name)
+        if name not in os.listdir(here):
+            raise Failure(f"{name!r} is not listed")
+        os.unlink(here / name)
+    os.link(here / "empty/a", here / "linked")
+    equal(os.stat(here / "linked").st_nlink, 2, "links")
+    equal(os.stat(here / "linked").st_ino, os.stat(here / "empty/a").st_ino, "one file, one number")
+    shutil.rmtree(here / "empty")
+    os.unlink(here / "linked")
+    equal(sorted(p.name for p in there.iterdir()), [], "left on the server")
+
+
+def attributes(here, there):
+    """Sizes, times, READONLY and the room on the volume."""
+    (here / "f").write_bytes(b"12345")
+    os.truncate(here / "f", 3)
+    equal((there / "f").read_bytes(), b"123", "cut")
+    os.truncate(here / "f", 100_000)
+    equal(os.stat(there / "f").st_size, 100_000, "extended")
+    os.utime(here / "f", (1_500_000_000, 1_600_000_000))
+    equal(os.stat(there / "f").st_mtime, 1_600_000_000, "time on the server")
+    equal(os.stat(here / "f").st_mtime, 1_600_000_000, "time here")
+    os.chmod(here / "f", 0o444)
+    equal(os.stat(here / "f").st_mode & 0o222, 0, "write bits")
+    os.chmod(here / "f", 0o644)
+    if not os.stat(here / "f").st_mode & 0o200:
+        raise Failure("it cannot be made writable again")
+    room = os.statvfs(here)
+    if not 0 < room.f_bavail <= room.f_blocks:
+        raise Failure(f"room: {room}")
+    os.unlink(here / "f")
+
+
+def open_files(here, there):
+    """A file that is removed, or replaced, while it is open goes on working."""
+    with open(here / "gone", "w+b", buffering=0) as file:
+        file.write(b"before ")
+        os.unlink(here / "gone")
+        refused(2, lambda: os.stat(here / "gone"))
+        file.write(b"after")
+        file.seek(0)
+        equal(file.read(), b"before after", "an unlinked file")
+        equal(os.fstat(file.fileno()).st_size, 12, "its size")
+        if "gone" in os.listdir(here):
+            raise Failure("it is still listed")
+    (here / "old").write_bytes(b"old")
+    (here / "new").write_bytes(b"new")
+    with open(here / "old", "rb", buffering=0) as file:
+        os.rename(here / "new", here / "old")
+        equal(file.read(), b"old", "a replaced file")
+        equal((here / "old").read_bytes(), b"new", "what replaced it")
+    os.unlink(here / "old")
+    until("nothing is left", lambda: not os.listdir(there), 5)
+
+
+def maps(here, there):
+    """Maps, private and shared, and what is read and written beside them."""
+    (here / "mapped").write_bytes(bytes(300_000))
+    with open(here / "mapped", "r+b", buffering=0) as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            equal(view[:10], bytes(10), "a private map")
+        with mmap.mmap(file.fileno(), 0) as view:
+            view[100_000:100_005] = b"hello"
+            view.flush()
+            equal(os.pread(file.fileno(), 5, 100_000), b"hello", "read beside a map")
+            os.pwrite(file.fileno(), b"world", 200_000)
+            equal(view[200_000:200_005], b"world", "mapped beside a write")
+    found = (there / "mapped").read_bytes()
+    equal((found[100_000:100_005], found[200_000:200_005]), (b"hello", b"world"), "on the server")
+    os.unlink(here / "mapped")
+
+
+def sparse(here, there):
+    """Copies on the server, holes, reserved room."""
+    data = os.urandom(3_000_000)
+    (here / "from").write_bytes(data)
+    with open(here / "from", "rb") as source, open(here / "to", "w+b") as target:
+        left = len(data)
+        while left:
+            done = os.copy_file_range(source.fileno(), target.fileno(), left)
+            if not done:
+                raise Failure("copy_file_range does no more")
+            left -= done
+        os.posix_fallocate(target.fileno(), 0, 4_000_000)
+        equal(os.fstat(target.fileno()).st_size, 4_000_000, "reserved")
+        equal(os.lseek(target.fileno(), 0, os.SEEK_DATA), 0, "data")
+        if os.lseek(target.fileno(), 0, os.SEEK_HOLE) > 4_000_000:
+            raise Failure("a hole behind the end")
+    if (there / "to").read_bytes()[:3_000_000] != data:
+        raise Failure("the copy differs")
+    os.unlink(here / "from")
+    os.unlink(here / "to")
+
+
+LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, int(sys.argv[2]))
+        print("free")
+    except OSError:
+        print("held")
+"""
+
+
+def locks(one, two):
+    """POSIX locks: between processes of one mount, and between two mounts."""
+
+    def state(folder, start):
+        done = subprocess.run([sys.executable, "-c", LOCK, folder / "locked", str(start)], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+        return done.stdout.strip()
+
+    (one / "locked").write_bytes(bytes(100))
+    with open(one / "locked", "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 20, 10)
+        for folder, name in ((one, "same"), (two, "other")):
+            equal((state(folder, 0), state(folder, 15), state(folder, 30)), ("free", "held", "free"), f"{name} mount")
+        fcntl.lockf(file, fcntl.LOCK_UN, 10, 10)
+        equal((state(one, 10), state(two, 10), state(two, 20)), ("free", "free", "held"), "partly unlocked")
+        fcntl.lockf(file, fcntl.LOCK_SH, 10, 20)
+        equal(state(two, 20), "held", "shared keeps writers out")
+        waiter = subprocess.Popen([sys.executable, "-c", LOCK.replace(" | fcntl.LOCK_NB", ""), two / "locked", "20"], stdout=subprocess.PIPE, text=True)
+        time.sleep(0.3)
+        equal(waiter.poll(), None, "who waits for a lock")
+    equal(waiter.communicate(timeout=PATIENCE)[0].strip(), "free", "who waited")
+    os.unlink(one / "locked")
+
+
+def seen(one, two):
+    """Each of two mounts sees at once what the other does, with files open and closed."""
+    for round in range(30):
+        (one / "f").write_text(f"one {round}")
+        equal((two / "f").read_text(), f"one {round}", "written by one")
+        (two / "f").write_text(f"and two {round}")
+        equal((one / "f").read_text(), f"and two {round}", "written by two")
+    with open(one / "f", "r+b", buffering=0) as a, open(two / "f", "r+b", buffering=0) as b:
+        # A server does not wait until readers have dropped what they keep, it only tells them (MS-SMB2 3.3.4.7):
+        # for as long as that message is on its way they may read what was before.
+        for round in range(30):
+            for writer, reader, at in ((a, b, 0), (b, a, 100_000)):
+                data = f"{round:08}".encode()
+                os.pwrite(writer.fileno(), data, at)
+                until("with both open", lambda: os.pread(reader.fileno(), 8, at) == data, 1)
+            equal(os.fstat(a.fileno()).st_size, 100_008, "the size")
+    for round in range(20):
+        os.mkdir(one / "d")
+        os.rename(two / "d", two / "e")
+        if "d" in os.listdir(one) or "e" not in os.listdir(one):
+            raise Failure("a listing is old")
+        os.rmdir(one / "e")
+        if os.path.exists(two / "e") or os.path.exists(one / "d"):
+            raise Failure("a removed directory is still seen")
+    os.unlink(two / "f")
+
+
+def run_fsx(ctx, folder, operations):
+    config = ctx.work / "fsx.toml"
+    config.write_text("[weights]\nclose_open = 0.3\nfsync = 0.1\n")
+    status, output = ctx.command(FSX, "-q", "-N", operations, "-S", "7", "-f", config, "-P", ctx.work, "fsx.bin", cwd=folder, timeout=900)
+    if status or "All operations completed A-OK" not in output:
+        raise Failure(output.strip()[-250:])
+    os.unlink(folder / "fsx.bin")
+
+
+def programs(ctx, here, there):
+    """git and cargo at work on the mount."""
+    source = repository(ctx)
+    crate = source / "crate"
+    (crate / "src").mkdir(parents=True)
+    (crate / "Cargo.toml").write_text('[package]\nname = "small"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n')
+    (crate / "src/lib.rs").write_text("pub fn answer() -> u32 { 42 }\n")
+    (crate / "src/main.rs").write_text('fn main() { println!("{}", small::answer()); }\n')
+    commit = [*GIT, "-c", "user.name=Frevo", "-c", "user.email=frevo@localhost", "-C", source]
+    ctx.command(*commit, "add", "-A")
+    ctx.command(*commit, "commit", "-q", "-m", "a crate")
+    with ctx.check("git-clone"):
+        for command in (["clone", "-q", "--no-hardlinks", f"file://{source}", here / "clone"], ["-C", here / "clone", "fsck", "--full", "--strict"]):
+            status, output = ctx.command(*GIT, *command, timeout=120)
+            if status:
+                raise Failure(output.strip()[-250:])
+        status, output = ctx.command(*GIT, "-C", here / "clone", "status", "--porcelain")
+        if status or output.strip():
+            raise Failure(f"status: {output.strip()[-200:]}")
+        mine = {k: v for k, v in trees.digest(source).items() if not k.startswith(b".git")}
+        equal({k: v for k, v in trees.digest(there / "clone").items() if not k.startswith(b".git")} == mine, True, "the same on disk")
+    with ctx.check("cargo-build"):
+        for wanted in ("Compiling", "Finished"):
+            status, output = ctx.command("cargo", "build", "--offline", cwd=here / "clone/crate", timeout=300, env={"CARGO_TARGET_DIR": str(here / "clone/crate/target")})
+            if status or wanted not in output:
+                raise Failure(output.strip()[-250:])
+        if "Compiling" in output:
+            raise Failure("it is built again although nothing has changed")
+        status, output = ctx.command(here / "clone/crate/target/debug/small")
+        equal(output.strip(), "42", "the program")
+    shutil.rmtree(here / "clone")
+
+
+class Own:
+    """A Frevo of this check alone, which can be killed."""
+
+    def __init__(self, ctx):
+        self.ctx, self.folder, self.port = ctx, ctx.work / "own", 4460
+        (self.folder / "share").mkdir(parents=True)
+        (self.folder / "password").write_text("Passw0rd")
+        (self.folder / "password").chmod(0o600)
+        self.start()
+
+    def start(self):
+        program = os.environ["FREVO_CLIENT"]
+        command = [program, "serve", self.folder / "share", "--listen", f"127.0.0.1:{self.port}", "--user", "ann",
+                   "--password-file", self.folder / "password", "--state-dir", self.folder / "state"]
+        with open(self.folder / "said", "a") as said:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+        def listens():
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return True
+            return False
+
+        until("the server listens", listens)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def killed(ctx):
+    """kill -9 of the server, four times, under programs that read and write: a pause, and no error."""
+    own = Own(ctx)
+    try:
+        with mounted(ctx, "survivor", url=f"smb://ann@127.0.0.1:{own.port}/share", password="Passw0rd") as here:
+            data = os.urandom(5_000_000)
+            (here / "read").write_bytes(data)
+            stop, trouble, counts = threading.Event(), [], [0, 0]
+
+            def writer():
+                with open(here / "log", "wb", buffering=0) as file:
+                    while not stop.is_set():
+                        file.write(f"{counts[0]:09}\n".encode())
+                        if counts[0] % 50 == 0:
+                            os.fsync(file.fileno())
+                        counts[0] += 1
+                        time.sleep(0.001)
+
+            def reader():
+                while not stop.is_set():
+                    if (here / "read").read_bytes() != data:
+                        raise Failure("other bytes are read")
+                    counts[1] += 1
+
+            def guarded(work):
+                try:
+                    work()
+                except Exception as e:  # for the thread that waits
+                    trouble.append(e)
+
+            threads = [threading.Thread(target=guarded, args=(work,)) for work in (writer, reader)]
+            for thread in threads:
+                thread.start()
+            for _ in range(4):
+                time.sleep(0.7)
+                before = list(counts)
+                own.kill()
+                time.sleep(0.3)
+                own.start()
+                until("both go on", lambda: trouble or (counts[0] > before[0] + 20 and counts[1] > before[1] + 1))
+            stop.set()
+            for thread in threads:
+                thread.join()
+            if trouble:
+                raise Failure(f"{type(trouble[0]).__name__}: {trouble[0]}")
+            wanted = b"".join(f"{at:09}\n".encode() for at in range(counts[0]))
+            equal((own.folder / "share/log").read_bytes() == wanted, True, "all that was written is there")
+    finally:
+        own.kill()
+
+
+def helpful(ctx):
+    """What cannot be mounted says why."""
+    server = ctx.server
+    url = f"smb://{server.user}@{server.address}:{server.port}/{server.share}"
+    full = ctx.work / "full"
+    (full / "x").mkdir(parents=True)
+    empty = ctx.work / "vacant"
+    empty.mkdir()
+    cases = [
+        ([url, ctx.work / "missing"], 6, "does not exist", None),
+        ([url, full], 1, "not empty", None),
+        ([url.replace("/share", "/nothing"), empty], 6, "no share of that name", None),
+        ([url + "/nowhere", empty], 6, "no such file or directory", None),
+        ([url, empty], 4, "user name or password", "wrong"),
+        ([f"smb://x@{server.address}:9/share", empty], 5, "refused", None),
+    ]
+    for arguments, code, text, password in cases:
+        env = {"FREVO_PASSWORD": password or server.password}
+        status, output = ctx.command(os.environ["FREVO_CLIENT"], "mount", *arguments, env=env)
+        if status != code or text not in output:
+            raise Failure(f"wanted {code} and {text!r}, got {status}: {output.strip()[-200:]}")
+
+
+@group("client/mount")
+def mount(ctx):
+    """frevo mount: files, names, maps, locks, leases; in full git, cargo and a server that is killed"""
+    there = ctx.server.path
+    with ctx.check("errors"):
+        helpful(ctx)
+    with ctx.check("mount-and-unmount"), mounted(ctx) as here:
+        with ctx.check("tree"):
+            tree(ctx, here, there)
+        with ctx.check("names"):
+            names(here, there)
+        with ctx.check("attributes"):
+            attributes(here, there)
+        with ctx.check("open-files"):
+            open_files(here, there)
+        with ctx.check("maps"):
+            maps(here, there)
+        with ctx.check("ranges"):
+            sparse(here, there)
+        with ctx.check("fsx"):
+            run_fsx(ctx, here, 20_000 if ctx.full else 1_500)
+        if ctx.full:
+            programs(ctx, here, there)
+        (here / "unsent").write_bytes(b"")
+        last = open(here / "last", "wb", buffering=0)
+        last.write(b"gathered")
+        last.close()
+    with ctx.check("unmount-writes"):
+        equal((there / "last").read_bytes(), b"gathered", "on the server after the unmount")
+    with ctx.check("two-mounts"), mounted(ctx, "first", "--attr-timeout", "0") as one, mounted(ctx, "second", "--attr-timeout", "0") as two:
+        seen(one, two)
+        with ctx.check("locks"):
+            locks(one, two)
+    with ctx.check("read-only"), mounted(ctx, "reading", "-r") as here:
+        equal((here / "last").read_bytes(), b"gathered", "read")
+        refused(30, lambda: (here / "new").write_bytes(b""))
+    with ctx.check("no-cache"), mounted(ctx, "uncached", "--no-cache") as here:
+        data = os.urandom(400_000)
+        (here / "plain").write_bytes(data)
+        equal((here / "plain").read_bytes() == data and (there / "plain").read_bytes() == data, True, "the bytes")
+    if ctx.full and ctx.server.kind == "frevo":
+        with ctx.check("server-killed"):
+            killed(ctx)
