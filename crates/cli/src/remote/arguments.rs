@@ -364,6 +364,9 @@ pub(crate) struct Mount {
     /// [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Mount")]
     pub(crate) attr_timeout: Option<f64>,
+    /// Which log lines to write: error, warn, info, debug, trace, or a filter
+    #[arg(long, value_name = "LEVEL", default_value = "warn,fuser=error", help_heading = "Mount")]
+    pub(crate) log_level: String,
 }
 
 fn parse_umask(text: &str) -> Result<u16, String> {

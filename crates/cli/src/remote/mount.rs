@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use frevo_mount::{MountError, Mounted, Settings, Unmount};
+use frevo_server::config::LogFormat;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::Mount;
 use super::logon::failed;
 use crate::exit::{Done, Exit, Failure};
+use crate::logging::Logging;
 use crate::tell;
 
 /// How long requests under way are waited for once it is over.
@@ -25,6 +27,7 @@ pub(super) fn run(arguments: &Mount) -> Done {
 }
 
 async fn mount(arguments: &Mount) -> Done {
+    Logging::start(LogFormat::Text, Some(&arguments.log_level))?;
     let refused = |error| refused(arguments, error);
     // Before a password is asked for.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
