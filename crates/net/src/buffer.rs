@@ -22,6 +22,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+pub mod budget;
 mod depot;
 
 use crate::limits::{BUF_BYTES_MAX, POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
@@ -309,6 +310,9 @@ impl Buf {
                 .unwrap_or_else(|_| Block::allocate(CLASSES[class])),
             None => Block::allocate(bytes.next_multiple_of(4096)),
         };
+        if block.capacity >= MAPPED_BYTES_MIN {
+            budget::take(block.capacity);
+        }
         Self { block: ManuallyDrop::new(block), start, end: start }
     }
 
@@ -505,6 +509,9 @@ impl Drop for Buf {
         let block = unsafe { ManuallyDrop::take(&mut self.block) };
         if block.capacity == 0 {
             return;
+        }
+        if block.capacity >= MAPPED_BYTES_MIN {
+            budget::give(block.capacity);
         }
         let mut block = Some(block);
         // Outside the borrow: what the pool refuses, or what is left over

@@ -214,3 +214,15 @@ pub const HOST_LOOKUPS: usize = 4;
 
 /// How long it is waited for.
 pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that large buffers (requests and replies from 64 KiB on) of all
+/// connections may hold together, unless configured otherwise. One client alone
+/// may have credits for 512 MiB.
+pub const MEMORY: usize = 2 << 30;
+
+/// The least that may be configured: the largest request and reply of a few
+/// clients at a time.
+pub const MEMORY_MIN: u64 = 64 << 20;
+
+/// How often a connection that waits for memory looks whether there is some.
+pub const MEMORY_LOOK: Duration = Duration::from_millis(5);

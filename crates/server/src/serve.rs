@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_net::buffer::Buf;
+use frevo_net::buffer::budget;
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::socket::Listener;
@@ -113,7 +114,13 @@ impl Door {
     /// Lets a connection in or closes it at once; nothing of it is kept then.
     fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr) {
         let Some(ticket) = self.server.admission.enter(peer.ip()) else {
+            let is_full = budget::fullness() == budget::Fullness::Full;
             self.refusals.note(|count| {
+                if is_full {
+                    tracing::warn!(target: "frevo::connection", %peer, count,
+                        "refused: buffers hold as much memory as limits.memory allows");
+                    return;
+                }
                 tracing::warn!(target: "frevo::connection", %peer, count,
                     "refused: too many connections that have not logged on; wait for them or find \
                      out who makes them");

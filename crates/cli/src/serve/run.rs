@@ -88,6 +88,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         frevo_server::acting::act_lazily();
     }
     warn(&loaded);
+    set_memory(&loaded.plan);
     let doors = Doors::open(&loaded.plan.config.server.listen)?;
     let cores = start_cores(&loaded.plan)?;
     let signals = Signals::new()?;
@@ -198,6 +199,7 @@ impl Running<'_> {
         }
         warn(&new);
         self.loaded = new;
+        set_memory(&self.loaded.plan);
         Ok(())
     }
 }
@@ -273,6 +275,12 @@ fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
         }
     }
     Ok(cores)
+}
+
+fn set_memory(plan: &Plan) {
+    let configured = plan.config.limits.memory.as_ref();
+    let bytes = configured.map(|size| usize::try_from(size.get_ref().0).unwrap_or(usize::MAX));
+    frevo_net::buffer::budget::set_limit(bytes.unwrap_or(limits::MEMORY));
 }
 
 /// The start screen. A service, whose output nobody looks at, has its log.

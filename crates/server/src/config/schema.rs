@@ -88,6 +88,8 @@ pub struct LimitsSection {
     pub connections: Option<usize>,
     /// How long a server that was told to stop waits for requests under way.
     pub drain_seconds: Option<u64>,
+    /// Memory that buffers of all connections may hold together.
+    pub memory: Option<Spanned<Size>>,
     /// Memory that each core keeps for reuse.
     pub pool_per_core: Option<Size>,
 }
@@ -389,6 +391,10 @@ impl LimitsSection {
                 let what = format!("{key} is not from {} to {most} bytes", limits::MAX_IO_MIN);
                 faults.push(Fault::at(text, &value.span(), what));
             }
+        }
+        if let Some(memory) = self.memory.as_ref().filter(|m| m.get_ref().0 < limits::MEMORY_MIN) {
+            let what = format!("memory is less than {} bytes", limits::MEMORY_MIN);
+            faults.push(Fault::at(text, &memory.span(), what));
         }
         let mut fault = |what: &str| {
             faults.push(Fault { line: None, what: what.to_owned(), hint: None });

@@ -47,6 +47,7 @@ fn every_key_can_be_set() {
         max_transact = 65536
         connections = 1000
         drain_seconds = 30
+        memory = "1G"
         pool_per_core = "64M"
 
         [[share]]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use frevo_net::buffer::Buf;
+use frevo_net::buffer::budget::{self, Fullness};
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::send_queue::{SendLimits, SendQueue};
@@ -19,12 +20,14 @@ use frevo_proto::window::CommandSequenceWindow;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Connection, Negotiation, Notice, waiting};
 use crate::acting;
 use crate::admission::Ticket;
-use crate::limits::{AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, NEGOTIATE_DEADLINE};
+use crate::limits::{
+    AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
+};
 use crate::refusal::Doom;
 use crate::server::Server;
 
@@ -131,6 +134,10 @@ async fn serve(
         reader.set_limit(connection.frame_limit());
         let look = connection.next_break_look();
         let may_read = !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
+        // Without memory one request at a time is served: no more is taken in
+        // before what there is has been answered and sent.
+        let is_short = may_read && connection.is_short_of_memory(in_flight.len());
+        let may_read = may_read && !is_short;
         tokio::select! {
             biased;
             () = connection.attention.notified() => {}
@@ -138,6 +145,8 @@ async fn serve(
             () = &mut stopping => return Ok(()),
             Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
             Some(notice) = notices.recv() => connection.heed(notice, stream),
+            // Others give memory back, and nobody tells.
+            () = sleep(MEMORY_LOOK), if is_short => {}
             () = sleep_until(look.unwrap_or(start)), if look.is_some() => {
                 connection.look_after_breaks(stream);
             }
@@ -151,6 +160,9 @@ async fn serve(
                     // What is told meanwhile does not wait for a long row of requests.
                     while let Ok(notice) = notices.try_recv() {
                         connection.heed(notice, stream);
+                    }
+                    if connection.is_short_of_memory(in_flight.len()) {
+                        break;
                     }
                     let Some(frame) = reader.try_next() else { break };
                     connection.begin(frame, in_flight).await;
@@ -179,6 +191,13 @@ impl Connection {
         if first.is_pending() {
             in_flight.push(serving);
         }
+    }
+
+    /// Whether the process has no memory for more than what is under way here.
+    /// Requests that wait for others hold none to speak of.
+    fn is_short_of_memory(&self, in_flight: usize) -> bool {
+        budget::fullness() == Fullness::Full
+            && (!self.queue.is_empty() || in_flight > self.waiting.borrow().len())
     }
 
     /// Does what another core, or a request here, wants of the connection.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frevo_crypto::{Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::HEADROOM;
+use frevo_net::buffer::budget::{self, Fullness};
 use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
@@ -331,9 +332,21 @@ fn response_header(
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        header.credits = connection.window.borrow_mut().grant(request.credits, charge);
+        let wanted = affordable(request.credits, charge, budget::fullness());
+        header.credits = connection.window.borrow_mut().grant(wanted, charge);
     }
     header
+}
+
+/// The credits of those asked for that the process's memory has room for: each
+/// stands for a buffer of 64 KiB. A client always keeps one.
+fn affordable(requested: u16, charge: u16, fullness: Fullness) -> u16 {
+    match fullness {
+        Fullness::Ample => requested,
+        Fullness::Scarce => requested.min(charge),
+        Fullness::Dire => requested.min(charge / 2),
+        Fullness::Full => 0,
+    }
 }
 
 /// Replaces what a failed handler wrote by an error response, MS-SMB2 2.2.2.

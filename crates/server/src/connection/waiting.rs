@@ -24,6 +24,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// How many wait.
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Enters a request. None when too many wait already.
     pub(super) fn enter(&mut self, header: &Header) -> Option<(u64, Rc<Notify>)> {
         if self.entries.len() >= WAITING_PER_CONNECTION {

@@ -1,0 +1,85 @@
+//! How much memory of the process large buffers hold, and how much they may.
+//!
+//! It is counted, not reserved: one addition when a large buffer is made and one
+//! when it goes, of all threads in one place, without a lock. Who lets peers in
+//! and gives them credits looks at how full it is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// How full it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fullness {
+    /// Less than half: nobody is held back.
+    Ample,
+    /// From half on: nobody should get more than he gives back.
+    Scarce,
+    /// From seven eighths on: everybody should give some back.
+    Dire,
+    /// As much as there may be, or more.
+    Full,
+}
+
+/// Bytes of large buffers in use, those kept for reuse left aside.
+#[must_use]
+pub fn in_use() -> usize {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+/// Sets how many bytes may be in use.
+pub fn set_limit(bytes: usize) {
+    LIMIT.store(bytes.max(1), Ordering::Relaxed);
+}
+
+/// How full it is now.
+#[must_use]
+pub fn fullness() -> Fullness {
+    of(in_use(), LIMIT.load(Ordering::Relaxed))
+}
+
+const fn of(used: usize, limit: usize) -> Fullness {
+    if used >= limit {
+        Fullness::Full
+    } else if used >= limit - limit / 8 {
+        Fullness::Dire
+    } else if used >= limit - limit / 2 {
+        Fullness::Scarce
+    } else {
+        Fullness::Ample
+    }
+}
+
+/// A large buffer is made.
+pub(super) fn take(bytes: usize) {
+    IN_USE.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// It goes.
+pub(super) fn give(bytes: usize) {
+    IN_USE.fetch_sub(bytes, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fullness_has_four_steps() {
+        for (used, fullness) in [
+            (0, Fullness::Ample),
+            (499, Fullness::Ample),
+            (500, Fullness::Scarce),
+            (874, Fullness::Scarce),
+            (875, Fullness::Dire),
+            (999, Fullness::Dire),
+            (1_000, Fullness::Full),
+            (usize::MAX, Fullness::Full),
+        ] {
+            assert_eq!(of(used, 1_000), fullness, "{used}");
+        }
+        assert_eq!(of(usize::MAX / 4, usize::MAX), Fullness::Ample);
+        assert_eq!((of(0, 1), of(1, 1)), (Fullness::Ample, Fullness::Full));
+    }
+}

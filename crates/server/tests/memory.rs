@@ -1,0 +1,69 @@
+//! The memory that buffers of all connections hold: row R2 of the catalogue of
+//! faults, and what an authenticated client can do to others. One test: the
+//! count is the process's.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::net::Ipv4Addr;
+
+use client::files::write_draft;
+use client::*;
+use frevo_net::buffer::Buf;
+use frevo_net::buffer::budget::{self, Fullness};
+
+/// What the answer to a request for 256 credits grants.
+async fn granted(peer: &mut Peer, mount: &Mount) -> u16 {
+    peer.on(mount, Draft::echo()).await.ok().header.credits
+}
+
+#[test]
+fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
+    const LIMIT: usize = 64 << 20;
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        // What the memory was full of, and how full that makes it.
+        let hold = |eighths: usize| -> Vec<Buf> {
+            let mut held = Vec::new();
+            while budget::in_use() < LIMIT / 8 * eighths {
+                held.push(Buf::with_capacity(64 << 10));
+            }
+            held
+        };
+        budget::set_limit(LIMIT);
+        let before = budget::in_use();
+        assert!(before < LIMIT / 8, "{before}");
+        assert!(granted(&mut peer, &mount).await > 1);
+
+        let held = hold(4);
+        assert_eq!(budget::fullness(), Fullness::Scarce);
+        assert_eq!(granted(&mut peer, &mount).await, 1, "as many as the request took");
+        let more = hold(7);
+        assert_eq!(budget::fullness(), Fullness::Dire);
+        assert_eq!(granted(&mut peer, &mount).await, 0);
+        let rest = hold(8);
+        assert_eq!(budget::fullness(), Fullness::Full);
+        assert!(world.connect_from(Ipv4Addr::LOCALHOST.into()).is_none(), "nobody new");
+        // Whoever is in is served, one request after the other, large ones too.
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let data = vec![7; 1 << 20];
+        let drafts = (0..8).map(|n| mount.put(write_draft(file, n << 20, &data)));
+        let mut waiting = Vec::new();
+        for draft in drafts {
+            waiting.extend(peer.send(vec![draft], mount.via()).await);
+        }
+        for id in waiting {
+            let reply = peer.final_reply(id).await;
+            assert_eq!(reply.ok().header.credits, 0, "none are given while it is full");
+        }
+        assert_eq!(world.content("f").len(), 8 << 20);
+        peer.close(&mount, file).await;
+
+        drop((held, more, rest));
+        assert_eq!(budget::fullness(), Fullness::Ample);
+        assert!(budget::in_use() <= before + (2 << 20), "{} bytes", budget::in_use());
+        assert!(granted(&mut peer, &mount).await > 1);
+        assert!(world.connect_from(Ipv4Addr::LOCALHOST.into()).is_some());
+    });
+}
