@@ -326,6 +326,10 @@ impl Node for ActingNode {
         self.inner.device()
     }
 
+    fn is_hidden_by_name(&self) -> bool {
+        self.inner.is_hidden_by_name()
+    }
+
     fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
         let _acting = self.whom.act()?;
         self.inner.reparse_buffer()
