@@ -32,8 +32,17 @@ pub const BROKEN_MAX: u32 = 2;
 pub const LOGON_ROUNDS: usize = 8;
 /// Largest READ or WRITE, bytes, whatever the server would take.
 pub const TRANSFER_MAX: u32 = 1 << 20;
-/// Replies at least this long are unsealed beside the reader, on any core.
-pub const UNSEAL_BESIDE: usize = 32 << 10;
+/// Messages at least this long are sealed and opened on other cores, where that is
+/// slow here.
+pub const BESIDE_BYTES_MIN: usize = 32 << 10;
+/// It is slow from this on, for a mebibyte.
+pub const BESIDE_FROM: Duration = Duration::from_micros(250);
+/// Replies at least this long are given to whoever asked before more is read, while
+/// they are in the cache.
+pub const HAND_OVER_BYTES: usize = 64 << 10;
+/// A clock that stood still this long shows that this program was held up, not the
+/// server.
+pub const HELD_UP: Duration = Duration::from_secs(3);
 /// Attempts at one operation while the server comes and goes.
 pub const ATTEMPTS: u32 = 32;
 /// Lifetime that is asked for durable handles, milliseconds.

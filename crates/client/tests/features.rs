@@ -148,3 +148,27 @@ fn who_signs_when_asked_does_as_the_server_requires() {
         });
     }
 }
+
+#[test]
+fn a_slow_cipher_is_helped_with_and_all_arrives() {
+    use frevo_client::options::{Cipher, Encryption};
+    in_world(async |world| {
+        let options = Options {
+            ciphers: vec![Cipher::Aes256Ccm],
+            encryption: Encryption::Required,
+            transfer: 256 << 10,
+            ..Options::default()
+        };
+        let session = world.session(options).await;
+        let share = session.share("data").await.unwrap();
+        let data: Vec<u8> = (0..1_200_001_u32).map(|at| (at / 5) as u8).collect();
+        share.write("one", &data).await.unwrap();
+        assert!(std::fs::read(world.path("one")).unwrap() == data);
+        assert!(share.read("one").await.unwrap() == data);
+        // What is given up under way leaves the connection as good as it was.
+        let given_up = tokio::time::timeout(Duration::from_millis(5), share.write("two", &data));
+        drop(given_up.await);
+        assert!(share.read("one").await.unwrap() == data);
+        assert_eq!(world.wire.dialed.load(std::sync::atomic::Ordering::SeqCst), 1);
+    });
+}

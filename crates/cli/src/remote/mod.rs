@@ -19,6 +19,12 @@ use arguments::Verb;
 
 use crate::exit::{Done, Exit, Failure};
 
+/// Names how many threads help with sealing; as many as there are cores, if unset.
+const HELPERS: &str = "FREVO_CRYPTO_THREADS";
+
+/// Turns that the tasks get which are left at the end.
+const LAST_TURNS: usize = 8;
+
 /// Runs a command until it ends or Ctrl-C.
 pub(crate) fn run(verb: &Verb) -> Done {
     match verb {
@@ -28,15 +34,25 @@ pub(crate) fn run(verb: &Verb) -> Done {
     }
 }
 
-/// Runs `work` on a runtime of several threads, until it ends or Ctrl-C.
+/// Runs `work` until it ends or Ctrl-C: on one thread, which keeps what it moves in its
+/// cache, with others beside it for what takes long.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let helpers = std::env::var(HELPERS).ok().and_then(|count| count.parse().ok());
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(helpers.unwrap_or(cores).max(1))
         .build()
         .map_err(Failure::failed("cannot start"))?;
     let done = runtime.block_on(async {
         tokio::select! {
-            done = work => done,
+            done = work => {
+                // What was dropped is closed by tasks of its own, which get to send that.
+                for _ in 0..LAST_TURNS {
+                    tokio::task::yield_now().await;
+                }
+                done
+            }
             _ = tokio::signal::ctrl_c() => {
                 let text = "interrupted; what was not finished is kept under a name that ends in \
                             .frevo-part and gone on with the next time";
@@ -44,7 +60,6 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
             }
         }
     });
-    // Handles are closed by tasks of their own.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     done
 }

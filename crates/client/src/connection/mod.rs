@@ -2,8 +2,9 @@
 //!
 //! Requests leave from the task that makes them, sealed or signed there, so
 //! that several tasks do so on several cores. One task reads; what it finds
-//! goes to the task that asked, and long sealed replies are opened beside it.
+//! goes to the task that asked. Where sealing is slow, other cores help (`beside`).
 
+mod beside;
 mod credits;
 mod negotiate;
 mod outbox;
@@ -36,8 +37,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::error::Cause;
-use crate::limits::{DEAD_AFTER, ECHO_AFTER, ECHO_WAITING};
+use crate::limits::{DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, HELD_UP};
 use crate::options::Options;
+use beside::Swiftness;
 use credits::{Credits, NoCredits};
 use outbox::Outbox;
 use waiters::Waiters;
@@ -100,6 +102,15 @@ impl<'a> Call<'a> {
     /// MS-SMB2 3.2.4.1.1: what guards the negotiation is signed in any case.
     pub(crate) fn signed(self) -> Self {
         Self { sign: true, ..self }
+    }
+
+    /// Bytes behind the header and the fixed part.
+    pub(crate) fn payload_len(&self) -> usize {
+        match &self.payload {
+            Payload::None => 0,
+            Payload::Copied(bytes) => bytes.len(),
+            Payload::Placed(buf) => buf.len(),
+        }
     }
 
     pub(crate) fn cost(self, cost: u32) -> Self {
@@ -167,6 +178,8 @@ pub(crate) struct Connection {
     agreed: OnceLock<Agreed>,
     preauth: Mutex<ConnectionPreauth>,
     opening: RwLock<Option<(u64, Arc<OpeningKey>)>>,
+    sealing_speed: Swiftness,
+    opening_speed: Swiftness,
     gone: AtomicBool,
     end: Notify,
     why: OnceLock<Cause>,
@@ -190,6 +203,8 @@ impl Connection {
             agreed: OnceLock::new(),
             preauth: Mutex::new(ConnectionPreauth::new()),
             opening: RwLock::new(None),
+            sealing_speed: Swiftness::default(),
+            opening_speed: Swiftness::default(),
             gone: AtomicBool::new(false),
             end: Notify::new(),
             why: OnceLock::new(),
@@ -279,13 +294,47 @@ impl Connection {
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
         let mut kept = Vec::new();
-        let frame = protect(message, guard, |message| {
+        let see = |message: &[u8]| {
             if keep {
                 kept = message.to_vec();
             }
-        });
+        };
+        let frame = match guard {
+            Guard::Sealed(_) => {
+                self.sealing_speed.measure(message.len(), || protect(message, guard, see))
+            }
+            _ => protect(message, guard, see),
+        };
         self.put(frame?)?;
         Ok((Sent { id, reply }, kept))
+    }
+
+    /// Whether a message of so many bytes should be [sealed beside](Self::send_beside):
+    /// tasks of several threads do it themselves.
+    pub(crate) fn is_sealed_beside(&self, bytes: usize) -> bool {
+        self.sealing_speed.is_for_others(bytes) && beside::is_alone()
+    }
+
+    /// Sends a request that another core seals. That is carried through even if nobody
+    /// waits any more: its number is taken.
+    pub(crate) async fn send_beside(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        key: Arc<SealingKey>,
+    ) -> Result<Sent, Gone> {
+        let taken = self.take(self.charge(&call)).await?;
+        let id = taken.message_id;
+        let (message, reply) = self.enter(call, taken)?;
+        let connection = Arc::clone(self);
+        beside::beside(move || {
+            let sealed = connection
+                .sealing_speed
+                .measure(message.len(), || protect(message, Guard::Sealed(&key), |_| {}));
+            if sealed.and_then(|frame| connection.put(frame)).is_err() {
+                connection.close();
+            }
+        });
+        Ok(Sent { id, reply })
     }
 
     /// Sends related requests as one compound; their answers come one by one.
@@ -497,10 +546,15 @@ async fn watch(connection: Weak<Connection>) {
     let mut echoed = false;
     let mut asked = Instant::now();
     loop {
+        let asleep = Instant::now();
         sleep(Duration::from_secs(1)).await;
         let Some(connection) = connection.upgrade() else { return };
         if connection.is_gone() {
             return;
+        }
+        if asleep.elapsed() >= HELD_UP {
+            // What has come meanwhile was not read.
+            *connection.heard.lock() = Instant::now();
         }
         if connection.waiters.overdue(Instant::now()) {
             connection.fail(Cause::Protocol("a request that is put off without end"));

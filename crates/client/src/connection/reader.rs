@@ -13,9 +13,10 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
+use super::beside::beside;
 use super::{Connection, Message, Unasked};
 use crate::error::Cause;
-use crate::limits::{INTERIMS, UNSEAL_BESIDE};
+use crate::limits::{HAND_OVER_BYTES, INTERIMS};
 
 impl Connection {
     /// Reads until the end; the reason, if it is not an orderly one.
@@ -35,15 +36,18 @@ impl Connection {
                 Err(error) => return Some(std::io::Error::from(error).into()),
             };
             *self.heard.lock() = Instant::now();
-            if is_sealed(&frame) && frame.len() >= UNSEAL_BESIDE {
+            let len = frame.len();
+            if is_sealed(&frame) && self.opening_speed.is_for_others(len) {
                 let connection = Arc::clone(self);
-                tokio::spawn(async move {
+                beside(move || {
                     if let Err(why) = connection.on_frame(frame) {
                         connection.fail(why);
                     }
                 });
             } else if let Err(why) = self.on_frame(frame) {
                 return Some(why);
+            } else if len >= HAND_OVER_BYTES {
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -62,7 +66,9 @@ impl Connection {
         if is_sealed(&frame) {
             let opening = self.opening.read().clone();
             let key = |id| opening.filter(|(of, _)| *of == id).map(|(_, key)| key);
-            let unsealed = unseal_frame(&mut frame, Sender::Server, false, key)
+            let unsealed = self
+                .opening_speed
+                .measure(frame.len(), || unseal_frame(&mut frame, Sender::Server, false, key))
                 .map_err(|_| Cause::Security("a reply does not open with the session's key"))?;
             frame.truncate(unsealed.message.end);
             frame.advance(unsealed.message.start);

@@ -15,7 +15,7 @@ use crate::error::Cause;
 
 /// Keys and policy of a session, the same on all its channels.
 pub(crate) struct Security {
-    pub(crate) sealing: Option<SealingKey>,
+    pub(crate) sealing: Option<Arc<SealingKey>>,
     pub(crate) opening: Option<Arc<OpeningKey>>,
     /// Everything is sealed.
     pub(crate) seal: bool,
@@ -121,7 +121,7 @@ impl Live {
         sign: bool,
     ) -> Result<Guard<'a>, Cause> {
         if seal || self.security.seal {
-            let key = self.security.sealing.as_ref();
+            let key = self.security.sealing.as_deref();
             return key.map(Guard::Sealed).ok_or(Cause::Security(
                 "the share demands encryption, which this session has no keys for",
             ));
@@ -141,6 +141,11 @@ impl Live {
     ) -> Result<Sent, Failure> {
         let guard = self.guard(channel, seal, call.sign)?;
         self.stamp(&mut call);
+        if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
+            && channel.connection.is_sealed_beside(call.payload_len())
+        {
+            return Ok(channel.connection.send_beside(call, Arc::clone(key)).await?);
+        }
         Ok(channel.connection.send(call, guard).await?.0)
     }
 

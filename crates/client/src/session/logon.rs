@@ -57,7 +57,7 @@ impl Logon<'_> {
             (Some(keys), false) => {
                 let signing = terms.signing_key(keys);
                 prove(&mut end.reply, &signing)?;
-                let sealing = keys.sealing_key(Sender::Client);
+                let sealing = keys.sealing_key(Sender::Client).map(Arc::new);
                 let required = self.options.encryption == Encryption::Required;
                 let asked = end.flags.contains(SessionFlags::ENCRYPT_DATA);
                 if (required || asked) && sealing.is_none() {

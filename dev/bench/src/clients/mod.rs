@@ -209,37 +209,46 @@ fn plans(cores: usize) -> Vec<Plan> {
             promises: vec![Promise::rate("frevo, sealed", "smbclient, sealed", 1.2)],
         });
     }
-    let many = |errand, name, title: String, least: Option<f64>| Plan {
+    let many = |errand, name, title: String, server, least: Option<f64>| Plan {
         name,
         title,
         errand,
-        server: Kind::Smbd,
+        server,
         runners: vec![
             ("smbclient".into(), Runner::Smbclient(Default)),
             ("frevo".into(), frevo(Default)),
         ],
         promises: least.into_iter().map(|l| Promise::rate("frevo", "smbclient", l)).collect(),
     };
-    plans.push(many(
-        Errand::GetMany,
-        "get-many",
-        format!("get {MANY_FILES} files of 4 KiB in {DIRECTORIES} directories, smbd"),
-        Some(3.0),
-    ));
-    plans.push(many(
-        Errand::PutMany,
-        "put-many",
-        format!("put {MANY_FILES} files of 4 KiB in {DIRECTORIES} directories, smbd"),
-        Some(3.0),
-    ));
+    // Against Frevo too: how fast smbd makes files bounds what any client can do with it.
+    for (errand, name, server) in [
+        (Errand::GetMany, "get-many", Kind::Smbd),
+        (Errand::PutMany, "put-many", Kind::Smbd),
+        (Errand::GetMany, "get-many-frevo", Kind::Frevo),
+        (Errand::PutMany, "put-many-frevo", Kind::Frevo),
+    ] {
+        let title = format!(
+            "{} {MANY_FILES} files of 4 KiB in {DIRECTORIES} directories, {}",
+            &errand.name()[..3],
+            if server == Kind::Smbd { "smbd" } else { "Frevo's server" },
+        );
+        plans.push(many(errand, name, title, server, Some(3.0)));
+    }
     // No promise: smbd goes through the whole directory to see that a name is new.
     plans.push(many(
         Errand::PutFlat,
         "put-flat",
         format!("put {MANY_FILES} files of 4 KiB in one directory, smbd"),
+        Kind::Smbd,
         None,
     ));
-    plans.push(many(Errand::List, "list", format!("list {LISTED_FILES} entries, smbd"), Some(1.0)));
+    plans.push(many(
+        Errand::List,
+        "list",
+        format!("list {LISTED_FILES} entries, smbd"),
+        Kind::Smbd,
+        Some(1.0),
+    ));
     for (errand, name) in [(Errand::Get, "get-cipher"), (Errand::Put, "put-cipher")] {
         let mut runners = Vec::new();
         for (cipher, _) in ciphers::CIPHERS {
@@ -249,7 +258,7 @@ fn plans(cores: usize) -> Vec<Plan> {
                     Runner::Frevo(
                         Sealed,
                         vec!["--cipher".into(), cipher.into()],
-                        vec![("TOKIO_WORKER_THREADS".into(), workers.to_string())],
+                        vec![("FREVO_CRYPTO_THREADS".into(), workers.to_string())],
                     ),
                 ));
             }

@@ -1,0 +1,85 @@
+//! Which messages are sealed and opened by other cores.
+//!
+//! A processor that seals a mebibyte in less time than it takes to hand it over does so
+//! where it lies in the cache; one that is slow at it, or a slow cipher, has the others
+//! help. Which it is, is measured.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{spawn, spawn_blocking};
+use tokio::time::Instant;
+
+use crate::limits::{BESIDE_BYTES_MIN, BESIDE_FROM};
+
+/// How long a mebibyte takes here, by what was measured.
+#[derive(Debug, Default)]
+pub(super) struct Swiftness {
+    nanoseconds: AtomicU64,
+}
+
+impl Swiftness {
+    /// Does `work` on `bytes` and notes how long it took.
+    pub(super) fn measure<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        if bytes < BESIDE_BYTES_MIN {
+            return work();
+        }
+        let start = Instant::now();
+        let done = work();
+        self.note(bytes, start.elapsed());
+        done
+    }
+
+    /// Down at once, up slowly: what else the core did meanwhile is no measure.
+    fn note(&self, bytes: usize, took: Duration) {
+        let taken = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX >> 20).min(u64::MAX >> 20);
+        let now = (taken << 20) / (bytes as u64).max(1);
+        let before = self.nanoseconds.load(Ordering::Relaxed);
+        let after = if now < before { now } else { before + (now - before) / 8 };
+        self.nanoseconds.store(after, Ordering::Relaxed);
+    }
+
+    /// Whether others should do it.
+    pub(super) fn is_for_others(&self, bytes: usize) -> bool {
+        let measured = Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));
+        bytes >= BESIDE_BYTES_MIN && measured > BESIDE_FROM
+    }
+}
+
+/// Does `work` on another core, if there is one: a worker of the runtime, or of the
+/// threads that a runtime of a single one has beside it.
+pub(super) fn beside(work: impl FnOnce() + Send + 'static) {
+    if is_alone() {
+        drop(spawn_blocking(work));
+    } else {
+        drop(spawn(async move { work() }));
+    }
+}
+
+/// Whether all tasks run on one thread.
+pub(super) fn is_alone() -> bool {
+    Handle::try_current()
+        .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::CurrentThread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slow_are_helped_and_a_hiccup_is_not_slow() {
+        let swiftness = Swiftness::default();
+        assert!(!swiftness.is_for_others(1 << 20), "nothing is known yet");
+        for _ in 0..64 {
+            swiftness.note(1 << 20, BESIDE_FROM * 2);
+        }
+        assert!(swiftness.is_for_others(1 << 20));
+        assert!(!swiftness.is_for_others(BESIDE_BYTES_MIN - 1), "small ones stay");
+        swiftness.note(1 << 19, BESIDE_FROM / 4);
+        assert!(!swiftness.is_for_others(1 << 20), "half of it in a quarter is swift");
+        swiftness.note(1 << 20, BESIDE_FROM * 3);
+        assert!(!swiftness.is_for_others(1 << 20), "a hiccup");
+        swiftness.note(usize::MAX, Duration::MAX);
+    }
+}
