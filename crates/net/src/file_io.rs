@@ -32,7 +32,7 @@ mod mount;
 mod ring;
 mod sys;
 
-pub use mount::{Learned, Medium, Mount, MountReport, mounts};
+pub use mount::{Learned, Medium, Mount, MountReport, medium_at, mounts};
 
 /// An open file whose descriptor several may hold: an `OwnedFd`, or an object
 /// that has one and closes it with its last owner.

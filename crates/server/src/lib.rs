@@ -15,6 +15,7 @@
 pub mod acting;
 pub mod admission;
 pub mod ambient;
+pub mod annex;
 pub mod apple;
 pub mod changes;
 pub mod client;

@@ -168,6 +168,18 @@ pub const COMPOUND_ELEMENTS: usize = 128;
 /// negotiated: headers, fixed parts, create contexts.
 pub const REPLY_OVERHEAD: usize = 64 * 1024;
 
+/// Requests that one share's annex carries out at a time; more wait for a place.
+pub const ANNEX_REQUESTS: usize = 24;
+
+/// The same for those that close.
+pub const ANNEX_CLOSES: usize = 8;
+
+/// Threads of an annex: one for each request, and for Opens whose clients left.
+pub const ANNEX_THREADS: usize = ANNEX_REQUESTS + ANNEX_CLOSES + 8;
+
+/// How long a thread of an annex waits for more to do.
+pub const ANNEX_THREAD_IDLE: Duration = Duration::from_secs(60);
+
 /// Waiting time after a failed logon, doubled by each further one.
 pub const LOGON_DELAY: Duration = Duration::from_secs(2);
 

@@ -84,6 +84,15 @@ pub async fn serve(
         server.close_session(&session);
     }
     server.close_waiting();
+    let deadline = Instant::now() + limits.drain;
+    for share in server.shares().sorted() {
+        if let Some(annex) = &share.annex
+            && !annex.settled(deadline).await
+        {
+            tracing::error!(target: "frevo::annex", share = %share.name,
+                "the file system does not answer; what was to be closed there was not");
+        }
+    }
 }
 
 /// What the accepting tasks share.

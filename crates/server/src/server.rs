@@ -16,6 +16,7 @@ use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 
 use crate::ambient::Ambient;
+use crate::annex;
 use crate::client::ClientTable;
 use crate::durable::{self, Durables, Survival};
 use crate::host_users::{HostUser, HostUsers};
@@ -224,7 +225,7 @@ impl Server {
     /// forget it.
     pub fn close_session(self: &Arc<Self>, session: &Session) {
         self.sessions.lock().remove(&session.id);
-        if session.close(&self.files, &self.clients)
+        if session.close(&self.clients, |open| self.close_open(open))
             && let Some(identity) = session.identity()
         {
             tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
@@ -232,12 +233,21 @@ impl Server {
         durable::scavenger::start(self);
     }
 
+    /// Closes an Open whose client is gone. Nobody waits for a file system that
+    /// may never answer.
+    pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
+        match open.tree().share.annex.as_ref().filter(|_| !annex::is_here()) {
+            Some(annex) => annex.close(self, open),
+            None => open.close(&self.files),
+        }
+    }
+
     /// Closes every Open that waits for its client: none will come any more, but
     /// for persistent ones, which the next run of the server has again.
-    pub fn close_waiting(&self) {
+    pub fn close_waiting(self: &Arc<Self>) {
         let goes = |open: &Open| !open.survival().is_some_and(Survival::is_persistent);
         for open in self.durables.give_up(goes) {
-            open.close(&self.files);
+            self.close_open(&open);
         }
     }
 }

@@ -334,7 +334,7 @@ impl Session {
     /// Ends the session: every Open is closed unless it is one that waits for its
     /// client (MS-SMB2 3.3.7.1), every tree connect ended. True for the one
     /// caller that ended it.
-    pub fn close(&self, files: &FileTable, clients: &ClientTable) -> bool {
+    pub fn close(&self, clients: &ClientTable, close_open: impl Fn(&Arc<Open>)) -> bool {
         let was = self.state.swap(State::Closed as u8, Ordering::AcqRel);
         if was == State::Closed as u8 {
             return false;
@@ -342,7 +342,7 @@ impl Session {
         self.under_way.end();
         for open in in_order(std::mem::take(&mut *self.opens.write())) {
             if !open.disconnect() {
-                open.close(files);
+                close_open(&open);
             }
         }
         for tree in std::mem::take(&mut *self.trees.write()).values() {

@@ -11,6 +11,7 @@ use frevo_wire::dtyp::AccessMask;
 use crate::acting;
 use crate::data::MAX_OFFSET;
 use crate::host_users::{HostUser, HostUsers};
+use crate::annex::Annex;
 use crate::rules::Rules;
 
 /// What a share gives access to.
@@ -78,6 +79,9 @@ pub struct Share {
     pub inherited_as_set: bool,
     /// `/` separates components of names as `\` does.
     pub forward_slashes: bool,
+    /// Where its requests are carried out when its file system may keep its
+    /// caller waiting; none: on the core.
+    pub annex: Option<Arc<Annex>>,
 }
 
 impl Share {
@@ -103,6 +107,7 @@ impl Share {
             late_write_times: false,
             inherited_as_set: false,
             forward_slashes: false,
+            annex: None,
         }
     }
 

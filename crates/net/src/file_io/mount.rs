@@ -319,6 +319,14 @@ fn medium_of(magic: u64) -> Medium {
     known.map_or(Medium::Disk, |known| known.2)
 }
 
+/// How the files of the file system are reached that `file` lies on.
+///
+/// # Errors
+/// What `fstatfs` says.
+pub fn medium_at(file: BorrowedFd<'_>) -> io::Result<Medium> {
+    Ok(medium_of(rustix::fs::fstatfs(file)?.f_type as u64))
+}
+
 fn name_of(magic: u64) -> String {
     let known = FILE_SYSTEMS.iter().find(|known| known.0 == magic & 0xffff_ffff);
     known.map_or_else(|| format!("{:#x}", magic & 0xffff_ffff), |known| known.1.to_owned())

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frevo_posix::credentials::{self, Credentials};
+use frevo_net::file_io::{self, Medium};
 use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
@@ -191,6 +193,16 @@ impl ShareSection {
         self.path.get_ref() == other.path.get_ref() && options(self) == options(other)
     }
 
+    /// Whether its requests leave the core: as the file says, else where a server
+    /// or a process answers for the file system.
+    fn is_off_core(&self) -> bool {
+        self.off_core.unwrap_or_else(|| {
+            let folder = std::fs::File::open(self.path.get_ref());
+            let medium = folder.and_then(|folder| file_io::medium_at(folder.as_fd()));
+            medium.is_ok_and(|medium| medium == Medium::Remote)
+        })
+    }
+
     /// Opens the folder.
     ///
     /// # Errors
@@ -245,6 +257,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         late_write_times: section.late_write_times,
         inherited_as_set: section.inherited_as_set,
         forward_slashes: section.forward_slashes,
+        annex: section.is_off_core().then(Arc::default),
     }
 }
 

@@ -207,6 +207,8 @@ pub struct ShareSection {
     /// Names that are shown as hidden.
     #[serde(default)]
     pub hide_files: Vec<String>,
+    /// Whether the file system may keep its caller waiting; none: it is asked.
+    pub off_core: Option<bool>,
     /// Byte-range locks of clients and of other programs know of each other.
     #[serde(default)]
     pub posix_locks: bool,
@@ -337,6 +339,7 @@ impl ShareSection {
             short_names: false,
             list_ea_sizes: false,
             hide_files: Vec::new(),
+            off_core: None,
             posix_locks: false,
         }
     }

@@ -86,6 +86,7 @@ fn every_key_can_be_set() {
         short_names = true
         list_ea_sizes = true
         hide_files = ["*.tmp", "desktop.ini"]
+        off_core = true
         posix_locks = true
         nt_acls = "posix"
 

@@ -1,6 +1,5 @@
 //! A connection from its acceptance to its end.
 
-use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -12,17 +11,13 @@ use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::{self, Fullness};
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
-use frevo_net::send_queue::{SendLimits, SendQueue};
 use frevo_net::transport::Stream;
-use frevo_proto::limits::WINDOW_MAX;
-use frevo_proto::preauth::ConnectionPreauth;
-use frevo_proto::window::CommandSequenceWindow;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Connection, Negotiation, Notice, waiting};
+use super::{Connection, Negotiation, Notice};
 use crate::acting;
 use crate::admission::Ticket;
 use crate::limits::{
@@ -59,28 +54,9 @@ pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
 async fn serve_whole(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
     let Accepted { stream, mut reader, first, ticket } = accepted;
     let (handle, mut notices) = mpsc::unbounded_channel();
-    let connection = Rc::new(Connection {
-        id: server.new_connection_id(),
-        settings: server.settings(),
-        peer: stream.peer_addr()?,
-        local: stream.local_addr()?,
-        handle,
-        negotiation: Cell::new(Negotiation::Nothing),
-        negotiated: OnceCell::new(),
-        preauth: RefCell::new(ConnectionPreauth::new()),
-        authentications: RefCell::default(),
-        ticket: RefCell::new(Some(ticket)),
-        window: RefCell::new(CommandSequenceWindow::new(WINDOW_MAX)),
-        channels: RefCell::default(),
-        waiting: RefCell::new(waiting::Waiting::default()),
-        queue: SendQueue::new(SendLimits::default()),
-        spare_bytes: RefCell::default(),
-        breaks: RefCell::default(),
-        plays_dead: Cell::new(false),
-        doom: Cell::new(None),
-        attention: tokio::sync::Notify::new(),
-        server,
-    });
+    let (id, settings) = (server.new_connection_id(), server.settings());
+    let ends = (stream.peer_addr()?, stream.local_addr()?);
+    let connection = Rc::new(Connection::new((id, server, settings), ends, handle, Some(ticket)));
     let mut in_flight = InFlight::new();
     if let Some(frame) = first {
         connection.begin(frame, &mut in_flight).await;

@@ -17,7 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use frevo_crypto::SigningKey;
-use frevo_net::send_queue::SendQueue;
+use frevo_net::send_queue::{SendLimits, SendQueue};
+use frevo_proto::limits::WINDOW_MAX;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::window::CommandSequenceWindow;
 use frevo_proto::{Dialect, Negotiated as Terms};
@@ -133,7 +134,73 @@ pub struct Connection {
     attention: tokio::sync::Notify,
 }
 
+/// What of a connection handlers may know on another thread.
+pub struct Origin {
+    id: u64,
+    server: Arc<Server>,
+    settings: Arc<Settings>,
+    peer: SocketAddr,
+    local: SocketAddr,
+    handle: ConnectionHandle,
+    negotiated: Option<Negotiated>,
+}
+
 impl Connection {
+    /// What another thread needs for [`Self::stand_in`].
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            id: self.id,
+            server: Arc::clone(&self.server),
+            settings: Arc::clone(&self.settings),
+            peer: self.peer,
+            local: self.local,
+            handle: self.handle.clone(),
+            negotiated: self.negotiated.get().cloned(),
+        }
+    }
+
+    /// The same connection for a handler on another thread. It says what the
+    /// original says, and has neither transport nor channels: nothing is sent by it.
+    pub(crate) fn stand_in(origin: Origin) -> Rc<Self> {
+        let Origin { id, server, settings, peer, local, handle, negotiated } = origin;
+        Rc::new(Self {
+            negotiation: Cell::new(Negotiation::Done),
+            negotiated: negotiated.map_or_else(OnceCell::new, OnceCell::from),
+            ..Self::new((id, server, settings), (peer, local), handle, None)
+        })
+    }
+
+    /// A connection that has said nothing yet.
+    fn new(
+        (id, server, settings): (u64, Arc<Server>, Arc<Settings>),
+        (peer, local): (SocketAddr, SocketAddr),
+        handle: ConnectionHandle,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        Self {
+            id,
+            settings,
+            peer,
+            local,
+            handle,
+            negotiation: Cell::new(Negotiation::Nothing),
+            negotiated: OnceCell::new(),
+            preauth: RefCell::new(ConnectionPreauth::new()),
+            authentications: RefCell::default(),
+            ticket: RefCell::new(ticket),
+            window: RefCell::new(CommandSequenceWindow::new(WINDOW_MAX)),
+            channels: RefCell::default(),
+            waiting: RefCell::new(waiting::Waiting::default()),
+            queue: SendQueue::new(SendLimits::default()),
+            spare_bytes: RefCell::default(),
+            breaks: RefCell::default(),
+            plays_dead: Cell::new(false),
+            doom: Cell::new(None),
+            attention: tokio::sync::Notify::new(),
+            server,
+        }
+    }
+
     /// Connection.Dialect; before NEGOTIATE the lowest.
     pub fn dialect(&self) -> Dialect {
         self.negotiated.get().map_or(Dialect::SMB_2_0_2, |n| n.terms.dialect)

@@ -23,6 +23,7 @@ use tokio::time::sleep;
 use super::assemble::Assembly;
 use super::receive::{Element, Opened};
 use super::{Channel, Connection};
+use crate::annex;
 use crate::command::{self, FileIdAt, Row, Waits};
 use crate::limits::INTERIM_AFTER;
 use crate::open::Open;
@@ -351,7 +352,7 @@ impl Connection {
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
-        let mut handler = pin!(command::dispatch(rq, out));
+        let mut handler = pin!(annex::dispatch(rq, out));
         if row.waits == Waits::Never {
             return (handler.await, None);
         }

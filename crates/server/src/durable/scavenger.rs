@@ -27,6 +27,6 @@ async fn scavenge(server: Arc<Server>) {
             tracing::info!(target: "frevo::durable", count = expired.len(),
                 "closed files whose clients did not come back in time");
         }
-        expired.iter().for_each(|open| open.close(&server.files));
+        expired.iter().for_each(|open| server.close_open(open));
     }
 }

@@ -116,6 +116,10 @@ impl World {
     fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
         let root = dir.path().to_owned();
         let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(vfs)));
+        // To try all tests with every share's requests off their core.
+        let annexed = std::env::var_os("FREVO_TEST_ANNEX").is_some();
+        let annex = || annexed.then(Arc::default);
+        let share = |name: &str| Share { annex: annex(), ..share(name) };
         let shares = Shares::new([
             share("data"),
             Share { time_machine: true, ..share("backups") },
@@ -195,6 +199,12 @@ impl World {
         }
         // What waits for its client is closed as at a server's end.
         self.server.close_waiting();
+        for share in self.server.shares().sorted() {
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+            if let Some(annex) = &share.annex {
+                assert!(annex.settled(deadline).await, "an annex is busy");
+            }
+        }
         assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
         assert!(self.server.files.is_empty(), "files stay open");
     }

@@ -11,6 +11,7 @@ mod credits;
 mod files;
 mod host_locks;
 mod negotiation;
+mod off_core;
 mod sessions;
 mod sharing;
 mod waiting;

@@ -1,0 +1,336 @@
+//! Where requests go whose file system may keep its caller waiting: a server or
+//! a process answers for it (NFS, FUSE), and one that does not answer must stall
+//! nobody else.
+//!
+//! A local file system's metadata is at hand, and handlers ask for it on their
+//! core. The requests to a share with an [`Annex`] run to their end on threads
+//! of its own instead, each on one, where they may wait for calls and locks as
+//! they like; the core goes on, announces them as it does all that takes long,
+//! and sends what they answer. Data of regular files has a road off the core
+//! anyway (`frevo_net::file_io`) and stays on it.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use frevo_net::file_io::{self, RoadChoice};
+use frevo_wire::{Command, Status};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::time::{Instant, sleep};
+
+use crate::acting;
+use crate::command;
+use crate::connection::{Connection, Origin};
+use crate::limits::{ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_THREAD_IDLE, ANNEX_THREADS};
+use crate::open::{Open, OpenTarget};
+use crate::refusal::Outcome;
+use crate::request::{Cancellation, Request};
+use crate::response::Response;
+use crate::server::Server;
+
+/// The threads of one share, and who may have one.
+pub struct Annex {
+    threads: Arc<Threads>,
+    requests: Arc<Semaphore>,
+    /// Closing has places of its own: what waits for a lease to be given up must
+    /// not keep the CLOSE out that gives it up.
+    closes: Arc<Semaphore>,
+}
+
+thread_local! {
+    static IS_ANNEX: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Default for Annex {
+    fn default() -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        let (requests, closes) = (places(ANNEX_REQUESTS), places(ANNEX_CLOSES));
+        Self { threads: Arc::default(), requests, closes }
+    }
+}
+
+impl Annex {
+    /// Runs a handler on a thread of the annex, and waits for it. Dropped before
+    /// it began it does not run; once begun it is carried out.
+    async fn run(&self, rq: &Request<'_>, out: &mut Response) -> Outcome {
+        let is_close = matches!(rq.header.command, Command::CLOSE | Command::TREE_DISCONNECT);
+        let places = if is_close { &self.closes } else { &self.requests };
+        let place = Arc::clone(places).acquire_owned().await;
+        let place = place.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let moved = Moved::of(rq);
+        let signals = Arc::new(Signals::default());
+        let told = Arc::clone(&signals);
+        let (answer, mut answered) = oneshot::channel();
+        // What the handler leaves running, timers for instance, is the core's.
+        let core = Handle::current();
+        self.threads.give(Box::new(move || {
+            let _place = place;
+            // Nobody waits any more: there is nothing to tell.
+            drop(answer.send(core.block_on(moved.handle(&told))));
+        }))?;
+        let ended = tokio::select! {
+            biased;
+            ended = &mut answered => ended,
+            () = passed_on(rq, &signals) => answered.await,
+        };
+        // Without an answer the handler panicked, and said so.
+        let (outcome, response) = ended.map_err(|_| Status::INTERNAL_ERROR)?;
+        *out = response;
+        outcome
+    }
+
+    /// Waits until nothing is under way, at most until `deadline`. True when
+    /// nothing is.
+    pub async fn settled(&self, deadline: Instant) -> bool {
+        loop {
+            let is_idle = {
+                let waiting = self.threads.waiting.lock();
+                waiting.jobs.is_empty() && waiting.idle == waiting.threads
+            };
+            if is_idle || Instant::now() >= deadline {
+                return is_idle;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Closes an Open whose client is gone, on a thread of the annex.
+    pub fn close(&self, server: &Arc<Server>, open: &Arc<Open>) {
+        let (theirs, there) = (Arc::clone(server), Arc::clone(open));
+        let here = Handle::try_current().ok();
+        let given = self.threads.give(Box::new(move || {
+            let _entered = here.as_ref().map(Handle::enter);
+            there.close(&theirs.files);
+            flush(&there);
+        }));
+        if given.is_err() {
+            open.close(&server.files);
+        }
+    }
+}
+
+impl Drop for Annex {
+    /// What hangs is left hanging: nobody waits for it.
+    fn drop(&mut self) {
+        self.threads.waiting.lock().is_over = true;
+        self.threads.turn.notify_all();
+    }
+}
+
+impl fmt::Debug for Annex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Annex").field("places", &self.requests.available_permits()).finish()
+    }
+}
+
+/// What a thread does.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that are made when there is work for them and end when there is none.
+#[derive(Default)]
+struct Threads {
+    waiting: Mutex<Waiting>,
+    turn: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    threads: usize,
+    is_over: bool,
+}
+
+impl Threads {
+    /// Work for the next thread that is free. It fails where there is no thread
+    /// and none can be made.
+    fn give(self: &Arc<Self>, job: Job) -> Result<(), Status> {
+        let mut waiting = self.waiting.lock();
+        if waiting.jobs.len() < waiting.idle || waiting.threads >= ANNEX_THREADS {
+            waiting.jobs.push_back(job);
+            self.turn.notify_one();
+            return Ok(());
+        }
+        let threads = Arc::clone(self);
+        let made = Builder::new().name(String::from("annex")).spawn(move || threads.work());
+        match made {
+            Ok(_) => waiting.threads += 1,
+            Err(error) if waiting.threads == 0 => {
+                tracing::error!(target: "frevo::annex", %error, "no thread can be made");
+                return Err(Status::INSUFFICIENT_RESOURCES);
+            }
+            Err(_) => {}
+        }
+        waiting.jobs.push_back(job);
+        self.turn.notify_one();
+        Ok(())
+    }
+
+    /// One thread's life.
+    fn work(&self) {
+        // It may have been made while the core acted as a user.
+        acting::begin_thread();
+        IS_ANNEX.set(true);
+        file_io::stay_on_this_thread();
+        file_io::choose_roads(RoadChoice { ring: false, ..RoadChoice::default() });
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(job) = waiting.jobs.pop_front() {
+                MutexGuard::unlocked(&mut waiting, || {
+                    // A handler that panics has said so, and hurts no other.
+                    let _ = catch_unwind(AssertUnwindSafe(job));
+                });
+                continue;
+            }
+            if waiting.is_over {
+                break;
+            }
+            waiting.idle += 1;
+            let timed_out = self.turn.wait_for(&mut waiting, ANNEX_THREAD_IDLE).timed_out();
+            waiting.idle -= 1;
+            if timed_out && waiting.jobs.is_empty() {
+                break;
+            }
+        }
+        waiting.threads -= 1;
+    }
+}
+
+/// What the two ends of a request tell each other.
+#[derive(Default)]
+struct Signals {
+    /// The handler waits for others, as long as they like.
+    waits: Notify,
+    /// The client has cancelled.
+    cancelled: Notify,
+}
+
+/// Lets those know of the handler's waiting who may cancel it, then tells it.
+async fn passed_on(rq: &Request<'_>, signals: &Signals) {
+    signals.waits.notified().await;
+    rq.cancellation.told().await;
+    signals.cancelled.notify_one();
+    std::future::pending().await
+}
+
+/// The handler, on the core or in the annex of its share.
+pub(crate) async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    match of(rq) {
+        None => command::dispatch(rq, out).await,
+        // Boxed, that requests of other shares do not carry its size about.
+        Some(annex) => Box::pin(annex.run(rq, out)).await,
+    }
+}
+
+/// The annex that a request has to go to.
+fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
+    let annex = rq.tree.as_ref()?.share.annex.as_deref()?;
+    let goes = match rq.header.command {
+        Command::CREATE
+        | Command::CLOSE
+        | Command::FLUSH
+        | Command::QUERY_DIRECTORY
+        | Command::QUERY_INFO
+        | Command::SET_INFO
+        | Command::IOCTL
+        | Command::TREE_DISCONNECT => true,
+        // Where data has no descriptor, streams for instance, it is moved by the
+        // file system's own calls.
+        Command::READ | Command::WRITE => match rq.open.as_ref().map(|open| &open.target) {
+            Some(OpenTarget::File(file)) => file.fd.is_none(),
+            _ => false,
+        },
+        // These wait for others by nature and ask the file system for nothing.
+        _ => false,
+    };
+    goes.then_some(annex)
+}
+
+/// A request on its way to another thread.
+struct Moved {
+    origin: Origin,
+    header: frevo_wire::Header,
+    message: Vec<u8>,
+    session: Option<Arc<crate::session::Session>>,
+    tree: Option<Arc<crate::tree_connect::TreeConnect>>,
+    open: Option<Arc<Open>>,
+    encrypted: bool,
+    room: usize,
+}
+
+impl Moved {
+    fn of(rq: &Request<'_>) -> Self {
+        Self {
+            origin: rq.connection.origin(),
+            header: rq.header,
+            message: rq.message.to_vec(),
+            session: rq.session.clone(),
+            tree: rq.tree.clone(),
+            open: rq.open.clone(),
+            encrypted: rq.encrypted,
+            room: rq.room,
+        }
+    }
+
+    /// Carries it out, here.
+    async fn handle(self, signals: &Signals) -> (Outcome, Response) {
+        let connection: Rc<Connection> = Connection::stand_in(self.origin);
+        let rq = Request {
+            connection: &connection,
+            header: self.header,
+            message: &self.message,
+            session: self.session,
+            tree: self.tree,
+            open: self.open,
+            encrypted: self.encrypted,
+            // Its payload is copied: the descriptor stays where it is.
+            alone: false,
+            room: self.room,
+            cancellation: Cancellation::default(),
+        };
+        let mut out = Response::reusing(Vec::new());
+        let outcome = tokio::select! {
+            biased;
+            outcome = command::dispatch(&rq, &mut out) => outcome,
+            () = cancelled(&rq, signals) => Err(Status::INTERNAL_ERROR.into()),
+        };
+        if let Some(open) = &rq.open
+            && open.is_closed()
+        {
+            flush(open);
+        }
+        (outcome, out)
+    }
+}
+
+/// Tells the handler when its client has cancelled. Never ends.
+async fn cancelled(rq: &Request<'_>, signals: &Signals) {
+    rq.cancellation.awaited().await;
+    signals.waits.notify_one();
+    signals.cancelled.notified().await;
+    rq.cancellation.tell();
+    std::future::pending().await
+}
+
+/// Lets the file system write back what a closed file has, as it does with each
+/// close(2): the last owner of the descriptor, on whatever thread, then has
+/// nothing left to wait for.
+fn flush(open: &Open) {
+    if let OpenTarget::File(file) = &open.target
+        && let Some(fd) = &file.fd
+    {
+        drop(fd.try_clone());
+    }
+}
+
+/// Whether this thread is one of an annex.
+pub fn is_here() -> bool {
+    IS_ANNEX.get()
+}

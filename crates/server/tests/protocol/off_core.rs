@@ -1,0 +1,220 @@
+//! A share whose file system does not answer: nobody else notices.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::files::{close_draft, file_id};
+use crate::client::*;
+use frevo_net::cores::{Cores, CoresConfig};
+use frevo_net::socket::Listener;
+use frevo_net::transport::Stream;
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::limits::ANNEX_REQUESTS;
+use frevo_server::serve::{ServeLimits, serve};
+use frevo_server::share::{Share, Shares, Target};
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
+use frevo_store::{FileKey, Name, Node, Vfs};
+use frevo_wire::dtyp::{AccessMask, Guid};
+use parking_lot::{Condvar, Mutex};
+use tokio::time::timeout;
+
+/// A file system behind a gate: while that is shut, what is asked of names waits.
+#[derive(Debug)]
+struct Gated {
+    inner: MemoryVfs,
+    is_shut: Mutex<bool>,
+    turn: Condvar,
+}
+
+impl Gated {
+    fn new() -> Arc<Self> {
+        let inner = MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now()));
+        Arc::new(Self { inner, is_shut: Mutex::new(false), turn: Condvar::new() })
+    }
+
+    fn shut(&self, shut: bool) {
+        *self.is_shut.lock() = shut;
+        self.turn.notify_all();
+    }
+
+    fn pass(&self) -> &MemoryVfs {
+        let mut is_shut = self.is_shut.lock();
+        self.turn.wait_while(&mut is_shut, |is_shut| *is_shut);
+        &self.inner
+    }
+}
+
+impl Vfs for Gated {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.pass().open(name, how)
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.pass().remove(name, key)
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        self.pass().rename(from, key, to, replace)
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        self.pass().link(node, to, replace)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        self.pass().stat(name)
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.pass().space()
+    }
+
+    fn volume(&self) -> &Volume {
+        self.inner.volume()
+    }
+}
+
+/// Adds the share `away` of a gated file system, whose requests leave the core.
+fn with_share(world: &World) -> Arc<Gated> {
+    let gated = Gated::new();
+    let vfs: Arc<dyn Vfs> = Arc::clone(&gated) as _;
+    let away = Share { annex: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
+    let present = world.server.shares().sorted().into_iter();
+    let present = present.filter(|share| share.name != "IPC$").map(|share| Share::clone(&share));
+    let shares = Shares::new(present.chain([away]));
+    let settings = Settings::clone(&world.server.settings());
+    world.server.reload(settings, shares, world.server.accounts());
+    gated
+}
+
+/// Within the time in which nobody may notice anything.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(5), what).await.expect("stalled by another share")
+}
+
+/// Everything that a client may do with a share, each once.
+async fn works(peer: &mut Peer, mount: &Mount) {
+    let rights = AccessMask::FILE_ALL;
+    let file = peer.open_file(mount, &Want::file("everyday").access(rights)).await;
+    peer.write(mount, file, 0, b"as always").await;
+    assert_eq!(peer.read(mount, file, 0, 100).await, b"as always");
+    peer.close(mount, file).await;
+}
+
+#[test]
+fn a_share_that_hangs_stalls_no_other() {
+    in_world(async |world| {
+        let gated = with_share(world);
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let (data, away) = (peer.mount(&logon, "data").await, peer.mount(&logon, "away").await);
+        works(&mut peer, &away).await;
+
+        gated.shut(true);
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        let asked = peer.send(vec![away.put(Want::existing("everyday").draft())], away.via()).await;
+        // It is announced as what takes long, and all others go on: of the same
+        // connection, and of others on the same core.
+        let interim = soon(peer.interim()).await;
+        assert_eq!(interim.header.message_id, asked[0]);
+        soon(works(&mut other, &theirs)).await;
+        soon(works(&mut peer, &data)).await;
+        gated.shut(false);
+        let reply = soon(peer.final_reply(asked[0])).await;
+        peer.close(&away, file_id(reply.ok())).await;
+        works(&mut peer, &away).await;
+    });
+}
+
+#[test]
+fn many_requests_to_it_wait_for_a_place_and_closing_has_its_own() {
+    in_world(async |world| {
+        let gated = with_share(world);
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let (data, away) = (peer.mount(&logon, "data").await, peer.mount(&logon, "away").await);
+        let open = peer.open_file(&away, &Want::file("f")).await;
+        gated.shut(true);
+        let drafts = (0..ANNEX_REQUESTS + 4).map(|_| away.put(Want::existing("f").draft()));
+        let mut asked = Vec::new();
+        for draft in drafts.collect::<Vec<_>>() {
+            asked.extend(peer.send(vec![draft], away.via()).await);
+            soon(peer.interim()).await;
+        }
+        soon(peer.on(&away, close_draft(open))).await.ok();
+        soon(works(&mut peer, &data)).await;
+        gated.shut(false);
+        for reply in soon(peer.collect(&asked)).await {
+            peer.close(&away, file_id(reply.ok())).await;
+        }
+    });
+}
+
+/// The client goes while its request hangs, with a file that is to be deleted:
+/// that is done when the file system answers again.
+#[test]
+fn a_client_that_goes_leaves_nothing() {
+    in_world(async |world| {
+        let gated = with_share(world);
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let away = peer.mount(&logon, "away").await;
+        let doomed = Want::file("doomed").access(AccessMask::DELETE);
+        let doomed = doomed.options(frevo_wire::command::create::CreateOptions::DELETE_ON_CLOSE);
+        peer.open_file(&away, &doomed).await;
+        gated.shut(true);
+        peer.send(vec![away.put(Want::file("late").draft())], away.via()).await;
+        soon(peer.interim()).await;
+        drop(peer);
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        soon(works(&mut other, &theirs)).await;
+        gated.shut(false);
+        let there = |name: &str| {
+            let name = Name::parse(name, frevo_store::name::Rules::Windows).unwrap();
+            gated.inner.stat(&name).is_ok()
+        };
+        soon(async {
+            while there("doomed") || !there("late") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    });
+}
+
+/// The server stops while the file system does not answer, with a request there
+/// and a file that is to be closed: that is waited for as long as was said.
+#[test]
+fn a_hung_share_does_not_hold_up_the_end() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let world = World::new(settings());
+    let gated = with_share(&world);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let cores = Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap();
+    let limits = ServeLimits { drain: Duration::from_millis(300), ..ServeLimits::default() };
+    let server = Arc::clone(&world.server);
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop_asked = async { drop(stopped.await) };
+        let serving =
+            tokio::task::spawn_local(serve(server, vec![listener], cores, limits, stop_asked));
+        let stream = Stream::connect(address).await.unwrap();
+        let mut peer = Peer::new(stream, Guid([7; 16]));
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let away = peer.mount(&logon, "away").await;
+        peer.open_file(&away, &Want::file("f")).await;
+        gated.shut(true);
+        peer.send(vec![away.put(Want::existing("f").draft())], away.via()).await;
+        soon(peer.interim()).await;
+        stop.send(()).unwrap();
+        soon(serving).await.unwrap();
+    });
+    // Its threads must not be left to hang behind the test.
+    gated.shut(false);
+}
