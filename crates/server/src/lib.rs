@@ -46,6 +46,7 @@ pub mod share;
 pub mod slots;
 mod sync;
 pub mod throttle;
+pub mod time_machine;
 pub mod times;
 pub mod tree_connect;
 pub mod under_way;

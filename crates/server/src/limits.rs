@@ -168,6 +168,16 @@ pub const COMPOUND_ELEMENTS: usize = 128;
 /// negotiated: headers, fixed parts, create contexts.
 pub const REPLY_OVERHEAD: usize = 64 * 1024;
 
+/// How long the count of what backups take is good.
+pub const TIME_MACHINE_COUNTED: Duration = Duration::from_secs(10);
+
+/// Names that are counted in one folder of a backup; macOS makes bands of 8 MiB
+/// and more.
+pub const TIME_MACHINE_BANDS: usize = 4_000_000;
+
+/// Bytes of a disk image's Info.plist that are looked at.
+pub const TIME_MACHINE_PLIST_BYTES: usize = 64 * 1024;
+
 /// Requests that one share's annex carries out at a time; more wait for a place.
 pub const ANNEX_REQUESTS: usize = 24;
 

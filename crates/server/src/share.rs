@@ -9,10 +9,11 @@ use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::acting;
+use crate::annex::Annex;
 use crate::data::MAX_OFFSET;
 use crate::host_users::{HostUser, HostUsers};
-use crate::annex::Annex;
 use crate::rules::Rules;
+use crate::time_machine::Limit;
 
 /// What a share gives access to.
 #[derive(Debug, Clone)]
@@ -67,6 +68,8 @@ pub struct Share {
     pub is_case_sensitive: bool,
     /// macOS may back up here.
     pub time_machine: bool,
+    /// How much backups may take of it; none: all that there is.
+    pub time_machine_limit: Option<Arc<Limit>>,
     /// Clients may wait for changes in directories.
     pub change_notify: bool,
     /// Volume.MaxFileSize of MS-FSA 2.1.1.1: no file becomes larger.
@@ -102,6 +105,7 @@ impl Share {
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
+            time_machine_limit: None,
             change_notify: true,
             max_file_size: MAX_OFFSET,
             late_write_times: false,

@@ -24,7 +24,6 @@ use crate::request::Request;
 use crate::response::Response;
 
 /// Says what is known of a file, its volume or its protection.
-#[allow(clippy::unused_async)] // One form for all handlers.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = query_info::Request::parse(rq.message)?;
     let length = request.output_buffer_length;
@@ -32,6 +31,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(length.max(u32::try_from(request.input.len()).unwrap_or(u32::MAX)))?;
+    fs::prepare(rq.open()?, &request).await;
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
     answer(rq.open()?, rq.dialect(), &request, &mut output)?;
     Ok(output.finish())

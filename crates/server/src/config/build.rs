@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_posix::credentials::{self, Credentials};
 use frevo_net::file_io::{self, Medium};
+use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
@@ -21,6 +21,7 @@ use crate::limits;
 use crate::rules::{Names, Rules};
 use crate::settings::{Encryption, Settings, Signing};
 use crate::share::{RunAs, Share, Target};
+use crate::time_machine;
 
 impl From<EncryptionChoice> for Encryption {
     fn from(choice: EncryptionChoice) -> Self {
@@ -252,6 +253,9 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         posix: section.posix,
         is_case_sensitive: section.case_sensitive,
         time_machine: section.time_machine,
+        time_machine_limit: section
+            .time_machine_max_size
+            .map(|size| Arc::new(time_machine::Limit::new(size.0))),
         change_notify: section.change_notify,
         max_file_size: section.max_file_size.map_or(MAX_OFFSET, |size| size.0.min(MAX_OFFSET)),
         late_write_times: section.late_write_times,

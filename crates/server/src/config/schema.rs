@@ -183,6 +183,8 @@ pub struct ShareSection {
     /// macOS may back up here.
     #[serde(default)]
     pub time_machine: bool,
+    /// How much backups may take of it.
+    pub time_machine_max_size: Option<Size>,
     /// Clients may wait for changes in folders.
     #[serde(default = "yes")]
     pub change_notify: bool,
@@ -331,6 +333,7 @@ impl ShareSection {
             nt_acls: None,
             streams: None,
             time_machine: false,
+            time_machine_max_size: None,
             change_notify: true,
             max_file_size: None,
             late_write_times: false,

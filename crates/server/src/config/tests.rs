@@ -79,6 +79,7 @@ fn every_key_can_be_set() {
         posix = false
         streams = "folder"
         time_machine = true
+        time_machine_max_size = "2T"
         change_notify = false
         max_file_size = "100G"
         late_write_times = true

@@ -3,6 +3,7 @@
 use frevo_store::Fault;
 use frevo_store::vfs::{Space, Volume};
 use frevo_wire::Status;
+use frevo_wire::command::query_info::{self, InfoType};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::FsInfoClass;
 use frevo_wire::fscc::posix::FsPosixInformation;
@@ -13,7 +14,7 @@ use frevo_wire::fscc::volume::{
 };
 
 use super::Output;
-use crate::open::{Open, OpenTarget};
+use crate::open::{FileOpen, Open, OpenTarget};
 use crate::posix;
 use crate::share::Share;
 
@@ -41,6 +42,23 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
         }
         _ => return Err(Status::INVALID_INFO_CLASS),
     })
+}
+
+/// Finds out what takes longer, off the core.
+pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) {
+    let class = FsInfoClass(request.file_info_class);
+    let asks = request.info_type == InfoType::FILESYSTEM
+        && matches!(class, FsInfoClass::SIZE | FsInfoClass::FULL_SIZE | FsInfoClass::POSIX);
+    let limit = open.tree().share.time_machine_limit.clone();
+    if let (true, Some(limit), OpenTarget::File(file)) = (asks, limit, &open.target) {
+        limit.count(&file.vfs).await;
+    }
+}
+
+/// The space that a client of the share has.
+fn space(file: &FileOpen, share: &Share) -> Result<Space, Status> {
+    let space = file.vfs.space().map_err(Fault::status)?;
+    Ok(share.time_machine_limit.as_ref().map_or(space, |limit| limit.of(space)))
 }
 
 /// Answers a query of the volume that `open` is on.
@@ -73,8 +91,8 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
             label: share.name.as_str(),
         }
         .encode(w),
-        FsInfoClass::SIZE => size(&file.vfs.space().map_err(Fault::status)?).encode(w),
-        FsInfoClass::FULL_SIZE => full_size(&file.vfs.space().map_err(Fault::status)?).encode(w),
+        FsInfoClass::SIZE => size(&space(file, share)?).encode(w),
+        FsInfoClass::FULL_SIZE => full_size(&space(file, share)?).encode(w),
         FsInfoClass::DEVICE => device(read_only).encode(w),
         FsInfoClass::ATTRIBUTE => FsAttributeInformation {
             attributes: attributes(volume, read_only, has_exact_names(share)),
@@ -86,7 +104,7 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
         FsInfoClass::SECTOR_SIZE => sectors(volume).encode(w),
         FsInfoClass::POSIX => {
-            let space = file.vfs.space().map_err(Fault::status)?;
+            let space = space(file, share)?;
             posix::file_system(&space, volume.serial).encode(w);
         }
         _ => return Err(Status::INVALID_INFO_CLASS),
