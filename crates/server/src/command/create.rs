@@ -284,6 +284,11 @@ impl Create<'_> {
             _ if !may_add || self.read_only() || self.is_undeletable() => Existence::MustExist,
             _ => Existence::Either,
         };
+        // Windows: who cannot encrypt says so, lest a secret be stored in the clear.
+        let is_secret = self.request.file_attributes.contains(FileAttributes::ENCRYPTED);
+        if is_secret && existence != Existence::MustExist && self.vfs.stat(&self.name).is_err() {
+            return Err(Fault::AccessDenied);
+        }
         let kind = if self.has(CreateOptions::DIRECTORY_FILE) {
             KindWanted::Directory
         } else if self.has(CreateOptions::NON_DIRECTORY_FILE) {

@@ -213,6 +213,32 @@ fn the_quota_index_is_there_to_be_asked() {
     });
 }
 
+/// Windows: rights that do not exist come before attributes, and a secret is not
+/// stored in the clear.
+#[test]
+fn what_nobody_can_is_refused_in_windows_order() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (volume, encrypted) = (FileAttributes(8), FileAttributes::ENCRYPTED);
+        for (access, attributes, status) in [
+            (AccessMask(0x0400_0000), volume, Status::ACCESS_DENIED),
+            (AccessMask(0x0400_0000), encrypted, Status::ACCESS_DENIED),
+            (AccessMask::READ_DATA, volume, Status::INVALID_PARAMETER),
+            (AccessMask::READ_DATA, FileAttributes(0x1_0000), Status::INVALID_PARAMETER),
+            (AccessMask::READ_DATA, encrypted, Status::ACCESS_DENIED),
+        ] {
+            let want = Want { attributes, ..Want::file("secret").access(access) };
+            peer.create(&mount, &want).await.expect(status);
+            assert!(!world.path("secret").exists());
+        }
+        // Nothing is made of what is there.
+        world.file("there", "");
+        let want = Want { attributes: encrypted, ..Want::existing("there") };
+        let file = peer.open_file(&mount, &want).await;
+        peer.close(&mount, file).await;
+    });
+}
+
 #[test]
 fn where_there_are_no_streams_no_name_has_a_colon() {
     let options = PosixOptions { streams: Streams::Off, ..PosixOptions::default() };

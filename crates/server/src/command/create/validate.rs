@@ -43,23 +43,19 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
     {
         return Err(Status::INVALID_PARAMETER);
     }
-    // Windows: before attributes are looked at, unlike MS-FSA 2.1.5.1.
+    // Windows: before attributes are looked at, unlike MS-FSA 2.1.5.1; but
+    // FILE_DELETE_ON_CLOSE without DELETE is told of first, by `access`.
     let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
     let deletes = !options.contains(CreateOptions::DELETE_ON_CLOSE)
         || map_generic(request.desired_access).intersects(removing);
-    if deletes && request.desired_access.0 & BAD_ACCESS != 0 {
+    let is_supported = options.0 & UNSUPPORTED_OPTIONS == 0;
+    if deletes && is_supported && request.desired_access.0 & BAD_ACCESS != 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if request.file_attributes.0 & BAD_ATTRIBUTES != 0 {
         return Err(Status::INVALID_PARAMETER);
     }
-    // Windows: who cannot encrypt says so, lest a secret be stored in the clear.
-    if request.file_attributes.contains(FileAttributes::ENCRYPTED)
-        && request.create_disposition != CreateDisposition::OPEN
-    {
-        return Err(Status::ACCESS_DENIED);
-    }
-    if options.0 & UNSUPPORTED_OPTIONS != 0 {
+    if !is_supported {
         return Err(Status::NOT_SUPPORTED);
     }
     if options.contains(CreateOptions::DIRECTORY_FILE) {
