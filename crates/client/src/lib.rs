@@ -51,6 +51,7 @@ pub mod ambient;
 mod attributes;
 mod connection;
 mod credentials;
+mod dfs;
 pub mod dial;
 mod dir;
 mod error;

@@ -47,6 +47,12 @@ pub const HELD_UP: Duration = Duration::from_secs(3);
 pub const ATTEMPTS: u32 = 32;
 /// Lifetime that is asked for durable handles, milliseconds.
 pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
+/// Parts of DFS namespaces that are remembered.
+pub const REFERRALS_KEPT: usize = 128;
+/// How long at most, whatever the server says.
+pub const REFERRAL_FOR: Duration = Duration::from_secs(3600);
+/// Targets of a referral that are tried.
+pub const TARGETS_TRIED: usize = 16;
 /// SIDs or names of one lookup.
 pub const LOOKUP_MAX: usize = 500;
 /// Bytes asked for by one QUERY_DIRECTORY.

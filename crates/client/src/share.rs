@@ -25,6 +25,8 @@ pub(crate) struct Bound {
     pub(crate) capabilities: ShareCapabilities,
     pub(crate) kind: ShareType,
     pub(crate) maximal_access: AccessMask,
+    /// It is in a DFS namespace.
+    pub(crate) is_dfs: bool,
 }
 
 /// What may be done about a request whose answer was lost.
@@ -95,6 +97,12 @@ impl Share {
         self.inner.bound.lock().map_or(AccessMask::EMPTY, |bound| bound.maximal_access)
     }
 
+    /// Whether it is part of a DFS namespace: some of its directories may be links
+    /// to other servers, see [`crate::Client::reach`].
+    pub fn is_dfs(&self) -> bool {
+        self.inner.bound.lock().is_some_and(|bound| bound.is_dfs)
+    }
+
     /// Whether it is a share of files.
     pub fn is_disk(&self) -> bool {
         self.inner.bound.lock().is_some_and(|bound| bound.kind == ShareType::DISK)
@@ -151,6 +159,8 @@ impl Share {
             capabilities: response.capabilities,
             kind: response.share_type,
             maximal_access: response.maximal_access,
+            is_dfs: response.capabilities.contains(ShareCapabilities::DFS)
+                || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT),
         };
         if bound.seal && live.security.sealing.is_none() {
             let why =

@@ -24,3 +24,9 @@ pub const MAX_REDIRECT_ADDRESSES: usize = 256;
 
 /// Interfaces in one NETWORK_INTERFACE_INFO answer, MS-SMB2 2.2.32.5.
 pub const MAX_NETWORK_INTERFACES: usize = 1024;
+
+/// Targets of one DFS referral.
+pub const MAX_REFERRALS: usize = 256;
+
+/// Characters of a path in a DFS referral: all may be told of the same bytes.
+pub const MAX_REFERRAL_PATH: usize = 4096;

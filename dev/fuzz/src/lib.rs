@@ -14,7 +14,7 @@ mod transforms;
 
 pub use auth::{acceptor, initiator};
 pub use requests::{create_contexts, negotiate_contexts, requests};
-pub use responses::responses;
+pub use responses::{referrals, responses};
 pub use rpc::rpc_endpoint;
 pub use server::server;
 pub use structures::{security_descriptors, set_structures};

@@ -1,7 +1,7 @@
 //! What an evil server sends to a client.
 
 use frevo_wire::codec::{Parsed, Writer};
-use frevo_wire::command::ioctl::{copychunk, network_interface, snapshots, validate_negotiate};
+use frevo_wire::command::ioctl::{copychunk, dfs, network_interface, snapshots, validate_negotiate};
 use frevo_wire::command::{
     change_notify, close, create, echo, flush, ioctl, lock, logoff, negotiate, oplock_break,
     query_directory, query_info, read, server_to_client_notification, session_setup, set_info,
@@ -46,6 +46,20 @@ fn reencode(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
         Command::OPLOCK_BREAK => by!(oplock_break),
         _ => Ok(Vec::new()),
     }
+}
+
+/// What FSCTL_DFS_GET_REFERRALS answers, of every version, and asks.
+pub fn referrals(data: &[u8]) {
+    settles(data, |bytes| {
+        let found = dfs::ReferralResponse::parse(bytes)?;
+        Ok(found.encode().unwrap_or_default())
+    });
+    settles(data, |bytes| {
+        let request = dfs::ReferralRequest::parse(bytes)?;
+        let mut out = Vec::new();
+        request.encode(&mut Writer::new(&mut out));
+        Ok(out)
+    });
 }
 
 /// By the first byte: a response, or what one carries.

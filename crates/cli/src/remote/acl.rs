@@ -53,9 +53,15 @@ pub(crate) struct Entry {
     flags: Option<AceFlags>,
 }
 
-/// Words for rights; the first that is all there is shown.
-const WORDS: [(&str, u32); 4] =
-    [("full", 0x1F_01FF), ("change", 0x13_01BF), ("read", 0x12_00A9), ("write", 0x10_0116)];
+/// Words for rights. Explorer's change is without the right to delete what is in a
+/// directory, smbcacls' with it.
+const WORDS: [(&str, u32); 5] = [
+    ("full", 0x1F_01FF),
+    ("change", 0x13_01BF),
+    ("change", 0x13_01FF),
+    ("read", 0x12_00A9),
+    ("write", 0x10_0116),
+];
 
 /// Letters as icacls and smbcacls have them.
 const LETTERS: [(char, u32); 6] = [
@@ -183,13 +189,13 @@ fn entries(descriptor: &SecurityDescriptor) -> &[Ace] {
 
 pub(crate) async fn acl(arguments: &AclArguments) -> Done {
     let (connection, url) = (&arguments.connection, &arguments.url);
-    let share = connection.share(url).await?;
+    let (share, url) = &connection.reach(url).await?;
     if !arguments.set.is_empty()
         || !arguments.add.is_empty()
         || !arguments.remove.is_empty()
         || arguments.owner.is_some()
     {
-        return change(arguments, &share, url).await;
+        return change(arguments, share, url).await;
     }
     let security = share.security(&url.path).await.map_err(failed)?;
     let names = Names::of(share.session(), &security, arguments.numeric).await;

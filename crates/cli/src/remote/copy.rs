@@ -20,7 +20,7 @@ const AT_ONCE: usize = 64;
 
 pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
     for url in urls {
-        let share = connection.share(url).await?;
+        let (share, url) = &connection.reach(url).await?;
         let file = share.open(&url.path).await.map_err(failed)?;
         let sink = |_: u64, piece: frevo_net::buffer::Buf| {
             std::future::ready(std::io::stdout().lock().write_all(&piece))
@@ -35,24 +35,24 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
 }
 
 pub(crate) async fn get(get: &Get) -> Done {
-    let share = get.connection.share(&get.url).await?;
-    fetch(&share, &get.url, get.to.as_deref(), get.recursive, &get.connection).await
+    let (share, url) = &get.connection.reach(&get.url).await?;
+    fetch(share, url, get.to.as_deref(), get.recursive, &get.connection).await
 }
 
 pub(crate) async fn put(put: &Put) -> Done {
-    let share = put.connection.share(&put.url).await?;
-    send(&share, &put.from, &put.url, put.recursive, &put.connection).await
+    let (share, url) = &put.connection.reach(&put.url).await?;
+    send(share, &put.from, url, put.recursive, &put.connection).await
 }
 
 pub(crate) async fn cp(cp: &Cp) -> Done {
     match (&cp.from, &cp.to) {
         (Place::Remote(from), Place::Local(to)) => {
-            let share = cp.connection.share(from).await?;
-            fetch(&share, from, Some(to), cp.recursive, &cp.connection).await
+            let (share, from) = &cp.connection.reach(from).await?;
+            fetch(share, from, Some(to), cp.recursive, &cp.connection).await
         }
         (Place::Local(from), Place::Remote(to)) => {
-            let share = cp.connection.share(to).await?;
-            send(&share, from, to, cp.recursive, &cp.connection).await
+            let (share, to) = &cp.connection.reach(to).await?;
+            send(share, from, to, cp.recursive, &cp.connection).await
         }
         (Place::Remote(from), Place::Remote(to)) => between(cp, from, to).await,
         (Place::Local(_), Place::Local(_)) => {
@@ -202,13 +202,7 @@ async fn send_tree(share: &Share, from: &Path, target: &str, progress: &Progress
 
 async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     let connection = &cp.connection;
-    let source = connection.share(from).await?;
-    // One session for both, so that the server can copy by itself.
-    let target = if from.server == to.server {
-        source.session().share(&to.share).await.map_err(failed)?
-    } else {
-        connection.share(to).await?
-    };
+    let ((source, from), (target, to)) = &connection.reach_both(from, to).await?;
     let metadata = source.metadata(&from.path).await.map_err(failed)?;
     let name = frevo_client::path::split(&from.path).1;
     let into = to.path.is_empty()
@@ -216,7 +210,7 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     let path = if into { to.below(name) } else { to.path.clone() };
     if !metadata.is_dir() {
         let progress = Progress::new(Some(metadata.len()), connection.json);
-        transfer::across(&source, &from.path, &target, &path, &progress).await.map_err(failed)?;
+        transfer::across(source, &from.path, target, &path, &progress).await.map_err(failed)?;
         report(connection, &progress);
         return Ok(());
     }
@@ -226,7 +220,7 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     let progress = Progress::new(Some(0), connection.json);
     let mut files = Vec::new();
     let mut directories = vec![path.clone()];
-    walk::remote(&source, &from.path, |name, metadata| {
+    walk::remote(source, &from.path, |name, metadata| {
         if metadata.is_dir() {
             directories.push(join(&path, name));
         } else if metadata.is_file() {
@@ -239,7 +233,7 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     for directory in &directories {
         target.create_dir_all(directory).await.map_err(failed)?;
     }
-    let (source, target, path, shown) = (&source, &target, &path, &progress);
+    let (path, shown) = (&path, &progress);
     each(files.iter().map(|name| async move {
         transfer::across(source, &join(&from.path, name), target, &join(path, name), shown).await
     }))

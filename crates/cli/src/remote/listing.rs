@@ -11,19 +11,19 @@ use super::walk;
 use crate::exit::Done;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
-    let share = ls.connection.share(&ls.url).await?;
+    let (share, url) = &ls.connection.reach(&ls.url).await?;
     if ls.recursive {
         let mut found = Vec::new();
         let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
-        walk::remote(&share, &ls.url.path, see).await.map_err(failed)?;
+        walk::remote(share, &url.path, see).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found.iter().all(|(name, metadata)| show(ls, name, metadata));
         return Ok(());
     }
-    let entries = match share.read_dir(&ls.url.path).await {
+    let entries = match share.read_dir(&url.path).await {
         // A file is listed as itself.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            let metadata = share.metadata(&ls.url.path).await.map_err(failed)?;
+            let metadata = share.metadata(&url.path).await.map_err(failed)?;
             show(ls, frevo_client::path::split(&ls.url.path).1, &metadata);
             return Ok(());
         }
@@ -53,12 +53,12 @@ fn show(ls: &Ls, name: &str, metadata: &Metadata) -> bool {
 }
 
 pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize>) -> Done {
-    let share = connection.share(url).await?;
+    let (share, url) = &connection.reach(url).await?;
     if !connection.json {
         line(url);
     }
     let mut counts = (0_u64, 0_u64);
-    branch(&share, connection, &url.path, "", depth.unwrap_or(usize::MAX), &mut counts).await?;
+    branch(share, connection, &url.path, "", depth.unwrap_or(usize::MAX), &mut counts).await?;
     if !connection.json {
         line(format_args!("{} directories, {} files", counts.0, counts.1));
     }
@@ -105,7 +105,7 @@ fn branch<'a>(
 }
 
 pub(crate) async fn find(find: &Find) -> Done {
-    let share = find.connection.share(&find.url).await?;
+    let (share, url) = &find.connection.reach(&find.url).await?;
     let pattern = find.name.as_deref().map(|name| Pattern::new(name, true));
     let fits = |name: &str, metadata: &Metadata| {
         let leaf = frevo_client::path::split(name).1;
@@ -125,7 +125,7 @@ pub(crate) async fn find(find: &Find) -> Done {
             line(find.url.at(path));
         }
     };
-    walk::remote(&share, &find.url.path, see).await.map_err(failed)
+    walk::remote(share, &url.path, see).await.map_err(failed)
 }
 
 const fn is_of(metadata: &Metadata, kind: Kind) -> bool {
@@ -138,7 +138,7 @@ const fn is_of(metadata: &Metadata, kind: Kind) -> bool {
 }
 
 pub(crate) async fn stat(connection: &Connection, url: &Url) -> Done {
-    let share = connection.share(url).await?;
+    let (share, url) = &connection.reach(url).await?;
     let metadata = share.metadata(&url.path).await.map_err(failed)?;
     if connection.json {
         line(object(&url.path, &metadata));

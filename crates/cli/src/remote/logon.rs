@@ -48,6 +48,11 @@ impl Connection {
     /// Logs on to the server of `url`.
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url)?;
+        self.client().log_on(url.server.clone(), credentials).await.map_err(failed)
+    }
+
+    /// The client that the options describe.
+    fn client(&self) -> Client {
         let default = Options::default();
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
@@ -63,7 +68,7 @@ impl Connection {
             recover_for: Duration::from_secs(self.patience),
             ..Options::default()
         };
-        Client::new(options).log_on(url.server.clone(), credentials).await.map_err(failed)
+        Client::new(options)
     }
 
     /// The share of `url`.
@@ -73,6 +78,39 @@ impl Connection {
             return Err(Failure::new(Exit::Usage, text));
         }
         self.log_on(url).await?.share(&url.share).await.map_err(failed)
+    }
+
+    /// The share of `url` and the URL in it: another one, perhaps of another
+    /// server, where a DFS namespace leads there.
+    pub(crate) async fn reach(&self, url: &Url) -> Result<(Share, Url), Failure> {
+        if url.share.is_empty() {
+            return self.share(url).await.map(|share| (share, url.clone()));
+        }
+        let credentials = self.credentials(url)?;
+        let client = self.client();
+        let found = client.reach(url.server.clone(), &credentials, &url.share, &url.path).await;
+        let (share, path) = found.map_err(failed)?;
+        let server = share.session().server().clone();
+        let url = Url { user: url.user.clone(), server, share: share.name().into(), path };
+        Ok((share, url))
+    }
+
+    /// Both ends of a copy: in one session where they are on one server, so that
+    /// it can copy by itself.
+    pub(crate) async fn reach_both(
+        &self,
+        from: &Url,
+        to: &Url,
+    ) -> Result<((Share, Url), (Share, Url)), Failure> {
+        let (source, from) = self.reach(from).await?;
+        let same = source.session().server() == &to.server && !to.share.is_empty();
+        if same {
+            let target = source.session().share(&to.share).await.map_err(failed)?;
+            if !target.is_dfs() || to.path.is_empty() {
+                return Ok(((source, from), (target, to.clone())));
+            }
+        }
+        Ok(((source, from), self.reach(to).await?))
     }
 
     fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {

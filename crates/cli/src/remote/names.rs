@@ -20,7 +20,12 @@ pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: b
         let text = "mv works within one share; use cp, then rm";
         return Err(Failure::new(Exit::Usage, text));
     }
-    let share = connection.share(from).await?;
+    let (share, from) = &connection.reach(from).await?;
+    let (_, to) = &connection.reach(to).await?;
+    if (&from.server, &from.share) != (&to.server, &to.share) {
+        let text = "the two places are on different servers; use cp, then rm";
+        return Err(Failure::new(Exit::Usage, text));
+    }
     // A directory takes what is moved under its own name.
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     let target = if into || to.path.is_empty() {
@@ -33,7 +38,7 @@ pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: b
 
 pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) -> Done {
     for url in urls {
-        let share = connection.share(url).await?;
+        let (share, url) = &connection.reach(url).await?;
         let made = if parents {
             share.create_dir_all(&url.path).await
         } else {
@@ -55,18 +60,18 @@ pub(crate) async fn rm(
             let text = format!("{url} is a share, which is not removed");
             return Err(Failure::new(Exit::Usage, text));
         }
-        let share = connection.share(url).await?;
+        let (share, url) = &connection.reach(url).await?;
         let metadata = match share.metadata(&url.path).await {
             Err(error) if force && error.is_not_found() => continue,
             metadata => metadata.map_err(failed)?,
         };
         match (metadata.is_dir(), recursive) {
-            (true, true) => remove_all(&share, &url.path).await.map_err(failed)?,
+            (true, true) => remove_all(share, &url.path).await.map_err(failed)?,
             (true, false) => {
                 let text = format!("{url} is a directory; use -r to remove it and all in it");
                 return Err(Failure::new(Exit::Usage, text));
             }
-            (false, _) => remove_one(&share, &url.path, &metadata).await.map_err(failed)?,
+            (false, _) => remove_one(share, &url.path, &metadata).await.map_err(failed)?,
         }
     }
     Ok(())

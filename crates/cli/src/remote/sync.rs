@@ -198,19 +198,16 @@ async fn ends(sync: &Sync) -> Result<(End, End), Failure> {
     let connection = &sync.connection;
     Ok(match (&sync.from, &sync.to) {
         (Place::Local(from), Place::Remote(to)) => {
-            (End::Local(from.clone()), End::Remote(connection.share(to).await?, to.path.clone()))
+            let (share, to) = connection.reach(to).await?;
+            (End::Local(from.clone()), End::Remote(share, to.path))
         }
         (Place::Remote(from), Place::Local(to)) => {
-            (End::Remote(connection.share(from).await?, from.path.clone()), End::Local(to.clone()))
+            let (share, from) = connection.reach(from).await?;
+            (End::Remote(share, from.path), End::Local(to.clone()))
         }
         (Place::Remote(from), Place::Remote(to)) => {
-            let source = connection.share(from).await?;
-            let target = if from.server == to.server {
-                source.session().share(&to.share).await.map_err(failed)?
-            } else {
-                connection.share(to).await?
-            };
-            (End::Remote(source, from.path.clone()), End::Remote(target, to.path.clone()))
+            let ((source, from), (target, to)) = connection.reach_both(from, to).await?;
+            (End::Remote(source, from.path), End::Remote(target, to.path))
         }
         (Place::Local(_), Place::Local(_)) => {
             let text = "neither end is a smb:// URL; use rsync";

@@ -27,7 +27,7 @@ pub(crate) async fn shares(connection: &Connection, url: &Url, all: bool) -> Don
 }
 
 pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -> Done {
-    let share = connection.share(url).await?;
+    let (share, url) = &connection.reach(url).await?;
     let mut watch = share.watch(&url.path, recursive).await.map_err(failed)?;
     loop {
         for change in watch.next().await.map_err(failed)? {
@@ -51,7 +51,7 @@ pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -
 }
 
 pub(crate) async fn snapshots(connection: &Connection, url: &Url) -> Done {
-    let share = connection.share(url).await?;
+    let (share, url) = &connection.reach(url).await?;
     let found = share.snapshots(&url.path).await.map_err(failed)?;
     for token in found {
         let shown = if connection.json { line(json!({ "token": token })) } else { line(token) };

@@ -36,6 +36,8 @@ pub struct Client {
     options: Arc<Options>,
     dial: Arc<dyn Dial>,
     guid: Guid,
+    /// What was learned of DFS namespaces.
+    pub(crate) referrals: Arc<crate::dfs::Referrals>,
 }
 
 impl Default for Client {
@@ -60,7 +62,7 @@ impl Client {
     #[allow(clippy::expect_used, reason = "without randomness there is no security at all")]
     pub fn over(options: Options, dial: Arc<dyn Dial>) -> Self {
         let guid = random(&*options.ambient).expect("the system has random numbers");
-        Self { options: Arc::new(options), dial, guid: Guid(guid) }
+        Self { options: Arc::new(options), dial, guid: Guid(guid), referrals: Arc::default() }
     }
 
     /// The same client with a ClientGuid of the caller's: a program that takes

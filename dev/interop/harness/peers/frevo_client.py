@@ -7,9 +7,11 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 from .. import trees
-from ..model import OUT, Failure, group
+from ..model import Failure, group
+from ..servers import Server
 
 # name, profile, arguments
 VARIANTS = [
@@ -167,7 +169,7 @@ def acl(ctx):
     (server.path / "folder").mkdir()
 
     def smbcacls(name, *args):
-        status, output = ctx.command("smbcacls", f"//{server.address}/{server.share}", name, "-p", server.port,
+        status, output = ctx.command("smbcacls", f"//{server.address}/{server.share}", name,
                                      "-U", f"{server.user}%{server.password}", *args)
         if status:
             raise Failure(f"smbcacls {args}: {output.strip()[-200:]}")
@@ -209,3 +211,64 @@ def acl(ctx):
         denied = entries(output, server.user2 + ":DENIED")
         if len(denied) != 1 or "OI|CI" not in denied[0] or not entries(output, ":ALLOWED/OI|CI/FULL"):
             raise Failure(output)
+
+
+@group("client/dfs")
+def dfs(ctx):
+    """Links of smbd's DFS namespace: into the server under test, past a dead target, on, in a circle."""
+    address = "198.18.0.40"
+    subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
+    root = Server("smbd", "default", address=address)
+    try:
+        there, target = ctx.server.path, ctx.server
+        links = {
+            "there": f"{target.address}\\{target.share}",
+            "below": f"{target.address}\\{target.share}\\folder",
+            # Nobody is at the first.
+            "spare": f"198.18.0.41\\gone,{target.address}\\{target.share}",
+            "on": f"{address}\\dfs\\there",
+            "round": f"{address}\\dfs\\round",
+        }
+        for name, to in links.items():
+            (root.directory / "dfs" / name).symlink_to(f"msdfs:{to}")
+        (root.directory / "dfs/plain").write_bytes(b"in the root itself")
+        (there / "folder").mkdir()
+        client = Client(ctx, [])
+
+        def url(path):
+            return f"smb://{root.user}@{address}/dfs/{path}"
+
+        (ctx.work / "one").write_bytes(os.urandom(300_000))
+
+        def same(path, name):
+            if (there / name).read_bytes() != (ctx.work / "one").read_bytes():
+                raise Failure(f"{name} differs on the server's disk")
+            client.run("get", url(path), "back")
+            if (ctx.work / "back").read_bytes() != (ctx.work / "one").read_bytes():
+                raise Failure(f"{path} differs when it comes back")
+
+        with ctx.check("root"):
+            if client.run("cat", url("plain")) != "in the root itself":
+                raise Failure("another content")
+        with ctx.check("link"):
+            client.run("put", "one", url("there/one"))
+            same("there/one", "one")
+        with ctx.check("link into a folder"):
+            client.run("mkdir", "-p", url("below/a/b"))
+            client.run("put", "one", url("below/a/b/two"))
+            same("below/a/b/two", "folder/a/b/two")
+            if "b/two" not in client.run("find", url("below/a"), "--name", "two"):
+                raise Failure("it was not found")
+        with ctx.check("failover"):
+            same("spare/one", "one")
+        with ctx.check("link to a link"):
+            same("on/one", "one")
+        with ctx.check("copy across"):
+            client.run("cp", url("there/one"), url("below/copy"))
+            same("below/copy", "folder/copy")
+        with ctx.check("circle"):
+            status, output = client.status("ls", url("round/x"))
+            if status != 1 or "circle" not in output:
+                raise Failure(f"status {status}: {output}")
+    finally:
+        root.stop()

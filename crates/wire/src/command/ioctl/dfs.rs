@@ -1,0 +1,262 @@
+//! FSCTL_DFS_GET_REFERRALS: MS-DFSC 2.2.2 and 2.2.4.
+
+use crate::bit_set;
+use crate::codec::{Malformed, Parsed, Reader, Writer};
+use crate::limits::{MAX_REFERRAL_PATH, MAX_REFERRALS};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The newest version of referrals that is understood.
+pub const REFERRAL_LEVEL: u16 = 4;
+
+/// REQ_GET_DFS_REFERRAL, MS-DFSC 2.2.2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReferralRequest {
+    /// MaxReferralLevel
+    pub max_level: u16,
+    /// RequestFileName: with one backslash at its beginning.
+    pub path: String,
+}
+
+impl ReferralRequest {
+    /// Parses the input of the FSCTL.
+    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+        let mut r = Reader::new(bytes);
+        let max_level = r.u16("MaxReferralLevel")?;
+        Ok(Self { max_level, path: text(r.rest(), 0, "RequestFileName")? })
+    }
+
+    /// Appends the input of the FSCTL.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.u16(self.max_level).utf16(&self.path).u16(0);
+    }
+}
+
+bit_set! {
+    /// ReferralHeaderFlags, MS-DFSC 2.2.4.
+    ReferralHeaderFlags(u32) {
+        /// R: all targets are root targets, which know of referrals.
+        REFERRAL_SERVERS = 0x0000_0001,
+        /// S: all targets can be used without further referrals.
+        STORAGE_SERVERS = 0x0000_0002,
+        /// T: clients may go back to a target of an earlier set.
+        TARGET_FAILBACK = 0x0000_0004,
+    }
+}
+
+/// One target, from an entry of any version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Referral {
+    /// Whether it is a root target (ServerType).
+    pub is_root: bool,
+    /// TimeToLive, seconds; version 1 has none.
+    pub time_to_live_s: u32,
+    /// DFSPath: what the referral is for. Version 1 does not say.
+    pub path: String,
+    /// NetworkAddress, or ShareName of version 1: `\server\share\path`.
+    pub target: String,
+}
+
+/// RESP_GET_DFS_REFERRAL, MS-DFSC 2.2.4: root and link referrals, not those of
+/// domains and their controllers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReferralResponse {
+    /// PathConsumed: bytes of the request's path (UTF-16) that the targets are for.
+    pub path_consumed: u16,
+    /// ReferralHeaderFlags
+    pub flags: ReferralHeaderFlags,
+    /// In the server's order, which is its preference.
+    pub referrals: Vec<Referral>,
+}
+
+/// NameListReferral, MS-DFSC 2.2.5.3: of domains and domain controllers.
+const NAME_LIST: u16 = 0x0002;
+
+impl ReferralResponse {
+    /// Parses the output of the FSCTL.
+    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+        const WHAT: &str = "DFS referral";
+        let mut r = Reader::new(bytes);
+        let path_consumed = r.u16("PathConsumed")?;
+        let count = usize::from(r.u16("NumberOfReferrals")?);
+        let flags = ReferralHeaderFlags(r.u32("ReferralHeaderFlags")?);
+        if count > MAX_REFERRALS {
+            return Err(Malformed::new("NumberOfReferrals"));
+        }
+        let mut rest = r.rest();
+        let mut version = None;
+        let mut referrals = Vec::new();
+        for _ in 0..count {
+            let mut r = Reader::new(rest);
+            let found = r.u16("VersionNumber")?;
+            let size = usize::from(r.u16("referral Size")?);
+            // MS-DFSC 2.2.5: all are of one version.
+            if *version.get_or_insert(found) != found {
+                return Err(Malformed::new("VersionNumber"));
+            }
+            referrals.push(entry(rest, found, size)?);
+            rest = rest.get(size..).ok_or(Malformed::new(WHAT))?;
+        }
+        Ok(Self { path_consumed, flags, referrals })
+    }
+
+    /// The output of the FSCTL, of version 3, whose strings follow the entries.
+    /// Nothing when they do not fit its offsets.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        const SIZE: usize = 34;
+        let count = u16::try_from(self.referrals.len()).ok()?;
+        let mut out = Vec::new();
+        let mut w = Writer::new(&mut out);
+        w.u16(self.path_consumed).u16(count).u32(self.flags.0);
+        let mut strings = Vec::new();
+        for (at, referral) in self.referrals.iter().enumerate() {
+            // From this entry's beginning to the end of all entries.
+            let ahead = self.referrals.len().checked_sub(at)?.checked_mul(SIZE)?;
+            let mut put = |text: &str| {
+                let offset = ahead.checked_add(strings.len())?;
+                Writer::new(&mut strings).utf16(text).u16(0);
+                u16::try_from(offset).ok()
+            };
+            let path = put(&referral.path)?;
+            let target = put(&referral.target)?;
+            w.u16(3).u16(34).u16(referral.is_root.into()).u16(0).u32(referral.time_to_live_s);
+            w.u16(path).u16(path).u16(target).zeros(16);
+        }
+        out.extend_from_slice(&strings);
+        Some(out)
+    }
+}
+
+/// The entry at the beginning of `bytes`. Its strings lie behind all entries.
+fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
+    const WHAT: &str = "referral entry";
+    let own = bytes.get(..size).ok_or(Malformed::new("referral Size"))?;
+    let mut r = Reader::new(own);
+    r.skip(4, WHAT)?;
+    let is_root = r.u16("ServerType")? == 1;
+    let flags = r.u16("ReferralEntryFlags")?;
+    let mut time_to_live_s = 0;
+    match version {
+        1 => {
+            let target = text(own, r.position(), "ShareName")?;
+            return Ok(Referral { is_root, time_to_live_s, path: String::new(), target });
+        }
+        2 => {
+            r.skip(4, "Proximity")?;
+            time_to_live_s = r.u32("TimeToLive")?;
+        }
+        3 | 4 if flags & NAME_LIST == 0 => time_to_live_s = r.u32("TimeToLive")?,
+        _ => return Err(Malformed::new("VersionNumber")),
+    }
+    let path = usize::from(r.u16("DFSPathOffset")?);
+    r.skip(2, "DFSAlternatePathOffset")?;
+    let target = usize::from(r.u16("NetworkAddressOffset")?);
+    // Not into the entry itself.
+    if path < size || target < size {
+        return Err(Malformed::new("referral string offset"));
+    }
+    Ok(Referral {
+        is_root,
+        time_to_live_s,
+        path: text(bytes, path, "DFSPath")?,
+        target: text(bytes, target, "NetworkAddress")?,
+    })
+}
+
+/// The string that begins at `offset` and ends with a zero.
+fn text(bytes: &[u8], offset: usize, what: &'static str) -> Parsed<String> {
+    let rest = bytes.get(offset..).ok_or(Malformed::new(what))?;
+    let units = rest.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));
+    let mut ended = false;
+    let units: Vec<u16> = units
+        .take(MAX_REFERRAL_PATH)
+        .take_while(|unit| {
+            ended = *unit == 0;
+            !ended
+        })
+        .collect();
+    if !ended {
+        return Err(Malformed::new(what));
+    }
+    String::from_utf16(&units).map_err(|_| Malformed::new(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn response() -> ReferralResponse {
+        let referral = |target: &str| Referral {
+            is_root: false,
+            time_to_live_s: 300,
+            path: "\\files\\dfs\\link".into(),
+            target: target.into(),
+        };
+        ReferralResponse {
+            path_consumed: 30,
+            flags: ReferralHeaderFlags::STORAGE_SERVERS,
+            referrals: vec![referral("\\one\\data"), referral("\\two\\data\\below")],
+        }
+    }
+
+    #[test]
+    fn requests_and_answers_there_and_back() {
+        let request = ReferralRequest { max_level: 4, path: "\\files\\dfs\\é".into() };
+        let mut bytes = Vec::new();
+        request.encode(&mut Writer::new(&mut bytes));
+        assert_eq!(&bytes[..4], [4, 0, b'\\', 0]);
+        assert_eq!(ReferralRequest::parse(&bytes), Ok(request));
+        let bytes = response().encode().unwrap();
+        assert_eq!(ReferralResponse::parse(&bytes), Ok(response()));
+    }
+
+    /// MS-DFSC 2.2.5.1 and 2.2.5.2
+    #[test]
+    fn older_versions() {
+        let text = |text: &str| -> Vec<u8> {
+            text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
+        };
+        let mut one = vec![10, 0, 1, 0, 2, 0, 0, 0];
+        let target = text("\\s\\x");
+        one.extend_from_slice(&[1, 0, 8 + target.len() as u8, 0, 1, 0, 0, 0]);
+        one.extend_from_slice(&target);
+        let found = ReferralResponse::parse(&one).unwrap();
+        assert_eq!((&*found.referrals[0].target, found.referrals[0].is_root), ("\\s\\x", true));
+        let mut two = vec![10, 0, 1, 0, 2, 0, 0, 0];
+        two.extend_from_slice(&[2, 0, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0]);
+        two.extend_from_slice(&[22, 0, 22, 0, 32, 0]);
+        two.extend_from_slice(&text("\\a\\b"));
+        two.extend_from_slice(&text("\\s\\y"));
+        let found = ReferralResponse::parse(&two).unwrap();
+        let referral = &found.referrals[0];
+        assert_eq!(
+            (&*referral.path, &*referral.target, referral.time_to_live_s),
+            ("\\a\\b", "\\s\\y", 60)
+        );
+    }
+
+    #[test]
+    fn lies_are_malformed() {
+        let good = response().encode().unwrap();
+        for cut in 0..good.len() {
+            assert!(ReferralResponse::parse(&good[..cut]).is_err(), "{cut}");
+        }
+        // Count, version, size, offsets.
+        let lies: [(usize, [u8; 2]); 8] = [
+            (2, [0xFF, 0xFF]),
+            (8, [9, 0]),
+            (42, [2, 0]),
+            (10, [0, 0]),
+            (10, [0xFF, 0xFF]),
+            (20, [0xFF, 0xFF]),
+            (24, [0, 0]),
+            (14, [2, 0]),
+        ];
+        for (at, bytes) in lies {
+            let mut bad = good.clone();
+            bad[at..at + 2].copy_from_slice(&bytes);
+            assert!(ReferralResponse::parse(&bad).is_err(), "{bytes:?} at {at}");
+        }
+    }
+}
