@@ -150,3 +150,28 @@ fn an_honest_answer_is_taken() {
     run(&place, &["get", "-r", &url, "into"]).succeeds();
     assert_eq!(fs::read(place.path("into/known")).unwrap(), CONTENT);
 }
+
+/// Ctrl-C ends what waits for a server that does not answer.
+#[test]
+fn a_listing_can_be_interrupted() {
+    let place = Place::new();
+    let server = start(listing(&[("dir", true)]), |asked| match asked.header.command {
+        Command::QUERY_DIRECTORY if asked.nth >= 2 => Act::Silence,
+        _ => Act::Honest,
+    });
+    let url = format!("smb://ann@{server}/data");
+    for arguments in
+        [&["ls", "-R", &url][..], &["get", "-r", &url, "into"], &["sync", &url, "into"]]
+    {
+        let child = place.command(arguments).env("FREVO_PASSWORD", "secret").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        let begun = std::time::Instant::now();
+        let pid = child.id().to_string();
+        assert!(
+            std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success()
+        );
+        let done = said(child.wait_with_output().unwrap());
+        assert_eq!(done.code, 130, "{arguments:?}: {done:?}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(3));
+    }
+}

@@ -66,9 +66,10 @@ fn output(message: &Message) -> std::result::Result<&[u8], Cause> {
 }
 
 impl File {
-    /// Copies `len` bytes of this file to `target`, in the same session, without
+    /// Copies `len` bytes of this file to `target`, on the same server, without
     /// them passing through this machine. Nothing when the server can do none
-    /// of it: then the caller copies by reading and writing.
+    /// of it: then the caller copies by reading and writing. Between two sessions
+    /// only the storage can copy (ODX), where its tokens are good for both.
     ///
     /// # Errors
     /// What the server says while it does it.
@@ -79,6 +80,12 @@ impl File {
         to: u64,
         len: u64,
     ) -> Result<Option<CopyMethod>> {
+        if !self.share().session().is_same(target.share().session()) {
+            let done = self.offload(target, from, to, len).await?;
+            // What is no whole sector at the end stays for the caller, and then
+            // the whole.
+            return Ok((done == len).then_some(CopyMethod::Offloaded));
+        }
         let mut done = self.clone_range(target, from, to, len).await?;
         if done == len {
             return Ok(Some(CopyMethod::Cloned));

@@ -35,6 +35,28 @@ fn the_server_copies() {
     });
 }
 
+/// Tokens of Frevo are a session's own: another one's copy is left to the caller,
+/// and nothing is done by halves.
+#[test]
+fn between_two_sessions_only_the_storage_copies() {
+    in_world(async |world| {
+        let (one, two) = (world.share().await, world.share().await);
+        std::fs::write(world.path("from"), vec![7; 70_000]).unwrap();
+        let from = one.open("from").await.unwrap();
+        let to = OpenOptions::new().read(true).write(true).create(true);
+        let to = to.open(&two, "to").await.unwrap();
+        let how = from.copy_range_to(&to, 0, 0, 65_536).await.unwrap();
+        let there = std::fs::read(world.path("to")).unwrap();
+        match how {
+            None => assert!(there.is_empty()),
+            Some(how) => {
+                assert_eq!(how, frevo_client::CopyMethod::Offloaded);
+                assert_eq!(there, vec![7; 65_536]);
+            }
+        }
+    });
+}
+
 #[test]
 fn changes_are_told() {
     in_world(async |world| {

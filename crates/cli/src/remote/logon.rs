@@ -103,7 +103,8 @@ impl Connection {
         to: &Url,
     ) -> Result<((Share, Url), (Share, Url)), Failure> {
         let (source, from) = self.reach(from).await?;
-        let same = source.session().server() == &to.server && !to.share.is_empty();
+        let same =
+            source.session().server() == &to.server && from.user == to.user && !to.share.is_empty();
         if same {
             let target = source.session().share(&to.share).await.map_err(failed)?;
             if !target.is_dfs() || to.path.is_empty() {

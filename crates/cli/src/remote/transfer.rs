@@ -183,7 +183,7 @@ async fn fill(
     metadata: &Metadata,
     progress: &Progress,
 ) -> frevo_client::Result<()> {
-    let same = source.share().session().is_same(file.share().session());
+    let same = source.share().session().server() == file.share().session().server();
     let mut done = metadata.is_empty();
     if same && !done {
         done = source.copy_range_to(file, 0, 0, metadata.len()).await?.is_some();
