@@ -38,6 +38,9 @@ pub struct AcceptorConfig {
     /// Whether a client that does not name its target is refused (cifs.ko does
     /// not name it). Needs `allowed_targets`.
     pub require_target_name: bool,
+    /// Whether a client may say that it is nobody (MS-NLMP 3.2.5.1.2): it proves
+    /// nothing, and its session key is known to everybody.
+    pub anonymous: bool,
 }
 
 impl AcceptorConfig {
@@ -51,6 +54,7 @@ impl AcceptorConfig {
             require_mic: false,
             allowed_targets: None,
             require_target_name: false,
+            anonymous: false,
         }
     }
 
@@ -76,7 +80,7 @@ impl AcceptorConfig {
 /// Who logged on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The account's own spelling of its name.
+    /// The account's own spelling of its name; empty: nobody.
     pub user: String,
     /// The domain as the client gave it.
     pub domain: String,
@@ -301,7 +305,7 @@ impl Acceptor {
         accounts: &dyn Accounts,
     ) -> Result<Proven, Reason> {
         if message.is_anonymous() {
-            return Err(Reason::Anonymous);
+            return self.nobody(message, challenged);
         }
         let response = match &message.nt_response {
             NtResponse::V2(response) => response,
@@ -345,6 +349,25 @@ impl Acceptor {
             workstation: message.workstation.clone(),
         };
         Ok(Proven { identity, exported, flags, has_mic: mic.is_some() })
+    }
+
+    /// MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
+    fn nobody(
+        &self,
+        message: &Authenticate<'_>,
+        challenged: &Challenged,
+    ) -> Result<Proven, Reason> {
+        if !self.config.anonymous || self.channel_bindings.is_some() {
+            return Err(Reason::Anonymous);
+        }
+        let flags = challenged.flags & message.flags;
+        let exported = exported_key(flags, &Key::default(), message.session_key)?;
+        let identity = Identity {
+            user: String::new(),
+            domain: message.domain.clone(),
+            workstation: message.workstation.clone(),
+        };
+        Ok(Proven { identity, exported, flags, has_mic: false })
     }
 
     /// Finds the account and checks NTProofStr; SessionBaseKey when it is right.

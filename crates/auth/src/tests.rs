@@ -456,6 +456,22 @@ fn anonymous_and_version_1_are_refused_by_name() {
     }
 }
 
+/// Where it is let, it is nobody, and its key is everybody's.
+#[test]
+fn anonymous_is_nobody_where_it_is_let() {
+    let mut config = AcceptorConfig::standalone("BOX");
+    config.anonymous = true;
+    let mut acceptor = Acceptor::new(Arc::new(config), [1; 8]);
+    let negotiate = [&b"NTLMSSP\0\x01\0\0\0\x01\x02\0\0"[..], &[0; 16]].concat();
+    let accounts = AccountFile::default();
+    let first = acceptor.step(&negotiate, 0, &accounts);
+    assert!(matches!(first, Ok(Step::Continue(_))), "{first:?}");
+    let last = acceptor.step(&authenticate("", &[0], &[]), 0, &accounts);
+    let Ok(Step::Done(done)) = last else { panic!("{last:?}") };
+    assert_eq!(done.identity.user, "");
+    assert_eq!(*done.session_key, [0; 16]);
+}
+
 #[test]
 fn an_empty_user_with_a_response_is_nobody() {
     let mut nt = vec![0; 16];

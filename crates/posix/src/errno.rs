@@ -23,8 +23,9 @@ pub fn fault_of(errno: Errno) -> Fault {
         Errno::MFILE | Errno::NFILE => Fault::TooManyOpen,
         Errno::XDEV => Fault::CrossDevice,
         Errno::MLINK => Fault::TooManyLinks,
-        // AGAIN: a lease of a local process is being broken.
-        Errno::BUSY | Errno::TXTBSY | Errno::AGAIN => Fault::Busy,
+        Errno::BUSY | Errno::TXTBSY => Fault::Busy,
+        // A lease of a local process is being broken.
+        Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
         // NODATA comes up only where an attribute may be absent, which the
         // callers know; NXIO and NODEV: a special file without its device.
@@ -73,7 +74,7 @@ mod tests {
             (libc::EMLINK, Fault::TooManyLinks),
             (libc::EBUSY, Fault::Busy),
             (libc::ETXTBSY, Fault::Busy),
-            (libc::EWOULDBLOCK, Fault::Busy),
+            (libc::EWOULDBLOCK, Fault::Leased),
             (libc::ESTALE, Fault::Stale),
             (libc::EOPNOTSUPP, Fault::NotSupported),
             (libc::ENOSYS, Fault::NotSupported),

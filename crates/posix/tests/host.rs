@@ -270,7 +270,7 @@ fn local_leases_do_not_block() {
     if set != 0 {
         return;
     }
-    assert_eq!(s.open("leased", &read()).unwrap_err(), Fault::Busy);
+    assert_eq!(s.open("leased", &read()).unwrap_err(), Fault::Leased);
     assert_eq!(s.open("leased", &how()).unwrap().stat.end_of_file, 1);
     drop(holder);
     assert_eq!(s.content("leased").unwrap(), "x");

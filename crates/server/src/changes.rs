@@ -1,6 +1,7 @@
 //! Telling those who watch a directory what was done in it: MS-FSA 2.1.4.1.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frevo_store::lease::{Actor, Granted, LeaseOwner, V2};
 use frevo_store::watch::Place;
@@ -42,11 +43,22 @@ impl FileOpen {
 
     /// Tells those who watch that something was done to the file.
     pub fn tell(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
-        // Windows: writing breaks it too, though MS-FSA 2.1.5.4 does not say so; a
-        // listing shows sizes and times.
         if files.leases.has_directories() {
             self.entry_changed(files, &self.name());
         }
+        self.tell_watchers(files, action, matches);
+    }
+
+    /// Reports that its data was changed. Those who watch are told at once; who
+    /// has a lease on the directory, at the close: MS-FSA 2.1.5.4 breaks none, and
+    /// 2.1.5.5 brings up to date what the directory lists of it.
+    pub fn report_written(&self, files: &FileTable) {
+        self.keep_times();
+        self.written.store(true, Ordering::Release);
+        self.tell_watchers(files, NotifyAction::MODIFIED, DATA);
+    }
+
+    fn tell_watchers(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
         if files.watches.is_empty() {
             return;
         }

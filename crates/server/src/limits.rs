@@ -60,6 +60,10 @@ pub const OPENS_PER_SESSION: usize = 65_536;
 /// Pipes that one session may have open. Each may hold a whole answer.
 pub const PIPES_PER_SESSION: usize = 64;
 
+/// Byte ranges that the Opens of one session may have locked: four times what one
+/// Open may (`LOCKS_PER_OPEN` of the store).
+pub const LOCKS_PER_SESSION: usize = 262_144;
+
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 
@@ -98,6 +102,13 @@ pub const RESILIENCY_TIMEOUT_MAX: Duration = Duration::from_secs(300);
 /// The shortest Open.ResiliencyTimeout: less than a client needs to be back would
 /// be no promise. A longer time than was asked for breaks none.
 pub const RESILIENCY_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// How long a CREATE waits for a program of the host to give up its lease: a
+/// little longer than the kernel's `lease-break-time`, after which it is gone.
+pub const HOST_LEASE_PATIENCE: Duration = Duration::from_secs(50);
+
+/// How often it looks meanwhile.
+pub const HOST_LEASE_LOOK: Duration = Duration::from_millis(50);
 
 /// How long a reconnect waits for the end of the session that still has its Open.
 pub const RECONNECT_PATIENCE: Duration = Duration::from_millis(500);

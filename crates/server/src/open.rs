@@ -23,6 +23,7 @@ use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
+use crate::slots::Slot;
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 use crate::under_way::UnderWay;
@@ -39,6 +40,8 @@ pub struct Open {
     pub channel_sequence: Mutex<ChannelSequence>,
     /// Open.LockSequenceArray
     pub lock_sequences: Mutex<LockSequences>,
+    /// Places of its byte-range locks among those of the session that took them.
+    pub lock_places: Mutex<Vec<Slot>>,
     /// What is open.
     pub target: OpenTarget,
     /// What lets it outlive its connection; most have nothing of it.
@@ -97,6 +100,9 @@ pub struct FileOpen {
     /// Another object has taken the place of the file that was opened
     /// (FSCTL_SET_REPARSE_POINT): the descriptor is of no use any more.
     pub turned: AtomicBool,
+    /// Its data was changed through this Open, which its directory will show
+    /// when it closes.
+    pub written: AtomicBool,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Mutex<Option<Enumeration>>,
 }
@@ -121,6 +127,7 @@ impl Open {
             granted_access,
             channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Mutex::new(LockSequences::new()),
+            lock_places: Mutex::default(),
             target,
             survival: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -189,6 +196,7 @@ impl Open {
         }
         self.closing.notify_waiters();
         self.leave_file(files);
+        *self.lock_places.lock() = Vec::new();
         if let Some(survival) = self.survival() {
             survival.closed(self);
         }
@@ -200,6 +208,10 @@ impl Open {
         host::hide(file);
         apple::leaving(file, self.id());
         let actor = files.leases.has_directories().then(|| file.in_directory());
+        // MS-FSA 2.1.5.5 phase 3: now what the directory lists is brought up to date.
+        if let Some(actor) = actor.filter(|_| file.written.load(Ordering::Acquire)) {
+            files.entry_changed(&*file.vfs, &file.name(), actor);
+        }
         // A stream first: its file may go with it.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
             self.leave(file, cell, files, actor);

@@ -200,9 +200,11 @@ impl Server {
         if sessions.len() >= SESSIONS {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
+        // 32 bits, as there are clients that keep no more of it (smbtorture's
+        // session-id). It need not be secret: what a session does is signed.
         let id = loop {
-            let id = self.ambient.random_u64();
-            if id != 0 && id != u64::MAX && !sessions.contains_key(&id) {
+            let id = self.ambient.random_u64() & u64::from(u32::MAX);
+            if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
                 break id;
             }
         };

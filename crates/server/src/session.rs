@@ -64,6 +64,11 @@ impl Identity {
     pub fn is_same_user(&self, other: &Self) -> bool {
         self.user.eq_ignore_ascii_case(&other.user)
     }
+
+    /// Session.IsAnonymous
+    pub fn is_nobody(&self) -> bool {
+        self.user.is_empty()
+    }
 }
 
 /// Keys and policy, fixed when authentication first succeeds.
@@ -99,6 +104,8 @@ pub struct Session {
     state: AtomicU8,
     security: OnceLock<Security>,
     identity: SharedIdentity,
+    /// Who logged on first, and nobody else does again: the account's name.
+    owner: OnceLock<String>,
     trees: RwLock<HashMap<u32, Arc<TreeConnect>>>,
     next_tree: AtomicU32,
     opens: RwLock<HashMap<u64, Arc<Open>>>,
@@ -107,6 +114,8 @@ pub struct Session {
     pub under_way: Arc<UnderWay>,
     /// Its open pipes.
     pub pipes: Slots,
+    /// Byte ranges that its Opens have locked.
+    pub locks: Slots,
     /// Its waiting CHANGE_NOTIFY requests.
     pub notifies: Slots,
     /// Its tokens of offloaded copies.
@@ -129,12 +138,14 @@ impl Session {
             state: AtomicU8::new(State::InProgress as u8),
             security: OnceLock::new(),
             identity: SharedIdentity::default(),
+            owner: OnceLock::new(),
             trees: RwLock::default(),
             next_tree: AtomicU32::new(1),
             opens: RwLock::default(),
             channels: Mutex::default(),
             under_way: Arc::default(),
             pipes: Slots::default(),
+            locks: Slots::default(),
             notifies: Slots::default(),
             offloads: Mutex::default(),
         }
@@ -152,6 +163,7 @@ impl Session {
 
     /// Authentication succeeded for the first time.
     pub fn establish(&self, identity: Identity, security: Security) {
+        let _ = self.owner.set(identity.user.clone());
         self.identity.store(Some(Arc::new(identity)));
         let _ = self.security.set(security);
         self.change_state(State::Valid);
@@ -161,6 +173,11 @@ impl Session {
     pub fn reestablish(&self, identity: Identity) {
         self.identity.store(Some(Arc::new(identity)));
         self.change_state(State::Valid);
+    }
+
+    /// Whether this is the account that logged on when the session was made.
+    pub fn is_owned_by(&self, identity: &Identity) -> bool {
+        self.owner.get().is_some_and(|owner| owner.eq_ignore_ascii_case(&identity.user))
     }
 
     /// The session must authenticate again.

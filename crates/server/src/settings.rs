@@ -60,6 +60,8 @@ pub struct Settings {
     pub posix: bool,
     /// Names by which clients may address this server in MsvAvTargetName; empty: any.
     pub target_names: Vec<String>,
+    /// Who is logged on may authenticate anew as nobody, and keeps what is open.
+    pub anonymous: bool,
     /// What smbtorture needs to make the server misbehave works. Never set by a
     /// configuration.
     pub test_hooks: bool,
@@ -92,6 +94,7 @@ impl Default for Settings {
             model: String::from("RackMac"),
             posix: true,
             target_names: Vec::new(),
+            anonymous: false,
             test_hooks: false,
         }
     }

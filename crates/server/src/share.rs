@@ -85,6 +85,8 @@ pub struct Share {
     /// Where its requests are carried out when its file system may keep its
     /// caller waiting; none: on the core.
     pub annex: Option<Arc<Annex>>,
+    /// Oplocks of level II are granted.
+    pub level2_oplocks: bool,
 }
 
 impl Share {
@@ -112,6 +114,7 @@ impl Share {
             inherited_as_set: false,
             forward_slashes: false,
             annex: None,
+            level2_oplocks: true,
         }
     }
 

@@ -424,11 +424,13 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         one.on(&mine, lease_ack(key(1), NONE)).await.ok();
         let again = one.on(&mine, dir.clone()).await;
         assert_eq!(lease(&again).lease.lease_state, rh());
-        // Writing changes what is listed, and so do deleting and the host.
+        // Writing changes what is listed when it ends (MS-FSA 2.1.5.5), and so do
+        // deleting and the host.
         two.on(&theirs, write_draft(other, 0, b"y")).await.ok();
+        one.expect_silence(Duration::from_secs(4)).await;
+        two.close(&theirs, other).await;
         assert_eq!(lease_notification(&mut one).await.lease_key, key(1));
         one.on(&mine, lease_ack(key(1), NONE)).await.ok();
-        two.close(&theirs, other).await;
         let again = one.on(&mine, dir.clone()).await;
         assert_eq!(lease(&again).lease.lease_state, rh());
         one.expect_silence(Duration::from_secs(1)).await;

@@ -327,15 +327,23 @@ pub struct Oplocks {
     grants: Vec<Grant>,
     waiting: Vec<Waker>,
     last_number: u64,
+    no_level_two: bool,
 }
 
 impl Oplocks {
     /// None.
-    pub const EMPTY: Self = Self { grants: Vec::new(), waiting: Vec::new(), last_number: 0 };
+    pub const EMPTY: Self =
+        Self { grants: Vec::new(), waiting: Vec::new(), last_number: 0, no_level_two: false };
 
     /// Whether there is none at all: the data path's quick question.
     pub const fn is_empty(&self) -> bool {
         self.grants.is_empty()
+    }
+
+    /// From now on an oplock of this file is exclusive or none at all, as those of
+    /// Linux are (`F_SETLEASE` of one who writes). Leases stay what they are.
+    pub const fn forbid_level_two(&mut self) {
+        self.no_level_two = true;
     }
 
     /// Breaks what `actor` must not meet. Whoever has to wait asks again after
@@ -348,7 +356,10 @@ impl Oplocks {
                 continue;
             }
             contention.waits |= grant.caching.intersects(cause.waits_for());
-            let to = remains(grant.caching, lost, grant.is_lease());
+            let to = match remains(grant.caching, lost, grant.is_lease()) {
+                _ if self.no_level_two && !grant.is_lease() => NONE,
+                to => to,
+            };
             match &mut grant.breaking {
                 // One break at a time: the next is told when this one has been
                 // acknowledged.
@@ -460,6 +471,7 @@ impl Oplocks {
         }
         let caching = match fitting(wanted, room) {
             c if c.contains(W) => c,
+            _ if self.no_level_two => NONE,
             c => c & R,
         };
         if caching.is_empty() {

@@ -90,6 +90,9 @@ pub enum Fault {
     TooManyLinks,
     /// In use by the host (a running program, a mount point).
     Busy,
+    /// A program of the host has a lease on it (`F_SETLEASE`) and has been told to
+    /// give it up; it can be had when that has happened.
+    Leased,
     /// What the name meant changed under the operation; look it up again.
     Stale,
     /// The file system cannot do that.
@@ -124,7 +127,7 @@ impl Fault {
             Self::TooManyOpen => Status::TOO_MANY_OPENED_FILES,
             Self::CrossDevice => Status::NOT_SAME_DEVICE,
             Self::TooManyLinks => Status::TOO_MANY_LINKS,
-            Self::Busy => Status::SHARING_VIOLATION,
+            Self::Busy | Self::Leased => Status::SHARING_VIOLATION,
             Self::Stale => Status::FILE_DELETED,
             Self::NotSupported => Status::NOT_SUPPORTED,
             Self::NoMemory => Status::INSUFFICIENT_RESOURCES,

@@ -34,7 +34,7 @@ PROFILES = {
     ),
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
-    "torture": ([*OFFERED, *OLD, "-x", "--test-hooks", "-e"], ["-e", "-i", "{address};speed=10000000000,capability=RSS"]),
+    "torture": ([*OFFERED, *OLD, "-x", "--test-hooks", "-c", "anonymous = true", "-e"], ["-e", "-i", "{address};speed=10000000000,capability=RSS"]),
     "torture-signed": (["-x", "--encryption", "-x", "offered", *OLD], ["-g", "server signing = mandatory"]),
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     "crossing": (OFFERED, AS_ROOT),

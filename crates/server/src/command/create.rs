@@ -4,6 +4,7 @@ mod access;
 mod apple;
 mod contexts;
 mod durable;
+mod host_lease;
 mod lease;
 mod replay;
 mod streams;
@@ -70,6 +71,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
+        // Who has become nobody keeps what he had open, and opens nothing.
+        Target::Disk(_) if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) => {
+            return Err(Status::ACCESS_DENIED.into());
+        }
         Target::Disk(live) => live,
     };
     let mut wanted = contexts::parse(&request)?;
@@ -117,6 +122,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let (open, action, stat) = create.finish(made)?;
     let file = open.file()?;
     let (id, is_directory, route) = (file.id, file.is_directory, create.route()?);
+    if !tree.share.level2_oplocks {
+        file.cell.lock().oplocks.forbid_level_two();
+    }
     let granted = rq.server().files.grant(&file.cell, id, is_directory, wish, route);
     breaks::host::watch(rq.server(), file, granted);
     create.grant_survival(&open, action).inspect_err(|_| open.close(&rq.server().files))?;
@@ -191,6 +199,7 @@ impl Create<'_> {
         self.check_lease()?;
         let nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
+        let mut host = host_lease::Patience::new();
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
@@ -198,6 +207,12 @@ impl Create<'_> {
             let held = files.names.hold(changes::place(self.vfs), &self.name);
             let opened = match apple::open_node(self, nursery.may_add) {
                 Err(Fault::Stale) => continue,
+                Err(Fault::Leased) => {
+                    drop(held);
+                    host.pause(self.rq).await?;
+                    attempts = 0;
+                    continue;
+                }
                 Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
                 Err(Fault::NotFound) if !nursery.may_add => {
                     return Err(Status::ACCESS_DENIED.into());
@@ -415,6 +430,7 @@ impl Create<'_> {
             times: Times::new(self.rq.tree()?.share.late_write_times),
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
+            written: AtomicBool::new(false),
             enumeration: Mutex::new(None),
         });
         if self.posix.is_some()

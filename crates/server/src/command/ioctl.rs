@@ -74,8 +74,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::NOT_SUPPORTED.into());
     }
     if test_hooks::is_one(rq, request.ctl_code) {
-        test_hooks::handle(rq, &request).await?;
-        return respond(rq, &request, &[], Status::SUCCESS, out);
+        return test_hooks::handle(rq, &request, out).await;
     }
     rq.session()?;
     // MS-SMB2 3.3.5.15.8: a code that nobody knows goes nowhere.

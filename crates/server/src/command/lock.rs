@@ -17,10 +17,12 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::durable::{Survival, record};
 use crate::lease;
+use crate::limits::LOCKS_PER_SESSION;
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::slots::Slot;
 
 /// Locks or unlocks byte ranges.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -45,11 +47,13 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Ok(Status::SUCCESS);
     }
     let sequence = verifies.then_some(request.lock_sequence);
-    let mut taken = Taken { open, file, ranges: Vec::new(), sequence };
+    let mut taken = Taken { rq, open, file, ranges: Vec::new(), sequence };
+    let mut places = None;
     if first.flags == LockFlags::UNLOCK {
         unlock(open, file, &request.locks, sequence)?;
     } else {
         let modes = modes(&request.locks)?;
+        places = Some(places_for(rq, modes.len())?);
         lease::contend(rq, file, Cause::Write).await?;
         let locking = Locking { open, file, ranges: RefCell::default() };
         lock(&locking, &request.locks, &modes).await?;
@@ -57,6 +61,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     record::keep(rq.server(), open).await?;
     taken.ranges.clear();
+    if let Some(places) = places {
+        open.lock_places.lock().extend(places);
+    }
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }
@@ -120,6 +127,7 @@ impl Drop for Locking<'_> {
 /// Locks of a request that is not answered yet. They are given back when it is
 /// cancelled, or cannot be put on record; when it comes again it is a new one.
 struct Taken<'a> {
+    rq: &'a Request<'a>,
     open: &'a Open,
     file: &'a FileOpen,
     ranges: Vec<(Range, Mode)>,
@@ -139,7 +147,17 @@ impl Drop for Taken<'_> {
         if let Some(sequence) = self.sequence {
             self.open.lock_sequences.lock().undone(sequence);
         }
+        drop(shared);
+        // They may be on record already, where nobody would look for them.
+        record::renew(self.rq.server(), self.open);
     }
+}
+
+/// Places of as many locks among those of the session.
+fn places_for(rq: &Request<'_>, count: usize) -> Result<Vec<Slot>, Status> {
+    let locks = &rq.session()?.locks;
+    let taken = (0..count).map(|_| locks.take(LOCKS_PER_SESSION));
+    taken.collect::<Option<_>>().ok_or(Status::INSUFFICIENT_RESOURCES)
 }
 
 /// MS-SMB2 3.3.5.14: where a channel can be lost and its Opens stay, requests
@@ -170,6 +188,7 @@ fn unlock(
             return Err(Status::INVALID_PARAMETER);
         }
         shared.ranges.unlock(open.id(), range(element))?;
+        drop(open.lock_places.lock().pop());
         host::show_unlocked(file, &shared.ranges, range(element));
     }
     if let Some(sequence) = sequence {

@@ -63,7 +63,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if (count == 0 && request.length != 0) || count < request.minimum_count {
         return Err(Status::END_OF_FILE.into());
     }
-    out.bytes_mut().extend(read::response_head(count, 0, ReadResponseFlags::EMPTY));
+    let mut head = read::response_head(count, 0, ReadResponseFlags::EMPTY);
+    if rq.connection.pads_reads.get() {
+        let [_, _, offset, ..] = &mut head;
+        *offset = offset.saturating_add(8);
+        out.bytes_mut().extend(head);
+        out.bytes_mut().extend([0; 8]);
+    } else {
+        out.bytes_mut().extend(head);
+    }
     out.set_payload(payload);
     Ok(Status::SUCCESS)
 }

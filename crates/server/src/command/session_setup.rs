@@ -7,6 +7,7 @@ use frevo_auth::{Acceptor, AcceptorConfig, Done, Step};
 use frevo_crypto::{Sender, SigningAlgorithm};
 use frevo_proto::Dialect;
 use frevo_proto::preauth::SessionPreauth;
+use frevo_store::security::Token;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::{HeaderFlags, Status};
@@ -200,6 +201,8 @@ fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentic
     let settings = &rq.connection.settings;
     let mut config = AcceptorConfig::standalone(&settings.server_name);
     config.require_mic = settings.require_mic;
+    // The keys of a session are those of its first logon, which somebody made.
+    config.anonymous = settings.anonymous && purpose == Purpose::Renew;
     if !settings.target_names.is_empty() {
         let address = rq.connection.local.ip().to_canonical().to_string();
         let names = settings.target_names.iter().cloned().chain([address]);
@@ -289,12 +292,22 @@ fn finish(
     (done, host): (&Done, Option<Arc<HostUser>>),
     out: &mut Response,
 ) -> Outcome {
+    let is_nobody = done.identity.user.is_empty();
+    // What nobody has open he uses as who he was on the host.
+    let before = authentication.session.identity().filter(|_| is_nobody);
+    let host = before.map_or(host, |before| before.host.clone());
     let identity = Identity {
         user: done.identity.user.clone(),
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
-        token: rq.server().token(&done.identity.user, host.as_deref()),
-        groups: rq.server().groups(&done.identity.user, host.as_deref()),
+        token: match is_nobody {
+            true => Arc::new(Token::nobody()),
+            false => rq.server().token(&done.identity.user, host.as_deref()),
+        },
+        groups: match is_nobody {
+            true => Arc::default(),
+            false => rq.server().groups(&done.identity.user, host.as_deref()),
+        },
         host,
         is_local: rq.server().accounts().membership(&done.identity.user).is_some(),
     };
@@ -302,8 +315,8 @@ fn finish(
     match authentication.purpose {
         Purpose::New => establish(rq, request, authentication, done, identity)?,
         Purpose::Renew => {
-            let before = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-            if !before.is_same_user(&identity) {
+            // Who has become nobody may become himself again, and nobody else.
+            if !identity.is_nobody() && !session.is_owned_by(&identity) {
                 return Err(Status::ACCESS_DENIED.into());
             }
             session.reestablish(identity);
@@ -372,7 +385,8 @@ fn bind(
 ) -> Result<(), Status> {
     let session = &authentication.session;
     let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    if !owner.is_same_user(identity) {
+    // MS-SMB2 3.3.5.5: nor to a session of nobody.
+    if !owner.is_same_user(identity) || owner.is_nobody() {
         return Err(Status::NOT_SUPPORTED);
     }
     if session.state() != State::Valid {

@@ -32,6 +32,9 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::BAD_NETWORK_NAME.into());
     };
     check_encryption(rq, &share)?;
+    if identity.is_nobody() && share.vfs().is_some() {
+        return Err(Status::ACCESS_DENIED.into());
+    }
     let caller = Caller { user: &identity.user, groups: &identity.groups, address: peer.ip() };
     let share = match share.rules.judge(&caller, share.read_only) {
         Verdict::Refused(why) => {

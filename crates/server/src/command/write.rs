@@ -6,9 +6,7 @@ use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::write::{self, Channel, WriteFlags};
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::fscc::notify::NotifyAction;
 
-use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::ipc;
 use crate::lease;
@@ -46,7 +44,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         OpenTarget::File(file) => {
             write_file(rq, open, file, &request).await?;
-            file.report(&rq.server().files, NotifyAction::MODIFIED, changes::DATA);
+            file.report_written(&rq.server().files);
         }
     }
     write::Response { count: length }.encode(&mut out.writer());

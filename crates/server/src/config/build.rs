@@ -94,6 +94,7 @@ impl Config {
         }
         settings.posix = self.shares.is_empty() || self.shares.iter().any(|share| share.posix);
         settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
+        settings.anonymous = section.anonymous.unwrap_or(settings.anonymous);
         if let Some(names) = &section.target_names {
             settings.target_names.clone_from(names);
         }
@@ -262,6 +263,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         inherited_as_set: section.inherited_as_set,
         forward_slashes: section.forward_slashes,
         annex: section.is_off_core().then(Arc::default),
+        level2_oplocks: section.level2_oplocks,
     }
 }
 

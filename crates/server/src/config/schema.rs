@@ -72,6 +72,8 @@ pub struct ServerSection {
     pub pin_cores: Option<bool>,
     /// Every client must prove that nobody changed its logon.
     pub require_mic: Option<bool>,
+    /// Who is logged on may authenticate anew as nobody.
+    pub anonymous: Option<bool>,
     /// Names that clients may have meant this server by.
     pub target_names: Option<Vec<String>>,
 }
@@ -211,6 +213,9 @@ pub struct ShareSection {
     pub hide_files: Vec<String>,
     /// Whether the file system may keep its caller waiting; none: it is asked.
     pub off_core: Option<bool>,
+    /// Several clients may cache what they read of one file by oplocks.
+    #[serde(default = "yes")]
+    pub level2_oplocks: bool,
     /// Byte-range locks of clients and of other programs know of each other.
     #[serde(default)]
     pub posix_locks: bool,
@@ -343,6 +348,7 @@ impl ShareSection {
             list_ea_sizes: false,
             hide_files: Vec::new(),
             off_core: None,
+            level2_oplocks: true,
             posix_locks: false,
         }
     }

@@ -40,6 +40,7 @@ fn every_key_can_be_set() {
         cores = 2
         pin_cores = true
         require_mic = true
+        anonymous = true
         target_names = ["box.example.com"]
 
         [limits]
@@ -88,6 +89,7 @@ fn every_key_can_be_set() {
         list_ea_sizes = true
         hide_files = ["*.tmp", "desktop.ini"]
         off_core = true
+        level2_oplocks = false
         posix_locks = true
         nt_acls = "posix"
 

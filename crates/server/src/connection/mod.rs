@@ -128,6 +128,8 @@ pub struct Connection {
     breaks: RefCell<Vec<breaks::Sent>>,
     /// For tests: no break notification arrives.
     pub plays_dead: Cell<bool>,
+    /// READ responses have padding before their data (test hooks).
+    pub pads_reads: Cell<bool>,
     doom: Cell<Option<Doom>>,
     /// Wakes the loop that owns the socket: there is something to send that no
     /// ended request brings along, or the connection is to end.
@@ -195,6 +197,7 @@ impl Connection {
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),
             plays_dead: Cell::new(false),
+            pads_reads: Cell::new(false),
             doom: Cell::new(None),
             attention: tokio::sync::Notify::new(),
             server,

@@ -10,7 +10,7 @@ use frevo_proto::lock_sequence::LockSequences;
 use frevo_store::file::Admission;
 use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
 use frevo_store::name::Rules;
-use frevo_store::state::{LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
+use frevo_store::state::{Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
 use frevo_store::vfs::{Existence, KindWanted, OpenHow};
 use frevo_store::{Admitted, FileCell, Name, OpenId, Sharing, StateStore};
 use frevo_wire::Status;
@@ -90,19 +90,29 @@ fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
 /// Puts `open` as it is now on record and waits until that is stable. Does
 /// nothing, and calls nobody, for an Open that is not persistent.
 pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
-    let Some(survival) = open.survival().filter(|survival| survival.is_persistent()) else {
-        return Ok(());
-    };
-    let Some(store) = server.durables.store() else { return Ok(()) };
     let (done, stable) = oneshot::channel();
-    {
-        // What is put later is newer.
-        let _order = survival.recording.lock();
-        let Some(record) = record_of(open) else { return Ok(()) };
-        let done = Box::new(move |result| _ = done.send(result));
-        store.put(RecordId(record.durable_file_id), record.to_bytes(), done);
+    match put(server, open, Box::new(move |result| _ = done.send(result))) {
+        true => stood(stable.await),
+        false => Ok(()),
     }
-    stood(stable.await)
+}
+
+/// The same for what has been taken back: nobody waits until it is stable.
+pub fn renew(server: &Server, open: &Open) {
+    put(server, open, Box::new(|_| {}));
+}
+
+/// False when there is nothing to put.
+fn put(server: &Server, open: &Open, done: Done) -> bool {
+    let Some(survival) = open.survival().filter(|survival| survival.is_persistent()) else {
+        return false;
+    };
+    let Some(store) = server.durables.store() else { return false };
+    // What is put later is newer.
+    let _order = survival.recording.lock();
+    let Some(record) = record_of(open) else { return false };
+    store.put(RecordId(record.durable_file_id), record.to_bytes(), done);
+    true
 }
 
 /// The same for all persistent Opens of a file, whose name or promises have
@@ -246,6 +256,7 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
         times: Times::new(share.late_write_times),
         sync_failure: OnceLock::new(),
         turned: AtomicBool::new(false),
+        written: AtomicBool::new(false),
         enumeration: Mutex::new(None),
     });
     // Of a tree connect that has ended: there is none until its client comes.

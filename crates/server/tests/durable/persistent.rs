@@ -10,7 +10,7 @@ use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
 use frevo_server::durable::record;
-use frevo_store::state::{MemoryState, OpenRecord};
+use frevo_store::state::{Done, MemoryState, OpenRecord, RecordId, StateFault, StateStore};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
@@ -49,6 +49,58 @@ fn numbered_lock(file: FileId, sequence: LockSequence) -> Draft {
     Draft::new(Command::LOCK).with(|w| {
         lock::Request { lock_sequence: sequence, file_id: file, locks }.encode(w);
     })
+}
+
+/// A store that says that something is stable when it is told to.
+#[derive(Debug, Default)]
+struct Slow {
+    memory: MemoryState,
+    is_slow: std::sync::atomic::AtomicBool,
+}
+
+impl StateStore for Slow {
+    fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault> {
+        self.memory.load()
+    }
+
+    fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
+        if self.is_slow.load(std::sync::atomic::Ordering::Relaxed) {
+            std::mem::forget(done);
+            return self.memory.put(id, record, Box::new(|_| {}));
+        }
+        self.memory.put(id, record, done);
+    }
+
+    fn remove(&self, id: RecordId, done: Done) {
+        self.memory.remove(id, done);
+    }
+}
+
+/// A LOCK that is cancelled while it is put on record is on none afterwards: a
+/// restart would bring a lock that nobody has.
+#[test]
+fn a_cancelled_lock_leaves_the_record() {
+    in_world(async |world| {
+        let store = Arc::new(Slow::default());
+        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
+        let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
+        let file = files::file_id(&peer.create(&mount, &want).await);
+        store.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        let draft = mount.put(numbered_lock(file, LockSequence::new(5, 9)));
+        let id = peer.send(vec![draft], mount.via()).await[0];
+        let interim = peer.interim().await;
+        assert_eq!(records(&store.memory)[0].locks.len(), 1, "it is on record");
+        let Route::Async { async_id } = interim.header.route else { panic!() };
+        let cancel = Peer::cancel(id, Some(async_id), mount.logon.id);
+        peer.send_frame(&draft::pack(&[cancel], mount.via())).await;
+        peer.final_reply(id).await.expect(Status::CANCELLED);
+        assert_eq!(records(&store.memory)[0].locks, []);
+        store.is_slow.store(false, std::sync::atomic::Ordering::Relaxed);
+        peer.on(&mount, numbered_lock(file, LockSequence::new(5, 9))).await.ok();
+        assert_eq!(records(&store.memory)[0].locks.len(), 1);
+        peer.close(&mount, file).await;
+    });
 }
 
 /// All that is kept, kept: the whole of a handle before and after a crash.

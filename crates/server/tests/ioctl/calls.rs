@@ -33,6 +33,30 @@ pub async fn ask(
     peer.on(mount, ioctl_draft(code, file, input, max_output)).await
 }
 
+/// smbtorture's hooks work in a server that was started with them: padding, which a
+/// client has to skip, and a CLOSE that waits for what is under way.
+#[test]
+fn hooks_of_smbtorture_do_what_it_wants() {
+    in_world_with(Settings { test_hooks: true, ..settings() }, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        peer.write(&mount, file, 0, b"twelve bytes").await;
+        let hook = |code: u32| ioctl_draft(CtlCode(code), FileId::ALL_ONES, &[], 1);
+        let padded = peer.on(&mount, hook(0x8384_8013)).await;
+        assert_eq!(output(padded.ok()), [8]);
+        peer.on(&mount, hook(0x8384_8023)).await.ok();
+        let reply = peer.on(&mount, files::read_draft(file, 0, 12)).await;
+        let read = frevo_wire::command::read::Response::parse(&reply.ok().message).unwrap();
+        assert_eq!(read.data, b"twelve bytes");
+        let sleep = mount.put(ioctl_draft(CtlCode(0x8384_8043), file, &[100], 0));
+        let sleep = peer.send(vec![sleep], mount.via()).await[0];
+        let close = mount.put(files::close_draft(file));
+        let close = peer.send(vec![close], mount.via()).await[0];
+        peer.final_reply(sleep).await.ok();
+        peer.final_reply(close).await.ok();
+    });
+}
+
 /// The output of an answer that has one.
 pub fn output(reply: &Reply) -> Vec<u8> {
     ioctl::Response::parse(&reply.message).unwrap().output.to_vec()

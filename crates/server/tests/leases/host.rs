@@ -16,6 +16,40 @@ fn is_possible() -> bool {
     Program::new("python3").args(["-c", test]).status().is_ok_and(|status| status.success())
 }
 
+/// A program that has a lease of the kernel's on the file has it taken, and who
+/// opens the file waits for that, he alone.
+#[test]
+fn a_create_waits_for_the_lease_of_another_program() {
+    in_world(async |world| {
+        world.file("f", "before");
+        let script = "import fcntl,os,signal,sys,time\n\
+            signal.signal(signal.SIGIO, lambda *_: None)\n\
+            fd = os.open('f', os.O_RDWR)\n\
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            print('ready', flush=True)\n\
+            signal.pause()\n\
+            time.sleep(0.4)\n";
+        let mut program = Program::new("python3");
+        let program = program.args(["-c", script]).current_dir(world.dir.path());
+        let mut holder = program.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 5];
+        let out = holder.stdout.as_mut().unwrap();
+        if std::io::Read::read_exact(out, &mut ready).is_err() {
+            // This file system has no leases.
+            return;
+        }
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let began = std::time::Instant::now();
+        let draft = mine.put(Want::existing("f").draft());
+        let waiting = one.send(vec![draft], mine.via()).await[0];
+        one.open_file(&mine, &Want::file("g")).await;
+        assert!(began.elapsed() < Duration::from_millis(300), "others do not wait");
+        one.final_reply(waiting).await.ok();
+        assert!(began.elapsed() > Duration::from_millis(300));
+        assert!(holder.wait().unwrap().success());
+    });
+}
+
 #[test]
 fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
     if !is_possible() {

@@ -46,6 +46,57 @@ fn authentication_anew_is_for_the_same_user() {
     });
 }
 
+/// Says that it is nobody, by NTLM as it is (MS-NLMP 3.2.5.1.2); the last answer.
+async fn become_nobody(peer: &mut Peer, session_id: u64, via: Via<'_>) -> Reply {
+    let negotiate = [&b"NTLMSSP\0\x01\0\0\0\x01\x02\0\0"[..], &[0; 16]].concat();
+    let nothing = [0, 0, 0, 0, 64, 0, 0, 0];
+    let authenticate = [&b"NTLMSSP\0\x03\0\0\0"[..], &nothing.repeat(6), &[1, 2, 0, 0]].concat();
+    let setup = Setup::of("");
+    let first = peer.ask(setup.draft(&negotiate, session_id), via).await;
+    first.expect(Status::MORE_PROCESSING_REQUIRED);
+    peer.ask(setup.draft(&authenticate, first.header.session_id), via).await
+}
+
+/// MS-SMB2 3.3.5.5.2, 3.3.5.5.3: what is open goes on, by the rights it has; what
+/// needs rights of nobody's own is refused until the user is back.
+#[test]
+fn who_becomes_nobody_keeps_what_is_open_and_gets_nothing_more() {
+    in_world_with(Settings { anonymous: true, ..settings() }, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let id = mount.logon.id;
+        assert!(id < 1 << 32, "clients keep 32 bits of it");
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        become_nobody(&mut peer, id, mount.via()).await.ok();
+        peer.write(&mount, file, 0, b"still mine").await;
+        peer.create(&mount, &Want::existing("f")).await.expect(Status::ACCESS_DENIED);
+        let connect = |path: &str| tree_connect_draft(path).session(id);
+        let data = peer.ask(connect("\\\\server\\data"), mount.via()).await;
+        data.expect(Status::ACCESS_DENIED);
+        peer.ask(connect("\\\\server\\IPC$"), mount.via()).await.ok();
+        peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
+        peer.open_file(&mount, &Want::existing("f")).await;
+        become_nobody(&mut peer, id, mount.via()).await.ok();
+        let thief = peer.log_on_again(Setup::again("bob", &mount.logon)).await;
+        thief.expect(Status::ACCESS_DENIED);
+        let read = mount.put(read_draft(file, 0, 1));
+        peer.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
+        // Nobody logs on.
+        let mut other = world.connect();
+        other.negotiate(&Offer::default()).await;
+        become_nobody(&mut other, 0, Via::Plain).await.expect(Status::ACCESS_DENIED);
+    });
+}
+
+#[test]
+fn nobody_is_refused_unless_it_is_set() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let refused = become_nobody(&mut peer, mount.logon.id, mount.via()).await;
+        refused.expect(Status::ACCESS_DENIED);
+        peer.on(&mount, Want::file("f").draft()).await.expect(Status::USER_SESSION_DELETED);
+    });
+}
+
 /// MS-SMB2 3.3.5.2.9: what an expired session may still do, and its return.
 #[test]
 fn an_expired_session_may_end_or_return() {

@@ -40,6 +40,28 @@ fn state(granted: Granted) -> String {
     }
 }
 
+/// Of a file whose oplocks are exclusive or none nobody gets level II, and nobody
+/// is left it.
+#[test]
+fn without_level_two_an_oplock_is_exclusive_or_nothing() {
+    let mut oplocks = Oplocks::default();
+    oplocks.forbid_level_two();
+    let batch = Wish::Oplock(OplockLevel::BATCH);
+    let got = oplocks.request(OpenId(1), ROUTE, batch, FREE);
+    assert_eq!(got, Granted::Oplock(OplockLevel::BATCH));
+    let reads = Cause::Open(AccessMask::READ_DATA);
+    let contention = oplocks.contend(actor(2, None), reads);
+    assert_eq!(contention.breaks.iter().map(|b| b.to).collect::<Vec<_>>(), [NONE]);
+    assert!(contention.waits);
+    oplocks.acknowledge(Owner::Open(OpenId(1)), NONE).unwrap();
+    let level_two = Wish::Oplock(OplockLevel::II);
+    for wish in [batch, level_two] {
+        assert_eq!(oplocks.request(OpenId(2), ROUTE, wish, SHARED), Granted::Nothing);
+    }
+    let lease = oplocks.request(OpenId(3), ROUTE, wish(1, R), SHARED);
+    assert_eq!(state(lease), "R", "a lease is another matter");
+}
+
 /// Each cause against each holder: what it is broken to, whether that needs an
 /// acknowledgment (!), and whether the cause waits for it (w).
 #[test]

@@ -38,7 +38,8 @@ SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "ker
 # Single tests that want one: files that share extents or are compressed, snapshots.
 APART = {"smb2.ioctl.dup_extents_*": "extents", "smb2.ioctl.compress_[!n]*": "extents",
          "smb2.ioctl.sparse_compressed": "extents", "smb2.ioctl.shadow_copy": "snapshots",
-        "smb2.read.position": "torture", "smb2.create.gentest": "torture"}
+         "smb2.read.position": "torture", "smb2.create.gentest": "torture",
+         "smb2.replay.replay5": "continuous"}
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
 # What a suite is told more; the snapshot is the one that snapshot() makes.
 STAMP = "@GMT-2015.10.31-19.40.30"

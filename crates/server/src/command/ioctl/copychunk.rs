@@ -14,12 +14,10 @@ use frevo_wire::command::ioctl::copychunk::{
 };
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
-use frevo_wire::fscc::notify::NotifyAction;
 use rustix::io::Errno;
 
 use super::{Answer, Call, copyfile, output};
 use crate::acting;
-use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::lease;
 use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
@@ -149,7 +147,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         progress.failure.get_or_insert(status);
     }
     if progress.bytes != 0 {
-        target.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
+        target.report_written(&call.rq.server().files);
     }
     progress.answer()
 }

@@ -18,10 +18,8 @@ use frevo_wire::fscc::fsctl::{
     DUPLICATE_EXTENTS_EX_SIZE, DuplicateExtents, DuplicateExtentsEx, DuplicateExtentsFlags,
     IntegrityFlags, IntegrityInformation, SetIntegrityInformation, TrimReply, TrimRequest,
 };
-use frevo_wire::fscc::notify::NotifyAction;
 
 use super::{Answer, Call, NO_OUTPUT, copychunk, output};
-use crate::changes;
 use crate::data::{self, MAX_OFFSET};
 use crate::lease;
 use crate::limits::TRIM_RANGES;
@@ -182,7 +180,7 @@ pub(super) async fn written(call: &Call<'_>, file: &FileOpen) -> Answer {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
         data::sync(file).await?;
     }
-    file.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
+    file.report_written(&call.rq.server().files);
     NO_OUTPUT
 }
 

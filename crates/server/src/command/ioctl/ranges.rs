@@ -15,7 +15,6 @@ use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
 
 use super::{Answer, Call, NO_OUTPUT, output};
-use crate::changes;
 use crate::data;
 use crate::lease;
 use crate::open::FileOpen;
@@ -83,7 +82,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
         data::sync(file).await?;
     }
-    file.report(&call.rq.server().files, NotifyAction::MODIFIED, changes::DATA);
+    file.report_written(&call.rq.server().files);
     NO_OUTPUT
 }
 

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::file_id::FileId;
 
-use super::{Answer, NO_OUTPUT};
+use super::respond;
+use crate::refusal::Outcome;
 use crate::request::Request;
+use crate::response::Response;
 
 /// The transport of this connection acknowledges nothing any more, as far as
 /// break notifications go. It comes without a session.
@@ -15,23 +18,53 @@ const FORCE_UNACKED_TIMEOUT: CtlCode = CtlCode(0x8384_8003);
 /// Waits as many milliseconds as its one byte of input says.
 const FSP_ASYNC_SLEEP: CtlCode = CtlCode(0x8384_8043);
 
+/// The next bytes behind this response's fixed part are eight that mean nothing.
+const IOCTL_RESPONSE_BODY_PADDING8: CtlCode = CtlCode(0x8384_8013);
+/// From now on that is so in each READ response of this connection.
+const GLOBAL_READ_RESPONSE_BODY_PADDING8: CtlCode = CtlCode(0x8384_8023);
+
+/// Where the fixed part of an IOCTL response ends: MS-SMB2 2.2.32.
+const BODY_END: u32 = 64 + 48;
+
 /// Whether the code is one of these, and they work.
 pub(super) fn is_one(rq: &Request<'_>, code: CtlCode) -> bool {
-    rq.connection.settings.test_hooks && matches!(code, FORCE_UNACKED_TIMEOUT | FSP_ASYNC_SLEEP)
+    let is_one = matches!(
+        code,
+        FORCE_UNACKED_TIMEOUT
+            | FSP_ASYNC_SLEEP
+            | IOCTL_RESPONSE_BODY_PADDING8
+            | GLOBAL_READ_RESPONSE_BODY_PADDING8
+    );
+    rq.connection.settings.test_hooks && is_one
 }
 
 /// Does what the code says.
-pub(super) async fn handle(rq: &Request<'_>, request: &ioctl::Request<'_>) -> Answer {
+pub(super) async fn handle(
+    rq: &Request<'_>,
+    request: &ioctl::Request<'_>,
+    out: &mut Response,
+) -> Outcome {
+    if request.ctl_code == IOCTL_RESPONSE_BODY_PADDING8 {
+        return pad(request, out);
+    }
     match (request.ctl_code, request.input) {
         (FORCE_UNACKED_TIMEOUT, []) => rq.connection.plays_dead.set(true),
         (FSP_ASYNC_SLEEP, [milliseconds]) => {
-            let open = rq.open()?;
+            rq.open()?;
+            // A CLOSE that comes meanwhile is answered behind it.
             tokio::time::sleep(Duration::from_millis((*milliseconds).into())).await;
-            if open.is_closed() {
-                return Err(Status::FILE_CLOSED.into());
-            }
         }
+        (GLOBAL_READ_RESPONSE_BODY_PADDING8, []) => rq.connection.pads_reads.set(true),
         _ => return Err(Status::INVALID_PARAMETER.into()),
     }
-    NO_OUTPUT
+    respond(rq, request, &[], Status::SUCCESS, out)
+}
+
+/// One byte of output, 8, behind as many that mean nothing.
+fn pad(request: &ioctl::Request<'_>, out: &mut Response) -> Outcome {
+    let mut w = out.writer();
+    w.u16(49).u16(0).u32(request.ctl_code.0);
+    FileId::ALL_ONES.encode(&mut w);
+    w.u32(BODY_END).u32(0).u32(BODY_END + 8).u32(1).u64(0).bytes(&[0; 8]).u8(8);
+    Ok(Status::SUCCESS)
 }

@@ -105,6 +105,7 @@ impl Bench {
             times: Times::new(self.share.late_write_times),
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
+            written: AtomicBool::new(false),
             enumeration: Mutex::new(None),
         });
         let tree = TreeConnect::new(1, Arc::clone(&self.share), AccessMask::FILE_ALL);
