@@ -465,9 +465,9 @@ fn anonymous_is_nobody_where_it_is_let() {
     let negotiate = [&b"NTLMSSP\0\x01\0\0\0\x01\x02\0\0"[..], &[0; 16]].concat();
     let accounts = AccountFile::default();
     let first = acceptor.step(&negotiate, 0, &accounts);
-    assert!(matches!(first, Ok(Step::Continue(_))), "{first:?}");
+    assert!(matches!(first, Ok(crate::Step::Continue(_))), "{first:?}");
     let last = acceptor.step(&authenticate("", &[0], &[]), 0, &accounts);
-    let Ok(Step::Done(done)) = last else { panic!("{last:?}") };
+    let Ok(crate::Step::Done(done)) = last else { panic!("{last:?}") };
     assert_eq!(done.identity.user, "");
     assert_eq!(*done.session_key, [0; 16]);
 }
