@@ -36,6 +36,7 @@ fn a_create_waits_for_the_lease_of_another_program() {
         let out = holder.stdout.as_mut().unwrap();
         if std::io::Read::read_exact(out, &mut ready).is_err() {
             // This file system has no leases.
+            let _ = holder.wait();
             return;
         }
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
