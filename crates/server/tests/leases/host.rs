@@ -23,11 +23,11 @@ fn a_create_waits_for_the_lease_of_another_program() {
     in_world(async |world| {
         world.file("f", "before");
         let script = "import fcntl,os,signal,sys,time\n\
-            signal.signal(signal.SIGIO, lambda *_: None)\n\
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})\n\
             fd = os.open('f', os.O_RDWR)\n\
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
             print('ready', flush=True)\n\
-            signal.pause()\n\
+            signal.sigwait({signal.SIGIO})\n\
             time.sleep(0.4)\n";
         let mut program = Program::new("python3");
         let program = program.args(["-c", script]).current_dir(world.dir.path());
