@@ -29,6 +29,8 @@ pub enum MountError {
     Folder(PathBuf, &'static str),
     /// /dev/fuse is not there.
     NoDevice,
+    /// /dev/fuse is not open to this user.
+    DeviceClosed,
     /// Without root fusermount3 has to be asked, and it is not installed.
     NoHelper,
     /// fusermount3 wants a line in /etc/fuse.conf before others may go in.
@@ -46,6 +48,10 @@ impl fmt::Display for MountError {
             Self::NoDevice => f.write_str(
                 "there is no /dev/fuse: load the kernel's module (modprobe fuse), or give the \
                  container the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
+            ),
+            Self::DeviceClosed => f.write_str(
+                "/dev/fuse is not open to you: as root, chmod 666 /dev/fuse, which is what udev \
+                 makes of it elsewhere",
             ),
             Self::NoHelper => f.write_str(
                 "mounting without root takes fusermount3: install it (apt install fuse3, dnf \
@@ -108,6 +114,10 @@ pub fn check_folder(folder: &Path) -> Result<(), MountError> {
 fn check_machine() -> Result<(), MountError> {
     if !Path::new("/dev/fuse").exists() {
         return Err(MountError::NoDevice);
+    }
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        return Err(MountError::DeviceClosed);
     }
     let is_root = rustix::process::geteuid().is_root();
     if !is_root && !has_helper() {

@@ -158,7 +158,7 @@ impl Content {
         if self.pages.lock().is_of(grant.version) {
             return Ok(());
         }
-        self.flush().await?;
+        self.send_unasked().await;
         let len = file.metadata().await.map_err(|error| errno(&error))?.len();
         let mut pages = self.pages.lock();
         if !pages.is_of(grant.version) {
@@ -205,7 +205,7 @@ impl Content {
     }
 
     pub(crate) async fn read_direct(&self, file: &File, offset: u64, len: usize) -> Outcome<Bytes> {
-        self.flush().await?;
+        self.send_unasked().await;
         let mut data = vec![0; len];
         let count = file.read_at(offset, &mut data).await.map_err(|error| errno(&error))?;
         data.truncate(count);
@@ -223,7 +223,8 @@ impl Content {
         let Missing { first, count } = missing;
         let count = count.min(FETCH_PAGES);
         if self.pages.lock().is_unsent(first * PAGE, count * PAGE) {
-            return self.flush().await;
+            self.send_unasked().await;
+            return Ok(());
         }
         let ended = self.fetched.notified();
         tokio::pin!(ended);
@@ -381,7 +382,13 @@ impl Content {
         Ok(())
     }
 
-    /// Sends while nobody waits for it.
+    /// The length of the file, when some of it is not on the server yet.
+    pub(crate) fn unsent_len(&self) -> Option<u64> {
+        let pages = self.pages.lock();
+        (pages.unsent() > 0).then(|| pages.len())
+    }
+
+    /// Sends while nobody waits for it; who closes is told what went wrong.
     pub(crate) async fn send_unasked(&self) {
         if let Err(error) = self.send().await {
             *self.failed.lock() = Some(error);

@@ -86,8 +86,11 @@ impl Volume {
 
     /// What the kernel is told of a node.
     pub(crate) fn tell(&self, node: &Node, metadata: &Metadata) -> Told {
+        // The server does not know of what was gathered.
+        let unsent = node.content().and_then(|content| content.unsent_len());
+        let metadata = unsent.map_or(*metadata, |len| metadata.with_len(len));
         Told {
-            attr: attributes::attr(node, metadata, &self.settings),
+            attr: attributes::attr(node, &metadata, &self.settings),
             ttl: self.settings.believed_for,
         }
     }
@@ -109,6 +112,10 @@ impl Volume {
         let name = wire(name)?;
         let metadata = self.share.lookup(&parent.below(&name)?).await.map_err(|e| errno(&e))?;
         let node = self.nodes.found(&parent, &name, metadata);
+        let is_unsent = node.content().is_some_and(|content| content.is_unsent());
+        // Its time is the server's to say, once it has all of it.
+        let metadata =
+            if is_unsent { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
         Ok(self.tell(&node, &metadata))
     }
 }

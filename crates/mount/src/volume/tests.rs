@@ -75,6 +75,16 @@ fn close_and_attributes_see_what_was_gathered() {
         let now = one.getattr(told.attr.ino.0).await.unwrap();
         assert_eq!(now.attr.size, 70_003);
         one.write(handle, 0, b"begin").await.unwrap();
+        // By its name, and in a listing.
+        one.write(handle, 80_000, b"!").await.unwrap();
+        assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().attr.size, 80_001);
+        one.write(handle, 90_000, b"!").await.unwrap();
+        let listing = one.opendir(ROOT).unwrap();
+        let (parent, entries) = one.entries(listing, 2).await.unwrap();
+        let [(_, super::Entry::Named(listed))] = &*entries else { panic!("one entry") };
+        let told = one.tell_entry(&parent, listed.name(), *listed.metadata());
+        assert_eq!(told.attr.size, 90_001);
+        one.truncate(&one.nodes.find(told.attr.ino.0).unwrap(), 70_003).await.unwrap();
         one.flush(handle, 0).await.unwrap();
         let there = std::fs::read(world.path("f")).unwrap();
         assert_eq!(
