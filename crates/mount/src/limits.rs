@@ -45,3 +45,7 @@ pub const LOCKS_MAX: usize = 4096;
 pub const LOCK_AGAIN_FIRST: Duration = Duration::from_millis(10);
 /// Longest pause of who waits for a lock.
 pub const LOCK_AGAIN_MAX: Duration = Duration::from_millis(500);
+/// Tries at removing a directory in which a removed file is not closed yet.
+pub const REMOVE_TRIES: usize = 25;
+/// Pause between two of them.
+pub const REMOVE_AGAIN: Duration = Duration::from_millis(20);

@@ -11,6 +11,7 @@ use fuser::Errno;
 
 use super::{Told, Volume, once, wire};
 use crate::errno::{Outcome, errno};
+use crate::limits::{REMOVE_AGAIN, REMOVE_TRIES};
 use crate::names::from_wire;
 use crate::node::Node;
 
@@ -66,10 +67,29 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
         let path = parent.below(&name)?;
         self.let_go_below(&path).await;
-        let remove = || self.share.remove_dir(&path);
-        once(remove, |found| found == Errno::ENOENT).await.map_err(|error| errno(&error))?;
+        let mut tries = REMOVE_TRIES;
+        loop {
+            let remove = || self.share.remove_dir(&path);
+            let removed = once(remove, |found| found == Errno::ENOENT).await;
+            match removed.map_err(|error| errno(&error)) {
+                Err(error) if error == Errno::ENOTEMPTY && tries > 0 => tries -= 1,
+                other => break other?,
+            }
+            // The kernel tells of a last close after the program has gone on: until
+            // then a file that was removed still has its hidden name.
+            if !self.holds_hidden_only(&path).await {
+                return Err(Errno::ENOTEMPTY);
+            }
+            tokio::time::sleep(REMOVE_AGAIN).await;
+        }
         self.removed(&parent, &name);
         Ok(())
+    }
+
+    /// Whether there is nothing in a directory but files that were removed.
+    async fn holds_hidden_only(&self, path: &str) -> bool {
+        let entries = self.share.read_dir(path).await;
+        entries.is_ok_and(|entries| entries.iter().all(|entry| is_hidden(entry.name())))
     }
 
     /// `name` in `parent` is no more.
@@ -91,7 +111,9 @@ impl Volume {
                 let rest = found.strip_prefix(path)?.chars().next();
                 Some(rest.is_none_or(|next| next == '/'))
             };
-            if node.is_open() && is_below() == Some(true) {
+            // What is just being closed is waited for.
+            let is_busy = node.is_open() || node.opening.try_lock().is_err();
+            if is_busy && is_below() == Some(true) {
                 self.let_go(&node).await;
             }
         }
