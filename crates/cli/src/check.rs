@@ -7,6 +7,7 @@ use frevo_server::config::{Config, DialectName, EncryptionChoice, ListenOn, Sign
 use crate::arguments::Check;
 use crate::exit::{Done, Exit, Failure};
 use crate::serve::listen::addresses_of;
+use crate::serve::logon::user_map;
 use crate::{accounts, passwords, print, state, tell};
 
 pub(crate) fn run(check: &Check) -> Done {
@@ -20,6 +21,9 @@ pub(crate) fn run(check: &Check) -> Done {
         if let Err(why) = share.identities() {
             faults.push(format!("share {}: {why}", share.name.get_ref()));
         }
+    }
+    if let Err(failure) = user_map(&config) {
+        faults.push(failure.to_string());
     }
     for listen in &config.server.listen {
         if let ListenOn::Interface(name) = &listen.on

@@ -50,6 +50,7 @@ pub mod time_machine;
 pub mod times;
 pub mod tree_connect;
 pub mod under_way;
+pub mod user_map;
 pub mod visibility;
 
 pub use open::Open;

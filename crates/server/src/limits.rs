@@ -259,3 +259,9 @@ pub const MEMORY_MIN: u64 = 64 << 20;
 
 /// How often a connection that waits for memory looks whether there is some.
 pub const MEMORY_LOOK: Duration = Duration::from_millis(5);
+
+/// Bytes of a file of names that stand for accounts.
+pub const USER_MAP_BYTES: usize = 4 << 20;
+
+/// Names that stand for accounts.
+pub const USER_MAP_NAMES: usize = 100_000;

@@ -23,6 +23,7 @@ const LOOKED_AT: &[&str] = &[
     "server string",
     "smb encrypt",
     "smb ports",
+    "username map",
 ];
 
 /// Parameters without an equal, and why none is needed or had.
@@ -35,7 +36,6 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
     ("encrypt passwords", "passwords are never sent in clear"),
     ("map to guest", "there are no guests: everybody logs on"),
     ("null passwords", "there are no empty passwords"),
-    ("username map", "a user logs on with the name of the account"),
     ("log file", "log lines go to standard error or the journal (log, log_level)"),
     ("log level", "see log_level"),
     ("max log size", "the journal or logrotate keeps logs short"),
@@ -92,6 +92,17 @@ pub(super) fn convert(global: &Section, report: &mut Report) -> String {
     listen(global, report, &mut toml);
     dialects(global, report, &mut toml);
     protection(global, report, &mut toml);
+    match global.value(&["username map"]).filter(|path| !path.is_empty()) {
+        Some(path) if path.starts_with('/') && !path.contains('%') => {
+            line(&mut toml, "user_map_file", &quoted(path));
+        }
+        Some(path) => report.dropped(
+            "global",
+            &format!("username map = {path}"),
+            "its path is not absolute, or has a % substitution",
+        ),
+        None => {}
+    }
     for parameter in &global.parameters {
         rest(&parameter.name, &parameter.value, report);
     }

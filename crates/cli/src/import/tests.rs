@@ -120,7 +120,7 @@ fn nothing_becomes_more_open() {
 #[test]
 fn who_may_do_what_is_taken_over() {
     let (config, toml, report) = import(
-        "[global]\nhosts allow = 192.0.2. 127.\n[x]\npath = /x\nread only = yes\n\
+        "[global]\nhosts allow = 192.0.2. 127.\nusername map = /etc/samba/users\n[x]\npath = /x\nread only = yes\n\
          valid users = @staff +it bob\ninvalid users = carl\nread list = bob\n\
          write list = @it\nhosts deny = ALL\n",
     );
@@ -138,6 +138,7 @@ fn who_may_do_what_is_taken_over() {
     assert_eq!(hosts, ["192.0.2.0/24", "127.0.0.0/8"]);
     assert_eq!(share.hosts_deny.len(), 1, "{toml}");
     assert!(share.read_only && !report.contains("[x]"), "{report}");
+    assert_eq!(config.server.user_map_file, Some("/etc/samba/users".into()));
     assert_eq!(share.run_as, Some(RunAsChoice::User));
     let (config, _, report) = import(
         "[x]\npath = /x\nforce user = media\nforce group = media\n[y]\npath = /y\ngroup = +it\n",

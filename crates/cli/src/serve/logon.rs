@@ -3,7 +3,8 @@
 use std::env;
 
 use frevo_auth::{AccountFile, Zeroizing};
-use frevo_server::config::AccountName;
+use frevo_server::config::{AccountName, Config};
+use frevo_server::user_map::UserMap;
 
 use crate::arguments::Serve;
 use crate::exit::{Exit, Failure};
@@ -30,6 +31,7 @@ pub(super) enum Password {
 #[derive(Debug, Clone)]
 pub(super) struct Logon {
     pub(super) accounts: AccountFile,
+    pub(super) user_map: UserMap,
     pub(super) run_user: Option<RunUser>,
 }
 
@@ -54,7 +56,8 @@ impl Logon {
         if let Some((user, Some(password))) = &run_user {
             put(&mut accounts, &user.name, password)?;
         }
-        Ok(Self { accounts, run_user: run_user.map(|(user, _)| user) })
+        let user_map = user_map(&plan.config)?;
+        Ok(Self { accounts, user_map, run_user: run_user.map(|(user, _)| user) })
     }
 
     /// Names of those who may log on.
@@ -62,6 +65,23 @@ impl Logon {
         let may_log_on = self.accounts.entries().filter(|e| e.is_enabled() && e.nt_hash.is_some());
         may_log_on.map(|entry| &*entry.name).collect()
     }
+}
+
+/// The names that clients may call accounts by: those in the configuration count
+/// before those in the file.
+pub(crate) fn user_map(config: &Config) -> Result<UserMap, Failure> {
+    let fault = |what: String| Failure::new(Exit::Config, what);
+    let mut map = UserMap::default();
+    for (name, account) in &config.server.user_map {
+        map.add(name, account.as_str()).map_err(|why| fault(format!("user_map: {why}")))?;
+    }
+    let Some(path) = &config.server.user_map_file else { return Ok(map) };
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| fault(format!("cannot read the user_map_file {shown}: {error}")))?;
+    let file = UserMap::parse(&text).map_err(|why| fault(format!("{shown}: {why}")))?;
+    map.extend(file).map_err(|why| fault(format!("{shown}: {why}")))?;
+    Ok(map)
 }
 
 type RunUserPassword = (RunUser, Option<Zeroizing<String>>);

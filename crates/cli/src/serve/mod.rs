@@ -1,7 +1,7 @@
 //! `frevo serve`.
 
 pub(crate) mod listen;
-mod logon;
+pub(crate) mod logon;
 mod plan;
 mod run;
 mod screen;

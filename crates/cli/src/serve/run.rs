@@ -11,6 +11,7 @@ use frevo_server::durable::record;
 use frevo_server::serve::{ServeLimits, serve};
 use frevo_server::server::SharedAccounts;
 use frevo_server::share::{Share, Shares};
+use frevo_server::user_map::Mapped;
 use frevo_server::{Server, Settings, limits};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
@@ -66,7 +67,7 @@ impl Loaded {
     }
 
     fn accounts(&self) -> SharedAccounts {
-        Arc::new(self.logon.accounts.clone())
+        Arc::new(Mapped::new(self.logon.accounts.clone(), self.logon.user_map.clone()))
     }
 
     fn shares(&self) -> Vec<Share> {

@@ -1,5 +1,6 @@
 //! The sections and keys of the file.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -62,6 +63,10 @@ pub struct ServerSection {
     pub state_dir: Option<PathBuf>,
     /// The account file; `users` in the state directory when left out.
     pub users_file: Option<PathBuf>,
+    /// Names by which clients call accounts.
+    pub user_map: BTreeMap<String, AccountName>,
+    /// A file of such names, as Samba's `username map`.
+    pub user_map_file: Option<PathBuf>,
     /// How log lines are written.
     pub log: Option<LogFormat>,
     /// Which log lines are written.

@@ -35,6 +35,8 @@ fn every_key_can_be_set() {
         read_only = true
         state_dir = "/var/lib/frevo"
         users_file = "/etc/frevo/users"
+        user_map = { "ann smith" = "ann" }
+        user_map_file = "/etc/frevo/usermap"
         log = "json"
         log_level = "debug"
         cores = 2

@@ -9,6 +9,7 @@ use frevo_auth::{AccountFile, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::rules::{Names, Rules};
 use frevo_server::share::{Share, Shares, Target};
+use frevo_server::user_map::{Mapped, UserMap};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::tree_connect;
 use frevo_wire::dtyp::AccessMask;
@@ -134,6 +135,30 @@ fn readers_do_not_write_and_writers_do() {
         let (mut ann, logon) = arrive(world, "ann", near).await;
         let mount = ann.mount(&logon, "data").await;
         assert_eq!(try_create(&mut ann, &mount, "anns").await, Status::SUCCESS);
+    });
+}
+
+/// A name that stands for an account logs on with its password, and behind the
+/// logon there is the account alone.
+#[test]
+fn names_that_stand_for_accounts() {
+    in_world(async |world| {
+        let map = UserMap::parse("ann = \"Ann Smith\" bob").unwrap();
+        let accounts = Arc::new(Mapped::new((*accounts(STAFF)).clone(), map));
+        let settings = (*world.server.settings()).clone();
+        world.server.reload(settings, (**world.server.shares()).clone(), accounts);
+        for name in ["ANN SMITH", "bob", "ann"] {
+            let mut peer = world.connect();
+            peer.negotiate(&Offer::default()).await;
+            let setup = Setup { password: password("ann"), ..Setup::of(name) };
+            let logon = peer.try_log_on(setup).await.expect("it is ann's password");
+            let identity = world.server.session(logon.id).unwrap().identity().unwrap();
+            assert_eq!(identity.user, "ann", "{name}");
+        }
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let refused = peer.try_log_on(Setup::of("bob")).await.err().map(|reply| reply.status());
+        assert_eq!(refused, Some(Status::LOGON_FAILURE), "not any more with his own");
     });
 }
 
