@@ -205,6 +205,56 @@ impl Principals<'_> {
         names.into_iter().map(of).filter(ours).collect()
     }
 
+    /// The users, groups and aliases of a domain: this machine's, or BUILTIN.
+    pub fn in_domain(&self, domain: &Sid) -> Vec<Principal> {
+        if *domain == self.machine {
+            let none = self.find_sid(&self.with_rid(USERS_RID));
+            return none.into_iter().chain(self.users()).chain(self.groups()).collect();
+        }
+        let aliases = WELL_KNOWN.iter().filter(|(.., kind)| *kind == Use::Alias);
+        let in_it = |sid: &Sid| sid.split_rid().is_some_and(|(of, _)| of == *domain);
+        aliases.filter(|(sid, ..)| in_it(sid)).filter_map(|(sid, ..)| self.find_sid(sid)).collect()
+    }
+
+    /// Who is in a group: all accounts are in the machine's None, and that is in
+    /// BUILTIN\Users.
+    pub fn members(&self, group: &Sid) -> Vec<Sid> {
+        let none = self.with_rid(USERS_RID);
+        if *group == Sid::USERS {
+            return vec![none];
+        }
+        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let is_in = |of: &&Membership| {
+            *group == none || of.groups.iter().any(|name| self.group_sid(name) == *group)
+        };
+        let sid = |of: &Membership| self.user_sid(&of.name, Some(of));
+        all.iter().filter(is_in).map(sid).collect()
+    }
+
+    /// The aliases that any of `sids` is in.
+    pub fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
+        let none = self.with_rid(USERS_RID);
+        let mut found = Vec::new();
+        for of in self.accounts.memberships(ACCOUNTS_LISTED) {
+            if sids.contains(&self.user_sid(&of.name, Some(&of))) {
+                found.extend(of.groups.iter().map(|name| self.group_sid(name)));
+                found.push(Sid::USERS);
+            }
+        }
+        if sids.contains(&none) {
+            found.push(Sid::USERS);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Whether a user may log on.
+    pub fn is_enabled(&self, user: &Sid) -> bool {
+        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        all.iter().any(|of| self.user_sid(&of.name, Some(of)) == *user && of.is_enabled)
+    }
+
     fn user(&self, membership: &Membership) -> Principal {
         Principal {
             sid: self.user_sid(&membership.name, Some(membership)),
@@ -290,6 +340,37 @@ mod tests {
         }
         let unknown = machine.with_rid(4_711).unwrap();
         assert_eq!(principals.find_sid(&unknown), None);
+    }
+
+    #[test]
+    fn who_is_in_what_is_told_both_ways() {
+        let accounts = accounts();
+        let machine = machine_sid(Guid([7; 16]));
+        let principals = Principals { machine, name: "BOX", accounts: &accounts };
+        let sid = |name| principals.find_name(name).unwrap().sid;
+        let (ann, bob, none) = (sid("ann"), sid("bob"), sid("BOX\\None"));
+        let names: Vec<_> = principals.in_domain(&machine).into_iter().map(|of| of.name).collect();
+        assert_eq!(names, ["None", "ann", "bob", "staff"]);
+        let builtin: Vec<_> =
+            principals.in_domain(&Sid::BUILTIN).into_iter().map(|of| of.name).collect();
+        assert_eq!(builtin, ["Administrators", "Users", "Guests"]);
+        assert!(principals.in_domain(&Sid::NT_AUTHORITY).is_empty());
+        for (group, members) in [
+            (none, vec![ann, bob]),
+            (sid("staff"), vec![ann]),
+            (Sid::ADMINISTRATORS, vec![ann]),
+            (Sid::USERS, vec![none]),
+            (Sid::GUESTS, vec![]),
+        ] {
+            assert_eq!(principals.members(&group), members, "{group}");
+        }
+        let mut anns = vec![sid("staff"), Sid::ADMINISTRATORS, Sid::USERS];
+        anns.sort_unstable();
+        assert_eq!(principals.memberships(&[ann]), anns);
+        assert_eq!(principals.memberships(&[bob]), [Sid::USERS]);
+        assert_eq!(principals.memberships(&[none]), [Sid::USERS]);
+        assert!(principals.memberships(&[Sid::EVERYONE]).is_empty());
+        assert!(principals.is_enabled(&ann) && !principals.is_enabled(&none));
     }
 
     #[test]

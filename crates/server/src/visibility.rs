@@ -74,15 +74,73 @@ pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> St
     }
 }
 
+/// What a CREATE that may make a file is answered that `status` was to refuse.
+///
+/// That a name is taken can be hidden from nobody who may use it: he is told
+/// just that. Who may not add anything (`may_add`) is told that, whether the
+/// name is taken or not.
+pub fn refusal_to_make(
+    vfs: &dyn Vfs,
+    name: &Name,
+    viewer: &Token,
+    (status, may_add): (Status, bool),
+) -> Status {
+    let file = name.with_stream(None);
+    if !is_way_visible(vfs, &file, viewer) {
+        return Status::OBJECT_PATH_NOT_FOUND;
+    }
+    let is_there = match vfs.open(&file, &LOOK) {
+        Ok(opened) => {
+            let knows =
+                |rights: AccessMask| shows(rights) || rights.contains(AccessMask::WRITE_DAC);
+            if rights(&*opened.node, opened.stat.kind, viewer).is_some_and(knows) {
+                return status;
+            }
+            true
+        }
+        Err(Fault::NotFound | Fault::Stale) => false,
+        Err(_) => return status,
+    };
+    match (may_add, is_there) {
+        (false, _) => Status::ACCESS_DENIED,
+        (true, true) => Status::OBJECT_NAME_COLLISION,
+        (true, false) => status,
+    }
+}
+
 /// What is answered for a name that means nothing: a directory on the way to it
 /// that cannot be seen is not there either.
 fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
+    if is_way_visible(vfs, name, viewer) {
+        Status::OBJECT_NAME_NOT_FOUND
+    } else {
+        Status::OBJECT_PATH_NOT_FOUND
+    }
+}
+
+/// Whether `viewer` sees all directories that lead to a name.
+pub fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
     let mut way = name.parent();
     while !way.is_root() {
         if !is_visible(vfs, &way, viewer).unwrap_or(false) {
-            return Status::OBJECT_PATH_NOT_FOUND;
+            return false;
         }
         way = way.parent();
     }
-    Status::OBJECT_NAME_NOT_FOUND
+    true
+}
+
+/// Whether `viewer` sees everything of these names below `directory` now. What
+/// has gone cannot be seen.
+pub fn are_visible<'a>(
+    vfs: &dyn Vfs,
+    directory: &Name,
+    names: impl IntoIterator<Item = &'a str>,
+    viewer: &Token,
+) -> bool {
+    names.into_iter().all(|name| {
+        let parts = name.split('\\');
+        let name = parts.fold(directory.clone(), |way, part| way.child(part)).with_stream(None);
+        is_way_visible(vfs, &name, viewer) && is_visible(vfs, &name, viewer).unwrap_or(false)
+    })
 }

@@ -8,6 +8,7 @@ mod client;
 use std::rc::Rc;
 
 use frevo_wire::codec::Writer;
+use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::command::set_info::{self, InfoType};
@@ -15,6 +16,7 @@ use frevo_wire::command::tree_connect::{self, ShareFlags};
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor};
 use frevo_wire::dtyp::{SecurityInformation, Sid};
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::utf16::Utf16;
 use frevo_wire::{Command, Status};
@@ -217,5 +219,140 @@ fn the_owner_lets_himself_in_again() {
         assert_eq!(list(&mut bob, &his, "", "mine").await, [""; 0]);
         protect(&mut bob, &his, "mine", READ).await;
         assert_eq!(list(&mut bob, &his, "", "mine").await, ["mine"]);
+    });
+}
+
+/// Dispositions that would make the file. Who may not add anything to the folder
+/// is told that and no more; who may learns that the name is taken, whatever has
+/// it, and nothing else.
+#[test]
+fn x8_what_would_be_made_is_answered_alike() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        let makes = [
+            CreateDisposition::CREATE,
+            CreateDisposition::OPEN_IF,
+            CreateDisposition::OVERWRITE_IF,
+            CreateDisposition::SUPERSEDE,
+        ];
+        let held = Want::existing("d\\attributes").access(AccessMask::WRITE_DAC);
+        let held = ann.open_file(&hers, &held).await;
+        for (may_add, taken) in
+            [(false, Status::ACCESS_DENIED), (true, Status::OBJECT_NAME_COLLISION)]
+        {
+            let adds = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+            protect(&mut ann, &hers, "d", if may_add { READ | adds } else { READ }).await;
+            for disposition in makes {
+                for name in ["d\\nothing", "d\\NOTHING", "d\\shut", "d\\attributes"] {
+                    for want in [Want::file(name), Want::directory(name)] {
+                        let want = want.access(READ).disposition(disposition);
+                        let said = status(&mut bob, &his, &want).await;
+                        // A directory is neither overwritten nor superseded.
+                        if said != Status::INVALID_PARAMETER {
+                            assert_eq!(said, taken, "{name} {disposition:?} {may_add}");
+                        }
+                    }
+                }
+                for name in ["d\\shut\\new", "d\\absent\\new", "d\\nothing\\new"] {
+                    let want = Want::file(name).access(READ).disposition(disposition);
+                    let said = status(&mut bob, &his, &want).await;
+                    assert_eq!(said, Status::OBJECT_PATH_NOT_FOUND, "{name} {disposition:?}");
+                }
+                let want = Want::file("d\\absent").access(READ).disposition(disposition);
+                let expected = if may_add { Status::SUCCESS } else { Status::ACCESS_DENIED };
+                assert_eq!(status(&mut bob, &his, &want).await, expected, "{disposition:?}");
+                let _ = std::fs::remove_file(world.path("d/absent"));
+                // What he sees is told of aloud.
+                let want = Want::file("d\\seen").disposition(CreateDisposition::CREATE);
+                let said = status(&mut bob, &his, &want).await;
+                assert_eq!(said, Status::OBJECT_NAME_COLLISION);
+            }
+        }
+        ann.close(&hers, held).await;
+    });
+}
+
+#[test]
+fn x8_a_rename_tells_no_more_than_a_create() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        let file = bob.open_file(&his, &Want::file("mine")).await;
+        for (may_add, free, taken) in [
+            (false, Status::ACCESS_DENIED, Status::ACCESS_DENIED),
+            (true, Status::SUCCESS, Status::OBJECT_NAME_COLLISION),
+        ] {
+            let adds = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+            protect(&mut ann, &hers, "d", if may_add { READ | adds } else { READ }).await;
+            for class in [FileInfoClass::LINK, FileInfoClass::RENAME] {
+                for (to, replace, expected) in [
+                    ("d\\nothing", false, taken),
+                    ("d\\shut", false, taken),
+                    ("d\\nothing", true, Status::ACCESS_DENIED),
+                    ("d\\shut", true, Status::ACCESS_DENIED),
+                    ("d\\shut\\inside", true, Status::OBJECT_PATH_NOT_FOUND),
+                    ("d\\shut\\new", false, Status::OBJECT_PATH_NOT_FOUND),
+                    ("d\\absent\\new", false, Status::OBJECT_PATH_NOT_FOUND),
+                    ("d\\free", false, free),
+                ] {
+                    let mut bytes = Vec::new();
+                    FileRenameInformation {
+                        replace_if_exists: replace,
+                        root_directory: 0,
+                        name: to,
+                    }
+                    .encode(&mut Writer::new(&mut bytes));
+                    let draft = Draft::new(Command::SET_INFO).with(|w| {
+                        set_info::Request {
+                            info_type: InfoType::FILE,
+                            file_info_class: class.0,
+                            additional_information: 0,
+                            file_id: file,
+                            buffer: &bytes,
+                        }
+                        .encode(w);
+                    });
+                    let said = bob.on(&his, draft).await.status();
+                    assert_eq!(said, expected, "{class:?} {to} {replace} {may_add}");
+                }
+                let _ = std::fs::remove_file(world.path("d/free"));
+            }
+        }
+    });
+}
+
+/// Changes of what is not seen are told of as changes, not by name: the client
+/// is to list the folder again.
+#[test]
+fn x8_changes_of_the_unseen_have_no_names() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        let want = Want::existing("d").access(AccessMask::READ_DATA);
+        let folder = bob.open_file(&his, &want).await;
+        for (name, is_told) in
+            [("seen", true), ("nothing", false), ("shut\\inside", false), ("open\\inside", true)]
+        {
+            let draft = Draft::new(Command::CHANGE_NOTIFY).with(|w| {
+                change_notify::Request {
+                    flags: ChangeNotifyFlags::WATCH_TREE,
+                    output_buffer_length: 4096,
+                    file_id: folder,
+                    completion_filter: CompletionFilter::SECURITY,
+                }
+                .encode(w);
+            });
+            let ids = bob.send(vec![his.put(draft)], his.via()).await;
+            bob.interim().await;
+            // Ann sets what is set already, as the file's owner.
+            let mask = if is_told { READ } else { AccessMask::EMPTY };
+            protect(&mut ann, &hers, &format!("d\\{name}"), mask | AccessMask::SYNCHRONIZE).await;
+            let reply = bob.final_reply(ids[0]).await;
+            let expected = if is_told { Status::SUCCESS } else { Status::NOTIFY_ENUM_DIR };
+            assert_eq!(reply.status(), expected, "{name}");
+            let told = change_notify::Response::parse(&reply.message).unwrap().output;
+            assert_eq!(told.is_empty(), !is_told, "{name}");
+        }
     });
 }

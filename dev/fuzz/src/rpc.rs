@@ -67,6 +67,27 @@ impl Services for Office {
     fn find_name(&self, name: &str) -> Option<Account> {
         (name.len() % 2 == 0).then(|| self.find_sid(&Sid::EVERYONE)).flatten()
     }
+
+    fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
+        let account = |rid, name: &str, kind| {
+            let sid = domain.with_rid(rid)?;
+            Some(Account { sid, domain: "FREVO".into(), name: name.into(), kind })
+        };
+        let user = account(1_000, "ann", SidNameUse::USER);
+        user.into_iter().chain(account(544, "Administrators", SidNameUse::ALIAS)).collect()
+    }
+
+    fn members(&self, group: &Sid) -> Vec<Sid> {
+        vec![*group]
+    }
+
+    fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
+        sids.to_vec()
+    }
+
+    fn is_enabled(&self, user: &Sid) -> bool {
+        user.sub_authorities().len() % 2 == 0
+    }
 }
 
 /// Writes, each after its length, with reads between.
@@ -75,7 +96,8 @@ pub fn rpc_endpoint(data: &[u8]) {
     let pipe = match (kind & 8, kind & 1) {
         (0, 0) => Pipe::Srvsvc,
         (0, _) => Pipe::Wkssvc,
-        _ => Pipe::Lsarpc,
+        (_, 0) => Pipe::Lsarpc,
+        _ => Pipe::Samr,
     };
     let mut endpoint = Endpoint::new(pipe, 7);
     // All at once, or in pieces.

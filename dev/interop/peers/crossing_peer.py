@@ -186,9 +186,15 @@ def dacl(smb, file):
     return [f"{control & 0x1504:#x}", *entries]
 
 
+def owners(smb, file):
+    """Owner and group, as they are stored."""
+    data = smb.query(file, SECURITY, 0, additional=3)
+    return [data[at:at + 8 + 4 * data[at + 1]].hex() for at in struct.unpack_from("<II", data, 4)]
+
+
 def facts(smb):
     told = {f: {} for f in ("names", "data", "attributes", "creation-times", "write-times", "streams", "stream-data",
-                            "eas", "dacls")}
+                            "eas", "dacls", "owners")}
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -209,6 +215,7 @@ def facts(smb):
             tell(told["eas"], path, lambda: eas(smb, file))
             if path in DACLS or "heir" in path:
                 tell(told["dacls"], path, lambda: dacl(smb, file))
+                tell(told["owners"], path, lambda: owners(smb, file))
             if basic[4] & DIRECTORY:
                 pending.append(path)
             else:

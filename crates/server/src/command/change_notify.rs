@@ -17,6 +17,7 @@ use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::visibility;
 
 /// Bytes of the response before its output.
 const FIXED: usize = 8;
@@ -56,10 +57,23 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let (output, status) = match reported {
         Reported::Deleted => return Err(Status::DELETE_PENDING.into()),
         Reported::TooMany => (Vec::new(), Status::NOTIFY_ENUM_DIR),
+        // MS-SMB2 3.3.5.19 has a way to say that there is something new without
+        // saying what: the client lists the directory and sees what he may.
+        Reported::Changes(changes) if tells_of_unseen(open, file, &changes) => {
+            (Vec::new(), Status::NOTIFY_ENUM_DIR)
+        }
         Reported::Changes(changes) => encode(&changes, room),
     };
     change_notify::Response { output: &output }.encode(&mut out.writer());
     Ok(status)
+}
+
+/// Whether changes name something that, on a share that hides, the user does not
+/// see, or that has gone so that nobody can say whether he did.
+fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
+    let names = changes.iter().map(|change| &*change.name);
+    visibility::viewer(&open.tree())
+        .is_some_and(|viewer| !visibility::are_visible(&*file.vfs, &file.name(), names, &viewer))
 }
 
 /// The watch of the Open, which its first request begins.

@@ -566,8 +566,13 @@ impl Create<'_> {
     fn discreet(&self, refusal: Refusal) -> Refusal {
         let viewer = self.rq.tree().ok().and_then(|tree| visibility::viewer(tree));
         let (Some(viewer), Some(status)) = (viewer, refusal.status()) else { return refusal };
-        if creates(self.request.create_disposition) || matches!(refusal, Refusal::Data(..)) {
+        if matches!(refusal, Refusal::Data(..)) {
             return refusal;
+        }
+        if creates(self.request.create_disposition) {
+            let may_add = !self.read_only() && access::may_add(self, &viewer);
+            let answer = (status, may_add);
+            return visibility::refusal_to_make(&**self.vfs, &self.name, &viewer, answer).into();
         }
         visibility::refusal(&**self.vfs, &self.name, &viewer, status).into()
     }

@@ -142,4 +142,21 @@ impl Services for Caller<'_> {
     fn find_name(&self, name: &str) -> Option<Account> {
         self.server.with_principals(|known| known.find_name(name)).map(account)
     }
+
+    fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
+        let found = self.server.with_principals(|known| known.in_domain(domain));
+        found.into_iter().map(account).collect()
+    }
+
+    fn members(&self, group: &Sid) -> Vec<Sid> {
+        self.server.with_principals(|known| known.members(group))
+    }
+
+    fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
+        self.server.with_principals(|known| known.memberships(sids))
+    }
+
+    fn is_enabled(&self, user: &Sid) -> bool {
+        self.server.with_principals(|known| known.is_enabled(user))
+    }
 }

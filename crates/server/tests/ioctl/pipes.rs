@@ -151,7 +151,7 @@ fn f2_pipe_names_are_a_fixed_list() {
             "srvsvc ",
             "srvsvc\0",
             "netlogon",
-            "samr",
+            "drsuapi",
             "..",
             "../srvsvc",
             "..\\srvsvc",
@@ -502,5 +502,42 @@ fn names_and_sids_are_told() {
         let asked = lsarpc::UserName { wants_domain: true }.encode("\\\\frevo");
         let reply = UserNameReply::parse(&ask(lsarpc::GET_USER_NAME, &asked).await).unwrap();
         assert_eq!(reply.user, "ann");
+    });
+}
+
+/// SamrConnect2 and the domains, over the wire.
+#[test]
+fn accounts_are_told_by_samr() {
+    use frevo_wire::rpc::lsarpc::parse_handle_reply;
+    use frevo_wire::rpc::ndr::{NdrReader, NdrWriter};
+    use frevo_wire::rpc::samr;
+    in_world(async |world| {
+        let (mut ann, mount) = ipc(world, "ann").await;
+        let file = ann.open_file(&mount, &Want::existing("samr")).await;
+        let mut client = bind(&mut ann, &mount, file, SyntaxId::SAMR).await;
+        let mut w = NdrWriter::new();
+        w.unique_string(Some("\\\\frevo")).u32(0x0200_0000);
+        let stub = w.into_stub();
+        let reply = call(&mut ann, &mount, file, &mut client, samr::CONNECT2, &stub).await;
+        let (server, status) = parse_handle_reply(&reply).unwrap();
+        assert_eq!(status, Status::SUCCESS);
+        let mut w = NdrWriter::new();
+        w.handle(&server).u32(0).u32(4096);
+        let (stub, opnum) = (w.into_stub(), samr::ENUMERATE_DOMAINS);
+        let reply = call(&mut ann, &mount, file, &mut client, opnum, &stub).await;
+        let mut r = NdrReader::new(&reply);
+        assert_eq!(r.u32("context"), Ok(2));
+        assert!(r.pointer("buffer").unwrap());
+        assert_eq!(r.u32("count"), Ok(2));
+        ann.close(&mount, file).await;
+        // Its handles are of that pipe.
+        let file = ann.open_file(&mount, &Want::existing("samr")).await;
+        let mut client = bind(&mut ann, &mount, file, SyntaxId::SAMR).await;
+        for fragment in client.call(opnum, &stub) {
+            ann.write(&mount, file, 0, &fragment).await;
+        }
+        let bytes = ann.read(&mount, file, 0, 8192).await;
+        assert!(client.handle_bytes(&bytes).is_err());
+        ann.expect_alive().await;
     });
 }

@@ -150,7 +150,7 @@ fn f2_no_pipe_but_those_of_the_list() {
         for name in [
             "",
             "nothing",
-            "samr",
+            "drsuapi",
             "lsass",
             "netlogon",
             "svcctl",

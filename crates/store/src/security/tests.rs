@@ -150,6 +150,80 @@ fn a_child_inherits_what_is_for_its_kind() {
     }
 }
 
+/// What an entry becomes in a child, by its flags: in a file, in a directory;
+/// MS-DTYP 2.5.3.4.4. OI 1, CI 2, NP 4; IO 8 says nothing of the child.
+const PASSED_ON: [(u8, Option<u8>, Option<u8>); 8] = [
+    (0, None, None),
+    (1, Some(0), Some(9)),
+    (2, None, Some(2)),
+    (3, Some(0), Some(3)),
+    (4, None, None),
+    (5, Some(0), None),
+    (6, None, Some(0)),
+    (7, Some(0), Some(0)),
+];
+
+#[test]
+fn every_combination_of_inheritance_flags() {
+    let audit = 0x40;
+    for (flags, to_file, to_directory) in PASSED_ON {
+        for (inherit_only, audited, automatic) in
+            (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0))
+        {
+            let kept = if audited { audit } else { 0 };
+            let mark = if automatic { 0x10 } else { 0 };
+            let flags = flags | if inherit_only { 8 } else { 0 } | kept;
+            let given = [user(7), Sid::CREATOR_OWNER, Sid::CREATOR_GROUP];
+            let mut parent = of(
+                user(1),
+                given.iter().map(|sid| Ace::allow(AceFlags(flags), READ, *sid)).collect(),
+            );
+            if automatic {
+                parent.control |= SdControl::DACL_AUTO_INHERITED;
+            }
+            for (is_directory, passed) in [(false, to_file), (true, to_directory)] {
+                let made = new_object(&parent, None, &token(2), is_directory).unwrap();
+                let ace = |flags: u8, sid| Ace::allow(AceFlags(flags | kept | mark), READ, sid);
+                let mut expected = Vec::new();
+                for (sid, heir) in given.iter().zip([user(7), user(2), user(513)]) {
+                    match passed {
+                        None => {}
+                        // It is for what the directory will hold.
+                        Some(9) => expected.push(ace(9, *sid)),
+                        Some(0) => expected.push(ace(0, heir)),
+                        Some(on) if *sid == heir => expected.push(ace(on, heir)),
+                        Some(on) => expected.extend([ace(0, heir), ace(on | 8, *sid)]),
+                    }
+                }
+                let aces = made.dacl.unwrap().aces;
+                let inherits = passed.is_some();
+                if inherits {
+                    assert_eq!(aces, expected, "{flags:#x} {is_directory}");
+                } else {
+                    // SecurityContext.DefaultDACL.
+                    assert_eq!(aces[0], Ace::allow(NONE, AccessMask::FILE_ALL, user(2)));
+                }
+                let is_marked = made.control.contains(SdControl::DACL_AUTO_INHERITED);
+                assert_eq!(is_marked, automatic && inherits, "{flags:#x} {is_directory}");
+                // A list that comes with the request is not added to when it is
+                // protected, and asks for nothing when it does not say so.
+                for control in [
+                    SdControl::DACL_PROTECTED | SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED,
+                    SdControl::DACL_PROTECTED,
+                    SdControl::EMPTY,
+                ] {
+                    let mut own = of(user(2), vec![Ace::allow(NONE, READ, user(5))]);
+                    own.control |= control;
+                    let made = new_object(&parent, Some(&own), &token(2), is_directory).unwrap();
+                    assert_eq!(made.dacl, own.dacl, "{flags:#x} {control:?}");
+                    let protected = SdControl::DACL_PROTECTED;
+                    assert_eq!(made.control & protected, own.control & protected);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn creators_become_the_owner_and_stay_creators_for_the_next() {
     let both = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;

@@ -1,8 +1,10 @@
 //! What each call does with what the server supplies.
 
 mod lsarpc;
+mod samr;
 
 pub(super) use lsarpc::lsarpc;
+pub(super) use samr::samr;
 
 use super::srvsvc::{
     self, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionEnum, ShareEnum, ShareEnumReply,

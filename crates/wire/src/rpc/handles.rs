@@ -3,8 +3,9 @@
 //! A handle is good on the pipe that it was given on, and random, so that what
 //! was closed or belongs to another is not met by chance.
 
+use super::SidNameUse;
 use super::limits::MAX_HANDLES;
-use crate::dtyp::AccessMask;
+use crate::dtyp::{AccessMask, Sid};
 use alloc::vec::Vec;
 
 /// A context handle on the wire: attributes, and a UUID.
@@ -21,6 +22,12 @@ impl ContextHandle {
 pub(super) enum Object {
     /// The policy of LSA.
     Policy,
+    /// The server of SAM.
+    Server,
+    /// A domain of accounts.
+    Domain(Sid),
+    /// A user, group or alias.
+    Account(SidNameUse, Sid),
 }
 
 /// An object and what its client may do with it.

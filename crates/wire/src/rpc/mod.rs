@@ -13,6 +13,7 @@ pub mod limits;
 pub mod lsarpc;
 pub mod ndr;
 pub mod pdu;
+pub mod samr;
 pub mod server;
 pub mod srvsvc;
 pub mod wkssvc;
@@ -44,6 +45,9 @@ impl SyntaxId {
     /// The local security authority, MS-LSAT 2.1 and MS-LSAD 2.1.
     pub const LSARPC: Self =
         Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAB], 0);
+    /// The accounts of a machine, MS-SAMR 2.1.
+    pub const SAMR: Self =
+        Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAC], 1);
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);

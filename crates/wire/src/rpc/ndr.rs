@@ -136,6 +136,17 @@ impl<'a> NdrReader<'a> {
         self.0.take(usize::try_from(expected).map_err(|_| Malformed::new(what))?, what)
     }
 
+    /// The counts of a conformant varying array, which begins with its first
+    /// entry: it has the `expected` number of entries, and each takes at least
+    /// `min_size` of the bytes that are left.
+    pub fn varying(&mut self, expected: u32, min_size: usize, what: &'static str) -> Parsed<usize> {
+        let (max_count, offset) = (self.u32(what)?, self.u32(what)?);
+        if offset != 0 || expected > max_count {
+            return Err(Malformed::new(what));
+        }
+        self.array(expected, min_size, what)
+    }
+
     /// The maximum count of a conformant array of structures: it is the
     /// `expected` number of entries, and each of them takes at least
     /// `min_size` of the bytes that are left.
@@ -187,6 +198,12 @@ impl NdrWriter {
     /// unsigned long
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.aligned().u32(value);
+        self
+    }
+
+    /// Goes on at a multiple of `alignment`.
+    pub fn align(&mut self, alignment: usize) -> &mut Self {
+        Writer::from(&mut self.stub, 0).align(alignment);
         self
     }
 

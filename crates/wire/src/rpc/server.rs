@@ -40,6 +40,14 @@ pub trait Services {
     fn find_sid(&self, sid: &Sid) -> Option<Account>;
     /// Who is called so, as `name`, `domain\name` or `name@domain`.
     fn find_name(&self, name: &str) -> Option<Account>;
+    /// The users, groups and aliases of a domain.
+    fn accounts_in(&self, domain: &Sid) -> Vec<Account>;
+    /// Who is in a group or an alias.
+    fn members(&self, group: &Sid) -> Vec<Sid>;
+    /// The aliases that any of `sids` is in.
+    fn memberships(&self, sids: &[Sid]) -> Vec<Sid>;
+    /// Whether a user may log on.
+    fn is_enabled(&self, user: &Sid) -> bool;
 }
 
 /// The pipes that there are. Any other name does not exist: nothing is ever
@@ -52,11 +60,13 @@ pub enum Pipe {
     Wkssvc,
     /// `lsarpc`
     Lsarpc,
+    /// `samr`
+    Samr,
 }
 
 impl Pipe {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Srvsvc, Self::Wkssvc, Self::Lsarpc];
+    pub const ALL: [Self; 4] = [Self::Srvsvc, Self::Wkssvc, Self::Lsarpc, Self::Samr];
 
     /// The pipe of this name, as a CREATE on IPC$ gives it.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -69,6 +79,7 @@ impl Pipe {
             Self::Srvsvc => "srvsvc",
             Self::Wkssvc => "wkssvc",
             Self::Lsarpc => "lsarpc",
+            Self::Samr => "samr",
         }
     }
 
@@ -78,6 +89,7 @@ impl Pipe {
             Self::Srvsvc => SyntaxId::SRVSVC,
             Self::Wkssvc => SyntaxId::WKSSVC,
             Self::Lsarpc => SyntaxId::LSARPC,
+            Self::Samr => SyntaxId::SAMR,
         }
     }
 
@@ -86,7 +98,7 @@ impl Pipe {
             Self::Srvsvc => br"\PIPE\srvsvc",
             Self::Wkssvc => br"\PIPE\wkssvc",
             // What Windows says: its authority's process has this pipe.
-            Self::Lsarpc => br"\PIPE\lsass",
+            Self::Lsarpc | Self::Samr => br"\PIPE\lsass",
         }
     }
 }
@@ -378,6 +390,7 @@ impl Endpoint {
                 Pipe::Srvsvc => calls::srvsvc(call.opnum, &call.stub, services),
                 Pipe::Wkssvc => calls::wkssvc(call.opnum, &call.stub, services),
                 Pipe::Lsarpc => calls::lsarpc(call.opnum, &call.stub, &mut self.handles, services),
+                Pipe::Samr => calls::samr(call.opnum, &call.stub, &mut self.handles, services),
             }
         } else {
             Err(FaultStatus::UNK_IF)

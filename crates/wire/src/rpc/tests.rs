@@ -3,6 +3,7 @@
 mod endpoint;
 mod golden;
 mod lsarpc;
+mod samr;
 mod services;
 
 use super::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
@@ -76,6 +77,28 @@ impl Services for Fixture {
         };
         accounts().into_iter().find(is)
     }
+
+    fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
+        let is_in =
+            |of: &Account| of.kind != SidNameUse::DOMAIN && of.in_domain().sid == Some(*domain);
+        accounts().into_iter().filter(is_in).collect()
+    }
+
+    /// All users are in None, root is an administrator.
+    fn members(&self, group: &Sid) -> Vec<Sid> {
+        let users = accounts().into_iter().filter(|of| of.kind == SidNameUse::USER);
+        let is_in = |of: &Account| *group != Sid::ADMINISTRATORS || of.name == "root";
+        users.filter(is_in).map(|of| of.sid).collect()
+    }
+
+    fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
+        let root = self.members(&Sid::ADMINISTRATORS);
+        if sids.iter().any(|sid| root.contains(sid)) { vec![Sid::ADMINISTRATORS] } else { vec![] }
+    }
+
+    fn is_enabled(&self, user: &Sid) -> bool {
+        *user != machine().with_rid(1002).unwrap()
+    }
 }
 
 fn machine() -> Sid {
@@ -97,6 +120,7 @@ fn accounts() -> Vec<Account> {
         user(1000, "root"),
         user(1002, "smbuser2"),
         user(1001, "smbuser"),
+        account(machine().with_rid(513).unwrap(), "REFERENCE", "None", SidNameUse::GROUP),
         account(Sid::EVERYONE, "", "Everyone", SidNameUse::WELL_KNOWN_GROUP),
         account(Sid::ADMINISTRATORS, "BUILTIN", "Administrators", SidNameUse::ALIAS),
     ]

@@ -7,7 +7,7 @@ from ..model import HERE, Failure, group
 from ..prepare import VENV
 from ..servers import Server
 
-FACETS = ["names", "data", "attributes", "creation-times", "write-times", "streams", "stream-data", "eas", "dacls"]
+FACETS = ["names", "data", "attributes", "creation-times", "write-times", "streams", "stream-data", "eas", "dacls", "owners"]
 WRITTEN = ["names", "attributes", "times", "streams", "eas", "dacls"]
 CHANGED = ["names", "attributes", "streams", "eas", "dacls"]
 

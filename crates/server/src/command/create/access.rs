@@ -237,6 +237,15 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     Ok(Nursery { may_add, descriptor, is_protected: false })
 }
 
+/// Whether the directory lets whoever asks add what he wants to, by its
+/// descriptor or by the host.
+pub(super) fn may_add(create: &Create<'_>, token: &Token) -> bool {
+    let Ok(Some(parent)) = protection::parent(&**create.vfs, &create.name) else { return false };
+    let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));
+    protection::rights(&*parent.node, Kind::Directory, token)
+        .is_ok_and(|rights| rights.contains(right))
+}
+
 /// A stream of a file that is there is made in the file: that takes the right to
 /// write it.
 fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {

@@ -16,6 +16,7 @@ use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, Rena
 
 use crate::open::{FileOpen, Open};
 use crate::protection;
+use crate::visibility;
 
 /// A name that a file is to get.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,6 +183,11 @@ pub(super) fn link(
 /// Windows: up to Windows 11 and Server 2022 without sharing deletion, so that
 /// whoever may delete the directory keeps names from being added to it.
 fn check_parent(open: &Open, file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Status> {
+    if let Some(viewer) = visibility::viewer(&open.tree())
+        && !visibility::is_way_visible(&*file.vfs, to, &viewer)
+    {
+        return Err(Status::OBJECT_PATH_NOT_FOUND);
+    }
     // A directory that is not there is told of by the operation itself.
     let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(()) };
     // MS-FSA 2.1.5.15.12: to add a name is a right on its directory. Whether one

@@ -1,0 +1,399 @@
+//! SAM: what is told of accounts, to whom, and what it may not be told.
+
+use super::*;
+use crate::Status;
+use crate::dtyp::SecurityDescriptor;
+use crate::rpc::FaultStatus;
+use crate::rpc::client::RpcError;
+use crate::rpc::handles::ContextHandle;
+use crate::rpc::limits::{MAX_HANDLES, MAX_LOOKUPS};
+use crate::rpc::lsarpc::{encode_handle, parse_handle_reply};
+use crate::rpc::ndr::{NdrReader, NdrWriter};
+use crate::rpc::samr::*;
+use alloc::string::String;
+use proptest::prelude::*;
+
+/// MAXIMUM_ALLOWED
+const MAXIMUM: u32 = 0x0200_0000;
+
+type Ends = (Client, Endpoint);
+
+fn asked(ends: &mut Ends, opnum: u16, stub: &[u8]) -> Result<Vec<u8>, RpcError> {
+    call(ends, opnum, stub, &fixture(), usize::MAX)
+}
+
+fn on(handle: &ContextHandle, write: impl FnOnce(&mut NdrWriter)) -> Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.handle(handle);
+    write(&mut w);
+    w.into_stub()
+}
+
+fn connect5(desired: u32, version: u32) -> Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.unique_string(Some("\\\\frevo")).u32(desired).u32(version).u32(version).u32(3).u32(0);
+    w.into_stub()
+}
+
+/// SamrConnect5 for what there is.
+fn server(ends: &mut Ends) -> ContextHandle {
+    let reply = asked(ends, CONNECT5, &connect5(MAXIMUM, 1)).unwrap();
+    let (head, rest) = reply.split_at(16);
+    assert_eq!(head, [1, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    let (handle, status) = parse_handle_reply(rest).unwrap();
+    assert_eq!(status, Status::SUCCESS);
+    handle
+}
+
+fn open(ends: &mut Ends, opnum: u16, stub: &[u8]) -> (ContextHandle, Status) {
+    parse_handle_reply(&asked(ends, opnum, stub).unwrap()).unwrap()
+}
+
+fn open_domain(ends: &mut Ends, sid: Sid, desired: u32) -> (ContextHandle, Status) {
+    let server = server(ends);
+    let stub = on(&server, |w| {
+        w.u32(desired).sid(&sid);
+    });
+    open(ends, OPEN_DOMAIN, &stub)
+}
+
+fn domain(ends: &mut Ends, sid: Sid) -> ContextHandle {
+    let (handle, status) = open_domain(ends, sid, MAXIMUM);
+    assert_eq!(status, Status::SUCCESS);
+    handle
+}
+
+fn numbers(handle: &ContextHandle, numbers: &[u32]) -> Vec<u8> {
+    on(handle, |w| {
+        for number in numbers {
+            w.u32(*number);
+        }
+    })
+}
+
+fn account(ends: &mut Ends, opnum: u16, domain: &ContextHandle, rid: u32) -> ContextHandle {
+    let (handle, status) = open(ends, opnum, &numbers(domain, &[MAXIMUM, rid]));
+    assert_eq!(status, Status::SUCCESS, "{opnum} {rid}");
+    handle
+}
+
+fn class(handle: &ContextHandle, class: u16) -> Vec<u8> {
+    on(handle, |w| {
+        w.u16(class);
+    })
+}
+
+/// Where the call goes on, what it told, and its status.
+type Enumerated = (u32, Vec<(u32, String)>, Status);
+
+fn enumeration(stub: &[u8]) -> Enumerated {
+    let mut r = NdrReader::new(stub);
+    let context = r.u32("context").unwrap();
+    let mut entries = Vec::new();
+    if r.pointer("buffer").unwrap() {
+        let count = r.u32("entries").unwrap();
+        if r.pointer("entries").unwrap() {
+            let count = r.array(count, 12, "entries").unwrap();
+            let heads: Vec<_> = (0..count)
+                .map(|_| (r.u32("rid").unwrap(), r.unicode_head("name").unwrap()))
+                .collect();
+            for (rid, head) in heads {
+                entries.push((rid, r.unicode(head, "name").unwrap().decode().unwrap()));
+            }
+        }
+    }
+    let count = r.u32("count").unwrap();
+    assert_eq!(usize::try_from(count), Ok(entries.len()));
+    (context, entries, Status(r.u32("status").unwrap()))
+}
+
+fn status(stub: &[u8]) -> Status {
+    Status(u32::from_le_bytes(*stub.last_chunk().unwrap()))
+}
+
+#[test]
+fn all_the_ways_to_connect() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut w = NdrWriter::new();
+    w.unique_string(Some("\\\\frevo")).u32(0x30);
+    assert_eq!(open(&mut ends, CONNECT2, &w.into_stub()).1, Status::SUCCESS);
+    let mut w = NdrWriter::new();
+    w.unique_string(None).u32(2).u32(0x30);
+    assert_eq!(open(&mut ends, CONNECT4, &w.into_stub()).1, Status::SUCCESS);
+    let mut w = NdrWriter::new();
+    w.pointer(true).u16(0x5C).u32(0x30);
+    assert_eq!(open(&mut ends, CONNECT, &w.into_stub()).1, Status::SUCCESS);
+    server(&mut ends);
+    for (stub, expected) in [
+        // SAM_SERVER_CREATE_DOMAIN, and GENERIC_ALL, are nobody's.
+        (connect5(8, 1), Status::ACCESS_DENIED),
+        (connect5(0x1000_0000, 1), Status::ACCESS_DENIED),
+        (connect5(MAXIMUM, 2), Status::NOT_SUPPORTED),
+    ] {
+        let reply = asked(&mut ends, CONNECT5, &stub).unwrap();
+        assert_eq!(parse_handle_reply(&reply[16..]), Ok((ContextHandle::NULL, expected)));
+    }
+}
+
+#[test]
+fn domains_and_who_is_in_them() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let server = server(&mut ends);
+    let reply = asked(&mut ends, ENUMERATE_DOMAINS, &numbers(&server, &[0, 4096])).unwrap();
+    let (_, entries, _) = enumeration(&reply);
+    assert_eq!(entries, [(0, "REFERENCE".into()), (0, "Builtin".into())]);
+    for (name, expected) in [
+        ("reference", Ok(machine())),
+        ("BUILTIN", Ok(Sid::BUILTIN)),
+        ("elsewhere", Err(Status::NO_SUCH_DOMAIN)),
+    ] {
+        let stub = on(&server, |w| {
+            w.unicode_head(name, 0).unicode(name, 0);
+        });
+        let reply = asked(&mut ends, LOOKUP_DOMAIN, &stub).unwrap();
+        assert_eq!(reply, encode_sid(expected), "{name}");
+    }
+    let unknown = "S-1-5-21-1-2-3".parse().unwrap();
+    assert_eq!(open_domain(&mut ends, unknown, MAXIMUM).1, Status::NO_SUCH_DOMAIN);
+    // DOMAIN_CREATE_USER
+    assert_eq!(open_domain(&mut ends, machine(), 0x10).1, Status::ACCESS_DENIED);
+    let ours = domain(&mut ends, machine());
+    let list = |ends: &mut Ends, opnum, parts: &[u32], of| {
+        enumeration(&asked(ends, opnum, &numbers(of, parts)).unwrap())
+    };
+    let users = [(1000, "root".into()), (1001, "smbuser".into()), (1002, "smbuser2".into())];
+    let (_, all, said) = list(&mut ends, ENUMERATE_USERS, &[0, 0, u32::MAX], &ours);
+    assert_eq!((&all[..], said), (&users[..], Status::SUCCESS));
+    // USER_ACCOUNT_DISABLED
+    let (_, all, _) = list(&mut ends, ENUMERATE_USERS, &[0, 1, u32::MAX], &ours);
+    assert_eq!(all, users[2..]);
+    // One after the other, and then nothing more.
+    let mut context = 0;
+    for (at, user) in users.iter().enumerate() {
+        let (next, told, said) = list(&mut ends, ENUMERATE_USERS, &[context, 0, 0], &ours);
+        assert_eq!(told, core::slice::from_ref(user));
+        let last = at + 1 == users.len();
+        assert_eq!(said, if last { Status::SUCCESS } else { Status::MORE_ENTRIES });
+        context = next;
+    }
+    for context in [context, 7, u32::MAX] {
+        let (next, told, said) = list(&mut ends, ENUMERATE_USERS, &[context, 0, 4096], &ours);
+        assert_eq!((next, told.len(), said), (context, 0, Status::SUCCESS));
+    }
+    let (_, groups, _) = list(&mut ends, ENUMERATE_GROUPS, &[0, 4096], &ours);
+    assert_eq!(groups, [(513, "None".into())]);
+    let builtin = domain(&mut ends, Sid::BUILTIN);
+    let (_, aliases, _) = list(&mut ends, ENUMERATE_ALIASES, &[0, 4096], &builtin);
+    assert_eq!(aliases, [(544, "Administrators".into())]);
+}
+
+#[test]
+fn names_and_numbers_lead_to_each_other() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let ours = domain(&mut ends, machine());
+    let names = |names: &[&str]| {
+        let count = u32::try_from(names.len()).unwrap();
+        on(&ours, |w| {
+            w.u32(count).u32(1000).u32(0).u32(count);
+            for name in names {
+                w.unicode_head(name, 0);
+            }
+            for name in names {
+                w.unicode(name, 0);
+            }
+        })
+    };
+    let reply = asked(&mut ends, LOOKUP_NAMES, &names(&["ROOT", "nobody", "None"])).unwrap();
+    let found = [Some((1000, SidNameUse::USER)), None, Some((513, SidNameUse::GROUP))];
+    assert_eq!(reply, encode_rids(&found, Status::SOME_NOT_MAPPED));
+    let reply = asked(&mut ends, LOOKUP_NAMES, &names(&["nobody"])).unwrap();
+    assert_eq!(status(&reply), Status::NONE_MAPPED);
+    let ids = |count: u32, rids: &[u32]| {
+        on(&ours, |w| {
+            w.u32(count).u32(1000.max(count)).u32(0).u32(count);
+            for rid in rids {
+                w.u32(*rid);
+            }
+        })
+    };
+    let reply = asked(&mut ends, LOOKUP_IDS, &ids(2, &[1001, 5])).unwrap();
+    let found = [Some(("smbuser".into(), SidNameUse::USER)), None];
+    assert_eq!(reply, encode_names(&found, Status::SOME_NOT_MAPPED));
+    let most = vec![1001; MAX_LOOKUPS];
+    let reply = asked(&mut ends, LOOKUP_IDS, &ids(1000, &most)).unwrap();
+    assert_eq!(status(&reply), Status::SUCCESS);
+    for (opnum, stub) in [
+        // A count that lies, and more than may be asked for.
+        (LOOKUP_IDS, ids(3, &[1, 2])),
+        (LOOKUP_IDS, ids(u32::MAX, &[1, 2])),
+        (LOOKUP_IDS, ids(1001, &vec![1; 1001])),
+        (LOOKUP_NAMES, ids(1000, &[1, 2, 3])),
+        (GET_ALIAS_MEMBERSHIP, numbers(&ours, &[0x4000_0000, 1, 0x4000_0000])),
+        (ENUMERATE_USERS, numbers(&ours, &[0, 0])),
+    ] {
+        let mut ends = bound(Pipe::Samr, &fixture());
+        assert_eq!(asked(&mut ends, opnum, &stub), Err(RpcError::Fault(FaultStatus::NDR)));
+        assert!(ends.1.is_closed());
+    }
+}
+
+#[test]
+fn accounts_tell_of_themselves() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let ours = domain(&mut ends, machine());
+    let user = account(&mut ends, OPEN_USER, &ours, 1002);
+    let reply = asked(&mut ends, QUERY_INFORMATION_USER, &class(&user, 21)).unwrap();
+    let facts = UserFacts { name: "smbuser2", rid: 1002, primary_group: 513, control: 0x211 };
+    assert_eq!(reply, encode_user(UserInformation::ALL, &facts).unwrap());
+    for class_number in 0..30 {
+        let told = encode_user(UserInformation(class_number), &facts);
+        let stub = class(&user, u16::try_from(class_number).unwrap());
+        let reply = asked(&mut ends, QUERY_INFORMATION_USER2, &stub).unwrap();
+        match told {
+            Some(told) => assert_eq!(reply, told),
+            None => assert_eq!((reply.len(), status(&reply)), (8, Status::INVALID_INFO_CLASS)),
+        }
+    }
+    let reply = asked(&mut ends, GET_GROUPS_FOR_USER, &encode_handle(&user)).unwrap();
+    assert_eq!(reply, encode_groups(Ok(&[513])));
+    let group = account(&mut ends, OPEN_GROUP, &ours, 513);
+    let reply = asked(&mut ends, GET_MEMBERS_IN_GROUP, &encode_handle(&group)).unwrap();
+    assert_eq!(reply, encode_members(Ok(&[1000, 1002, 1001])));
+    let reply = asked(&mut ends, QUERY_INFORMATION_GROUP, &class(&group, 1)).unwrap();
+    assert_eq!(Some(reply), encode_group(GroupInformation::GENERAL, "None", 3));
+    let builtin = domain(&mut ends, Sid::BUILTIN);
+    let alias = account(&mut ends, OPEN_ALIAS, &builtin, 544);
+    let reply = asked(&mut ends, GET_MEMBERS_IN_ALIAS, &encode_handle(&alias)).unwrap();
+    let root = machine().with_rid(1000).unwrap();
+    assert_eq!(reply, encode_sids(&[root], Status::SUCCESS));
+    let reply = asked(&mut ends, QUERY_INFORMATION_ALIAS, &class(&alias, 1)).unwrap();
+    assert_eq!(Some(reply), encode_alias(AliasInformation::GENERAL, "Administrators", 1));
+    for (sids, rids) in [(&[root, Sid::EVERYONE][..], &[544][..]), (&[Sid::EVERYONE], &[])] {
+        let count = u32::try_from(sids.len()).unwrap();
+        let stub = on(&builtin, |w| {
+            w.u32(count).pointer(true).u32(count);
+            for _ in sids {
+                w.pointer(true);
+            }
+            for sid in sids {
+                w.sid(sid);
+            }
+        });
+        let reply = asked(&mut ends, GET_ALIAS_MEMBERSHIP, &stub).unwrap();
+        assert_eq!(reply, encode_numbers(rids, Status::SUCCESS));
+    }
+    let reply = asked(&mut ends, QUERY_INFORMATION_DOMAIN2, &class(&ours, 2)).unwrap();
+    let facts = DomainFacts { name: "REFERENCE", counts: [3, 1, 0] };
+    assert_eq!(Some(reply), encode_domain(DomainInformation::GENERAL, &facts));
+    let reply = asked(&mut ends, RID_TO_SID, &numbers(&user, &[7])).unwrap();
+    assert_eq!(reply, encode_sid(Ok(machine().with_rid(7).unwrap())));
+    let reply = asked(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&user, &[4])).unwrap();
+    let mut r = NdrReader::new(&reply);
+    assert!(r.pointer("descriptor").unwrap());
+    let length = r.u32("length").unwrap();
+    assert!(r.pointer("bytes").unwrap());
+    let descriptor = SecurityDescriptor::parse(r.bytes(length, "bytes").unwrap()).unwrap();
+    assert_eq!(descriptor.owner, None);
+    assert_eq!(descriptor.dacl.unwrap().aces[0].sid(), Some(&Sid::AUTHENTICATED_USERS));
+    let reply = asked(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&user, &[8])).unwrap();
+    assert_eq!(status(&reply), Status::ACCESS_DENIED);
+}
+
+#[test]
+fn handles_are_good_for_what_they_are_and_were_opened_for() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let ours = domain(&mut ends, machine());
+    for (opnum, rid, absent) in [
+        (OPEN_USER, 513, Status::NO_SUCH_USER),
+        (OPEN_GROUP, 1000, Status::NO_SUCH_GROUP),
+        (OPEN_ALIAS, 544, Status::NO_SUCH_ALIAS),
+    ] {
+        let stub = numbers(&ours, &[MAXIMUM, rid]);
+        assert_eq!(open(&mut ends, opnum, &stub), (ContextHandle::NULL, absent));
+    }
+    // USER_FORCE_PASSWORD_CHANGE, USER_CHANGE_PASSWORD.
+    for right in [0x80, 0x40] {
+        let said = open(&mut ends, OPEN_USER, &numbers(&ours, &[right, 1000])).1;
+        assert_eq!(said, Status::ACCESS_DENIED);
+    }
+    let user = account(&mut ends, OPEN_USER, &ours, 1000);
+    for (opnum, stub) in [
+        (ENUMERATE_USERS, numbers(&user, &[0, 0, 4096])),
+        (QUERY_INFORMATION_GROUP, class(&user, 1)),
+        (QUERY_INFORMATION_USER, class(&ours, 21)),
+        (GET_MEMBERS_IN_ALIAS, encode_handle(&user)),
+    ] {
+        let reply = asked(&mut ends, opnum, &stub).unwrap();
+        assert_eq!(status(&reply), Status::OBJECT_TYPE_MISMATCH, "{opnum}");
+    }
+    // DOMAIN_READ_PASSWORD_PARAMETERS alone.
+    let (weak, said) = open_domain(&mut ends, machine(), 1);
+    assert_eq!(said, Status::SUCCESS);
+    for (opnum, stub) in [
+        (ENUMERATE_USERS, numbers(&weak, &[0, 0, 4096])),
+        (OPEN_USER, numbers(&weak, &[MAXIMUM, 1000])),
+        (LOOKUP_IDS, numbers(&weak, &[1, 1000, 0, 1, 1000])),
+        (GET_ALIAS_MEMBERSHIP, numbers(&weak, &[0, 0])),
+        (QUERY_INFORMATION_DOMAIN, class(&weak, 2)),
+        (QUERY_SECURITY_OBJECT, numbers(&weak, &[4])),
+    ] {
+        assert_eq!(status(&asked(&mut ends, opnum, &stub).unwrap()), Status::ACCESS_DENIED);
+    }
+    let closed = asked(&mut ends, CLOSE_HANDLE, &encode_handle(&user)).unwrap();
+    assert_eq!(parse_handle_reply(&closed), Ok((ContextHandle::NULL, Status::SUCCESS)));
+    let mismatch = Err(RpcError::Fault(FaultStatus::CONTEXT_MISMATCH));
+    for (opnum, stub) in [
+        (CLOSE_HANDLE, encode_handle(&user)),
+        (QUERY_INFORMATION_USER, class(&user, 21)),
+        (QUERY_SECURITY_OBJECT, numbers(&user, &[4])),
+    ] {
+        assert_eq!(asked(&mut ends, opnum, &stub), mismatch);
+    }
+    for _ in 0..MAX_HANDLES {
+        let stub = numbers(&ours, &[MAXIMUM, 1000]);
+        let (_, said) = open(&mut ends, OPEN_USER, &stub);
+        if said == Status::INSUFFICIENT_RESOURCES {
+            return;
+        }
+    }
+    panic!("there is no limit");
+}
+
+/// What changes accounts is not there at all.
+#[test]
+fn nothing_can_be_changed() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    // SetSecurityObject, CreateGroup, CreateUser, AddMember, Delete..., SetInformation, passwords.
+    for opnum in [2, 9, 10, 12, 14, 21, 22, 23, 24, 29, 30, 31, 35, 37, 38, 50, 54, 55, 58, 66, 73]
+    {
+        let faulted = asked(&mut ends, opnum, &[0; 64]);
+        assert_eq!(faulted, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_stub_is_answered_or_faulted(
+        opnum in 0u16..80,
+        kind in 0usize..5,
+        stub in prop::collection::vec(any::<u8>(), 0..200),
+        words in prop::collection::vec(0u32..4, 0..30),
+    ) {
+        let mut ends = bound(Pipe::Samr, &fixture());
+        let ours = domain(&mut ends, machine());
+        let handles = [
+            server(&mut ends),
+            ours,
+            account(&mut ends, OPEN_USER, &ours, 1000),
+            account(&mut ends, OPEN_GROUP, &ours, 513),
+            ContextHandle::NULL,
+        ];
+        let handle = &handles[kind].0[..];
+        // Small numbers go further than any bytes do.
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let _ = asked(&mut ends, opnum, &[handle, &words].concat());
+        if !ends.1.is_closed() {
+            let _ = asked(&mut ends, opnum, &[handle, &stub].concat());
+        }
+    }
+}
