@@ -1,6 +1,6 @@
 //! What an evil server sends to a client.
 
-use frevo_wire::codec::{Parsed, Writer};
+use frevo_wire::codec::{Malformed, Parsed, Writer};
 use frevo_wire::command::ioctl::{copychunk, dfs, network_interface, snapshots, validate_negotiate};
 use frevo_wire::command::{
     change_notify, close, create, echo, flush, ioctl, lock, logoff, negotiate, oplock_break,
@@ -52,7 +52,8 @@ fn reencode(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
 pub fn referrals(data: &[u8]) {
     settles(data, |bytes| {
         let found = dfs::ReferralResponse::parse(bytes)?;
-        Ok(found.encode().unwrap_or_default())
+        // Strings that many entries share take more room when each has its own.
+        found.encode().ok_or(Malformed::new("referrals too long for one answer"))
     });
     settles(data, |bytes| {
         let request = dfs::ReferralRequest::parse(bytes)?;
