@@ -17,6 +17,120 @@
 //! # }
 //! ```
 //!
+//! # Copying a file
+//!
+//! ```
+//! # #[path = "../tests/world/mod.rs"]
+//! # mod world;
+//! use frevo_client::{OpenOptions, Result, Share};
+//!
+//! async fn copy_file(share: &Share, from: &str, to: &str) -> Result<()> {
+//!     let source = share.open(from).await?;
+//!     let target = OpenOptions::new().write(true).create_new(true).open(share, to).await?;
+//!     let len = source.metadata_at_open().len();
+//!     // On the server, if it can do that; else through here, in pieces and in order.
+//!     if source.copy_range_to(&target, 0, 0, len).await?.is_none() {
+//!         let target = &target;
+//!         source
+//!             .fetch_all(|at, piece| async move { Ok(target.write_at(at, &piece).await?) })
+//!             .await?;
+//!     }
+//!     // Tells whether that went well; a file that is dropped is closed too.
+//!     target.close().await
+//! }
+//! # fn main() {
+//! #     world::in_world(async |world| {
+//! #         let share = world.share().await;
+//! #         share.write("a", b"some data").await.unwrap();
+//! #         copy_file(&share, "a", "b").await.unwrap();
+//! #         assert_eq!(share.read("b").await.unwrap(), b"some data");
+//! #     });
+//! # }
+//! ```
+//!
+//! # Walking a tree
+//!
+//! ```
+//! # #[path = "../tests/world/mod.rs"]
+//! # mod world;
+//! use frevo_client::{Result, Share};
+//!
+//! async fn files_below(share: &Share, top: &str) -> Result<Vec<String>> {
+//!     let mut files = Vec::new();
+//!     let mut directories = vec![top.to_owned()];
+//!     while let Some(directory) = directories.pop() {
+//!         let mut entries = share.list(&directory).await?;
+//!         while let Some(entry) = entries.next().await? {
+//!             let path = format!("{directory}/{}", entry.name());
+//!             // A link to a directory is none: there is no going round in circles.
+//!             if entry.metadata().is_dir() {
+//!                 directories.push(path);
+//!             } else {
+//!                 files.push(path);
+//!             }
+//!         }
+//!     }
+//!     Ok(files)
+//! }
+//! # fn main() {
+//! #     world::in_world(async |world| {
+//! #         let share = world.share().await;
+//! #         share.create_dir_all("top/one/two").await.unwrap();
+//! #         share.write("top/a", b"1").await.unwrap();
+//! #         share.write("top/one/two/b", b"2").await.unwrap();
+//! #         let mut files = files_below(&share, "top").await.unwrap();
+//! #         files.sort();
+//! #         assert_eq!(files, ["top/a", "top/one/two/b"]);
+//! #     });
+//! # }
+//! ```
+//!
+//! # Watching a folder
+//!
+//! ```
+//! # #[path = "../tests/world/mod.rs"]
+//! # mod world;
+//! use frevo_client::{Change, Result, Share};
+//!
+//! /// Waits until `name` is in `folder`.
+//! async fn arrives(share: &Share, folder: &str, name: &str) -> Result<()> {
+//!     let mut watch = share.watch(folder, false).await?;
+//!     // What happens between two calls of `next` is kept by the server.
+//!     loop {
+//!         for change in watch.next().await? {
+//!             match change {
+//!                 Change::Added(new) | Change::Renamed { to: new, .. } if new == name => {
+//!                     return Ok(());
+//!                 }
+//!                 // More than the server kept.
+//!                 Change::Missed if is_there(share, folder, name).await? => return Ok(()),
+//!                 _ => {}
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! async fn is_there(share: &Share, folder: &str, name: &str) -> Result<bool> {
+//!     Ok(share.read_dir(folder).await?.iter().any(|entry| entry.name() == name))
+//! }
+//! # fn main() {
+//! #     world::in_world(async |world| {
+//! #         let share = world.share().await;
+//! #         share.create_dir("d").await.unwrap();
+//! #         let most = std::time::Duration::from_secs(20);
+//! #         let arrived = tokio::time::timeout(most, arrives(&share, "d", "y"));
+//! #         let (arrived, ()) = tokio::join!(arrived, async {
+//! #             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+//! #             share.write("d/x", b"1").await.unwrap();
+//! #             share.rename("d/x", "d/y", false).await.unwrap();
+//! #         });
+//! #         arrived.expect("told in time").unwrap();
+//! #     });
+//! # }
+//! ```
+//!
+//! The programs in `examples/` do the same, given a `smb://` URL.
+//!
 //! # When the connection is lost
 //!
 //! A [`Session`] reconnects by itself, for as long as [`Options::recover_for`]
