@@ -5,6 +5,7 @@
 //! directory and its name there, so that renaming a directory moves all below.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -23,6 +24,9 @@ use crate::volume::{Locks, Opens};
 pub(crate) const ROOT: u64 = 1;
 /// Where made-up numbers begin.
 const MADE_UP: u64 = 1 << 63;
+
+/// More links than this of one file need not be remembered.
+const LINKS_KNOWN: usize = 8;
 
 /// What a file or directory is called: its directory, and its name there.
 type Name = (Arc<Node>, String);
@@ -121,19 +125,17 @@ impl Node {
         self.id >= MADE_UP
     }
 
-    /// It was seen as `name` in `parent`.
-    pub(crate) fn seen_as(&self, parent: &Arc<Self>, name: &str) {
+    /// It was seen as `name` in `parent`. Gives a name that is remembered no more.
+    fn seen_as(&self, parent: &Arc<Self>, name: &str) -> Option<Name> {
         let mut names = self.names.lock();
         names.retain(|(at, known)| at.id != parent.id || known != name);
-        // More links than this of one file need not be remembered.
-        if names.len() >= 8 {
-            names.remove(0);
-        }
+        let oldest = (names.len() >= LINKS_KNOWN).then(|| names.remove(0));
         names.push((Arc::clone(parent), name.to_owned()));
+        oldest
     }
 
     /// It is not called `name` in `parent` any more.
-    pub(crate) fn not_seen_as(&self, parent: u64, name: &str) {
+    fn not_seen_as(&self, parent: u64, name: &str) {
         self.names.lock().retain(|(at, known)| at.id != parent || known != name);
     }
 
@@ -185,6 +187,9 @@ struct Table {
     /// Of servers that have no ids: by directory and name.
     by_name: HashMap<(u64, String), u64>,
     made_up: u64,
+    /// Who was seen as a name in a directory: the inverse of the names of all nodes
+    /// in `by_id`. Several, when others put a new file in an old one's place.
+    seen_as: HashMap<(u64, String), Vec<u64>>,
 }
 
 impl Nodes {
@@ -239,12 +244,13 @@ impl Nodes {
         let known = table.by_id.get(&id).filter(|node| node.kind == kind && id != ROOT).cloned();
         let node = known.unwrap_or_else(|| {
             let node = Node::new(id, kind, None);
-            table.by_id.insert(id, Arc::clone(&node));
+            if let Some(old) = table.by_id.insert(id, Arc::clone(&node)) {
+                table.left(&old);
+            }
             node
         });
         node.lookups.fetch_add(1, Ordering::AcqRel);
-        drop(table);
-        node.seen_as(parent, name);
+        table.name(&node, parent, name);
         node
     }
 
@@ -259,11 +265,38 @@ impl Nodes {
         if id == ROOT || before.is_ok_and(|before| before > count) {
             return None;
         }
-        let node = table.by_id.remove(&id);
+        let node = table.by_id.remove(&id)?;
+        table.left(&node);
         if id >= MADE_UP {
             table.by_name.retain(|_, known| *known != id);
         }
-        node
+        Some(node)
+    }
+
+    /// Those that are known as `name` in `parent`.
+    pub(crate) fn seen_as(&self, parent: u64, name: &str) -> Vec<Arc<Node>> {
+        let table = self.table.lock();
+        let ids = table.seen_as.get(&(parent, name.to_owned()));
+        ids.into_iter().flatten().filter_map(|id| table.by_id.get(id).cloned()).collect()
+    }
+
+    /// `name` in `parent` is no more: who was known so has its other names.
+    pub(crate) fn removed(&self, parent: u64, name: &str) {
+        for node in self.table.lock().unname(parent, name) {
+            node.unlearn();
+        }
+    }
+
+    /// Who was known as `from` is known as `to`, and what that was is no more.
+    pub(crate) fn renamed(&self, from: (u64, &str), to: (&Arc<Node>, &str)) {
+        let mut table = self.table.lock();
+        for node in table.unname(to.0.id, to.1) {
+            node.unlearn();
+        }
+        for node in table.unname(from.0, from.1) {
+            table.name(&node, to.0, to.1);
+            node.unlearn();
+        }
     }
 
     /// All that the kernel knows.
@@ -273,6 +306,43 @@ impl Nodes {
 }
 
 impl Table {
+    /// `node`, which is in the table, was seen as `name` in `parent`.
+    fn name(&mut self, node: &Arc<Node>, parent: &Arc<Node>, name: &str) {
+        if let Some((at, oldest)) = node.seen_as(parent, name) {
+            self.forget_name((at.id, oldest), node.id);
+        }
+        let ids = self.seen_as.entry((parent.id, name.to_owned())).or_default();
+        if !ids.contains(&node.id) {
+            ids.push(node.id);
+        }
+    }
+
+    /// Takes a name from all that are known by it.
+    fn unname(&mut self, parent: u64, name: &str) -> Vec<Arc<Node>> {
+        let ids = self.seen_as.remove(&(parent, name.to_owned())).unwrap_or_default();
+        let nodes: Vec<_> = ids.iter().filter_map(|id| self.by_id.get(id).cloned()).collect();
+        for node in &nodes {
+            node.not_seen_as(parent, name);
+        }
+        nodes
+    }
+
+    /// `node` is not in the table any more.
+    fn left(&mut self, node: &Node) {
+        for (parent, name) in &*node.names.lock() {
+            self.forget_name((parent.id, name.clone()), node.id);
+        }
+    }
+
+    fn forget_name(&mut self, name: (u64, String), id: u64) {
+        if let Entry::Occupied(mut entry) = self.seen_as.entry(name) {
+            entry.get_mut().retain(|known| *known != id);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+    }
+
     /// The number that was made up for a name.
     fn id_of(&mut self, parent: u64, name: &str) -> u64 {
         let next = MADE_UP | (self.made_up + 2);

@@ -94,16 +94,26 @@ impl Volume {
 
     /// `name` in `parent` is no more.
     fn removed(&self, parent: &Arc<Node>, name: &str) {
-        for node in self.nodes.all() {
-            if node.is_seen_as(parent.id, name) {
-                node.not_seen_as(parent.id, name);
-                node.unlearn();
-            }
-        }
+        self.nodes.removed(parent.id, name);
         self.changed(parent);
     }
 
-    /// Closes what is open for nobody at `path` and below: it would be in the way.
+    /// Closes what is open for nobody of what is known as `name` in `parent`, and
+    /// below it: it would be in the way.
+    async fn let_go_at(&self, parent: &Node, name: &str, path: &str) {
+        let known = self.nodes.seen_as(parent.id, name);
+        if known.iter().any(|node| node.is_dir()) {
+            return self.let_go_below(path).await;
+        }
+        for node in known {
+            // What is just being closed is waited for.
+            if node.is_open() || node.opening.try_lock().is_err() {
+                self.let_go(&node).await;
+            }
+        }
+    }
+
+    /// The same for all at `path` and below. Looks at each node.
     async fn let_go_below(&self, path: &str) {
         for node in self.nodes.all() {
             let is_below = || {
@@ -135,7 +145,7 @@ impl Volume {
     /// Removes a file's name. Who has it open goes on with it.
     async fn unlink_in(&self, parent: &Arc<Node>, name: &str) -> Outcome<()> {
         let path = parent.below(name)?;
-        self.let_go_below(&path).await;
+        self.let_go_at(parent, name, &path).await;
         let is_gone = |found| found == Errno::ENOENT;
         if !self.plain.load(Ordering::Relaxed) {
             match once(|| self.share.unlink(&path, false), is_gone).await {
@@ -177,8 +187,8 @@ impl Volume {
         let (old_parent, old) = (self.nodes.find(from.0)?, wire(from.1)?);
         let (new_parent, new) = (self.nodes.find(to.0)?, wire(to.1)?);
         let (source, target) = (old_parent.below(&old)?, new_parent.below(&new)?);
-        self.let_go_below(&source).await;
-        self.let_go_below(&target).await;
+        self.let_go_at(&old_parent, &old, &source).await;
+        self.let_go_at(&new_parent, &new, &target).await;
         self.rename_path(&source, &target, replace, (&new_parent, &new)).await?;
         self.renamed((&old_parent, &old), (&new_parent, &new));
         Ok(())
@@ -233,14 +243,8 @@ impl Volume {
     }
 
     fn renamed(&self, from: (&Arc<Node>, &str), to: (&Arc<Node>, &str)) {
-        self.removed(to.0, to.1);
-        for node in self.nodes.all() {
-            if node.is_seen_as(from.0.id, from.1) {
-                node.not_seen_as(from.0.id, from.1);
-                node.seen_as(to.0, to.1);
-                node.unlearn();
-            }
-        }
+        self.nodes.renamed((from.0.id, from.1), to);
+        self.changed(to.0);
         self.changed(from.0);
     }
 

@@ -198,6 +198,40 @@ fn an_open_file_is_replaced() {
 }
 
 #[test]
+fn names_are_found_by_directory_and_name() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let known = |file| {
+            let found = one.nodes.seen_as(ROOT, file);
+            found.iter().map(|node| (node.id, node.path().unwrap())).collect::<Vec<_>>()
+        };
+        std::fs::write(world.path("a"), b"a").unwrap();
+        let id = one.lookup(ROOT, name("a")).await.unwrap().attr.ino.0;
+        one.link(id, ROOT, name("b")).await.unwrap();
+        assert_eq!((known("a"), known("b")), (vec![(id, "b".into())], vec![(id, "b".into())]));
+        // The other link stays, and its path with it.
+        one.unlink(ROOT, name("b")).await.unwrap();
+        assert_eq!((known("a"), known("b")), (vec![(id, "a".into())], vec![]));
+        // What is in the way of a rename is known by that name no more.
+        std::fs::write(world.path("c"), b"c").unwrap();
+        let other = one.lookup(ROOT, name("c")).await.unwrap().attr.ino.0;
+        one.rename((ROOT, name("a")), (ROOT, name("c")), 0).await.unwrap();
+        assert_eq!((known("a"), known("c")), (vec![], vec![(id, "c".into())]));
+        assert!(one.nodes.find(other).unwrap().path().is_err());
+        // What somebody else put in its place is known beside it.
+        std::fs::write(world.path("new"), b"new").unwrap();
+        std::fs::rename(world.path("new"), world.path("c")).unwrap();
+        let new = one.lookup(ROOT, name("c")).await.unwrap().attr.ino.0;
+        assert_eq!(known("c"), [(id, "c".into()), (new, "c".into())]);
+        // The kernel was told of the first by a look, by the link.
+        assert!(one.nodes.forget(id, 2).is_some());
+        assert_eq!(known("c"), [(new, "c".into())]);
+        one.unlink(ROOT, name("c")).await.unwrap();
+        assert_eq!(known("c"), []);
+    });
+}
+
+#[test]
 fn locks_are_processes_here_and_opens_there() {
     in_world(async |world| {
         let (one, two) = (plain(world).await, plain(world).await);
