@@ -27,6 +27,7 @@ mod locks;
 mod names;
 mod node;
 mod ntacl;
+mod object_id;
 mod options;
 mod reparse;
 mod security;

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, OpenHow, Security,
-    SecurityChange, ShownLock, StreamStat, VfsResult,
+    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, ObjectId,
+    ObjectIdChange, OpenHow, Security, SecurityChange, ShownLock, StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -464,6 +464,21 @@ impl Node for PosixNode {
         match self.successor() {
             Some(now) => now.reparse_buffer(),
             None => self.kept_reparse(),
+        }
+    }
+
+    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
+        match self.successor() {
+            Some(now) => now.object_id(),
+            None => self.kept_object_id(),
+        }
+    }
+
+    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        self.share.writable()?;
+        match self.successor() {
+            Some(now) => now.change_object_id(change),
+            None => self.change_kept_object_id(change),
         }
     }
 

@@ -94,11 +94,15 @@ impl Handle {
     }
 
     pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        self.set_if(name, value, XattrFlags::empty())
+    }
+
+    /// Sets it if there is none (CREATE: EEXIST) or one (REPLACE: ENODATA).
+    pub(crate) fn set_if(&self, name: &CStr, value: &[u8], on: XattrFlags) -> Result<(), Errno> {
         if self.path_only {
-            let path = ProcPath::of(self.fd());
-            rustix::fs::setxattr(path.as_c_str(), name, value, XattrFlags::empty())
+            rustix::fs::setxattr(ProcPath::of(self.fd()).as_c_str(), name, value, on)
         } else {
-            rustix::fs::fsetxattr(&self.fd, name, value, XattrFlags::empty())
+            rustix::fs::fsetxattr(&self.fd, name, value, on)
         }
     }
 

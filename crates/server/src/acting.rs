@@ -17,8 +17,9 @@ use arc_swap::ArcSwap;
 use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, OpenHow, Opened, Replacement,
-    Security, SecurityChange, ShownLock, Space, StreamStat, Vfs, VfsResult, Volume,
+    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
+    OpenHow, Opened, Replacement, Security, SecurityChange, ShownLock, Space, StreamStat, Vfs,
+    VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -338,6 +339,16 @@ impl Node for ActingNode {
     fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.keep_reparse(buffer)
+    }
+
+    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
+        let _acting = self.whom.act()?;
+        self.inner.object_id()
+    }
+
+    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.change_object_id(change)
     }
 
     fn security(&self) -> VfsResult<Security> {

@@ -349,6 +349,9 @@ fn controlled(code: CtlCode) -> Needs {
         CtlCode::SRV_COPYCHUNK_WRITE => any_write,
         CtlCode::SET_REPARSE_POINT
         | CtlCode::DELETE_REPARSE_POINT
+        | CtlCode::SET_OBJECT_ID
+        | CtlCode::SET_OBJECT_ID_EXTENDED
+        | CtlCode::DELETE_OBJECT_ID
         | CtlCode::SET_INTEGRITY_INFORMATION => any(WRITE | AccessMask::WRITE_ATTRIBUTES),
         CtlCode::SET_SPARSE => any(WRITE | AccessMask::WRITE_ATTRIBUTES | AccessMask::APPEND_DATA),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE

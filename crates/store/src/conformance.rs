@@ -34,7 +34,7 @@ pub use extents::{
     extents_are_shared_or_not_at_all, extents_need_rights_and_sense,
     zeros_are_read_and_holes_are_seen,
 };
-pub use reparse::{files_become_links_and_back, reparse_buffers_are_kept};
+pub use reparse::{files_become_links_and_back, object_ids_are_kept, reparse_buffers_are_kept};
 
 /// An empty, writable file system, and what only its host can do to it.
 pub trait Subject {
@@ -82,6 +82,7 @@ macro_rules! conformance_tests {
             zeros_are_read_and_holes_are_seen
             files_become_links_and_back
             reparse_buffers_are_kept
+            object_ids_are_kept
         }
     };
     (@ $make:expr; $($check:ident)*) => {

@@ -363,6 +363,20 @@ pub struct Volume {
     pub short_names: bool,
 }
 
+/// FILE_OBJECTID_BUFFER, MS-FSCC 2.1.3: 16 bytes of id, 48 of extended information.
+pub type ObjectId = [u8; 64];
+
+/// What is done to an object id, MS-FSA 2.1.5.10.2, .35 and .36.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectIdChange {
+    /// The object, which has none, has this one.
+    New(ObjectId),
+    /// The one it has gets this extended information.
+    Extended([u8; 48]),
+    /// It has none any more; nor need it have had one.
+    Forget,
+}
+
 /// Ranges of the same length in two files, MS-FSA 2.1.5.10.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentCopy {
@@ -551,6 +565,21 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// [`Fault::NotSupported`] where nothing can be kept.
     fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
         let _ = buffer;
+        Err(Fault::NotSupported)
+    }
+
+    /// The object id of a file or directory with its extended information, as a
+    /// client set it or was given it (MS-FSA 2.1.1.3 File.ObjectId); none before.
+    /// [`Fault::NotSupported`] where nothing can be kept.
+    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
+        Err(Fault::NotSupported)
+    }
+
+    /// Changes the object id, unless the change does not go with what there is:
+    /// [`Fault::Exists`] for a new one where one is, [`Fault::NotFound`] for the
+    /// extended information of none.
+    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        let _ = change;
         Err(Fault::NotSupported)
     }
 

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, HostAccess, Node, OpenHow, Security, SecurityChange,
-    StreamStat, VfsResult,
+    Allocated, BasicChange, Directory, HostAccess, Node, ObjectId, ObjectIdChange, OpenHow,
+    Security, SecurityChange, StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -301,6 +301,14 @@ impl Node for StreamNode {
 
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
         self.file.set_ea(name, value)
+    }
+
+    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
+        self.file.object_id()
+    }
+
+    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        self.file.change_object_id(change)
     }
 
     fn link_target(&self) -> VfsResult<String> {

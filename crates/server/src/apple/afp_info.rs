@@ -5,7 +5,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    BasicChange, Directory, HostAccess, Node, Security, SecurityChange, StreamStat, VfsResult,
+    BasicChange, Directory, HostAccess, Node, ObjectId, ObjectIdChange, Security, SecurityChange,
+    StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -168,6 +169,14 @@ impl Node for AfpInfoNode {
 
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
         self.0.set_ea(name, value)
+    }
+
+    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
+        self.0.object_id()
+    }
+
+    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        self.0.change_object_id(change)
     }
 
     fn link_target(&self) -> VfsResult<String> {

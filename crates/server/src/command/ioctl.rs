@@ -7,6 +7,7 @@ mod copyfile;
 mod extents;
 mod facts;
 mod network_interface;
+mod object_id;
 mod offload;
 mod ranges;
 mod reparse;
@@ -128,7 +129,7 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::SetSparse => ranges::set_sparse(call).await,
         Act::SetZeroData => ranges::set_zero_data(call).await,
         Act::AllocatedRanges => ranges::query_allocated(call).await,
-        Act::ObjectId => facts::object_id(call),
+        Act::ObjectId(asked) => object_id::handle(call, asked),
         Act::GetReparsePoint => reparse::get(call),
         Act::DeleteReparsePoint => reparse::delete(call),
         Act::SetReparsePoint => reparse::set(call),

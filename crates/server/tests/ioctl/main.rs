@@ -11,6 +11,7 @@ mod facts;
 mod leases;
 mod negotiated;
 mod notify;
+mod object_ids;
 mod offload;
 mod pipes;
 mod ranges;

@@ -160,7 +160,8 @@ fn p9_the_room_of_a_compound_is_shared() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
-        let object_id = || mount.put(ioctl_draft(CtlCode::GET_OBJECT_ID, file, &[], 65_536));
+        let object_id =
+            || mount.put(ioctl_draft(CtlCode::CREATE_OR_GET_OBJECT_ID, file, &[], 65_536));
         let replies = peer.ask_all(vec![object_id(), object_id(), object_id()], mount.via()).await;
         for reply in &replies {
             assert_eq!(output(reply.ok()).len(), 64);

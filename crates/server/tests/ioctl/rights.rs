@@ -21,6 +21,9 @@ fn inputs() -> Vec<Vec<u8>> {
 
 async fn nothing_changes(world: &World, peer: &mut Peer, mount: &Mount, access: AccessMask) {
     let file = peer.open_file(mount, &Want::existing("f").access(access)).await;
+    // Its object id takes no right and, once it is made, stays.
+    let code = CtlCode::CREATE_OR_GET_OBJECT_ID;
+    ask(peer, mount, code, file, &[], 64).await.ok();
     let before = state(world);
     for row in TABLE.iter().filter(|row| row.on != On::Nothing) {
         for input in inputs() {

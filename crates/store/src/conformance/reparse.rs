@@ -1,9 +1,9 @@
-//! Reparse points: objects of the host, and buffers that are kept.
+//! Reparse points: objects of the host, and buffers that are kept. Object ids.
 
 use frevo_wire::dtyp::FileAttributes;
 
 use super::{CREATE, LOOK, READ, Subject};
-use crate::vfs::{BasicChange, Fault, Kind, KindWanted, OpenHow, Replacement};
+use crate::vfs::{BasicChange, Fault, Kind, KindWanted, ObjectIdChange, OpenHow, Replacement};
 
 /// The node of what was replaced is what took its place.
 pub fn files_become_links_and_back(s: &dyn Subject) {
@@ -81,4 +81,26 @@ pub fn reparse_buffers_are_kept(s: &dyn Subject) {
     assert_eq!(stat.reparse_tag, 0);
     assert!(!stat.attributes.contains(FileAttributes::REPARSE_POINT));
     assert_eq!(s.content("a").unwrap(), "content");
+}
+
+/// A new id only where none is, extended information only where one is.
+pub fn object_ids_are_kept(s: &dyn Subject) {
+    s.file("a", "content");
+    s.mkdir("d");
+    for text in ["a", "d"] {
+        let node = s.open(text, &LOOK).unwrap().node;
+        assert_eq!(node.object_id(), Ok(None));
+        let extended = ObjectIdChange::Extended([9; 48]);
+        assert_eq!(node.change_object_id(&extended), Err(Fault::NotFound));
+        node.change_object_id(&ObjectIdChange::Forget).unwrap();
+        node.change_object_id(&ObjectIdChange::New([7; 64])).unwrap();
+        assert_eq!(node.change_object_id(&ObjectIdChange::New([8; 64])), Err(Fault::Exists));
+        assert_eq!(node.object_id(), Ok(Some([7; 64])));
+        node.change_object_id(&extended).unwrap();
+        let id = s.open(text, &LOOK).unwrap().node.object_id().unwrap().unwrap();
+        assert_eq!((&id[..16], &id[16..]), (&[7; 16][..], &[9; 48][..]), "{text}");
+        assert_eq!((node.eas(), s.stat(text).unwrap().ea_size), (Ok(alloc::vec::Vec::new()), 0));
+        node.change_object_id(&ObjectIdChange::Forget).unwrap();
+        assert_eq!(node.object_id(), Ok(None));
+    }
 }

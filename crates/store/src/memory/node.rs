@@ -17,8 +17,8 @@ use super::vfs::{Shared, storable};
 use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
 use crate::security::HostAcl;
 use crate::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node, OpenHow,
-    Security, SecurityChange, Stat, StreamStat, VfsResult,
+    Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node,
+    ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, Stat, StreamStat, VfsResult,
 };
 
 /// A file that somebody holds; it exists until this is dropped.
@@ -321,6 +321,38 @@ impl Node for MemoryNode {
 
     fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
         self.look(|inode| inode.meta.reparse.clone().ok_or(Fault::NotFound))
+    }
+
+    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
+        self.look(|inode| match inode.kind() {
+            Kind::File | Kind::Directory => Ok(inode.meta.object_id),
+            _ => Err(Fault::NotSupported),
+        })
+    }
+
+    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        self.pass(Operation::SetEa)?;
+        self.alter(|inode, now| {
+            if !matches!(inode.kind(), Kind::File | Kind::Directory) {
+                return Err(Fault::NotSupported);
+            }
+            let meta = &mut inode.meta;
+            meta.object_id = match (*change, meta.object_id) {
+                (ObjectIdChange::New(_), Some(_)) => return Err(Fault::Exists),
+                (ObjectIdChange::New(id), None) => Some(id),
+                (ObjectIdChange::Extended(_), None) => return Err(Fault::NotFound),
+                (ObjectIdChange::Extended(extended), Some(mut id)) => {
+                    if let Some(old) = id.last_chunk_mut() {
+                        *old = extended;
+                    }
+                    Some(id)
+                }
+                (ObjectIdChange::Forget, None) => return Ok(()),
+                (ObjectIdChange::Forget, Some(_)) => None,
+            };
+            meta.changed = now;
+            Ok(())
+        })
     }
 
     fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {

@@ -14,7 +14,7 @@ use super::content::Content;
 use super::streams::Streams;
 use crate::limits::MEMORY_COMPONENT_BYTES;
 use crate::name::Name;
-use crate::vfs::{Fault, FileKey, Kind, Stat, VfsResult};
+use crate::vfs::{Fault, FileKey, Kind, ObjectId, Stat, VfsResult};
 
 /// IO_REPARSE_TAG_SYMLINK, MS-FSCC 2.1.2.1.
 const TAG_SYMLINK: u32 = 0xA000_000C;
@@ -106,6 +106,8 @@ pub(super) struct Meta {
     pub(super) security: Option<(Vec<u8>, u32)>,
     /// A reparse buffer with its header.
     pub(super) reparse: Option<Vec<u8>>,
+    /// An object id.
+    pub(super) object_id: Option<ObjectId>,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) links: u32,
@@ -131,6 +133,7 @@ impl Inode {
             eas: Vec::new(),
             security: None,
             reparse: None,
+            object_id: None,
             uid: 0,
             gid: 0,
             links: 0,

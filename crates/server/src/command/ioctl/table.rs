@@ -6,6 +6,8 @@ use frevo_wire::Status;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 
+pub use super::object_id::Asked;
+
 /// What a control code is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
@@ -50,8 +52,8 @@ pub enum Act {
     SetZeroData,
     /// MS-FSA 2.1.5.10.22
     AllocatedRanges,
-    /// MS-FSA 2.1.5.10.1 and 2.1.5.10.13
-    ObjectId,
+    /// MS-FSA 2.1.5.10.1, .2, .13, .35 and .36
+    ObjectId(Asked),
     /// MS-FSA 2.1.5.10.14
     GetReparsePoint,
     /// MS-FSA 2.1.5.10.37
@@ -169,13 +171,13 @@ pub static TABLE: &[Row] = &[
     blocked(CtlCode::SRV_READ_HASH),
     shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
     blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
-    // MS-FSCC 2.3. Object ids are made from what names the file, so that asking
-    // for one changes nothing.
-    shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId),
-    shows(CtlCode::GET_OBJECT_ID, Act::ObjectId),
-    absent(CtlCode::SET_OBJECT_ID),
-    absent(CtlCode::SET_OBJECT_ID_EXTENDED),
-    absent(CtlCode::DELETE_OBJECT_ID),
+    // MS-FSCC 2.3. To know a file again takes no right, though it makes the id.
+    shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId(Asked::CreateOrGet)),
+    shows(CtlCode::GET_OBJECT_ID, Act::ObjectId(Asked::Get)),
+    changes(CtlCode::SET_OBJECT_ID, CHANGES_FILE, Act::ObjectId(Asked::Set)),
+    changes(CtlCode::SET_OBJECT_ID_EXTENDED, CHANGES_FILE, Act::ObjectId(Asked::SetExtended)),
+    // MS-FSCC 2.3.4 has the right.
+    changes(CtlCode::DELETE_OBJECT_ID, CHANGES_FILE, Act::ObjectId(Asked::Delete)),
     shows(CtlCode::GET_REPARSE_POINT, Act::GetReparsePoint),
     changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, Act::SetReparsePoint),
     changes(CtlCode::DELETE_REPARSE_POINT, CHANGES_FILE, Act::DeleteReparsePoint),

@@ -1,0 +1,135 @@
+//! Object ids: FSCTL_SET, DELETE, GET and CREATE_OR_GET_OBJECT_ID, MS-FSA 2.1.5.10.
+//!
+//! They are kept with the file. Where nothing can be kept, CREATE_OR_GET and GET
+//! tell an id made of what names the file on its volume.
+//!
+//! Deviation: nothing lists the ids of a volume. That one is given to two files is
+//! not noticed (DUPLICATE_NAME), and no file can be opened by it.
+//!
+//! Deviation: `$Extend\$ObjId` is no directory here, so nobody is told of changes in it.
+
+use frevo_store::Fault;
+use frevo_store::security::Privileges;
+use frevo_store::vfs::{ObjectId, ObjectIdChange};
+use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fsctl::ObjectIdBuffer;
+
+use super::{Answer, Call, NO_OUTPUT, output};
+use crate::open::FileOpen;
+
+/// What is asked of an object id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// MS-FSA 2.1.5.10.1
+    CreateOrGet,
+    /// MS-FSA 2.1.5.10.2
+    Delete,
+    /// MS-FSA 2.1.5.10.13
+    Get,
+    /// MS-FSA 2.1.5.10.35
+    Set,
+    /// MS-FSA 2.1.5.10.36
+    SetExtended,
+}
+
+/// Does it.
+pub(super) fn handle(call: &Call<'_>, asked: Asked) -> Answer {
+    match asked {
+        Asked::CreateOrGet => create_or_get(call),
+        Asked::Get => get(call),
+        Asked::Delete => change(call, ObjectIdChange::Forget),
+        Asked::Set => set(call),
+        Asked::SetExtended => {
+            let extended = call.input.try_into().map_err(|_| Status::INVALID_PARAMETER)?;
+            change(call, ObjectIdChange::Extended(extended))
+        }
+    }
+}
+
+fn get(call: &Call<'_>) -> Answer {
+    check_room(call)?;
+    match kept(call.file()?)? {
+        Some(id) => Ok((id.to_vec(), Status::SUCCESS)),
+        None => Err(Status::OBJECTID_NOT_FOUND.into()),
+    }
+}
+
+/// It takes no right: who has the file open may know it again.
+fn create_or_get(call: &Call<'_>) -> Answer {
+    check_room(call)?;
+    let file = call.file()?;
+    if let Some(id) = kept(file)? {
+        return Ok((id.to_vec(), Status::SUCCESS));
+    }
+    if file.vfs.volume().read_only || call.rq.tree()?.share.read_only {
+        return Err(Status::MEDIA_WRITE_PROTECTED.into());
+    }
+    let mut object_id = [0; 16];
+    call.rq.server().ambient.random(&mut object_id);
+    let id = whole(Guid(object_id), file.vfs.volume().serial)?;
+    match file.node.change_object_id(&ObjectIdChange::New(id)) {
+        Ok(()) => Ok((id.to_vec(), Status::SUCCESS)),
+        // Somebody else was faster.
+        Err(Fault::Exists) => get(call),
+        Err(fault) => Err(status(fault).into()),
+    }
+}
+
+fn set(call: &Call<'_>) -> Answer {
+    let id = call.input.try_into().map_err(|_| Status::INVALID_PARAMETER)?;
+    // Open.HasRestoreAccess.
+    if !call.rq.tree()?.token().holds(Privileges::RESTORE) {
+        return Err(Status::ACCESS_DENIED.into());
+    }
+    change(call, ObjectIdChange::New(id))
+}
+
+fn change(call: &Call<'_>, change: ObjectIdChange) -> Answer {
+    call.file()?.node.change_object_id(&change).map_err(status)?;
+    NO_OUTPUT
+}
+
+/// [`Fault::Exists`] is OBJECT_NAME_COLLISION as it is.
+const fn status(fault: Fault) -> Status {
+    match fault {
+        // Volume.IsObjectIDsSupported.
+        Fault::NotSupported => Status::VOLUME_NOT_UPGRADED,
+        Fault::NotFound => Status::OBJECTID_NOT_FOUND,
+        other => other.status(),
+    }
+}
+
+fn check_room(call: &Call<'_>) -> Result<(), Status> {
+    let fits = call.max_output as usize >= ObjectIdBuffer::SIZE;
+    if fits { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
+}
+
+/// The id that is kept or, where none can be, the one that is made.
+fn kept(file: &FileOpen) -> Result<Option<ObjectId>, Status> {
+    match file.node.object_id() {
+        Err(Fault::NotSupported) => {
+            let serial = file.vfs.volume().serial;
+            whole(made_id(file.node.key().inode, serial), serial).map(Some)
+        }
+        id => id.map_err(Fault::status),
+    }
+}
+
+/// An id with what it has from birth: this volume, itself and no domain.
+fn whole(object_id: Guid, serial: u32) -> Result<ObjectId, Status> {
+    let id = ObjectIdBuffer {
+        object_id,
+        birth_volume_id: made_id(0, serial),
+        birth_object_id: object_id,
+        domain_id: Guid::default(),
+    };
+    output(|w| id.encode(w)).try_into().map_err(|_| Status::INTERNAL_ERROR)
+}
+
+fn made_id(inode: u64, serial: u32) -> Guid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&inode.to_le_bytes());
+    bytes[8..12].copy_from_slice(&serial.to_le_bytes());
+    Guid(bytes)
+}

@@ -1,0 +1,103 @@
+//! Object ids, MS-FSA 2.1.5.10.1, .2, .13, .35 and .36.
+
+use std::sync::Arc;
+
+use frevo_auth::smbpasswd::Entry;
+use frevo_auth::{AccountFile, NtHash};
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::dtyp::AccessMask;
+
+use super::calls::*;
+use crate::client::world::password;
+use crate::client::*;
+
+const GET: CtlCode = CtlCode::GET_OBJECT_ID;
+const MAKE: CtlCode = CtlCode::CREATE_OR_GET_OBJECT_ID;
+const SET: CtlCode = CtlCode::SET_OBJECT_ID;
+const EXTEND: CtlCode = CtlCode::SET_OBJECT_ID_EXTENDED;
+const DELETE: CtlCode = CtlCode::DELETE_OBJECT_ID;
+
+/// Ann is an administrator, Bob nobody.
+fn promote_ann(world: &World) {
+    let mut file = AccountFile::default();
+    for name in ["ann", "bob"] {
+        let hash = NtHash::from_password(&password(name));
+        file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
+    }
+    file.set_groups("ann", &["administrators".into()]).unwrap();
+    let settings = (*world.server.settings()).clone();
+    let shares = world.server.shares().as_ref().clone();
+    world.server.reload(settings, shares, Arc::new(file));
+}
+
+#[test]
+fn object_ids_are_set_once_extended_and_deleted() {
+    in_world(async |world| {
+        promote_ann(world);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for want in [Want::file("f"), Want::directory("d"), Want::file("f:stream")] {
+            let file = peer.open_file(&mount, &want).await;
+            let none = Status::OBJECTID_NOT_FOUND;
+            ask(&mut peer, &mount, GET, file, &[], 64).await.expect(none);
+            ask(&mut peer, &mount, EXTEND, file, &[9; 48], 0).await.expect(none);
+            ask(&mut peer, &mount, DELETE, file, &[], 0).await.ok();
+            for wrong in [0, 63, 65] {
+                let reply = ask(&mut peer, &mount, SET, file, &vec![7; wrong], 0).await;
+                reply.expect(Status::INVALID_PARAMETER);
+            }
+            ask(&mut peer, &mount, SET, file, &[7; 64], 0).await.ok();
+            let there = Status::OBJECT_NAME_COLLISION;
+            ask(&mut peer, &mount, SET, file, &[8; 64], 0).await.expect(there);
+            for wrong in [0, 47, 49, 64] {
+                let reply = ask(&mut peer, &mount, EXTEND, file, &vec![9; wrong], 0).await;
+                reply.expect(Status::INVALID_PARAMETER);
+            }
+            ask(&mut peer, &mount, EXTEND, file, &[9; 48], 0).await.ok();
+            let id = [vec![7; 16], vec![9; 48]].concat();
+            ask(&mut peer, &mount, GET, file, &[], 63).await.expect(Status::INVALID_PARAMETER);
+            for code in [GET, MAKE] {
+                assert_eq!(output(ask(&mut peer, &mount, code, file, &[], 64).await.ok()), id);
+            }
+            ask(&mut peer, &mount, DELETE, file, &[], 0).await.ok();
+            ask(&mut peer, &mount, GET, file, &[], 64).await.expect(none);
+            peer.close(&mount, file).await;
+        }
+    });
+}
+
+#[test]
+fn who_may_not_restore_sets_no_object_id() {
+    in_world(async |world| {
+        promote_ann(world);
+        let (mut bob, mount) = world.session("bob", &Offer::default()).await;
+        let file = bob.open_file(&mount, &Want::file("f")).await;
+        ask(&mut bob, &mount, SET, file, &[7; 64], 0).await.expect(Status::ACCESS_DENIED);
+        ask(&mut bob, &mount, GET, file, &[], 64).await.expect(Status::OBJECTID_NOT_FOUND);
+        // But he may have one made, and who may only look at the file is told.
+        let made = output(ask(&mut bob, &mount, MAKE, file, &[], 64).await.ok());
+        bob.close(&mount, file).await;
+        let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
+        let file = bob.open_file(&mount, &look).await;
+        assert_eq!(output(ask(&mut bob, &mount, GET, file, &[], 64).await.ok()), made);
+        ask(&mut bob, &mount, DELETE, file, &[], 0).await.expect(Status::ACCESS_DENIED);
+    });
+}
+
+#[test]
+fn read_only_shares_show_object_ids_and_make_none() {
+    in_world(async |world| {
+        world.file("f", "x");
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        let readonly = peer.mount(&data.logon, "readonly").await;
+        let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
+        let shown = peer.open_file(&readonly, &look).await;
+        let protected = Status::MEDIA_WRITE_PROTECTED;
+        ask(&mut peer, &readonly, MAKE, shown, &[], 64).await.expect(protected);
+        let file = peer.open_file(&data, &look).await;
+        let made = output(ask(&mut peer, &data, MAKE, file, &[], 64).await.ok());
+        for code in [MAKE, GET] {
+            let told = ask(&mut peer, &readonly, code, shown, &[], 64).await;
+            assert_eq!(output(told.ok()), made);
+        }
+    });
+}
