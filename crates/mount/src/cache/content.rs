@@ -257,7 +257,9 @@ impl Content {
         count: u64,
     ) -> Outcome<()> {
         let _marks = Marks { content: self, first, count };
-        let changes = self.pages.lock().changes();
+        // Somebody may have written since these pages were found missing: what is not
+        // on the server yet must be sent first, by who needs them.
+        let Some(changes) = self.pages.lock().before_fetch(first, count) else { return Ok(()) };
         let mut bytes = vec![0; count as usize * PAGE_BYTES];
         let read = file.read_at(first * PAGE, &mut bytes).await.map_err(|error| errno(&error))?;
         let there = bytes.get(..read).unwrap_or_default();

@@ -63,9 +63,11 @@ impl Pages {
         self.len
     }
 
-    /// How often it was written to.
-    pub(crate) const fn changes(&self) -> u64 {
-        self.changes
+    /// How often it was written to, for who is going to fetch these pages. Nothing
+    /// when the server does not have all of them: they would be older than what was
+    /// written.
+    pub(crate) fn before_fetch(&self, first: u64, count: u64) -> Option<u64> {
+        (!self.is_unsent(first * PAGE, count * PAGE)).then_some(self.changes)
     }
 
     /// Bytes that are to be sent or being sent.
@@ -302,7 +304,7 @@ mod tests {
                         let from = ((first * PAGE) as usize).min(self.server.len());
                         let to = (from + count as usize * PAGE_BYTES).min(self.server.len());
                         let bytes = self.server[from..to].to_vec();
-                        let changes = self.pages.changes();
+                        let changes = self.pages.before_fetch(first, count).unwrap();
                         assert!(self.pages.fetched(1, changes, first, &bytes, count).is_some());
                     }
                 }
@@ -374,10 +376,26 @@ mod tests {
     fn what_was_fetched_before_a_write_is_not_kept() {
         let mut pages = Pages::default();
         pages.begin(1, 10);
-        let changes = pages.changes();
+        let changes = pages.before_fetch(0, 1).unwrap();
         pages.write(0, b"new");
         assert_eq!(pages.fetched(1, changes, 0, b"0123456789", 1), None);
-        assert_eq!(pages.fetched(2, pages.changes(), 0, b"0123456789", 1), None);
+        pages.take();
+        pages.sent();
+        let changes = pages.before_fetch(0, 1).unwrap();
+        assert_eq!(pages.fetched(2, changes, 0, b"0123456789", 1), None);
+    }
+
+    #[test]
+    fn what_the_server_does_not_have_is_not_fetched() {
+        let mut pages = Pages::default();
+        pages.begin(1, 3 * PAGE);
+        pages.write(PAGE + 10, b"new");
+        assert_eq!(pages.before_fetch(0, 3), None);
+        assert!(pages.before_fetch(0, 1).is_some() && pages.before_fetch(2, 1).is_some());
+        pages.take();
+        assert_eq!(pages.before_fetch(1, 1), None, "it is on its way");
+        pages.sent();
+        assert!(pages.before_fetch(0, 3).is_some());
     }
 
     #[test]
