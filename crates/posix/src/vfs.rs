@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Existence, Kind, KindWanted, Node, OpenHow, Opened, Replacement, Space, Vfs, VfsResult, Volume,
+    Existence, Kind, KindWanted, Node, OpenHow, Opened, QuotaState, Replacement, Space, UserQuota,
+    Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileAttributes;
@@ -29,7 +30,7 @@ use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::walk::{Place, client_name};
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{host, names, reparse, streams, sys, volume, xattr};
+use crate::{host, names, quota, reparse, streams, sys, volume, xattr};
 
 /// What all nodes of one share have in common.
 #[derive(Debug)]
@@ -648,6 +649,18 @@ impl Vfs for PosixVfs {
 
     fn volume(&self) -> &Volume {
         &self.share.volume
+    }
+
+    fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
+        quota::state(self.share.root.as_fd())
+    }
+
+    fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        quota::get(self.share.root.as_fd(), uid)
+    }
+
+    fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        quota::get_from(self.share.root.as_fd(), uid)
     }
 
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {

@@ -18,8 +18,8 @@ use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, Replacement, Security, SecurityChange, ShownLock, Space, StreamStat, Vfs,
-    VfsResult, Volume,
+    OpenHow, Opened, QuotaState, Replacement, Security, SecurityChange, ShownLock, Space,
+    StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -204,6 +204,23 @@ impl Vfs for ActingVfs {
 
     fn volume(&self) -> &Volume {
         self.inner.volume()
+    }
+
+    fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
+        let _server = credentials::as_server();
+        self.inner.quota_state()
+    }
+
+    /// The kernel knows no administrators but root: whose quotas a user may know is
+    /// decided where they are asked for.
+    fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        let _server = credentials::as_server();
+        self.inner.quota(uid)
+    }
+
+    fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        let _server = credentials::as_server();
+        self.inner.quota_from(uid)
     }
 
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {

@@ -265,3 +265,6 @@ pub const USER_MAP_BYTES: usize = 4 << 20;
 
 /// Names that stand for accounts.
 pub const USER_MAP_NAMES: usize = 100_000;
+
+/// Users that one answer tells the quotas of, and that one query may name.
+pub const QUOTA_ENTRIES: usize = 1_024;

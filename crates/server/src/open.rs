@@ -40,6 +40,8 @@ pub struct Open {
     pub channel_sequence: Mutex<ChannelSequence>,
     /// Open.LockSequenceArray
     pub lock_sequences: Mutex<LockSequences>,
+    /// Open.CurrentQuotaIndex: the least number that the next user told of has.
+    pub quota_from: AtomicU64,
     /// Places of its byte-range locks among those of the session that took them.
     pub lock_places: Mutex<Vec<Slot>>,
     /// What is open.
@@ -127,6 +129,7 @@ impl Open {
             granted_access,
             channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Mutex::new(LockSequences::new()),
+            quota_from: AtomicU64::new(0),
             lock_places: Mutex::default(),
             target,
             survival: OnceLock::new(),

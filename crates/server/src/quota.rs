@@ -1,17 +1,16 @@
 //! The quota index of a volume, `$Extend\$Quota:$Q:$INDEX_ALLOCATION`: the file that
 //! clients open to ask for quotas (MS-FSCC 2.5.2).
 //!
-//! This server tracks none, which FileFsControlInformation says of it; what the
-//! host's file system enforces shows as a full disk. The index is there to be
-//! asked, and nothing of it can be changed.
+//! Quotas are the host's file system's, where it keeps any; FileFsControlInformation
+//! says so. The index is there to be asked, and nothing of it can be changed.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    BasicChange, Directory, Existence, HostAccess, Kind, KindWanted, OpenHow, Opened, Space,
-    VfsResult, Volume,
+    BasicChange, Directory, Existence, HostAccess, Kind, KindWanted, OpenHow, Opened, QuotaState,
+    Space, UserQuota, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Node, Stat, Vfs};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -87,6 +86,18 @@ impl Vfs for QuotaVolume {
 
     fn volume(&self) -> &Volume {
         self.0.volume()
+    }
+
+    fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
+        self.0.quota_state()
+    }
+
+    fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        self.0.quota(uid)
+    }
+
+    fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        self.0.quota_from(uid)
     }
 }
 

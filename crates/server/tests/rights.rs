@@ -13,3 +13,5 @@ mod asking;
 mod calls;
 #[path = "rights/lists.rs"]
 mod lists;
+#[path = "rights/quotas.rs"]
+mod quotas;

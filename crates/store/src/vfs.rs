@@ -399,6 +399,26 @@ pub struct Allocated {
     pub has_more: bool,
 }
 
+/// What a file system does about the quotas of users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaState {
+    /// Who has used up his quota gets no more space; else it is counted only.
+    pub is_enforced: bool,
+}
+
+/// The quota of a user of the host, MS-FSCC 2.4.41.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserQuota {
+    /// Whose it is.
+    pub uid: u32,
+    /// Bytes that his files take.
+    pub used: u64,
+    /// Bytes from which on he is warned: the soft limit.
+    pub threshold: Option<u64>,
+    /// Bytes that his files may take: the hard limit.
+    pub limit: Option<u64>,
+}
+
 /// A file system, or the part of one that a share shows. Names are relative to
 /// the share's root and cannot leave it.
 pub trait Vfs: Send + Sync + fmt::Debug {
@@ -444,6 +464,26 @@ pub trait Vfs: Send + Sync + fmt::Debug {
 
     /// Facts.
     fn volume(&self) -> &Volume;
+
+    // Quotas.
+
+    /// What is done about quotas; `None` where none are kept. They can be turned on
+    /// and off at any time.
+    fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
+        Ok(None)
+    }
+
+    /// The quota of a user, if the file system knows of him.
+    fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        let _ = uid;
+        Ok(None)
+    }
+
+    /// The quota of the user with the lowest number from `uid` on.
+    fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        let _ = uid;
+        Ok(None)
+    }
 
     // Snapshots.
 

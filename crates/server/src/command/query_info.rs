@@ -5,6 +5,7 @@ mod eas;
 mod file;
 mod fs;
 mod output;
+pub(super) mod quota;
 pub(super) mod security;
 #[cfg(test)]
 pub(super) mod testing;
@@ -33,7 +34,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length.max(u32::try_from(request.input.len()).unwrap_or(u32::MAX)))?;
     fs::prepare(rq.open()?, &request).await;
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
-    answer(rq.open()?, rq.dialect(), &request, &mut output)?;
+    if request.info_type == InfoType::QUOTA {
+        quota::query(rq.server(), rq.open()?, &request, &mut output)?;
+    } else {
+        answer(rq.open()?, rq.dialect(), &request, &mut output)?;
+    }
     Ok(output.finish())
 }
 
@@ -47,8 +52,6 @@ fn answer(
         InfoType::FILE => file::query(open, dialect, request, output),
         InfoType::FILESYSTEM => Ok(fs::query(open, request.file_info_class, output)?),
         InfoType::SECURITY => security::query(open, request.security_information(), output),
-        // MS-SMB2 3.3.5.20.4: there are no quotas.
-        InfoType::QUOTA => Err(Status::NOT_SUPPORTED.into()),
         _ => Err(Status::INVALID_PARAMETER.into()),
     }
 }

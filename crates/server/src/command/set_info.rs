@@ -18,7 +18,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
-use super::query_info::security;
+use super::query_info::{quota, security};
 use crate::durable::record;
 use crate::open::Open;
 use crate::refusal::Outcome;
@@ -60,8 +60,7 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
             Ok(())
         }
-        // MS-SMB2 3.3.5.21.4: there are no quotas.
-        InfoType::QUOTA => Err(Status::NOT_SUPPORTED),
+        InfoType::QUOTA => Err(quota::set(open)),
         _ => Err(Status::INVALID_PARAMETER),
     }
 }

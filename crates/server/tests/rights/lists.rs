@@ -19,7 +19,7 @@ use crate::client::world::{in_world, password};
 use crate::client::{Logon, Mount, Offer, Peer, Setup, Status, Want, World};
 
 /// The groups of each account.
-fn accounts(groups: &[(&str, &[&str])]) -> Arc<AccountFile> {
+pub fn accounts(groups: &[(&str, &[&str])]) -> Arc<AccountFile> {
     let mut file = AccountFile::default();
     for (name, groups) in groups {
         let hash = NtHash::from_password(&password(name));

@@ -20,8 +20,8 @@ use super::tree::{
 use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
 use crate::name::Name;
 use crate::vfs::{
-    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, Replacement, Space, Stat,
-    Vfs, VfsResult, Volume,
+    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, QuotaState, Replacement,
+    Space, Stat, UserQuota, Vfs, VfsResult, Volume,
 };
 
 /// Permission bits that a created file or directory may have.
@@ -44,6 +44,9 @@ pub struct MemoryOptions {
     pub hide_dot_files: bool,
     /// Name of the file system that clients are told.
     pub file_system_name: String,
+    /// Quotas as they are told, by number of the user. Nothing is counted: files
+    /// here have no owners.
+    pub quotas: Option<(QuotaState, Vec<UserQuota>)>,
 }
 
 impl Default for MemoryOptions {
@@ -54,6 +57,7 @@ impl Default for MemoryOptions {
             read_only: false,
             hide_dot_files: true,
             file_system_name: String::from("NTFS"),
+            quotas: None,
         }
     }
 }
@@ -448,6 +452,19 @@ impl Vfs for MemoryVfs {
 
     fn volume(&self) -> &Volume {
         &self.shared.volume
+    }
+
+    fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
+        Ok(self.shared.options.quotas.as_ref().map(|(state, _)| *state))
+    }
+
+    fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        Ok(self.quota_from(uid)?.filter(|quota| quota.uid == uid))
+    }
+
+    fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        let quotas = self.shared.options.quotas.iter().flat_map(|(_, quotas)| quotas);
+        Ok(quotas.filter(|quota| quota.uid >= uid).min_by_key(|quota| quota.uid).copied())
     }
 }
 

@@ -1,7 +1,7 @@
 //! QUERY_INFO, MS-SMB2 2.2.37 and 2.2.38.
 
 use super::{field_u16, field_u32};
-use crate::codec::{Malformed, Parsed, Reader, Writer, pointed};
+use crate::codec::{Parsed, Reader, Writer, pointed};
 use crate::file_id::FileId;
 use crate::{bit_set, open_enum};
 
@@ -164,9 +164,9 @@ impl<'a> QueryQuotaInfo<'a> {
         let buffer = r.rest();
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
-            (_, 0) => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
             (0, _) => QuotaSids::From(pointed(buffer, start_offset, start_length, 0, "StartSid")?),
-            _ => return Err(Malformed::new("SidListLength with StartSidLength")),
+            // MS-SMB2 3.3.5.20.4: the list comes before a StartSid.
+            _ => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
         };
         Ok(Self { return_single, restart_scan, sids })
     }

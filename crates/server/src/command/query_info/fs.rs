@@ -13,7 +13,7 @@ use frevo_wire::fscc::volume::{
     FsSectorSizeInformation, FsSizeInformation, FsVolumeInformation, SectorSizeFlags,
 };
 
-use super::Output;
+use super::{Output, quota};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::posix;
 use crate::share::Share;
@@ -58,6 +58,7 @@ pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) {
 /// The space that a client of the share has.
 fn space(file: &FileOpen, share: &Share) -> Result<Space, Status> {
     let space = file.vfs.space().map_err(Fault::status)?;
+    let space = quota::space(file, space)?;
     Ok(share.time_machine_limit.as_ref().map_or(space, |limit| limit.of(space)))
 }
 
@@ -95,12 +96,16 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::FULL_SIZE => full_size(&space(file, share)?).encode(w),
         FsInfoClass::DEVICE => device(read_only).encode(w),
         FsInfoClass::ATTRIBUTE => FsAttributeInformation {
-            attributes: attributes(volume, read_only, has_exact_names(share)),
+            attributes: attributes(volume, read_only, has_exact_names(share))
+                | quota::attribute(&*file.vfs),
             maximum_component_name_length: volume.max_component.min(255),
             file_system_name: volume.file_system.as_str(),
         }
         .encode(w),
-        FsInfoClass::CONTROL => CONTROL.encode(w),
+        FsInfoClass::CONTROL => {
+            let flags = quota::control_flags(&*file.vfs)?;
+            FsControlInformation { flags, ..CONTROL }.encode(w);
+        }
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
         FsInfoClass::SECTOR_SIZE => sectors(volume).encode(w),
         FsInfoClass::POSIX => {
@@ -179,8 +184,8 @@ pub(super) fn attributes(volume: &Volume, read_only: bool, exact_names: bool) ->
     attributes
 }
 
-/// MS-FSA 2.1.5.13.6 of a volume whose quotas are neither tracked nor enforced
-/// by this server, and have no defaults.
+/// MS-FSA 2.1.5.13.6 of a volume without quotas. Where there are some they have
+/// no defaults either: the host gives whoever is new to it no limit.
 const CONTROL: FsControlInformation = FsControlInformation {
     free_space_start_filtering: 0,
     free_space_threshold: 0,

@@ -1,0 +1,83 @@
+//! Quotas of the kernel, on an ext4 of its own. It takes root, and says so where
+//! it is left out.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "common/loops.rs"]
+mod loops;
+
+use std::ffi::CString;
+use std::os::unix::fs::chown;
+
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_store::Vfs;
+use frevo_store::vfs::QuotaState;
+
+use loops::Mounted;
+
+/// A mount namespace of the thread's own, in which mounts show nowhere else.
+fn unshare() -> bool {
+    let none = CString::new("none").unwrap();
+    let root = CString::new("/").unwrap();
+    // SAFETY: both strings are NUL-terminated and outlive the calls; a thread may
+    // leave the namespace and the working directory it shares with others.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                none.as_ptr(),
+                root.as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+    }
+}
+
+fn ext4(test: &str, options: &str) -> Option<(Mounted, PosixVfs)> {
+    if !unshare() {
+        println!("{test}: skipped, no mount namespace can be made");
+        return None;
+    }
+    let make = ["-q", "-O", "quota", "-E", "quotatype=usrquota"];
+    let Some(mounted) = Mounted::new("ext4", 16, &make, options) else {
+        println!("{test}: skipped, no ext4 with quotas can be mounted");
+        return None;
+    };
+    let vfs = PosixVfs::open_root(&mounted.path(), PosixOptions::default()).unwrap();
+    Some((mounted, vfs))
+}
+
+#[test]
+fn the_kernel_counts_what_users_have() {
+    let Some((mounted, vfs)) = ext4("the_kernel_counts_what_users_have", "loop,usrquota") else {
+        return;
+    };
+    assert_eq!(vfs.quota_state(), Ok(Some(QuotaState { is_enforced: true })));
+    assert_eq!(vfs.quota(61_001).map(|quota| quota.map_or(0, |quota| quota.used)), Ok(0));
+    for (name, uid, bytes) in [("a", 61_001, 40 << 10), ("b", 61_005, 80 << 10)] {
+        let path = mounted.path().join(name);
+        std::fs::write(&path, vec![7; bytes]).unwrap();
+        std::fs::File::open(&path).unwrap().sync_all().unwrap();
+        chown(&path, Some(uid), None).unwrap();
+    }
+    let first = vfs.quota(61_001).unwrap().unwrap();
+    assert_eq!((first.uid, first.used), (61_001, 40 << 10));
+    assert_eq!((first.threshold, first.limit), (None, None));
+    let next = vfs.quota_from(61_002).unwrap().unwrap();
+    assert_eq!((next.uid, next.used), (61_005, 80 << 10));
+    assert_eq!(vfs.quota_from(61_001).unwrap().unwrap(), first);
+    assert_eq!(vfs.quota_from(61_006), Ok(None));
+}
+
+#[test]
+fn what_is_not_mounted_so_is_counted_only() {
+    let Some((_mounted, vfs)) = ext4("what_is_not_mounted_so_is_counted_only", "loop") else {
+        return;
+    };
+    assert_eq!(vfs.quota_state(), Ok(Some(QuotaState { is_enforced: false })));
+}
+
+#[test]
+fn a_file_system_without_quotas_says_so() {
+    let vfs = PosixVfs::open_root("/proc".as_ref(), PosixOptions::default()).unwrap();
+    assert_eq!(vfs.quota_state(), Ok(None));
+}

@@ -1,0 +1,224 @@
+//! Quotas: MS-SMB2 3.3.5.20.4 and 3.3.5.21.4, MS-FSA 2.1.5.21 and 2.1.5.22.
+//!
+//! Who is known by which SID is as for the owners of files: `S-1-22-1-uid` in what
+//! is listed, and an account's own SID too in what is asked for.
+
+use std::sync::atomic::Ordering;
+
+use frevo_store::Fault;
+use frevo_store::security::{Privileges, Token};
+use frevo_store::vfs::{Space, UserQuota, Vfs};
+use frevo_wire::Status;
+use frevo_wire::command::query_info::{self, QueryQuotaInfo, QuotaSids as Asked};
+use frevo_wire::dtyp::{FileTime, Sid};
+use frevo_wire::fscc::Pushed;
+use frevo_wire::fscc::quota::{QuotaEntry, QuotaSids, QuotaWriter};
+use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags};
+
+use super::Output;
+use crate::acting;
+use crate::limits::QUOTA_ENTRIES;
+use crate::open::{FileOpen, Open};
+use crate::server::Server;
+
+/// Answers a query of quotas.
+pub(super) fn query(
+    server: &Server,
+    open: &Open,
+    request: &query_info::Request<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Status> {
+    let vfs = &*open.file().map_err(|_| Status::NOT_SUPPORTED)?.vfs;
+    if vfs.quota_state().map_err(Fault::status)?.is_none() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let asked = QueryQuotaInfo::parse(request.input).map_err(|_| Status::INVALID_PARAMETER)?;
+    let token = open.tree().token();
+    let room = output.room;
+    let most = if asked.return_single { 1 } else { QUOTA_ENTRIES };
+    let mut writer = QuotaWriter::new(output.bytes(), room);
+    let count = match asked.sids {
+        Asked::List(list) => {
+            let users = users_of(server, list, most)?;
+            of_list(vfs, &token, &users, &mut writer)?
+        }
+        Asked::From(start) => {
+            manages(&token)?;
+            let start = Sid::parse(start).map_err(|_| Status::INVALID_PARAMETER)?;
+            let uid = server.with_principals(|known| known.unix_user(&start));
+            let uid = uid.ok_or(Status::INVALID_PARAMETER)?;
+            let there = vfs.quota(uid).map_err(Fault::status)?;
+            there.ok_or(Status::INVALID_PARAMETER)?;
+            // MS-SMB2: those that follow it; MS-FSA 2.1.5.21 would begin with it.
+            all(vfs, u64::from(uid) + 1, most, &mut writer)?.0
+        }
+        Asked::All => {
+            manages(&token)?;
+            let from = if asked.restart_scan { 0 } else { open.quota_from.load(Ordering::Acquire) };
+            let (count, next) = all(vfs, from, most, &mut writer)?;
+            open.quota_from.store(next, Ordering::Release);
+            count
+        }
+    };
+    if count == 0 { Err(Status::NO_MORE_ENTRIES) } else { Ok(()) }
+}
+
+/// Whoever is told of others' quotas, or changes any, is an administrator.
+///
+/// Deviation: MS-FSA asks for nothing more than an Open of the quota index, which
+/// on Windows only administrators get; here any Open will do.
+fn manages(token: &Token) -> Result<(), Status> {
+    if token.holds(Privileges::SECURITY) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+}
+
+/// The users of a SidList, with their numbers on the host.
+fn users_of(server: &Server, list: &[u8], most: usize) -> Result<Vec<(Sid, Option<u32>)>, Status> {
+    if !list.len().is_multiple_of(4) {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let sids: Result<Vec<Sid>, _> = QuotaSids::new(list).take(QUOTA_ENTRIES + 1).collect();
+    let sids = sids.map_err(|_| Status::INVALID_PARAMETER)?;
+    if sids.len() > QUOTA_ENTRIES {
+        return Err(Status::INSUFFICIENT_RESOURCES);
+    }
+    let users = sids.into_iter().take(most);
+    Ok(server.with_principals(|known| users.map(|sid| (sid, known.unix_user(&sid))).collect()))
+}
+
+/// Tells of the users asked for; of those without a quota that it is all zero.
+fn of_list(
+    vfs: &dyn Vfs,
+    token: &Token,
+    users: &[(Sid, Option<u32>)],
+    writer: &mut QuotaWriter<'_>,
+) -> Result<usize, Status> {
+    if !users.iter().all(|(sid, _)| token.contains(sid)) {
+        manages(token)?;
+    }
+    let mut count = 0;
+    for (sid, uid) in users {
+        let quota = uid.map(|uid| vfs.quota(uid)).transpose().map_err(Fault::status)?.flatten();
+        let none =
+            QuotaEntry { change_time: FileTime::ZERO, used: 0, threshold: 0, limit: 0, sid: *sid };
+        let entry = quota.map_or(none, |quota| entry(&quota, *sid));
+        if matches!(writer.push(&entry), Pushed::Full) {
+            break;
+        }
+        count += 1;
+    }
+    if count == 0 && !users.is_empty() { Err(Status::BUFFER_TOO_SMALL) } else { Ok(count) }
+}
+
+/// Tells of all users whose numbers are not below `from`: how many, and from which
+/// number on to go on.
+fn all(
+    vfs: &dyn Vfs,
+    mut from: u64,
+    most: usize,
+    writer: &mut QuotaWriter<'_>,
+) -> Result<(usize, u64), Status> {
+    let mut count = 0;
+    while count < most
+        && let Ok(uid) = u32::try_from(from)
+        && let Some(quota) = vfs.quota_from(uid).map_err(Fault::status)?
+    {
+        if matches!(writer.push(&entry(&quota, Sid::unix_user(quota.uid))), Pushed::Full) {
+            if count == 0 {
+                return Err(Status::BUFFER_TOO_SMALL);
+            }
+            break;
+        }
+        count += 1;
+        from = u64::from(quota.uid) + 1;
+    }
+    Ok((count, from))
+}
+
+/// The host does not know when a quota was changed.
+fn entry(quota: &UserQuota, sid: Sid) -> QuotaEntry {
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    QuotaEntry {
+        change_time: FileTime::ZERO,
+        used: bytes(quota.used),
+        threshold: quota.threshold.map_or(-1, bytes),
+        limit: quota.limit.map_or(-1, bytes),
+        sid,
+    }
+}
+
+/// Quotas are the host's to set.
+pub(in crate::command) fn set(open: &Open) -> Status {
+    let Ok(file) = open.file() else { return Status::NOT_SUPPORTED };
+    match file.vfs.quota_state() {
+        Ok(None) => Status::NOT_SUPPORTED,
+        // MS-FSA 2.1.5.22: what is not implemented.
+        Ok(Some(_)) => {
+            manages(&open.tree().token()).err().unwrap_or(Status::INVALID_DEVICE_REQUEST)
+        }
+        Err(fault) => fault.status(),
+    }
+}
+
+/// FileSystemControlFlags of a volume, MS-FSCC 2.5.2.
+pub(super) fn control_flags(vfs: &dyn Vfs) -> Result<FsControlFlags, Status> {
+    Ok(match vfs.quota_state().map_err(Fault::status)? {
+        None => FsControlFlags::EMPTY,
+        Some(state) if state.is_enforced => FsControlFlags::QUOTA_ENFORCE,
+        Some(_) => FsControlFlags::QUOTA_TRACK,
+    })
+}
+
+/// FILE_VOLUME_QUOTAS, where quotas are kept.
+pub(super) fn attribute(vfs: &dyn Vfs) -> FsAttributes {
+    match vfs.quota_state() {
+        Ok(Some(_)) => FsAttributes::VOLUME_QUOTAS,
+        _ => FsAttributes::EMPTY,
+    }
+}
+
+/// The space as the user of the host has it who uses the file, if anybody does but
+/// the server.
+pub(super) fn space(file: &FileOpen, space: Space) -> Result<Space, Status> {
+    if acting::actor_of(&*file.node).is_none() {
+        return Ok(space);
+    }
+    match file.vfs.quota_state().map_err(Fault::status)? {
+        Some(state) if state.is_enforced => {}
+        _ => return Ok(space),
+    }
+    let quota = file.vfs.quota(acting::uid_of(&*file.node)).map_err(Fault::status)?;
+    Ok(quota.map_or(space, |quota| within(space, &quota)))
+}
+
+/// MS-FSA 2.1.5.13.4 and 2.1.5.13.9: no more than the quota, and what is left of it.
+fn within(space: Space, quota: &UserQuota) -> Space {
+    let unit = u64::from(space.unit.max(1));
+    let Some(limit) = quota.limit else { return space };
+    let left = limit.saturating_sub(quota.used);
+    Space {
+        total: space.total.min(limit / unit),
+        available: space.available.min(left / unit),
+        ..space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_limits_what_its_user_has() {
+        let space =
+            Space { unit: 4096, total: 100, available: 50, free: 60, files: 0, free_files: 0 };
+        let quota = |used, limit| UserQuota { uid: 1, used, threshold: Some(1), limit };
+        let of = |used, limit| {
+            let space = within(space, &quota(used, limit));
+            (space.total, space.available, space.free)
+        };
+        assert_eq!(of(1 << 30, None), (100, 50, 60), "a threshold only warns");
+        assert_eq!(of(4096, Some(10 * 4096)), (10, 9, 60));
+        assert_eq!(of(4097, Some(10 * 4096)), (10, 8, 60));
+        assert_eq!(of(11 * 4096, Some(10 * 4096)), (10, 0, 60));
+        assert_eq!(of(0, Some(1 << 40)), (100, 50, 60));
+    }
+}

@@ -1,0 +1,235 @@
+//! Quotas are asked for: MS-SMB2 3.3.5.20.4 and 3.3.5.21.4.
+
+use std::sync::Arc;
+
+use frevo_server::share::{Share, Shares, Target};
+use frevo_store::Vfs;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::vfs::{QuotaState, UserQuota};
+use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags, QueryQuotaInfo, QuotaSids};
+use frevo_wire::command::set_info;
+use frevo_wire::dtyp::{AccessMask, FileTime, Sid};
+use frevo_wire::fscc::quota::{QuotaEntries, QuotaEntry, QuotaSidsWriter};
+use frevo_wire::fscc::volume::{
+    FsAttributeInformation, FsAttributes, FsControlFlags, FsControlInformation,
+};
+use frevo_wire::fscc::{FsInfoClass, Pushed};
+
+use crate::client::world::over;
+use crate::client::{Command, Draft, FileId, Mount, Offer, Peer, Status, Want, World};
+use crate::lists::accounts;
+
+/// Bytes of an entry whose SID is `S-1-22-1-uid`, and of its padding.
+const ENTRY: u32 = 56;
+
+fn quota(uid: u32, used: u64, limit: Option<u64>) -> UserQuota {
+    UserQuota { uid, used, threshold: limit.map(|limit| limit / 2), limit }
+}
+
+fn with_quotas(test: impl AsyncFnOnce(&World)) {
+    let quotas = vec![quota(4_000_000, 7, None), quota(0, 4096, None), quota(7_001, 10, Some(100))];
+    let options = MemoryOptions {
+        quotas: Some((QuotaState { is_enforced: true }, quotas)),
+        ..MemoryOptions::default()
+    };
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, Arc::new(|| FileTime(1))));
+    over(&vfs, async |world| {
+        let data = Share::new("data", Target::Disk(Arc::clone(&vfs)));
+        let settings = (*world.server.settings()).clone();
+        let groups: &[(&str, &[&str])] = &[("ann", &["Administrators"]), ("bob", &[])];
+        world.server.reload(settings, Shares::new([data]), accounts(groups));
+        test(world).await;
+    });
+}
+
+async fn raw(
+    peer: &mut Peer,
+    mount: &Mount,
+    file: FileId,
+    info: (InfoType, u8),
+    length: u32,
+    input: &[u8],
+) -> (Status, Vec<u8>) {
+    let request = query_info::Request {
+        info_type: info.0,
+        file_info_class: info.1,
+        output_buffer_length: length,
+        additional_information: 0,
+        flags: QueryInfoFlags::EMPTY,
+        file_id: file,
+        input,
+    };
+    let draft = Draft::new(Command::QUERY_INFO).with(|w| request.encode(w));
+    let reply = peer.on(mount, draft).await;
+    let output = match reply.status() {
+        Status::SUCCESS => query_info::Response::parse(&reply.message).unwrap().output.to_vec(),
+        _ => Vec::new(),
+    };
+    (reply.status(), output)
+}
+
+/// What is told, as uid, used, threshold and limit.
+async fn ask(
+    peer: &mut Peer,
+    mount: &Mount,
+    file: FileId,
+    length: u32,
+    (return_single, restart_scan, sids): (bool, bool, QuotaSids<'_>),
+) -> Result<Vec<(Sid, i64, i64, i64)>, Status> {
+    let mut input = Vec::new();
+    let info = QueryQuotaInfo { return_single, restart_scan, sids };
+    info.encode(&mut frevo_wire::codec::Writer::new(&mut input));
+    let quotas = (InfoType::QUOTA, 0);
+    let (status, output) = raw(peer, mount, file, quotas, length, &input).await;
+    if status != Status::SUCCESS {
+        return Err(status);
+    }
+    let entry = |entry: QuotaEntry| (entry.sid, entry.used, entry.threshold, entry.limit);
+    Ok(QuotaEntries::new(&output).map(|found| entry(found.unwrap())).collect())
+}
+
+fn sid_bytes(sid: &Sid) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    sid.encode(&mut frevo_wire::codec::Writer::new(&mut bytes));
+    bytes
+}
+
+fn list(sids: &[Sid]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = QuotaSidsWriter::new(&mut bytes, 4096);
+    for sid in sids {
+        assert_eq!(writer.push(sid), Pushed::Fits);
+    }
+    bytes
+}
+
+#[test]
+fn quotas_are_listed_from_where_the_last_answer_ended() {
+    with_quotas(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let peer = &mut peer;
+        let file = peer.open_file(&mount, &Want::directory("")).await;
+        let root = (Sid::unix_user(0), 4096, -1, -1);
+        let some = (Sid::unix_user(7_001), 10, 50, 100);
+        let last = (Sid::unix_user(4_000_000), 7, -1, -1);
+        let on = (false, false, QuotaSids::All);
+        let again = (false, true, QuotaSids::All);
+        let over = Err(Status::NO_MORE_ENTRIES);
+        assert_eq!(ask(peer, &mount, file, 4096, on).await, Ok(vec![root, some, last]));
+        assert_eq!(ask(peer, &mount, file, 4096, on).await, over);
+        assert_eq!(ask(peer, &mount, file, 2 * ENTRY, again).await, Ok(vec![root, some]));
+        assert_eq!(ask(peer, &mount, file, 2 * ENTRY, on).await, Ok(vec![last]));
+        let single = (true, true, QuotaSids::All);
+        assert_eq!(ask(peer, &mount, file, 4096, single).await, Ok(vec![root]));
+        for length in [0, 40, 55] {
+            let small = Err(Status::BUFFER_TOO_SMALL);
+            assert_eq!(ask(peer, &mount, file, length, again).await, small, "{length}");
+        }
+        // The place is kept: nothing was told.
+        assert_eq!(ask(peer, &mount, file, 4096, on).await, Ok(vec![some, last]));
+
+        let from = sid_bytes(&Sid::unix_user(7_001));
+        let from = (false, true, QuotaSids::From(&from));
+        assert_eq!(ask(peer, &mount, file, 4096, from).await, Ok(vec![last]));
+        let end = sid_bytes(&Sid::unix_user(4_000_000));
+        let end = (false, false, QuotaSids::From(&end));
+        assert_eq!(ask(peer, &mount, file, 4096, end).await, over);
+        let unknown = sid_bytes(&Sid::unix_user(5));
+        for bad in [&unknown[..], &[1, 2, 3, 4]] {
+            let asked = ask(peer, &mount, file, 4096, (false, false, QuotaSids::From(bad))).await;
+            assert_eq!(asked, Err(Status::INVALID_PARAMETER));
+        }
+
+        let both = list(&[Sid::unix_user(5), Sid::unix_user(7_001)]);
+        let none = (Sid::unix_user(5), 0, 0, 0);
+        let listed = QuotaSids::List(&both);
+        assert_eq!(
+            ask(peer, &mount, file, 4096, (false, false, listed)).await,
+            Ok(vec![none, some])
+        );
+        assert_eq!(ask(peer, &mount, file, 4096, (true, false, listed)).await, Ok(vec![none]));
+        assert_eq!(
+            ask(peer, &mount, file, 20, (false, false, listed)).await,
+            Err(Status::BUFFER_TOO_SMALL)
+        );
+        for bad in [&both[..6], &both[..12]] {
+            let asked = ask(peer, &mount, file, 4096, (false, false, QuotaSids::List(bad))).await;
+            assert_eq!(asked, Err(Status::INVALID_PARAMETER));
+        }
+        let quotas = (InfoType::QUOTA, 0);
+        let (status, _) = raw(peer, &mount, file, quotas, 4096, &[0; 15]).await;
+        assert_eq!(status, Status::INVALID_PARAMETER, "cut short");
+    });
+}
+
+#[test]
+fn quotas_of_others_are_for_administrators() {
+    with_quotas(async |world| {
+        let (mut peer, mount) = world.session("bob", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::directory("")).await;
+        let other = list(&[Sid::unix_user(7_001)]);
+        let start = sid_bytes(&Sid::unix_user(7_001));
+        for sids in [QuotaSids::All, QuotaSids::List(&other), QuotaSids::From(&start)] {
+            let asked = ask(&mut peer, &mount, file, 4096, (false, true, sids)).await;
+            assert_eq!(asked, Err(Status::ACCESS_DENIED), "{sids:?}");
+        }
+        let own = world.server.with_principals(|known| known.find_name("bob").unwrap().sid);
+        let asked = list(&[own]);
+        let asked = (false, false, QuotaSids::List(&asked));
+        let told = ask(&mut peer, &mount, file, 4096, asked).await;
+        // No user of the host is called so, or he has no quota here.
+        assert_eq!(told, Ok(vec![(own, 0, 0, 0)]));
+        assert_eq!(set(&mut peer, &mount, file).await, Status::ACCESS_DENIED);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::directory("")).await;
+        assert_eq!(set(&mut peer, &mount, file).await, Status::INVALID_DEVICE_REQUEST);
+    });
+}
+
+async fn set(peer: &mut Peer, mount: &Mount, file: FileId) -> Status {
+    let request = set_info::Request {
+        info_type: InfoType::QUOTA,
+        file_info_class: 0,
+        additional_information: 0,
+        file_id: file,
+        buffer: &[0; 64],
+    };
+    let draft = Draft::new(Command::SET_INFO).with(|w| request.encode(w));
+    peer.on(mount, draft).await.status()
+}
+
+async fn facts(peer: &mut Peer, mount: &Mount, file: FileId) -> (FsControlFlags, bool) {
+    let control = (InfoType::FILESYSTEM, FsInfoClass::CONTROL.0);
+    let (_, control) = raw(peer, mount, file, control, 4096, &[]).await;
+    let control = FsControlInformation::parse(&control).unwrap();
+    assert_eq!(control.default_quota_limit, u64::MAX);
+    let attribute = (InfoType::FILESYSTEM, FsInfoClass::ATTRIBUTE.0);
+    let (_, attribute) = raw(peer, mount, file, attribute, 4096, &[]).await;
+    let attribute = FsAttributeInformation::parse(&attribute).unwrap().attributes;
+    (control.flags, attribute.contains(FsAttributes::VOLUME_QUOTAS))
+}
+
+#[test]
+fn a_volume_says_whether_it_has_quotas() {
+    with_quotas(async |world| {
+        let (mut peer, mount) = world.session("bob", &Offer::default()).await;
+        let index = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
+        for want in [Want::directory(""), Want::existing(index)] {
+            let want = want.access(AccessMask::FILE_GENERIC_READ);
+            let file = peer.open_file(&mount, &want).await;
+            let told = facts(&mut peer, &mount, file).await;
+            assert_eq!(told, (FsControlFlags::QUOTA_ENFORCE, true));
+        }
+    });
+    let none: Arc<dyn Vfs> =
+        Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(1))));
+    over(&none, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::directory("")).await;
+        assert_eq!(facts(&mut peer, &mount, file).await, (FsControlFlags::EMPTY, false));
+        let asked = (false, true, QuotaSids::All);
+        let told = ask(&mut peer, &mount, file, 4096, asked).await;
+        assert_eq!(told, Err(Status::NOT_SUPPORTED));
+        assert_eq!(set(&mut peer, &mount, file).await, Status::NOT_SUPPORTED);
+    });
+}
