@@ -99,7 +99,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// MS-SMB2 3.2.4.1.1: what guards the negotiation is signed in any case.
+    /// MS-SMB2 3.2.5.5 and 3.3.5.7: what guards the negotiation is signed in any case.
     pub(crate) fn signed(self) -> Self {
         Self { sign: true, ..self }
     }

@@ -190,7 +190,7 @@ pub(super) fn space(file: &FileOpen, space: Space) -> Result<Space, Status> {
     Ok(quota.map_or(space, |quota| within(space, &quota)))
 }
 
-/// MS-FSA 2.1.5.13.4 and 2.1.5.13.9: no more than the quota, and what is left of it.
+/// MS-FSA 2.1.5.13.3 and 2.1.5.13.7: no more than the quota, and what is left of it.
 fn within(space: Space, quota: &UserQuota) -> Space {
     let unit = u64::from(space.unit.max(1));
     let Some(limit) = quota.limit else { return space };
