@@ -334,12 +334,12 @@ fn frames_that_are_none() {
     let cases: [(&str, Vec<u8>); 8] = [
         ("a frame of 16 MiB", vec![0, 0xFF, 0xFF, 0xFF, 1, 2, 3]),
         ("a NetBIOS message", vec![0x85, 0, 0, 4, 1, 2, 3, 4]),
-        ("SMB1", evil::plain(&[&[0xFF, b'S', b'M', b'B'][..], &[0; 60]].concat())),
+        ("SMB1", evil::framed(&[&[0xFF, b'S', b'M', b'B'][..], &[0; 60]].concat())),
         ("HTTP", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
-        ("nothing in it", evil::plain(&[])),
-        ("half a header", evil::plain(&[0xFE, b'S', b'M', b'B', 64, 0])),
-        ("compressed", evil::plain(&bomb)),
-        ("sealed for nobody", evil::plain(&sealed)),
+        ("nothing in it", evil::framed(&[])),
+        ("half a header", evil::framed(&[0xFE, b'S', b'M', b'B', 64, 0])),
+        ("compressed", evil::framed(&bomb)),
+        ("sealed for nobody", evil::framed(&sealed)),
     ];
     for at in [Command::NEGOTIATE, Command::SESSION_SETUP, Command::CREATE, Command::READ] {
         for (what, bytes) in &cases {
@@ -384,7 +384,7 @@ fn requests_put_off_for_ever() {
     assert_clear(&again, "interim responses without end");
     // One, and nothing after it.
     let once = lies(|asked| match asked.header.command {
-        Command::READ | Command::WRITE => Act::Bytes(evil::plain(&evil::pending(&asked.header))),
+        Command::READ | Command::WRITE => Act::Bytes(evil::framed(&evil::pending(&asked.header))),
         _ => Act::Honest,
     });
     assert_clear(&once, "put off");
@@ -394,7 +394,7 @@ fn requests_put_off_for_ever() {
 #[test]
 fn a_waiting_client_asks_whether_the_server_lives() {
     let tried = lies(|asked| match asked.header.command {
-        Command::LOCK => Act::Bytes(evil::plain(&evil::pending(&asked.header))),
+        Command::LOCK => Act::Bytes(evil::framed(&evil::pending(&asked.header))),
         Command::ECHO => Act::Silence,
         _ => Act::Honest,
     });

@@ -2,14 +2,16 @@
 //! error, in time, and never with wrong data or unprotected.
 #![allow(missing_docs, reason = "tests")]
 
+#[path = "evil/frames.rs"]
+mod frames;
 mod world;
 
-use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use frames::{framed, put};
 use frevo_client::dial::Dialing;
 use frevo_client::options::Encryption;
 use frevo_client::{Cause, Client, Credentials, Dial, Options, Result, ServerName, Session};
@@ -57,25 +59,12 @@ async fn carry(from: Arc<Stream>, to: Arc<Stream>, change: impl Fn(Vec<u8>) -> V
     let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
     while let Ok(Some(frame)) = reader.next(&from).await {
         for frame in change(frame.to_vec()) {
-            let mut bytes = u32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
-            bytes.extend_from_slice(&frame);
-            if put(&to, &bytes).await.is_err() {
+            if put(&to, &framed(&frame)).await.is_err() {
                 return from.abort();
             }
         }
     }
     to.abort();
-}
-
-async fn put(to: &Stream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match to.try_write_vectored(&[IoSlice::new(bytes)], false) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn client(world: &World, options: Options, tamper: Arc<Tamper>) -> (Client, Arc<AtomicUsize>) {

@@ -3,7 +3,9 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
-use std::io::{self, IoSlice};
+mod frames;
+
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,9 @@ use frevo_wire::header::HEADER_LEN;
 use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateContext};
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use parking_lot::Mutex;
+
+pub use frames::framed;
+use frames::put;
 
 /// What every file holds.
 pub const CONTENT: &[u8] = b"what an evil server says a file holds";
@@ -218,7 +223,7 @@ impl Peer {
                 change(&mut honest);
                 self.protected(honest)
             }
-            Act::Bare => plain(&honest),
+            Act::Bare => framed(&honest),
             Act::Signed => self.signed(honest),
             Act::Refused(status) => {
                 self.protected(said(&header, status, &[9, 0, 0, 0, 0, 0, 0, 0, 0]))
@@ -257,7 +262,7 @@ impl Peer {
         let command = header.map(|header| header.command);
         if command == Some(Command::NEGOTIATE) {
             self.preauth.on_negotiate(&[&message]);
-            return plain(&message);
+            return framed(&message);
         }
         let is_last_setup = command == Some(Command::SESSION_SETUP);
         if let Some(sealing) = self.keys.as_ref().and_then(|keys| keys.sealing.as_ref())
@@ -280,7 +285,7 @@ impl Peer {
         {
             let _ = frevo_proto::signature::sign(&mut message, &keys.signing, Sender::Server);
         }
-        plain(&message)
+        framed(&message)
     }
 
     fn honest(&mut self, header: &Header, message: &[u8]) -> (Status, Vec<u8>) {
@@ -544,22 +549,4 @@ fn encode(body: &mut Vec<u8>, write: impl FnOnce(&mut Writer<'_>)) {
     let mut message = vec![0; HEADER_LEN];
     write(&mut Writer::from(&mut message, 0));
     body.extend_from_slice(&message[HEADER_LEN..]);
-}
-
-/// With its prefix.
-pub fn plain(message: &[u8]) -> Vec<u8> {
-    let mut frame = u32::try_from(message.len()).unwrap().to_be_bytes().to_vec();
-    frame.extend_from_slice(message);
-    frame
-}
-
-async fn put(to: &Stream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match to.try_write_vectored(&[IoSlice::new(bytes)], false) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
