@@ -22,6 +22,7 @@ use frevo_wire::create_context::{
     CreateContext, CreateContexts, Lease, LeaseFlags, LeaseV2, ResponseContext,
 };
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 use tokio::time::Instant;
 
 const R: LeaseState = LeaseState::READ;
@@ -460,21 +461,7 @@ fn a_directory_is_renamed_when_handles_below_are_given_up() {
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let dir = two.open_file(&theirs, &Want::directory("d")).await;
         let got = one.on(&mine, with_lease(&Want::file("d\\f"), key(1), rh())).await;
-        let name = files::utf16("e");
-        let mut buffer = vec![0; 16];
-        buffer.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
-        buffer.extend(&name);
-        buffer.resize(24, 0);
-        let rename = Draft::new(Command::SET_INFO).with(|w| {
-            frevo_wire::command::set_info::Request {
-                info_type: frevo_wire::command::set_info::InfoType::FILE,
-                file_info_class: frevo_wire::fscc::FileInfoClass::RENAME.0,
-                additional_information: 0,
-                file_id: dir,
-                buffer: &buffer,
-            }
-            .encode(w);
-        });
+        let rename = files::rename_draft(FileInfoClass::RENAME, dir, "e", false);
         let waiting = start(&mut two, &theirs, rename.clone()).await;
         assert_eq!(lease_notification(&mut one).await.new_lease_state, R);
         one.close(&mine, files::file_id(&got)).await;

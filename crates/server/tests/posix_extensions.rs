@@ -6,17 +6,15 @@ mod client;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
+use client::files::{rename_draft, set_draft, set_info_draft};
 use client::*;
-use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{self, CreateDisposition, CreateOptions};
 use frevo_wire::command::negotiate;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
-use frevo_wire::command::set_info;
 use frevo_wire::create_context::{CreateContext, CreateContexts, PosixResponse, ResponseContext};
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
 use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
-use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
 use frevo_wire::utf16::Utf16;
@@ -61,26 +59,6 @@ fn query(file: FileId, info_type: InfoType, class: u8) -> Draft {
         }
         .encode(w);
     })
-}
-
-fn set(file: FileId, info_type: InfoType, class: u8, asked: u32, buffer: &[u8]) -> Draft {
-    Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type,
-            file_info_class: class,
-            additional_information: asked,
-            file_id: file,
-            buffer,
-        }
-        .encode(w);
-    })
-}
-
-fn rename(file: FileId, to: &str, replace: bool) -> Draft {
-    let mut bytes = Vec::new();
-    FileRenameInformation { replace_if_exists: replace, root_directory: 0, name: to }
-        .encode(&mut Writer::new(&mut bytes));
-    set(file, InfoType::FILE, FileInfoClass::RENAME.0, 0, &bytes)
 }
 
 async fn info(peer: &mut Peer, mount: &Mount, file: FileId) -> PosixAttributes {
@@ -310,7 +288,7 @@ fn posix_semantics_can_be_asked_for() {
         world.file("f", b"content");
         let reader = peer.open_file(&mount, &Want::existing("f")).await;
         let other = peer.open_file(&mount, &Want::existing("f")).await;
-        let disposition = set(other, InfoType::FILE, 64, 0, &[3, 0, 0, 0]);
+        let disposition = set_draft(FileInfoClass(64), other, &[3, 0, 0, 0]);
         peer.on(&mount, disposition).await.ok();
         peer.create(&mount, &Want::existing("f")).await.expect(Status::DELETE_PENDING);
         peer.close(&mount, other).await;
@@ -327,9 +305,9 @@ fn renames_replace_what_is_open_and_move_what_is_below() {
         world.file("new", b"new");
         let reader = peer.open_file(&mount, &posix(Want::existing("old"), 0)).await;
         let file = peer.open_file(&mount, &posix(Want::existing("new"), 0)).await;
-        peer.on(&mount, rename(file, "OLD", false)).await.ok();
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, "OLD", false)).await.ok();
         assert_eq!(world.content("old"), b"old", "case counts");
-        peer.on(&mount, rename(file, "old", true)).await.ok();
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, "old", true)).await.ok();
         assert_eq!(world.content("old"), b"new");
         assert_eq!(peer.read(&mount, reader, 0, 100).await, b"old");
         peer.close(&mount, reader).await;
@@ -342,14 +320,16 @@ fn renames_replace_what_is_open_and_move_what_is_below() {
         world.file("d/f", b"below");
         let below = peer.open_file(&mount, &posix(Want::existing("d/f"), 0)).await;
         let dir = peer.open_file(&mount, &posix(Want::directory("d"), 0)).await;
-        peer.on(&mount, rename(dir, "e", true)).await.ok();
-        peer.on(&mount, rename(below, "e/a:b", false)).await.ok();
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, dir, "e", true)).await.ok();
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, below, "e/a:b", false)).await.ok();
         assert_eq!(world.content("e/a:b"), b"below");
         peer.close(&mount, dir).await;
 
         // Without the extensions an open file below holds its directory.
         let dir = peer.open_file(&mount, &Want::directory("e")).await;
-        peer.on(&mount, rename(dir, "d", false)).await.expect(Status::ACCESS_DENIED);
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, dir, "d", false))
+            .await
+            .expect(Status::ACCESS_DENIED);
     });
 }
 
@@ -374,7 +354,7 @@ fn modes_are_set_by_their_sid() {
         };
         let mode = || std::fs::metadata(world.path("f")).unwrap().mode() & 0o7777;
         // Linux writes an allowing entry, or up to 6.1 a denying one.
-        let draft = |bytes: &[u8]| set(file, InfoType::SECURITY, 0, 4, bytes);
+        let draft = |bytes: &[u8]| set_info_draft(file, InfoType::SECURITY, 0, 4, bytes);
         peer.on(&mount, draft(&chmod(0o100_751, Ace::allow))).await.ok();
         assert_eq!(mode(), 0o751);
         peer.on(&mount, draft(&chmod(0o6600, Ace::deny))).await.ok();
@@ -382,7 +362,7 @@ fn modes_are_set_by_their_sid() {
         assert_eq!(info(&mut peer, &mount, file).await.mode, 0o600);
         let weak = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
         let weak = peer.open_file(&mount, &posix(weak, 0)).await;
-        let refused = set(weak, InfoType::SECURITY, 0, 4, &chmod(0o777, Ace::allow));
+        let refused = set_info_draft(weak, InfoType::SECURITY, 0, 4, &chmod(0o777, Ace::allow));
         peer.on(&mount, refused).await.expect(Status::ACCESS_DENIED);
         assert_eq!(mode(), 0o600);
 
@@ -398,7 +378,7 @@ fn modes_are_set_by_their_sid() {
         };
         let mut bytes = Vec::new();
         descriptor.encode(&mut bytes).unwrap();
-        peer.on(&mount, set(file, InfoType::SECURITY, 0, 2, &bytes)).await.ok();
+        peer.on(&mount, set_info_draft(file, InfoType::SECURITY, 0, 2, &bytes)).await.ok();
         assert_eq!(std::fs::metadata(world.path("f")).unwrap().gid(), gid);
     });
 }

@@ -12,7 +12,7 @@ use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::command::query_info::{self, QueryInfoFlags};
-use frevo_wire::command::set_info::{self, InfoType};
+use frevo_wire::command::set_info::InfoType;
 use frevo_wire::command::{change_notify, change_notify::ChangeNotifyFlags};
 use frevo_wire::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
@@ -21,7 +21,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::utf16::Utf16;
 
 use client::files::{
-    close_draft, file_id, flush_draft, lock_draft, read_draft, utf16, write_draft,
+    close_draft, file_id, flush_draft, lock_draft, read_draft, set_info_draft, utf16, write_draft,
 };
 use client::*;
 
@@ -127,19 +127,6 @@ fn query(info_type: InfoType, class: u8, parts: u32, file: FileId) -> Draft {
     })
 }
 
-fn set(info_type: InfoType, class: u8, parts: u32, buffer: &[u8], file: FileId) -> Draft {
-    Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type,
-            file_info_class: class,
-            additional_information: parts,
-            file_id: file,
-            buffer,
-        }
-        .encode(w);
-    })
-}
-
 /// MS-SMB2 3.3.5.20.1 and MS-FSA 2.1.5.12.
 fn queried(class: FileInfoClass) -> Needs {
     match class {
@@ -199,7 +186,7 @@ fn x2_what_each_class_of_a_volume_needs() {
             let draft = |file| query(InfoType::FILESYSTEM, class, 0, file);
             let at = (world, &mut peer, &mount);
             check(at, &format!("query {class}"), false, NOTHING, &draft).await;
-            let draft = |file| set(InfoType::FILESYSTEM, class, 0, &[0; 64], file);
+            let draft = |file| set_info_draft(file, InfoType::FILESYSTEM, class, 0, &[0; 64]);
             let said = tried((world, &mut peer, &mount), false, ALL, &draft).await;
             assert_ne!(said, Status::SUCCESS, "set {class}");
             // FileFsControlInformation and FileFsObjectIdInformation.
@@ -267,7 +254,7 @@ fn x2_what_each_class_of_a_file_needs_to_be_set() {
             let (needs, bytes) = changed(FileInfoClass(class));
             let draft = |file| {
                 gone();
-                set(InfoType::FILE, class, 0, &bytes, file)
+                set_info_draft(file, InfoType::FILE, class, 0, &bytes)
             };
             let at = (world, &mut peer, &mount);
             check(at, &format!("set {class}"), false, needs, &draft).await;
@@ -325,7 +312,7 @@ fn x2_what_each_part_of_a_descriptor_needs() {
             for (what, needs) in [("query", to_query), ("set", to_set)] {
                 let draft = |file| match what {
                     "query" => query(InfoType::SECURITY, 0, part.0, file),
-                    _ => set(InfoType::SECURITY, 0, part.0, &descriptor, file),
+                    _ => set_info_draft(file, InfoType::SECURITY, 0, part.0, &descriptor),
                 };
                 let said = tried((world, &mut peer, &mount), false, ALL.without(needs.all), &draft);
                 assert_eq!(said.await, Status::ACCESS_DENIED, "{what} {part:?}");
@@ -447,7 +434,7 @@ async fn protect(peer: &mut Peer, mount: &Mount, name: &str, mask: AccessMask) {
     .encode(&mut bytes)
     .unwrap();
     let dacl = SecurityInformation::DACL.0;
-    peer.on(mount, set(InfoType::SECURITY, 0, dacl, &bytes, file)).await.ok();
+    peer.on(mount, set_info_draft(file, InfoType::SECURITY, 0, dacl, &bytes)).await.ok();
     peer.close(mount, file).await;
 }
 

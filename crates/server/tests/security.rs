@@ -9,36 +9,22 @@ use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_info::{self, QueryInfoFlags};
-use frevo_wire::command::set_info::{self, InfoType};
+use frevo_wire::command::set_info::InfoType;
 use frevo_wire::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
 };
-use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, create_context};
 
 use client::draft::{Draft, Reply};
-use client::files::{Mount, Want};
+use client::files::{Mount, Want, set_info_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
 use client::world::{World, in_world};
 
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
 const DACL: SecurityInformation = SecurityInformation::DACL;
-
-fn set(file: FileId, info_type: InfoType, class: u8, parts: u32, buffer: &[u8]) -> Draft {
-    Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type,
-            file_info_class: class,
-            additional_information: parts,
-            file_id: file,
-            buffer,
-        }
-        .encode(w);
-    })
-}
 
 fn bytes(descriptor: &SecurityDescriptor) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -61,7 +47,7 @@ fn everyone(mask: AccessMask) -> SecurityDescriptor {
 async fn protect(peer: &mut Peer, mount: &Mount, name: &str, new: &SecurityDescriptor) {
     let want = Want::existing(name).access(AccessMask::WRITE_DAC | AccessMask::READ_CONTROL);
     let file = peer.open_file(mount, &want).await;
-    peer.on(mount, set(file, InfoType::SECURITY, 0, DACL.0, &bytes(new))).await.ok();
+    peer.on(mount, set_info_draft(file, InfoType::SECURITY, 0, DACL.0, &bytes(new))).await.ok();
     peer.close(mount, file).await;
 }
 
@@ -224,7 +210,8 @@ fn x4_a_rename_needs_rights_where_it_leads() {
             FileRenameInformation { replace_if_exists: true, root_directory: 0, name: to }
                 .encode(&mut Writer::new(&mut name));
             for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
-                let reply = ann.on(&hers, set(file, InfoType::FILE, class.0, 0, &name)).await;
+                let reply =
+                    ann.on(&hers, set_info_draft(file, InfoType::FILE, class.0, 0, &name)).await;
                 reply.expect(Status::ACCESS_DENIED);
             }
         }
@@ -310,7 +297,7 @@ fn who_may_be_made_the_owner() {
             let want = Want::existing("a").access(AccessMask::WRITE_OWNER);
             let file = ann.open_file(&hers, &want).await;
             let parts = SecurityInformation::OWNER.0;
-            let draft = set(file, InfoType::SECURITY, 0, parts, &given);
+            let draft = set_info_draft(file, InfoType::SECURITY, 0, parts, &given);
             ann.on(&hers, draft).await.expect(expected);
             ann.close(&hers, file).await;
             let requests = [create_context::CreateContext::SecurityDescriptor(&given)];

@@ -7,22 +7,20 @@ mod client;
 
 use std::rc::Rc;
 
-use frevo_wire::codec::Writer;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::command::set_info::{self, InfoType};
+use frevo_wire::command::set_info::InfoType;
 use frevo_wire::command::tree_connect::{self, ShareFlags};
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor};
 use frevo_wire::dtyp::{SecurityInformation, Sid};
 use frevo_wire::file_id::FileId;
-use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::utf16::Utf16;
 use frevo_wire::{Command, Status};
 
 use client::draft::{Draft, Reply};
-use client::files::{Mount, Want, file_id, tree_connect_draft};
+use client::files::{Mount, Want, file_id, rename_draft, set_info_draft, tree_connect_draft};
 use client::logon::Logon;
 use client::negotiate::Offer;
 use client::peer::Peer;
@@ -42,16 +40,8 @@ async fn protect(peer: &mut Peer, mount: &Mount, name: &str, mask: AccessMask) {
     };
     let mut bytes = Vec::new();
     new.encode(&mut bytes).unwrap();
-    let draft = Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type: InfoType::SECURITY,
-            file_info_class: 0,
-            additional_information: SecurityInformation::DACL.0,
-            file_id: file,
-            buffer: &bytes,
-        }
-        .encode(w);
-    });
+    let dacl = SecurityInformation::DACL.0;
+    let draft = set_info_draft(file, InfoType::SECURITY, 0, dacl, &bytes);
     peer.on(mount, draft).await.ok();
     peer.close(mount, file).await;
 }
@@ -61,7 +51,7 @@ async fn list(peer: &mut Peer, mount: &Mount, name: &str, pattern: &str) -> Vec<
     let directory = peer.open_file(mount, &want).await;
     let pattern: Vec<u8> = client::files::utf16(pattern);
     let ask = |file: FileId| {
-        Draft::new(Command::QUERY_DIRECTORY).with(|w: &mut Writer<'_>| {
+        Draft::new(Command::QUERY_DIRECTORY).with(|w| {
             query_directory::Request {
                 file_information_class: FileInfoClass::DIRECTORY.0,
                 flags: QueryDirectoryFlags::EMPTY,
@@ -296,23 +286,7 @@ fn x8_a_rename_tells_no_more_than_a_create() {
                     ("d\\absent\\new", false, Status::OBJECT_PATH_NOT_FOUND),
                     ("d\\free", false, free),
                 ] {
-                    let mut bytes = Vec::new();
-                    FileRenameInformation {
-                        replace_if_exists: replace,
-                        root_directory: 0,
-                        name: to,
-                    }
-                    .encode(&mut Writer::new(&mut bytes));
-                    let draft = Draft::new(Command::SET_INFO).with(|w| {
-                        set_info::Request {
-                            info_type: InfoType::FILE,
-                            file_info_class: class.0,
-                            additional_information: 0,
-                            file_id: file,
-                            buffer: &bytes,
-                        }
-                        .encode(w);
-                    });
+                    let draft = rename_draft(class, file, to, replace);
                     let said = bob.on(&his, draft).await.status();
                     assert_eq!(said, expected, "{class:?} {to} {replace} {may_add}");
                 }

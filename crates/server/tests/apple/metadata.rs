@@ -6,13 +6,14 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::copychunk::{CopyRequest, CopyResponse, ResumeKeyResponse};
 use frevo_wire::command::ioctl::{self, CtlCode};
-use frevo_wire::command::{query_info, set_info};
+use frevo_wire::command::query_info;
 use frevo_wire::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation,
 };
 
 use super::streams::record;
 use super::*;
+use crate::client::files::set_info_draft;
 
 const DACL: u32 = SecurityInformation::DACL.0;
 
@@ -151,16 +152,7 @@ async fn set_mode(peer: &mut Peer, mount: &Mount, file: FileId, mode: u32) {
     };
     let mut buffer = Vec::new();
     descriptor.encode(&mut buffer).unwrap();
-    let draft = Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type: query_info::InfoType::SECURITY,
-            file_info_class: 0,
-            additional_information: DACL,
-            file_id: file,
-            buffer: &buffer,
-        }
-        .encode(w);
-    });
+    let draft = set_info_draft(file, query_info::InfoType::SECURITY, 0, DACL, &buffer);
     peer.on(mount, draft).await.ok();
 }
 

@@ -2,11 +2,11 @@
 
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_info;
-use frevo_wire::command::set_info;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::query::StreamEntries;
 
 use super::*;
+use crate::client::files::set_draft;
 
 const INFO: &str = "f:AFP_AfpInfo";
 const FORK: &str = "f:AFP_Resource";
@@ -42,17 +42,7 @@ async fn streams(peer: &mut Peer, mount: &Mount, file: FileId) -> Vec<(String, u
 }
 
 async fn set_end(peer: &mut Peer, mount: &Mount, file: FileId, end: u64) -> Reply {
-    let draft = Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type: query_info::InfoType::FILE,
-            file_info_class: FileInfoClass::END_OF_FILE.0,
-            additional_information: 0,
-            file_id: file,
-            buffer: &end.to_le_bytes(),
-        }
-        .encode(w);
-    });
-    peer.on(mount, draft).await
+    peer.on(mount, set_draft(FileInfoClass::END_OF_FILE, file, &end.to_le_bytes())).await
 }
 
 fn own() -> (String, u64) {

@@ -2,15 +2,19 @@
 
 use std::rc::Rc;
 
+use frevo_wire::codec::Writer;
 use frevo_wire::command::close::CloseFlags;
 use frevo_wire::command::create::{
     self, CreateDisposition, CreateOptions, ImpersonationLevel, OplockLevel, ShareAccess,
 };
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
+use frevo_wire::command::set_info::{self, InfoType};
 use frevo_wire::command::{close, flush, read, tree_connect, write};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, Status, Utf16};
 
 use super::draft::{Draft, Reply, Via};
@@ -157,6 +161,41 @@ pub fn lock_draft(file: FileId, locks: &[(u64, u64, LockFlags)]) -> Draft {
         }
         .encode(w);
     })
+}
+
+/// SET_INFO: `class` is of a file or a volume, `parts` are those of a descriptor.
+pub fn set_info_draft(
+    file: FileId,
+    info_type: InfoType,
+    class: u8,
+    parts: u32,
+    buffer: &[u8],
+) -> Draft {
+    let request = set_info::Request {
+        info_type,
+        file_info_class: class,
+        additional_information: parts,
+        file_id: file,
+        buffer,
+    };
+    Draft::new(Command::SET_INFO).with(|w| request.encode(w))
+}
+
+/// SET_INFO of a file.
+pub fn set_draft(class: FileInfoClass, file: FileId, buffer: &[u8]) -> Draft {
+    set_info_draft(file, InfoType::FILE, class.0, 0, buffer)
+}
+
+pub fn delete_draft(file: FileId) -> Draft {
+    set_draft(FileInfoClass::DISPOSITION, file, &[1])
+}
+
+/// FileRenameInformation, or what begins like it.
+pub fn rename_draft(class: FileInfoClass, file: FileId, to: &str, replace: bool) -> Draft {
+    let mut buffer = Vec::new();
+    FileRenameInformation { replace_if_exists: replace, root_directory: 0, name: to }
+        .encode(&mut Writer::new(&mut buffer));
+    set_draft(class, file, &buffer)
 }
 
 pub fn tree_connect_draft(path: &str) -> Draft {

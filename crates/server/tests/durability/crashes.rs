@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use frevo_store::Fault;
 use frevo_store::memory::Operation;
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::fscc::FileInfoClass;
 use proptest::prelude::*;
 
 use super::disk::*;
-use crate::client::files::{flush_draft, write_draft};
+use crate::client::files::{delete_draft, flush_draft, rename_draft, write_draft};
 use crate::client::*;
 
 const NAMES: [&str; 4] = ["a", "b", "d\\c", "d\\e"];
@@ -218,7 +219,8 @@ impl Client {
             }
             Step::Rename(from, to) if from != to && !self.model.open.contains_key(&to) => {
                 let Some(&handle) = self.model.open.get(&from) else { return };
-                assert_eq!(self.on(rename_draft(handle.file, NAMES[to])).await, Status::SUCCESS);
+                let rename = rename_draft(FileInfoClass::RENAME, handle.file, NAMES[to], true);
+                assert_eq!(self.on(rename).await, Status::SUCCESS);
                 let id = self.model.names.remove(&from).unwrap();
                 self.model.names.insert(to, id);
                 self.model.open.remove(&from);

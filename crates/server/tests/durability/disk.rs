@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use frevo_server::ambient::{Ambient, Host};
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
-use frevo_wire::command::set_info;
-use frevo_wire::command::set_info::InfoType;
 use frevo_wire::command::write::{self, WriteFlags};
 use frevo_wire::create_context::{CreateContexts, name};
 use frevo_wire::fscc::FileInfoClass;
-use frevo_wire::fscc::set::FileRenameInformation;
 use tokio::task::LocalSet;
 
-use crate::client::files::read_draft;
+use crate::client::files::{read_draft, set_draft};
 use crate::client::*;
 
 /// A server and its medium.
@@ -76,31 +73,8 @@ pub fn write_through_draft(file: FileId, offset: u64, data: &[u8]) -> Draft {
         .with(|w| write::Request { flags, ..write::Request::new(file, offset, data) }.encode(w))
 }
 
-pub fn set_draft(class: FileInfoClass, file: FileId, buffer: &[u8]) -> Draft {
-    let request = set_info::Request {
-        info_type: InfoType::FILE,
-        file_info_class: class.0,
-        additional_information: 0,
-        file_id: file,
-        buffer,
-    };
-    Draft::new(Command::SET_INFO).with(|w| request.encode(w))
-}
-
 pub fn end_draft(file: FileId, end: u64) -> Draft {
     set_draft(FileInfoClass::END_OF_FILE, file, &end.to_le_bytes())
-}
-
-pub fn delete_draft(file: FileId) -> Draft {
-    set_draft(FileInfoClass::DISPOSITION, file, &[1])
-}
-
-pub fn rename_draft(file: FileId, to: &str) -> Draft {
-    let mut buffer = Vec::new();
-    let information =
-        FileRenameInformation { replace_if_exists: true, root_directory: 0, name: to };
-    information.encode(&mut frevo_wire::codec::Writer::new(&mut buffer));
-    set_draft(FileInfoClass::RENAME, file, &buffer)
 }
 
 /// Create contexts that reserve space and set the attribute `a`.

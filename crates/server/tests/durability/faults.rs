@@ -5,10 +5,13 @@ use frevo_store::memory::Operation;
 use frevo_store::{Fault, Name, Vfs as _};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::FileInfoClass;
 use proptest::prelude::*;
 
 use super::disk::*;
-use crate::client::files::{close_draft, flush_draft, read_draft, write_draft};
+use crate::client::files::{
+    close_draft, delete_draft, flush_draft, read_draft, rename_draft, write_draft,
+};
 use crate::client::*;
 
 const IO: Fault = Fault::Io(5);
@@ -279,7 +282,8 @@ fn a_rename_that_failed_leaves_the_name() {
             (Operation::Stat, 1, IO, Status::UNEXPECTED_IO_ERROR),
         ] {
             disk.faults().fail(operation, after, 1, fault);
-            peer.on(mount, rename_draft(file, "OTHER")).await.expect(status);
+            let rename = rename_draft(FileInfoClass::RENAME, file, "OTHER", true);
+            peer.on(mount, rename).await.expect(status);
             disk.faults().heal();
             let both = [("a".into(), b"a".to_vec()), ("other".into(), b"other".to_vec())];
             assert_eq!(disk.contents(), both);

@@ -15,6 +15,7 @@ use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::command::tree_connect::{self, ShareCapabilities};
+use frevo_wire::fscc::FileInfoClass;
 use tokio::task::LocalSet;
 
 const ALONE: ShareAccess = ShareAccess::EMPTY;
@@ -250,7 +251,7 @@ fn what_nobody_takes_up_ends_as_a_close() {
         peer.open_file(&mount, &want).await;
         let moved = with(Want::file("old"), &[dh2q(guid(4), true)]);
         let moved = peer.open_file(&mount, &moved).await;
-        peer.on(&mount, rename_draft(moved, "new")).await.ok();
+        peer.on(&mount, files::rename_draft(FileInfoClass::RENAME, moved, "new", false)).await.ok();
         let names: Vec<_> = records(store).into_iter().map(|record| record.name).collect();
         assert!(names.contains(&"new".into()), "{names:?}");
         world.crash();
@@ -315,22 +316,4 @@ fn what_cannot_be_kept_is_not_promised() {
         peer.on(&mount, unlock).await.ok();
         assert!(records(store)[0].locks.is_empty());
     });
-}
-
-fn rename_draft(file: FileId, to: &str) -> Draft {
-    use frevo_wire::command::set_info::{InfoType, Request};
-    let name = files::utf16(to);
-    let mut buffer = vec![0; 16];
-    buffer.extend_from_slice(&u32::try_from(name.len()).unwrap().to_le_bytes());
-    buffer.extend_from_slice(&name);
-    Draft::new(Command::SET_INFO).with(|w| {
-        Request {
-            info_type: InfoType::FILE,
-            file_info_class: frevo_wire::fscc::FileInfoClass::RENAME.0,
-            additional_information: 0,
-            file_id: file,
-            buffer: &buffer,
-        }
-        .encode(w);
-    })
 }

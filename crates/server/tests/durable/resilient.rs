@@ -264,25 +264,10 @@ fn a_reconnect_answers_with_the_file_as_it_is() {
         assert_eq!(response.create_action, create::CreateAction::OPENED);
         assert!(response.contexts.is_empty());
         // The rights are those of old.
-        let forbidden = peer.on(&mount, delete_draft(file)).await;
+        let forbidden = peer.on(&mount, files::delete_draft(file)).await;
         forbidden.expect(Status::ACCESS_DENIED);
         peer.close(&mount, file).await;
     });
-}
-
-fn delete_draft(file: FileId) -> Draft {
-    use frevo_wire::command::set_info::{InfoType, Request};
-    use frevo_wire::fscc::FileInfoClass;
-    Draft::new(Command::SET_INFO).with(|w| {
-        Request {
-            info_type: InfoType::FILE,
-            file_info_class: FileInfoClass::DISPOSITION.0,
-            additional_information: 0,
-            file_id: file,
-            buffer: &[1],
-        }
-        .encode(w);
-    })
 }
 
 /// MS-SMB2 3.3.5.14: where an Open outlives its connection a lock that comes

@@ -2,10 +2,10 @@
 
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::query_info::{self, InfoType};
-use frevo_wire::command::set_info;
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::client::draft::pack;
+pub use crate::client::files::set_draft;
 use crate::client::*;
 
 /// Where the fields of an IOCTL request lie.
@@ -73,17 +73,6 @@ pub fn query_draft(class: FileInfoClass, file: FileId) -> Draft {
         input: &[],
     };
     Draft::new(Command::QUERY_INFO).with(|w| request.encode(w))
-}
-
-pub fn set_draft(class: FileInfoClass, file: FileId, buffer: &[u8]) -> Draft {
-    let request = set_info::Request {
-        info_type: InfoType::FILE,
-        file_info_class: class.0,
-        additional_information: 0,
-        file_id: file,
-        buffer,
-    };
-    Draft::new(Command::SET_INFO).with(|w| request.encode(w))
 }
 
 /// CANCEL, whose sequence number is that of what it cancels.

@@ -10,7 +10,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::notify::NotifyEntries;
 
 use super::calls::*;
-use crate::client::files::{close_draft, file_id, utf16, write_draft};
+use crate::client::files::{close_draft, file_id, write_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
 
@@ -57,8 +57,9 @@ fn changes_are_told_while_a_request_waits_and_kept_while_none_does() {
         assert_eq!(changes(ann.final_reply(id).await.ok()), pairs(&[(1, "new")]));
         // Nobody waits now.
         bob.write(&bobs, file, 0, b"not watched for").await;
-        bob.on(&bobs, set_draft(FileInfoClass::RENAME, file, &rename_to("d\\newer"))).await.ok();
-        bob.on(&bobs, set_draft(FileInfoClass::RENAME, file, &rename_to("away"))).await.ok();
+        let rename = |to: &str| files::rename_draft(FileInfoClass::RENAME, file, to, false);
+        bob.on(&bobs, rename("d\\newer")).await.ok();
+        bob.on(&bobs, rename("away")).await.ok();
         bob.open_file(&bobs, &Want::directory("d\\e")).await;
         bob.open_file(&bobs, &Want::file("d\\e\\below")).await;
         let gone = Want::file("d\\gone").options(CreateOptions::DELETE_ON_CLOSE);
@@ -149,12 +150,6 @@ fn only_what_is_below_is_told() {
         peer.open_file(&mount, &Want::file("f")).await;
         peer.expect_silence(Duration::from_millis(50)).await;
     });
-}
-
-fn rename_to(name: &str) -> Vec<u8> {
-    let name = utf16(name);
-    let length = u32::try_from(name.len()).unwrap();
-    [&[0; 16][..], &length.to_le_bytes(), &name].concat()
 }
 
 #[test]

@@ -88,6 +88,13 @@ fn with_share(world: &World) -> Arc<Gated> {
     gated
 }
 
+/// Ann on both shares.
+async fn session(world: &World) -> (Peer, Mount, Mount) {
+    let (mut peer, data) = world.session("ann", &Offer::default()).await;
+    let away = peer.mount(&data.logon, "away").await;
+    (peer, data, away)
+}
+
 /// Within the time in which nobody may notice anything.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(5), what).await.expect("stalled by another share")
@@ -106,10 +113,7 @@ async fn works(peer: &mut Peer, mount: &Mount) {
 fn a_share_that_hangs_stalls_no_other() {
     in_world(async |world| {
         let gated = with_share(world);
-        let mut peer = world.connect();
-        peer.negotiate(&Offer::default()).await;
-        let logon = peer.log_on("ann").await;
-        let (data, away) = (peer.mount(&logon, "data").await, peer.mount(&logon, "away").await);
+        let (mut peer, data, away) = session(world).await;
         works(&mut peer, &away).await;
 
         gated.shut(true);
@@ -132,10 +136,7 @@ fn a_share_that_hangs_stalls_no_other() {
 fn many_requests_to_it_wait_for_a_place_and_closing_has_its_own() {
     in_world(async |world| {
         let gated = with_share(world);
-        let mut peer = world.connect();
-        peer.negotiate(&Offer::default()).await;
-        let logon = peer.log_on("ann").await;
-        let (data, away) = (peer.mount(&logon, "data").await, peer.mount(&logon, "away").await);
+        let (mut peer, data, away) = session(world).await;
         let open = peer.open_file(&away, &Want::file("f")).await;
         gated.shut(true);
         let drafts = (0..ANNEX_REQUESTS + 4).map(|_| away.put(Want::existing("f").draft()));
@@ -159,10 +160,7 @@ fn many_requests_to_it_wait_for_a_place_and_closing_has_its_own() {
 fn a_client_that_goes_leaves_nothing() {
     in_world(async |world| {
         let gated = with_share(world);
-        let mut peer = world.connect();
-        peer.negotiate(&Offer::default()).await;
-        let logon = peer.log_on("ann").await;
-        let away = peer.mount(&logon, "away").await;
+        let (mut peer, _, away) = session(world).await;
         let doomed = Want::file("doomed").access(AccessMask::DELETE);
         let doomed = doomed.options(frevo_wire::command::create::CreateOptions::DELETE_ON_CLOSE);
         peer.open_file(&away, &doomed).await;

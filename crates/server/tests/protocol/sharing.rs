@@ -2,7 +2,6 @@
 
 use crate::client::*;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
-use frevo_wire::command::set_info;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::FileInfoClass;
 
@@ -209,28 +208,12 @@ fn a_handle_means_the_name_that_it_was_opened_by() {
         assert!(!world.path("second").exists());
         let first = peer.open_file(&mount, &Want::existing("first")).await;
         let third = peer.open_file(&mount, &Want::existing("third")).await;
-        peer.on(&mount, rename_draft(third, "moved")).await.ok();
+        peer.on(&mount, files::rename_draft(FileInfoClass::RENAME, third, "moved", false))
+            .await
+            .ok();
         assert!(world.path("first").exists() && world.path("moved").exists());
         assert!(!world.path("third").exists());
         peer.close(&mount, third).await;
         peer.close(&mount, first).await;
     });
-}
-
-fn rename_draft(file: FileId, to: &str) -> Draft {
-    let name = files::utf16(to);
-    let mut buffer = vec![0; 16];
-    buffer.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
-    buffer.extend(&name);
-    buffer.resize(buffer.len().max(24), 0);
-    Draft::new(Command::SET_INFO).with(|w| {
-        set_info::Request {
-            info_type: set_info::InfoType::FILE,
-            file_info_class: FileInfoClass::RENAME.0,
-            additional_information: 0,
-            file_id: file,
-            buffer: &buffer,
-        }
-        .encode(w);
-    })
 }

@@ -3,28 +3,12 @@
 use std::time::Duration;
 
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::command::query_info::InfoType;
-use frevo_wire::command::set_info;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::fscc::FileInfoClass;
 
 use super::cores::{Cores, runs};
-use crate::client::files::{file_id, utf16};
+use crate::client::files::{file_id, rename_draft};
 use crate::client::*;
-
-fn rename(class: FileInfoClass, file: FileId, to: &str) -> Draft {
-    let name = utf16(to);
-    let length = u32::try_from(name.len()).unwrap();
-    let buffer = [&[1][..], &[0; 15], &length.to_le_bytes(), &name].concat();
-    let request = set_info::Request {
-        info_type: InfoType::FILE,
-        file_info_class: class.0,
-        additional_information: 0,
-        file_id: file,
-        buffer: &buffer,
-    };
-    Draft::new(Command::SET_INFO).with(|w| request.encode(w))
-}
 
 /// No core stalls: whoever waits longer than this has found a deadlock.
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
@@ -46,8 +30,12 @@ fn l6_replacing_from_two_sides_ends() {
             let a = soon(one.open_file(&mount, &want("aaaa"))).await;
             let b = soon(two.open_file(&there, &want("bbbb"))).await;
             let class = if run % 2 == 0 { FileInfoClass::LINK } else { FileInfoClass::RENAME };
-            let to_b = one.send(vec![mount.put(rename(class, a, "bbbb"))], mount.via()).await[0];
-            let to_a = two.send(vec![there.put(rename(class, b, "aaaa"))], there.via()).await[0];
+            let to_b = one
+                .send(vec![mount.put(rename_draft(class, a, "bbbb", true))], mount.via())
+                .await[0];
+            let to_a = two
+                .send(vec![there.put(rename_draft(class, b, "aaaa", true))], there.via())
+                .await[0];
             for reply in [soon(one.final_reply(to_b)).await, soon(two.final_reply(to_a)).await] {
                 // The other has it open.
                 assert!(
@@ -83,7 +71,7 @@ fn a_create_and_a_rename_over_it_do_not_cross() {
             let source = Want::existing("s").access(access);
             let source = two.open_file(&there, &source).await;
             let create = mount.put(Want::existing("target").draft());
-            let over = there.put(rename(FileInfoClass::RENAME, source, "target"));
+            let over = there.put(rename_draft(FileInfoClass::RENAME, source, "target", true));
             let (create, over) = if run % 2 == 0 {
                 let create = one.send(vec![create], mount.via()).await[0];
                 (create, two.send(vec![over], there.via()).await[0])
