@@ -38,6 +38,8 @@ PROFILES = {
     "torture-signed": (["-x", "--encryption", "-x", "offered", *OLD], ["-g", "server signing = mandatory"]),
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     "crossing": (OFFERED, AS_ROOT),
+    # Files are used as the user of the host who has logged on.
+    "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }
 
 

@@ -52,12 +52,12 @@ class Smbclient:
     def __init__(self, ctx, options):
         self.ctx, self.options = ctx, options
 
-    def status(self, *script, share=None, password=None, timeout=120, cwd=None):
+    def status(self, *script, share=None, user=None, password=None, timeout=120, cwd=None):
         """Runs commands; returns (status, output).  smbclient goes on after a failed one."""
         server = self.ctx.server
         where = f"//{server.address}/{share or server.share}"
         return self.ctx.command(
-            "smbclient", where, "-p", server.port, "-U", f"{server.user}%{password or server.password}",
+            "smbclient", where, "-p", server.port, "-U", f"{user or server.user}%{password or server.password}",
             *self.options, "-c", "; ".join(script), timeout=timeout, cwd=cwd,
         )
 
