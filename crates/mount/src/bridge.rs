@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -34,6 +34,14 @@ impl Bridge {
     fn go<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Arc<Volume>) -> F) {
         self.runtime.spawn(work(Arc::clone(&self.volume)));
     }
+
+    /// The kernel has forgotten a node so many times. This thread is none of the
+    /// runtime's, on which what was kept open is closed.
+    pub(crate) fn forgotten(&self, id: u64, count: u64) {
+        if let Some(node) = self.volume.forget(id, count) {
+            self.go(async move |volume| volume.let_go(&node).await);
+        }
+    }
 }
 
 fn entry(reply: ReplyEntry, outcome: &Outcome<Told>) {
@@ -60,6 +68,20 @@ fn empty(reply: ReplyEmpty, outcome: Outcome<()>) {
 fn written(reply: ReplyWrite, outcome: Outcome<u32>) {
     match outcome {
         Ok(count) => reply.written(count),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn data(reply: ReplyData, outcome: Outcome<impl AsRef<[u8]>>) {
+    match outcome {
+        Ok(data) => reply.data(data.as_ref()),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn opened(reply: ReplyOpen, outcome: Outcome<u64>, flags: FopenFlags) {
+    match outcome {
+        Ok(handle) => reply.opened(FileHandle(handle), flags),
         Err(error) => reply.error(error),
     }
 }
@@ -106,7 +128,7 @@ impl Filesystem for Bridge {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
-        self.volume.forget(ino.0, count);
+        self.forgotten(ino.0, count);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -137,9 +159,11 @@ impl Filesystem for Bridge {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        self.go(async move |volume| match volume.readlink(ino.0).await {
-            Ok(target) => reply.data(target.as_os_str().as_bytes()),
-            Err(error) => reply.error(error),
+        self.go(async move |volume| {
+            data(
+                reply,
+                volume.readlink(ino.0).await.map(|target| target.into_os_string().into_vec()),
+            );
         });
     }
 
@@ -233,9 +257,8 @@ impl Filesystem for Bridge {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.go(async move |volume| match volume.open(ino.0, flags.0).await {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
-            Err(error) => reply.error(error),
+        self.go(async move |volume| {
+            opened(reply, volume.open(ino.0, flags.0).await, FopenFlags::FOPEN_DIRECT_IO);
         });
     }
 
@@ -271,10 +294,7 @@ impl Filesystem for Bridge {
         reply: ReplyData,
     ) {
         let size = size.min(limits::REQUEST_MAX);
-        self.go(async move |volume| match volume.read(handle.0, offset, size).await {
-            Ok(data) => reply.data(&data),
-            Err(error) => reply.error(error),
-        });
+        self.go(async move |volume| data(reply, volume.read(handle.0, offset, size).await));
     }
 
     fn write(
@@ -284,14 +304,20 @@ impl Filesystem for Bridge {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let data = data.to_vec();
+        let is_mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         self.go(async move |volume| {
-            written(reply, volume.write(handle.0, offset, &data).await);
+            let done = if is_mapped {
+                volume.write_back(handle.0, offset, &data).await
+            } else {
+                volume.write(handle.0, offset, &data).await
+            };
+            written(reply, done);
         });
     }
 
@@ -327,10 +353,7 @@ impl Filesystem for Bridge {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.volume.opendir(ino.0) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-            Err(error) => reply.error(error),
-        }
+        opened(reply, self.volume.opendir(ino.0), FopenFlags::empty());
     }
 
     fn readdir(
@@ -342,8 +365,8 @@ impl Filesystem for Bridge {
         mut reply: ReplyDirectory,
     ) {
         self.go(async move |volume| match volume.entries(handle.0, offset).await {
-            Ok((_, entries)) => {
-                for (next, entry) in entries {
+            Ok(listed) => {
+                for (next, entry) in listed.entries() {
                     let number = INodeNo(entry.number());
                     if reply.add(number, next, entry.kind(), entry.name()) {
                         break;
@@ -364,18 +387,17 @@ impl Filesystem for Bridge {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.go(async move |volume| match volume.entries(handle.0, offset).await {
-            Ok((parent, entries)) => {
-                for (next, entry) in entries {
+            Ok(listed) => {
+                for (next, entry) in listed.entries() {
                     let name = entry.name();
                     let full = match entry {
                         Entry::Itself(..) => {
                             // Not looked up by being listed.
-                            let told = volume.tell_itself(&parent);
+                            let told = volume.tell_itself(&listed.node);
                             reply.add(told.ino, next, name, &Duration::ZERO, &told, GENERATION)
                         }
-                        Entry::Named(listed) => {
-                            let told =
-                                volume.tell_entry(&parent, listed.name(), *listed.metadata());
+                        Entry::Named(named) => {
+                            let told = volume.tell_entry(&listed, named);
                             let (attr, ttl) = (told.attr, told.ttl);
                             let full = reply.add(attr.ino, next, name, &ttl, &attr, GENERATION);
                             if full {
@@ -464,13 +486,11 @@ impl Filesystem for Bridge {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let exclusive = kind == libc::F_WRLCK;
-        let wanted = Range { owner: owner.0, pid, start, last: end, exclusive };
+        let wanted = Range::of(owner.0, pid, (start, end), kind);
         self.go(async move |volume| match volume.getlk(handle.0, wanted).await {
             Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
             Ok(Some(found)) => {
-                let kind = if found.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
-                reply.locked(found.start, found.last, kind, found.pid);
+                reply.locked(found.start, found.last, found.kind(), found.pid);
             }
             Err(error) => reply.error(error),
         });
@@ -489,8 +509,7 @@ impl Filesystem for Bridge {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        let exclusive = kind == libc::F_WRLCK;
-        let wanted = Range { owner: owner.0, pid, start, last: end, exclusive };
+        let wanted = Range::of(owner.0, pid, (start, end), kind);
         self.go(async move |volume| {
             let done = match kind {
                 libc::F_UNLCK => volume.unlock(handle.0, wanted).await,

@@ -29,6 +29,18 @@ pub const AHEAD_BYTES: u64 = 8 << 20;
 pub const EXTENT_BYTES: usize = 1 << 20;
 /// So many gathered bytes of a file are sent without being asked for.
 pub const GATHER_BYTES: u64 = 4 << 20;
+/// So many gathered extents of a file too: they are a WRITE each.
+pub const GATHER_EXTENTS: usize = 1024;
+/// How many times as much a file may gather before its writers wait.
+pub const GATHER_MOST: usize = 4;
+/// WRITEs of one file under way at once, of what was gathered.
+pub const SENDS_AT_ONCE: usize = 64;
+/// Notes of pages that have gone, beside as many as there are pages.
+pub const STALE_NOTES: usize = 1024;
+/// Longest file that POSIX knows, bytes.
+pub const LEN_MAX: u64 = i64::MAX as u64;
+/// Tries at a read through the pages while others write.
+pub const READ_TRIES: usize = 8;
 /// With so many unsent bytes of all files together writers wait.
 pub const UNSENT_BYTES: u64 = 64 << 20;
 /// What was written is sent after this time at the latest.

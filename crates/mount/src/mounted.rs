@@ -144,13 +144,14 @@ pub async fn mount(
 ) -> Result<Mounted, MountError> {
     check_folder(folder)?;
     check_machine()?;
+    let asked = std::time::Instant::now();
     let found = share.lookup(path).await.map_err(MountError::Server)?;
     if !found.is_dir() {
         return Err(MountError::NotADirectory(share.url(path)));
     }
     let config = config(&share, path, &settings);
     let volume = Volume::new(share, path.trim_matches('/'), settings);
-    volume.nodes.root().learn(found);
+    volume.nodes.root().learn(found, asked);
     let bridge = Bridge { volume: Arc::clone(&volume), runtime: Runtime::current() };
     let place = folder.to_owned();
     let folder = folder.canonicalize().unwrap_or_else(|_| place.clone());

@@ -45,14 +45,16 @@ pub(crate) fn to_wire(name: &OsStr) -> Option<String> {
 }
 
 /// One component from the wire.
-pub(crate) fn from_wire(name: &str) -> String {
+pub(crate) fn from_wire(wire: &str) -> String {
     let back = |one: char| match one {
         LAST_SPACE => ' ',
         LAST_PERIOD => '.',
         '\u{f001}'..='\u{f01f}' => char::from_u32(one as u32 - 0xf000).unwrap_or(one),
         _ => MAPPED.iter().find(|(_, theirs)| *theirs == one).map_or(one, |(ours, _)| *ours),
     };
-    name.chars().map(back).collect()
+    let name: String = wire.chars().map(back).collect();
+    // No name of a file, here or there: it is shown as the server has it.
+    if matches!(&*name, "." | "..") { wire.to_owned() } else { name }
 }
 
 #[cfg(test)]
@@ -69,6 +71,11 @@ mod tests {
             assert_eq!(from_wire(&wire), name);
         }
         assert_eq!(to_wire(OsStr::new("a. b")).unwrap(), "a. b");
+        // What would be the directory itself, or the one above.
+        for wire in ["\u{f029}", ".\u{f029}"] {
+            assert_eq!(from_wire(wire), wire);
+            assert_eq!(to_wire(OsStr::new(wire)).unwrap(), wire);
+        }
     }
 
     #[test]

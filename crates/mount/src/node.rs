@@ -41,7 +41,7 @@ pub(crate) struct Node {
     names: Mutex<Vec<Name>>,
     /// How often the kernel was told of it and has not forgotten.
     lookups: AtomicU64,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Learned>,
     /// The server's Opens of it.
     pub(crate) opens: Mutex<Opens>,
     /// Held while that changes.
@@ -58,11 +58,18 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// What the server said of a node, and when.
+/// What the server said of a node, and when it was asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) metadata: Metadata,
     pub(crate) at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Learned {
+    known: Option<Known>,
+    /// Since when it is otherwise than before.
+    changed: Option<Instant>,
 }
 
 impl Node {
@@ -73,7 +80,7 @@ impl Node {
             base,
             names: Mutex::default(),
             lookups: AtomicU64::new(0),
-            known: Mutex::new(None),
+            known: Mutex::default(),
             opens: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             locks: tokio::sync::Mutex::default(),
@@ -161,17 +168,25 @@ impl Node {
 
     /// What the server said last.
     pub(crate) fn known(&self) -> Option<Known> {
-        *self.known.lock()
+        self.known.lock().known
     }
 
-    /// The server says so.
-    pub(crate) fn learn(&self, metadata: Metadata) {
-        *self.known.lock() = Some(Known { metadata, at: Instant::now() });
+    /// The server, asked at `asked`, says so. What was done since then it does not
+    /// know of, perhaps.
+    pub(crate) fn learn(&self, metadata: Metadata, asked: Instant) {
+        if self.content().is_some_and(|content| content.is_ahead_of(asked)) {
+            return;
+        }
+        let mut learned = self.known.lock();
+        let is_newer = learned.known.is_none_or(|known| known.at <= asked);
+        if is_newer && learned.changed.is_none_or(|changed| changed < asked) {
+            learned.known = Some(Known { metadata, at: asked });
+        }
     }
 
     /// What was known is not so any more.
     pub(crate) fn unlearn(&self) {
-        *self.known.lock() = None;
+        *self.known.lock() = Learned { known: None, changed: Some(Instant::now()) };
     }
 }
 
@@ -184,8 +199,7 @@ pub(crate) struct Nodes {
 #[derive(Default)]
 struct Table {
     by_id: HashMap<u64, Arc<Node>>,
-    /// Of servers that have no ids: by directory and name.
-    by_name: HashMap<(u64, String), u64>,
+    /// How many numbers were made up.
     made_up: u64,
     /// Who was seen as a name in a directory: the inverse of the names of all nodes
     /// in `by_id`. Several, when others put a new file in an old one's place.
@@ -215,19 +229,31 @@ impl Nodes {
 
     /// The node for what the server says is `name` in `parent`, of which the
     /// kernel is going to be told.
-    pub(crate) fn found(&self, parent: &Arc<Node>, name: &str, metadata: Metadata) -> Arc<Node> {
+    pub(crate) fn found(
+        &self,
+        parent: &Arc<Node>,
+        name: &str,
+        metadata: Metadata,
+        asked: Instant,
+    ) -> Arc<Node> {
         let node = self.enter(parent, name, &metadata);
-        node.learn(metadata);
+        node.learn(metadata, asked);
         node
     }
 
     /// The same for an entry of a listing, which knows less: what is open tells
     /// more of itself, and how many links there are stays as it was.
-    pub(crate) fn listed(&self, parent: &Arc<Node>, name: &str, metadata: Metadata) -> Arc<Node> {
+    pub(crate) fn listed(
+        &self,
+        parent: &Arc<Node>,
+        name: &str,
+        metadata: Metadata,
+        asked: Instant,
+    ) -> Arc<Node> {
         let node = self.enter(parent, name, &metadata);
         if !node.is_open() {
             let links = node.known().map_or(1, |known| known.metadata.links());
-            node.learn(metadata.with_links(links.max(1)));
+            node.learn(metadata.with_links(links.max(1)), asked);
         }
         node
     }
@@ -267,9 +293,6 @@ impl Nodes {
         }
         let node = table.by_id.remove(&id)?;
         table.left(&node);
-        if id >= MADE_UP {
-            table.by_name.retain(|_, known| *known != id);
-        }
         Some(node)
     }
 
@@ -343,15 +366,15 @@ impl Table {
         }
     }
 
-    /// The number that was made up for a name.
+    /// The number that was made up for who is known by a name, on a server that has
+    /// no ids; else a new one.
     fn id_of(&mut self, parent: u64, name: &str) -> u64 {
-        let next = MADE_UP | (self.made_up + 2);
-        let key = (parent, name.to_owned());
-        let id = *self.by_name.entry(key).or_insert(next);
-        if id == next {
+        let known = self.seen_as.get(&(parent, name.to_owned()));
+        let known = known.into_iter().flatten().rfind(|id| **id > MADE_UP | ROOT);
+        known.copied().unwrap_or_else(|| {
             self.made_up += 1;
-        }
-        id
+            MADE_UP | (ROOT + self.made_up)
+        })
     }
 }
 

@@ -1,23 +1,25 @@
-//! The pages of one file and the lease that they are kept under; and all pages
-//! of a mount, which share one limit.
+//! The pages of one file and the lease that they are kept under.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use frevo_client::{File, Grant, Lease, LeaseHolder};
 use frevo_wire::command::oplock_break::LeaseState;
 use fuser::Errno;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::pages::{Missing, Pages};
+use super::keeper::{Count, Keeper};
+use super::pages::{Evicted, Extent, Missing, Pages};
 use crate::errno::{Outcome, errno};
-use crate::limits::{AHEAD_BYTES, FETCH_PAGES, PAGE_BYTES};
-use crate::node::Node;
+use crate::limits::{
+    AHEAD_BYTES, FETCH_PAGES, GATHER_BYTES, GATHER_EXTENTS, GATHER_MOST, LEN_MAX, PAGE_BYTES,
+    READ_TRIES, SENDS_AT_ONCE, UNSENT_BYTES,
+};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -38,64 +40,9 @@ pub(crate) struct Content {
     fetched: Notify,
     /// Since when something waits to be sent.
     waiting: Mutex<Option<Instant>>,
+    /// When something was sent last.
+    sent: Mutex<Option<std::time::Instant>>,
     keeper: Arc<Keeper>,
-}
-
-/// All pages of a mount.
-#[derive(Debug)]
-pub(crate) struct Keeper {
-    /// Most bytes in pages.
-    limit: usize,
-    pages: AtomicUsize,
-    unsent: AtomicU64,
-    /// Pages in the order in which they came.
-    order: Mutex<VecDeque<(Weak<Node>, u64)>>,
-}
-
-impl Keeper {
-    /// Keeps at most `limit` bytes of what was read.
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self {
-            limit,
-            pages: AtomicUsize::new(0),
-            unsent: AtomicU64::new(0),
-            order: Mutex::default(),
-        })
-    }
-
-    /// Bytes of all files that are not yet on the server.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.unsent.load(Ordering::Acquire)
-    }
-
-    /// Bytes kept of what was read.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        self.pages.load(Ordering::Acquire) * PAGE_BYTES
-    }
-
-    /// Pages that came; the oldest ones go when there are too many.
-    fn came(&self, node: &Weak<Node>, new: &[u64]) {
-        if new.is_empty() {
-            return;
-        }
-        self.pages.fetch_add(new.len(), Ordering::AcqRel);
-        self.order.lock().extend(new.iter().map(|page| (Weak::clone(node), *page)));
-        while self.pages.load(Ordering::Acquire).saturating_mul(PAGE_BYTES) > self.limit {
-            let Some((node, page)) = self.order.lock().pop_front() else { return };
-            let Some(node) = node.upgrade() else { continue };
-            let Some(content) = node.content() else { continue };
-            if content.pages.lock().evict(page) {
-                self.went(1);
-            }
-        }
-    }
-
-    fn went(&self, count: usize) {
-        let _ = self.pages.fetch_update(Ordering::AcqRel, Ordering::Acquire, |pages| {
-            Some(pages.saturating_sub(count))
-        });
-    }
 }
 
 impl Content {
@@ -116,24 +63,37 @@ impl Content {
             fetching: Mutex::default(),
             fetched: Notify::new(),
             waiting: Mutex::new(None),
+            sent: Mutex::new(None),
             keeper: Arc::clone(keeper),
         }
     }
 
-    /// A file was opened, of so many bytes then.
-    pub(crate) fn opened(&self, file: &File, writes: bool, len: u64) {
+    /// Does something to the pages, and has it counted.
+    fn with<T>(&self, work: impl FnOnce(&mut Pages) -> T) -> T {
+        let mut pages = self.pages.lock();
+        let before = Count::of(&pages);
+        let done = work(&mut pages);
+        self.keeper.count(before, Count::of(&pages));
+        done
+    }
+
+    /// How often the pages changed: for who asks for the length, to say how old it is.
+    pub(crate) fn changes(&self) -> u64 {
+        self.pages.lock().changes()
+    }
+
+    /// A file was opened, of so many bytes when the pages had changed so often.
+    pub(crate) fn opened(&self, file: &File, writes: bool, len: u64, changes: u64) {
         if writes {
             *self.writer.lock() = Some(file.clone());
         }
         let grant = self.lease.grant();
-        let mut pages = self.pages.lock();
-        if grant.state.contains(LeaseState::READ)
-            && !pages.is_of(grant.version)
-            && pages.unsent() == 0
-        {
-            let freed = pages.begin(grant.version, len);
-            self.keeper.went(freed);
-        }
+        self.with(|pages| {
+            let is_known = pages.is_of(grant.version) || pages.unsent() > 0;
+            if grant.state.contains(LeaseState::READ) && !is_known {
+                pages.begin(grant.version, len, changes);
+            }
+        });
     }
 
     /// All is closed: nothing may be kept any more.
@@ -159,19 +119,19 @@ impl Content {
             return Ok(());
         }
         self.send_unasked().await;
+        let changes = self.changes();
         let len = file.metadata().await.map_err(|error| errno(&error))?.len();
-        let mut pages = self.pages.lock();
-        if !pages.is_of(grant.version) {
-            let freed = pages.begin(grant.version, len);
-            self.keeper.went(freed);
-        }
+        self.with(|pages| {
+            if !pages.is_of(grant.version) {
+                pages.begin(grant.version, len, changes);
+            }
+        });
         Ok(())
     }
 
     /// Reads through the pages where the lease allows it, else from the server.
     pub(crate) async fn read(
-        &self,
-        node: &Arc<Node>,
+        self: &Arc<Self>,
         file: &File,
         offset: u64,
         len: usize,
@@ -182,18 +142,24 @@ impl Content {
         };
         self.begin(file, grant).await?;
         // Others may write meanwhile; then it goes to the server.
-        for _ in 0..8 {
+        for _ in 0..READ_TRIES {
             if !self.is_still(grant) {
                 break;
             }
-            let found = self.pages.lock().read(offset, len);
+            let found = {
+                let pages = self.pages.lock();
+                if !pages.is_of(grant.version) {
+                    break;
+                }
+                pages.read(offset, len)
+            };
             match found {
                 Ok(data) => {
                     let end = offset + data.len() as u64;
-                    self.read_ahead(node, file, grant, end, ahead);
+                    self.read_ahead(file, grant, end, ahead);
                     return Ok(data.into());
                 }
-                Err(missing) => self.fetch(node, file, grant, missing).await?,
+                Err(missing) => self.fetch(file, grant, missing).await?,
             }
         }
         self.read_direct(file, offset, len).await
@@ -213,13 +179,7 @@ impl Content {
     }
 
     /// Fetches pages, or waits for who does.
-    async fn fetch(
-        &self,
-        node: &Arc<Node>,
-        file: &File,
-        grant: Grant,
-        missing: Missing,
-    ) -> Outcome<()> {
+    async fn fetch(self: &Arc<Self>, file: &File, grant: Grant, missing: Missing) -> Outcome<()> {
         let Missing { first, count } = missing;
         let count = count.min(FETCH_PAGES);
         if self.pages.lock().is_unsent(first * PAGE, count * PAGE) {
@@ -244,13 +204,12 @@ impl Content {
             ended.await;
             return Ok(());
         }
-        self.fetch_marked(node, file, grant, first, mine).await
+        self.fetch_marked(file, grant, first, mine).await
     }
 
     /// Fetches pages that are marked as being fetched.
     async fn fetch_marked(
-        &self,
-        node: &Arc<Node>,
+        self: &Arc<Self>,
         file: &File,
         grant: Grant,
         first: u64,
@@ -264,14 +223,16 @@ impl Content {
         let read = file.read_at(first * PAGE, &mut bytes).await.map_err(|error| errno(&error))?;
         let there = bytes.get(..read).unwrap_or_default();
         if self.is_still(grant) {
-            let new = self.pages.lock().fetched(grant.version, changes, first, there, count);
-            self.keeper.came(&Arc::downgrade(node), &new.unwrap_or_default());
+            let fetched =
+                |pages: &mut Pages| pages.fetched(grant.version, changes, first, there, count);
+            let new = self.with(fetched);
+            self.keeper.came(self, &new.unwrap_or_default());
         }
         Ok(())
     }
 
     /// Begins to fetch what lies behind `end`, `ahead` bytes of it.
-    fn read_ahead(&self, node: &Arc<Node>, file: &File, grant: Grant, end: u64, ahead: u64) {
+    fn read_ahead(self: &Arc<Self>, file: &File, grant: Grant, end: u64, ahead: u64) {
         if ahead == 0 {
             return;
         }
@@ -298,11 +259,10 @@ impl Content {
             }
         }
         for (at, len) in runs {
-            let (node, file) = (Arc::clone(node), file.clone());
+            // It is this one's pages that are marked, whatever the node keeps by then.
+            let (content, file) = (Arc::clone(self), file.clone());
             tokio::spawn(async move {
-                if let Some(content) = node.content()
-                    && let Err(error) = content.fetch_marked(&node, &file, grant, at, len).await
-                {
+                if let Err(error) = content.fetch_marked(&file, grant, at, len).await {
                     tracing::debug!(?error, "nothing read ahead");
                 }
             });
@@ -312,74 +272,73 @@ impl Content {
     /// Keeps what is written, where the lease allows it; else sends it. To the end
     /// of the file without an offset.
     pub(crate) async fn write(
-        &self,
-        node: &Arc<Node>,
+        self: &Arc<Self>,
         file: &File,
         offset: Option<u64>,
         data: &[u8],
         keep: bool,
     ) -> Outcome<()> {
+        let len = data.len() as u64;
+        if offset.unwrap_or(0).checked_add(len).is_none_or(|end| end > LEN_MAX) {
+            return Err(Errno::EFBIG);
+        }
         let wanted = LeaseState::READ | LeaseState::WRITE;
         let grant = if keep { self.grant(file, wanted).await? } else { None };
         if let Some(grant) = grant {
             self.begin(file, grant).await?;
-            if let Some(unsent) = self.gather(node, grant, offset, data) {
-                return self.relieve(node, unsent).await;
+            if self.gather(grant, offset, data) {
+                return self.relieve().await;
             }
         }
         self.flush().await?;
         let offset = match offset {
             Some(offset) => offset,
-            None => file.metadata().await.map_err(|error| errno(&error))?.len(),
+            None => file.metadata().await.map_err(|error| errno(&error))?.len().min(LEN_MAX),
         };
+        self.pages.lock().pass(offset, len);
         let sent = file.write_at(offset, data).await;
-        self.pages.lock().written_through(offset, data);
+        self.with(|pages| pages.passed(offset, data, sent.is_ok()));
         sent.map_err(|error| errno(&error))
     }
 
-    /// Takes `data` in; how many bytes are unsent then. Nothing when the lease was
-    /// taken meanwhile.
-    fn gather(
-        &self,
-        node: &Arc<Node>,
-        grant: Grant,
-        offset: Option<u64>,
-        data: &[u8],
-    ) -> Option<u64> {
-        let mut pages = self.pages.lock();
-        // Under the mutex: who breaks the lease empties the pages after this.
-        let now = self.lease.grant();
-        if now.version != grant.version
-            || !now.state.contains(LeaseState::WRITE)
-            || !pages.is_of(grant.version)
-        {
-            return None;
-        }
-        let before = pages.unsent();
-        let offset = offset.unwrap_or(pages.len());
-        let new = pages.write(offset, data);
-        let unsent = pages.unsent();
-        drop(pages);
-        self.keeper.unsent.fetch_add(unsent.saturating_sub(before), Ordering::AcqRel);
-        self.keeper.came(&Arc::downgrade(node), &new);
+    /// Takes `data` in. Not when the lease was taken meanwhile, or others write there
+    /// past the pages.
+    fn gather(self: &Arc<Self>, grant: Grant, offset: Option<u64>, data: &[u8]) -> bool {
+        let new = self.with(|pages| {
+            // Under the mutex: who breaks the lease empties the pages after this.
+            let now = self.lease.grant();
+            let offset = offset.unwrap_or(pages.len());
+            if now.version != grant.version
+                || !now.state.contains(LeaseState::WRITE)
+                || !pages.is_of(grant.version)
+                || pages.is_passed(offset, data.len() as u64)
+            {
+                return None;
+            }
+            Some(pages.write(offset, data))
+        });
+        let Some(new) = new else { return false };
+        self.keeper.came(self, &new);
         self.waiting.lock().get_or_insert_with(Instant::now);
-        Some(unsent)
+        true
     }
 
     /// Sends when enough has come together; waits when it is too much.
-    async fn relieve(&self, node: &Arc<Node>, unsent: u64) -> Outcome<()> {
-        use crate::limits::{GATHER_BYTES, UNSENT_BYTES};
-        if self.keeper.unsent() > UNSENT_BYTES || unsent > 4 * GATHER_BYTES {
-            let sent = self.send().await;
-            return sent.inspect_err(|error| *self.failed.lock() = Some(*error));
+    async fn relieve(self: &Arc<Self>) -> Outcome<()> {
+        let (bytes, extents) = {
+            let pages = self.pages.lock();
+            (pages.unsent(), pages.extents())
+        };
+        if self.keeper.unsent() > UNSENT_BYTES
+            || bytes > GATHER_MOST as u64 * GATHER_BYTES
+            || extents > GATHER_MOST * GATHER_EXTENTS
+        {
+            return self.send().await;
         }
-        if unsent >= GATHER_BYTES && self.sending.try_lock().is_ok() {
-            let node = Arc::clone(node);
-            tokio::spawn(async move {
-                if let Some(content) = node.content() {
-                    content.send_unasked().await;
-                }
-            });
+        let is_enough = bytes >= GATHER_BYTES || extents >= GATHER_EXTENTS;
+        if is_enough && self.sending.try_lock().is_ok() {
+            let content = Arc::clone(self);
+            tokio::spawn(async move { content.send_unasked().await });
         }
         Ok(())
     }
@@ -392,16 +351,20 @@ impl Content {
 
     /// Sends while nobody waits for it; who closes is told what went wrong.
     pub(crate) async fn send_unasked(&self) {
-        if let Err(error) = self.send().await {
-            *self.failed.lock() = Some(error);
-        }
+        let _ = self.send().await;
     }
 
     /// Sends all that was gathered, and tells what went wrong since the last time.
     pub(crate) async fn flush(&self) -> Outcome<()> {
         let sent = self.send().await;
         let failed = self.failed.lock().take();
-        sent.and(failed.map_or(Ok(()), Err))
+        failed.map_or(sent, Err)
+    }
+
+    /// Whether the server, asked at `asked`, may have said what is older than what was
+    /// written.
+    pub(crate) fn is_ahead_of(&self, asked: std::time::Instant) -> bool {
+        self.is_unsent() || self.sent.lock().is_some_and(|at| at >= asked)
     }
 
     /// Since when something waits to be sent.
@@ -409,12 +372,19 @@ impl Content {
         *self.waiting.lock()
     }
 
+    /// How many extents are to be sent.
+    #[cfg(test)]
+    pub(crate) fn unsent_extents(&self) -> usize {
+        self.pages.lock().extents()
+    }
+
     /// Whether anything is not on the server yet.
     pub(crate) fn is_unsent(&self) -> bool {
         self.pages.lock().unsent() > 0
     }
 
-    async fn send(&self) -> Outcome<()> {
+    /// Sends all that was gathered. What goes wrong is kept for the next flush too.
+    pub(crate) async fn send(&self) -> Outcome<()> {
         if !self.is_unsent() {
             return Ok(());
         }
@@ -424,20 +394,18 @@ impl Content {
         if extents.is_empty() {
             return Ok(());
         }
-        let bytes: u64 = extents.iter().map(|(_, data)| data.len() as u64).sum();
         let writer = self.writer.lock().clone();
         let outcome = match writer {
             Some(writer) => send_all(&writer, extents).await,
             None => Err(Errno::EIO),
         };
-        let mut pages = self.pages.lock();
-        if outcome.is_ok() {
-            pages.sent();
-        } else {
-            self.keeper.went(pages.not_sent());
+        *self.sent.lock() = Some(std::time::Instant::now());
+        // Before anybody else gets his turn, who would find nothing to send and think
+        // that all is well.
+        if let Err(error) = outcome {
+            *self.failed.lock() = Some(error);
         }
-        drop(pages);
-        self.keeper.unsent.fetch_sub(bytes, Ordering::AcqRel);
+        self.with(|pages| if outcome.is_ok() { pages.sent() } else { pages.not_sent() });
         outcome
     }
 
@@ -446,10 +414,7 @@ impl Content {
         self.flush().await?;
         let _turn = self.sending.lock().await;
         let resized = file.set_len(len).await.map_err(|error| errno(&error));
-        let mut pages = self.pages.lock();
-        let gone = if resized.is_ok() { pages.resized(len) } else { pages.forget() };
-        drop(pages);
-        self.keeper.went(gone);
+        self.with(|pages| if resized.is_ok() { pages.resized(len) } else { pages.forget() });
         resized
     }
 
@@ -469,22 +434,45 @@ impl Content {
 
     /// Forgets what was read.
     pub(crate) fn forget(&self) {
-        let gone = self.pages.lock().forget();
-        self.keeper.went(gone);
+        self.with(Pages::forget);
+    }
+
+    /// Whether a page is kept.
+    pub(super) fn is_kept(&self, page: u64) -> bool {
+        self.pages.lock().is_kept(page)
+    }
+
+    /// Forgets a page.
+    pub(super) fn evict(&self, page: u64) -> Evicted {
+        self.with(|pages| pages.evict(page))
+    }
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Content({:?})", self.lease)
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.keeper.count(Count::of(self.pages.get_mut()), Count::of(&Pages::default()));
     }
 }
 
 /// Sends extents, several at once and on several cores.
-async fn send_all(writer: &File, extents: Vec<(u64, Vec<u8>)>) -> Outcome<()> {
-    let mut under_way = FuturesUnordered::new();
-    let mut outcome = Ok(());
-    for (offset, data) in extents {
+async fn send_all(writer: &File, extents: Vec<Extent>) -> Outcome<()> {
+    let each = extents.into_iter().map(|(offset, data)| {
         let writer = writer.clone();
-        under_way.push(tokio::spawn(async move { writer.write_at(offset, &data).await }));
-    }
-    while let Some(written) = under_way.next().await {
-        let written = written.map_err(|_| Errno::EIO).and_then(|w| w.map_err(|e| errno(&e)));
-        outcome = outcome.and(written);
+        async move {
+            let written = tokio::spawn(async move { writer.write_at(offset, &data).await }).await;
+            written.map_err(|_| Errno::EIO)?.map_err(|error| errno(&error))
+        }
+    });
+    let mut written = futures_util::stream::iter(each).buffer_unordered(SENDS_AT_ONCE);
+    let mut outcome = Ok(());
+    while let Some(one) = written.next().await {
+        outcome = outcome.and(one);
     }
     outcome
 }

@@ -2,6 +2,8 @@
 //! lets what is written be gathered, H lets a closed file stay open.
 
 mod content;
+mod keeper;
 mod pages;
 
-pub(crate) use content::{Content, Course, Keeper};
+pub(crate) use content::{Content, Course};
+pub(crate) use keeper::Keeper;

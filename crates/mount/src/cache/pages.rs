@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{EXTENT_BYTES, PAGE_BYTES};
+use crate::limits::{EXTENT_BYTES, LEN_MAX, PAGE_BYTES};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -17,6 +17,16 @@ pub(crate) struct Missing {
     pub(crate) first: u64,
     /// How many follow each other.
     pub(crate) count: u64,
+}
+
+/// What came of a page that is to make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Evicted {
+    Gone,
+    /// It stays until it is on the server.
+    Unsent,
+    /// It had gone before.
+    Absent,
 }
 
 /// Bytes to be sent to the server.
@@ -35,8 +45,12 @@ pub(crate) struct Pages {
     clean: BTreeMap<u64, Vec<u8>>,
     /// What is to be sent, by offset; no two overlap.
     dirty: BTreeMap<u64, Vec<u8>>,
+    /// How many bytes those are.
+    waiting: u64,
     /// What is being sent: offsets and lengths.
     sending: Vec<(u64, u64)>,
+    /// What is being written past the pages: offsets and lengths.
+    passing: Vec<(u64, u64)>,
     /// Counts changes: a page that was fetched while it stood at another number may
     /// be older than what was written.
     changes: u64,
@@ -48,14 +62,32 @@ impl Pages {
         self.version == Some(version)
     }
 
-    /// Begins anew with a file of `len` bytes.
-    pub(crate) fn begin(&mut self, version: u64, len: u64) -> usize {
-        let freed = self.drop_clean();
+    /// Begins anew with a file of `len` bytes, as the server said when the pages had
+    /// changed `changes` times: if they have since, it may be longer.
+    pub(crate) fn begin(&mut self, version: u64, len: u64, changes: u64) {
+        if self.changes != changes {
+            return;
+        }
+        self.drop_clean();
         self.version = Some(version);
-        self.stored = len;
-        let written = self.dirty.iter().map(|(at, data)| at + data.len() as u64).max();
-        self.len = len.max(written.unwrap_or(0));
-        freed
+        self.stored = len.min(LEN_MAX);
+        let written = self.dirty.last_key_value().map(|(at, data)| at + data.len() as u64);
+        self.len = self.stored.max(written.unwrap_or(0));
+    }
+
+    /// How often they changed.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How many pages there are.
+    pub(crate) fn count(&self) -> usize {
+        self.clean.len()
+    }
+
+    /// How many extents are to be sent.
+    pub(crate) fn extents(&self) -> usize {
+        self.dirty.len()
     }
 
     /// The length of the file.
@@ -72,15 +104,15 @@ impl Pages {
 
     /// Bytes that are to be sent or being sent.
     pub(crate) fn unsent(&self) -> u64 {
-        let waiting: usize = self.dirty.values().map(Vec::len).sum();
-        waiting as u64 + self.sending.iter().map(|(_, len)| len).sum::<u64>()
+        self.waiting + self.sending.iter().map(|(_, len)| len).sum::<u64>()
     }
 
-    /// Whether some of these bytes are not yet on the server.
+    /// Whether some of these bytes are not yet on the server, or perhaps not.
     pub(crate) fn is_unsent(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         let overlaps = |at: u64, count: u64| at < end && offset < at + count;
-        self.sending.iter().any(|(at, count)| overlaps(*at, *count))
+        self.is_passed(offset, len)
+            || self.sending.iter().any(|(at, count)| overlaps(*at, *count))
             || self
                 .dirty
                 .range(..end)
@@ -158,10 +190,38 @@ impl Pages {
         new
     }
 
-    /// What was written elsewhere than here is so now.
-    pub(crate) fn written_through(&mut self, offset: u64, data: &[u8]) {
-        self.overwrite(offset, data, false);
-        self.stored = self.stored.max(offset + data.len() as u64);
+    /// Whether some of these bytes are being written past the pages.
+    pub(crate) fn is_passed(&self, offset: u64, len: u64) -> bool {
+        let end = offset.saturating_add(len);
+        self.passing.iter().any(|(at, count)| *at < end && offset < at + count)
+    }
+
+    /// These bytes are going to be written past the pages. Until
+    /// [`Self::passed`] nobody knows which ones the server has.
+    pub(crate) fn pass(&mut self, offset: u64, len: u64) {
+        self.passing.push((offset, len));
+    }
+
+    /// They were, or it went wrong: then nothing is known.
+    pub(crate) fn passed(&mut self, offset: u64, data: &[u8], is_there: bool) {
+        let (len, end) = (data.len() as u64, offset + data.len() as u64);
+        if let Some(at) = self.passing.iter().position(|one| *one == (offset, len)) {
+            self.passing.swap_remove(at);
+        }
+        if !is_there {
+            return self.forget();
+        }
+        if self.is_unsent(offset, len) {
+            // Which of two that were written at once is the later one only the server
+            // knows.
+            self.changes += 1;
+            let pages = (offset / PAGE)..end.div_ceil(PAGE);
+            pages.for_each(|page| _ = self.clean.remove(&page));
+            self.len = self.len.max(end);
+        } else {
+            self.overwrite(offset, data, false);
+        }
+        self.stored = self.stored.max(end);
     }
 
     /// Puts bytes into the pages that are known.
@@ -198,6 +258,7 @@ impl Pages {
     /// Adds an extent; what it covers of older ones goes.
     fn queue(&mut self, offset: u64, data: &[u8]) {
         self.cut(offset, offset + data.len() as u64);
+        self.waiting += data.len() as u64;
         if let Some((at, before)) = self.dirty.range_mut(..offset).next_back()
             && *at + before.len() as u64 == offset
             && before.len() + data.len() <= EXTENT_BYTES
@@ -220,6 +281,7 @@ impl Pages {
         for at in touched {
             let Some(mut data) = self.dirty.remove(&at) else { continue };
             let end = at + data.len() as u64;
+            self.waiting -= end.min(to) - at.max(from);
             if end > to {
                 self.dirty.insert(to, data.split_off((to - at) as usize));
             }
@@ -233,6 +295,7 @@ impl Pages {
     /// All that is to be sent. It counts as unsent until [`Self::sent`].
     pub(crate) fn take(&mut self) -> Vec<Extent> {
         let extents: Vec<Extent> = std::mem::take(&mut self.dirty).into_iter().collect();
+        self.waiting = 0;
         self.sending = extents.iter().map(|(at, data)| (*at, data.len() as u64)).collect();
         extents
     }
@@ -244,40 +307,48 @@ impl Pages {
     }
 
     /// What was taken is not on the server, and will not be: nothing is known.
-    pub(crate) fn not_sent(&mut self) -> usize {
+    pub(crate) fn not_sent(&mut self) {
         self.sending.clear();
-        self.forget()
+        self.forget();
     }
 
-    /// The file was cut or extended on the server. Returns the pages that went.
-    pub(crate) fn resized(&mut self, len: u64) -> usize {
+    /// The file was cut or extended on the server.
+    pub(crate) fn resized(&mut self, len: u64) {
         self.changes += 1;
         self.cut(len, u64::MAX);
-        let gone = self.clean.split_off(&len.div_ceil(PAGE));
+        drop(self.clean.split_off(&len.div_ceil(PAGE)));
         if let Some(last) = self.clean.get_mut(&(len / PAGE)) {
             last.truncate((len % PAGE) as usize);
         }
         (self.len, self.stored) = (len, len);
-        gone.len()
     }
 
-    /// Forgets what was read: the number of pages that it was.
-    pub(crate) fn drop_clean(&mut self) -> usize {
+    fn drop_clean(&mut self) {
         self.changes += 1;
-        let count = self.clean.len();
         self.clean.clear();
-        count
     }
 
     /// Forgets what was read, and how long the file is.
-    pub(crate) fn forget(&mut self) -> usize {
+    pub(crate) fn forget(&mut self) {
         self.version = None;
-        self.drop_clean()
+        self.drop_clean();
+    }
+
+    /// Whether a page is kept.
+    pub(crate) fn is_kept(&self, page: u64) -> bool {
+        self.clean.contains_key(&page)
     }
 
     /// Forgets one page, unless it is not on the server yet.
-    pub(crate) fn evict(&mut self, page: u64) -> bool {
-        !self.is_unsent(page * PAGE, PAGE) && self.clean.remove(&page).is_some()
+    pub(crate) fn evict(&mut self, page: u64) -> Evicted {
+        if !self.is_kept(page) {
+            return Evicted::Absent;
+        }
+        if self.is_unsent(page * PAGE, PAGE) {
+            return Evicted::Unsent;
+        }
+        self.clean.remove(&page);
+        Evicted::Gone
     }
 }
 
@@ -336,7 +407,7 @@ mod tests {
             let start: Vec<u8> = (0..random(3 * PAGE)).map(|at| at as u8).collect();
             let mut truth = start.clone();
             let mut file = Driven { pages: Pages::default(), server: start };
-            file.pages.begin(1, truth.len() as u64);
+            file.pages.begin(1, truth.len() as u64, 0);
             for _ in 0..400 {
                 let at = random(4 * PAGE);
                 match random(8) {
@@ -365,6 +436,8 @@ mod tests {
                     }
                 }
                 assert_eq!(file.pages.len(), truth.len() as u64, "{seed}");
+                let waiting: usize = file.pages.dirty.values().map(Vec::len).sum();
+                assert_eq!(file.pages.unsent(), waiting as u64, "{seed}");
             }
             file.flush();
             assert!(file.server == truth, "{seed}");
@@ -375,7 +448,7 @@ mod tests {
     #[test]
     fn what_was_fetched_before_a_write_is_not_kept() {
         let mut pages = Pages::default();
-        pages.begin(1, 10);
+        pages.begin(1, 10, 0);
         let changes = pages.before_fetch(0, 1).unwrap();
         pages.write(0, b"new");
         assert_eq!(pages.fetched(1, changes, 0, b"0123456789", 1), None);
@@ -388,7 +461,7 @@ mod tests {
     #[test]
     fn what_the_server_does_not_have_is_not_fetched() {
         let mut pages = Pages::default();
-        pages.begin(1, 3 * PAGE);
+        pages.begin(1, 3 * PAGE, 0);
         pages.write(PAGE + 10, b"new");
         assert_eq!(pages.before_fetch(0, 3), None);
         assert!(pages.before_fetch(0, 1).is_some() && pages.before_fetch(2, 1).is_some());
@@ -401,12 +474,70 @@ mod tests {
     #[test]
     fn writes_in_a_row_are_one_extent() {
         let mut pages = Pages::default();
-        pages.begin(1, 0);
+        pages.begin(1, 0, 0);
         for at in 0..100 {
             pages.write(at * 10, &[at as u8; 10]);
         }
         let taken = pages.take();
         assert_eq!(taken.len(), 1);
         assert_eq!(taken[0].1.len(), 1000);
+    }
+
+    #[test]
+    fn of_two_that_write_at_once_neither_is_kept() {
+        let mut pages = Pages::default();
+        pages.begin(1, 10, 0);
+        let changes = pages.changes();
+        assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
+        // The answers need not come in the order in which the server wrote.
+        pages.pass(0, 3);
+        pages.pass(2, 3);
+        assert_eq!(pages.before_fetch(0, 1), None, "what it is nobody knows");
+        pages.passed(2, b"two", true);
+        pages.passed(0, b"one", true);
+        assert_eq!(pages.read(0, 10), Err(Missing { first: 0, count: 1 }));
+        // One alone is known.
+        let changes = pages.before_fetch(0, 1).unwrap();
+        assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
+        pages.pass(8, 3);
+        pages.passed(8, b"end", true);
+        assert_eq!(pages.read(0, 20).unwrap(), b"01234567end");
+    }
+
+    #[test]
+    fn what_was_not_written_is_not_read() {
+        let mut pages = Pages::default();
+        pages.begin(1, 3, 0);
+        let changes = pages.changes();
+        assert!(pages.fetched(1, changes, 0, b"old", 1).is_some());
+        pages.pass(0, 6);
+        pages.passed(0, b"failed", false);
+        assert!(!pages.is_of(1) && pages.count() == 0);
+    }
+
+    #[test]
+    fn a_length_that_is_older_than_a_write_is_not_believed() {
+        let mut pages = Pages::default();
+        let changes = pages.changes();
+        pages.pass(0, 5);
+        pages.passed(0, b"abcde", true);
+        pages.begin(1, 0, changes);
+        assert!(!pages.is_of(1), "it is five bytes long by now");
+        pages.begin(1, u64::MAX, pages.changes());
+        assert_eq!(pages.len(), LEN_MAX, "no file is longer");
+        pages.write(pages.len(), b"x");
+        assert_eq!(pages.len(), LEN_MAX + 1);
+    }
+
+    #[test]
+    fn a_page_that_is_not_sent_does_not_make_room() {
+        let mut pages = Pages::default();
+        pages.begin(1, 0, 0);
+        pages.write(0, b"new");
+        assert_eq!(pages.evict(0), Evicted::Unsent);
+        pages.take();
+        pages.sent();
+        assert_eq!(pages.evict(0), Evicted::Gone);
+        assert_eq!(pages.evict(0), Evicted::Absent);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use frevo_client::{Metadata, Room};
 use frevo_wire::Status;
@@ -64,6 +64,7 @@ impl Volume {
     pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
         // Length and times are the server's: it has to have all of it.
         self.send(node).await?;
+        let asked = Instant::now();
         let metadata = match self.open_file(node) {
             Some(file) => file.metadata().await,
             None => self.share.lookup(&node.path()?).await,
@@ -72,7 +73,7 @@ impl Volume {
         if !self.is_same(node, &metadata) {
             return Err(Errno::from_i32(libc::ESTALE));
         }
-        node.learn(metadata);
+        node.learn(metadata, asked);
         Ok(metadata)
     }
 

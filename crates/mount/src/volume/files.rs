@@ -39,8 +39,8 @@ pub(crate) struct Opens {
     files: Vec<Opened>,
     /// Handles.
     users: usize,
-    /// Where it is to be removed when it is closed.
-    hidden: Option<String>,
+    /// Where it is to be removed when it is closed: a name for each link.
+    hidden: Vec<String>,
     /// Since when it is open for nobody.
     kept: Option<Instant>,
 }
@@ -117,9 +117,9 @@ impl Volume {
         self.files.lock().values().map(|handle| Arc::clone(&handle.node)).collect()
     }
 
-    /// The node's file goes when it is closed.
+    /// The node's file goes from `path` when it is closed. The caller holds `opening`.
     pub(super) fn remove_at_close(&self, node: &Node, path: String) {
-        node.opens.lock().hidden = Some(path);
+        node.opens.lock().hidden.push(path);
     }
 
     /// A number that no other mount uses for the same file.
@@ -158,12 +158,24 @@ impl Volume {
         Ok(self.enter(&node, flags))
     }
 
-    /// Makes sure that there is an Open. The caller holds `opening`.
+    /// Makes sure that there is an Open. The caller holds `opening`. What was kept
+    /// open does not stay so for nobody.
     async fn open_on_server(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
+        let opened = self.take_or_open(node, reads, writes).await;
+        if opened.is_err() && node.opens.lock().users == 0 {
+            self.close_all(node).await;
+        }
+        opened
+    }
+
+    async fn take_or_open(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
         let content = self.content(node)?;
         let found = {
             let mut opens = node.opens.lock();
             let is_kept = opens.kept.take().is_some();
+            if is_kept {
+                self.not_kept(node);
+            }
             opens
                 .find(reads, writes)
                 .filter(|_| !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE))
@@ -171,9 +183,10 @@ impl Volume {
         if let Some(file) = found {
             return Ok(file);
         }
+        let changes = content.changes();
         let opened = self.open_as(node, &content, writes).await?;
         let file = opened.file.clone();
-        content.opened(&file, writes, file.metadata_at_open().len());
+        content.opened(&file, writes, file.metadata_at_open().len(), changes);
         node.opens.lock().files.push(opened);
         Ok(file)
     }
@@ -225,6 +238,7 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
         let path = parent.below(&name)?;
         let lease = self.share.lease().map_err(|error| errno(&error))?;
+        let asked = std::time::Instant::now();
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
         let make = options.clone().create(true).create_new(exclusive);
@@ -241,15 +255,19 @@ impl Volume {
             metadata = file.metadata().await.map_err(|error| errno(&error))?;
         }
         self.changed(&parent);
-        let node = self.nodes.found(&parent, &name, metadata.with_links(metadata.links().max(1)));
+        let found = metadata.with_links(metadata.links().max(1));
+        let node = self.nodes.found(&parent, &name, found, asked);
         let _turn = node.opening.lock().await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
-            content.opened(&file, true, metadata.len());
+            // That of a file which is open already may have changed.
+            content.opened(&file, true, metadata.len(), 0);
         }
         {
             let mut opens = node.opens.lock();
-            opens.kept = None;
+            if opens.kept.take().is_some() {
+                self.not_kept(&node);
+            }
             opens.files.push(Opened { file, reads: true, writes: true });
         }
         let number = self.enter(&node, flags);
@@ -269,20 +287,32 @@ impl Volume {
             return content.read_direct(&file, offset, len).await;
         }
         let ahead = handle.course.ahead(offset, len as u64);
-        content.read(node, &file, offset, len, ahead).await
+        content.read(&file, offset, len, ahead).await
     }
 
+    /// Writes for a program.
     pub(crate) async fn write(&self, number: u64, offset: u64, data: &[u8]) -> Outcome<u32> {
         let handle = self.handle(number)?;
+        self.put(&handle, (!handle.appends).then_some(offset), data).await
+    }
+
+    /// Writes what the kernel has of a map: it has its place, and comes through any
+    /// handle of the file that can write.
+    pub(crate) async fn write_back(&self, number: u64, offset: u64, data: &[u8]) -> Outcome<u32> {
+        let handle = self.handle(number)?;
+        self.put(&handle, Some(offset), data).await
+    }
+
+    async fn put(&self, handle: &Handle, offset: Option<u64>, data: &[u8]) -> Outcome<u32> {
         if !handle.can_write {
             return Err(Errno::EBADF);
         }
         let node = &handle.node;
         let file = self.writer(node).ok_or(Errno::EBADF)?;
         let content = self.content(node)?;
-        let offset = (!handle.appends).then_some(offset);
-        content.write(node, &file, offset, data, self.settings.cache).await?;
+        let done = content.write(&file, offset, data, self.settings.cache).await;
         node.unlearn();
+        done?;
         if handle.syncs {
             self.sync(node).await?;
         }
@@ -356,26 +386,36 @@ impl Volume {
 
     /// Whether a file that nobody uses stays open for a while: what was only read,
     /// since the server settles the times of a file when it is closed.
-    fn keeps(&self, node: &Node) -> bool {
+    fn keeps(&self, node: &Arc<Node>) -> bool {
         let Some(content) = node.content() else { return false };
         let keeping = LeaseState::READ | LeaseState::HANDLE;
         let may = self.settings.cache && content.lease.grant().state.contains(keeping);
         let mut opens = node.opens.lock();
-        let is_plain = opens.hidden.is_none() && opens.files.iter().all(|one| !one.writes);
-        let keeps = may && is_plain && self.kept.load(Ordering::Acquire) < KEPT_FILES;
+        let is_plain = opens.hidden.is_empty() && opens.files.iter().all(|one| !one.writes);
+        let mut kept = self.kept.lock();
+        let keeps = may && is_plain && kept.len() < KEPT_FILES;
         if keeps {
             opens.kept = Some(Instant::now());
-            self.kept.fetch_add(1, Ordering::AcqRel);
+            kept.insert(node.id, Arc::clone(node));
         }
         keeps
+    }
+
+    fn not_kept(&self, node: &Node) {
+        let mut kept = self.kept.lock();
+        if kept.get(&node.id).is_some_and(|one| std::ptr::eq(&**one, node)) {
+            kept.remove(&node.id);
+        }
     }
 
     /// Closes all of the server's Opens of a node. The caller holds `opening`.
     async fn close_all(&self, node: &Node) {
         let (files, hidden) = {
             let mut opens = node.opens.lock();
-            opens.kept = None;
-            (std::mem::take(&mut opens.files), opens.hidden.take())
+            if opens.kept.take().is_some() {
+                self.not_kept(node);
+            }
+            (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
         };
         for opened in files {
             if let Err(error) = opened.file.close().await {
@@ -385,15 +425,15 @@ impl Volume {
         if let Some(content) = node.content() {
             content.closed();
         }
-        if let Some(hidden) = hidden
-            && let Err(error) = self.share.remove_file(&hidden).await
-        {
-            tracing::warn!(%error, "a removed file is left under a hidden name");
+        for hidden in hidden {
+            if let Err(error) = self.share.remove_file(&hidden).await {
+                tracing::warn!(%error, "a removed file is left under a hidden name");
+            }
         }
     }
 
     /// Closes a node that is open for nobody.
-    pub(super) async fn let_go(&self, node: &Node) {
+    pub(crate) async fn let_go(&self, node: &Node) {
         let _turn = node.opening.lock().await;
         let is_kept = {
             let opens = node.opens.lock();
@@ -430,20 +470,19 @@ impl Volume {
     /// What is done from time to time: sending what was written a while ago, closing
     /// what nobody has used for a while.
     pub(crate) async fn tidy(&self) {
-        let mut kept = 0;
-        for node in self.nodes.all() {
+        for node in self.open_nodes() {
             let Some(content) = node.content() else { continue };
             if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
                 content.send_unasked().await;
             }
+        }
+        let kept: Vec<_> = self.kept.lock().values().cloned().collect();
+        for node in kept {
             let since = node.opens.lock().kept;
-            match since {
-                Some(since) if since.elapsed() >= KEPT_FOR => self.let_go(&node).await,
-                Some(_) => kept += 1,
-                None => {}
+            if since.is_none_or(|since| since.elapsed() >= KEPT_FOR) {
+                self.let_go(&node).await;
             }
         }
-        self.kept.store(kept, Ordering::Release);
     }
 
     /// Writes all that was gathered.
@@ -465,5 +504,11 @@ impl Volume {
         for node in self.nodes.all() {
             self.let_go(&node).await;
         }
+    }
+
+    /// The kernel has forgotten a node so many times. The node, when that was
+    /// altogether and it is still open.
+    pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
+        self.nodes.forget(id, count).filter(|node| node.is_open())
     }
 }

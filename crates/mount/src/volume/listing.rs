@@ -1,8 +1,9 @@
 //! Directories being listed.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use frevo_client::{DirEntry, Metadata};
+use frevo_client::DirEntry;
 use fuser::FileType;
 use parking_lot::Mutex;
 
@@ -14,18 +15,30 @@ use crate::node::{Node, kind_of};
 /// An open directory: what was in it when it was read from its beginning.
 pub(crate) struct Listing {
     node: Arc<Node>,
-    entries: Mutex<Option<Arc<Vec<DirEntry>>>>,
+    entries: Mutex<Option<Snapshot>>,
+}
+
+/// What was in a directory, and when the server was asked.
+type Snapshot = (Instant, Arc<Vec<DirEntry>>);
+
+/// What the kernel is to be told of an open directory.
+pub(crate) struct Listed {
+    pub(crate) node: Arc<Node>,
+    asked: Instant,
+    entries: Arc<Vec<DirEntry>>,
+    /// How many it has been told.
+    from: usize,
 }
 
 /// One entry for the kernel.
-pub(crate) enum Entry {
+pub(crate) enum Entry<'a> {
     /// `.` and `..`, of which it is told no more than their numbers.
     Itself(u64, &'static str),
     /// What the server named.
-    Named(DirEntry),
+    Named(&'a DirEntry),
 }
 
-impl Entry {
+impl Entry<'_> {
     /// Its name, as POSIX has it.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -51,6 +64,17 @@ impl Entry {
     }
 }
 
+impl Listed {
+    /// The entries from there on, each with the offset of the next one.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
+        const DOTS: [&str; 2] = [".", ".."];
+        let dots = DOTS.into_iter().skip(self.from).map(|dot| Entry::Itself(self.node.id, dot));
+        let named = self.entries.get(self.from.saturating_sub(DOTS.len())..).unwrap_or_default();
+        let all = dots.chain(named.iter().map(Entry::Named)).zip(self.from as u64 + 1..);
+        all.map(|(entry, next)| (next, entry))
+    }
+}
+
 impl Volume {
     pub(crate) fn opendir(&self, id: u64) -> Outcome<u64> {
         let node = self.nodes.find(id)?;
@@ -64,31 +88,23 @@ impl Volume {
         self.listings.lock().remove(&handle);
     }
 
-    /// The entries of an open directory from `offset` on, each with the offset of
-    /// the next one. From the beginning it is read anew.
-    pub(crate) async fn entries(
-        &self,
-        handle: u64,
-        offset: u64,
-    ) -> Outcome<(Arc<Node>, Vec<(u64, Entry)>)> {
+    /// What is in an open directory from `offset` on. From the beginning it is read
+    /// anew.
+    pub(crate) async fn entries(&self, handle: u64, offset: u64) -> Outcome<Listed> {
         let listing = self.listings.lock().get(&handle).cloned();
         let listing = listing.ok_or(fuser::Errno::EBADF)?;
         let known = listing.entries.lock().clone().filter(|_| offset > 0);
-        let entries = match known {
-            Some(entries) => entries,
+        let (asked, entries) = match known {
+            Some(known) => known,
             None => {
-                let entries = Arc::new(self.names_in(&listing.node).await?);
-                *listing.entries.lock() = Some(Arc::clone(&entries));
-                entries
+                let asked = Instant::now();
+                let read = (asked, Arc::new(self.names_in(&listing.node).await?));
+                *listing.entries.lock() = Some(read.clone());
+                read
             }
         };
-        let dots = [Entry::Itself(listing.node.id, "."), Entry::Itself(listing.node.id, "..")];
-        let named = entries.iter().cloned().map(Entry::Named);
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        // No reply holds more than a few thousand.
-        let some = dots.into_iter().chain(named).enumerate().skip(from).take(8192);
-        let some = some.map(|(at, entry)| (at as u64 + 1, entry)).collect();
-        Ok((Arc::clone(&listing.node), some))
+        Ok(Listed { node: Arc::clone(&listing.node), asked, entries, from })
     }
 
     /// All that is in a directory.
@@ -100,9 +116,12 @@ impl Volume {
     }
 
     /// What the kernel is told of an entry. It counts as looked up.
-    pub(crate) fn tell_entry(&self, parent: &Arc<Node>, name: &str, listed: Metadata) -> Told {
-        let known = self.nodes.listed(parent, name, listed);
-        let metadata = known.known().map_or(listed, |known| known.metadata);
-        self.tell(&known, &metadata)
+    pub(crate) fn tell_entry(&self, listed: &Listed, entry: &DirEntry) -> Told {
+        let node = self.nodes.listed(&listed.node, entry.name(), *entry.metadata(), listed.asked);
+        match node.known() {
+            Some(known) => self.tell(&node, &known.metadata),
+            // It has changed since: the kernel is to ask.
+            None => Told { ttl: Duration::ZERO, ..self.tell(&node, entry.metadata()) },
+        }
     }
 }

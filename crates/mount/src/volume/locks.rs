@@ -32,6 +32,16 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// What fcntl(2) has as a kind and two ends.
+    pub(crate) const fn of(owner: u64, pid: u32, (start, last): (u64, u64), kind: i32) -> Self {
+        Self { owner, pid, start, last, exclusive: kind == libc::F_WRLCK }
+    }
+
+    /// The kind, as fcntl(2) has it.
+    pub(crate) const fn kind(&self) -> i32 {
+        if self.exclusive { libc::F_WRLCK } else { libc::F_RDLCK }
+    }
+
     const fn overlaps(&self, other: &Self) -> bool {
         self.start <= other.last && other.start <= self.last
     }
@@ -112,9 +122,10 @@ impl Volume {
 
     /// Locks, and waits for that if asked to.
     pub(crate) async fn setlk(&self, number: u64, wanted: Range, wait: bool) -> Outcome<()> {
-        let node = Arc::clone(&self.handle(number)?.node);
         let mut pause = LOCK_AGAIN_FIRST;
         loop {
+            // Gone when it was unmounted under the program.
+            let node = Arc::clone(&self.handle(number)?.node);
             match self.try_lock(&node, wanted).await {
                 Err(error) if wait && error == Errno::EAGAIN => {}
                 other => return other,

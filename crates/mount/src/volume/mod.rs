@@ -17,9 +17,9 @@ pub(crate) use locks::{Locks, Range};
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frevo_client::{Cause, Error, Metadata, Share};
 use fuser::{Errno, FileAttr, Notifier};
@@ -43,7 +43,7 @@ pub(crate) struct Volume {
     /// By which the kernel is told what it may not keep.
     pub(crate) notifier: OnceLock<Notifier>,
     /// Files that are open for nobody.
-    kept: AtomicUsize,
+    kept: Mutex<HashMap<u64, Arc<Node>>>,
     files: Mutex<HashMap<u64, Arc<Handle>>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next: AtomicU64,
@@ -72,7 +72,7 @@ impl Volume {
             keeper: Keeper::new(settings.cache_bytes),
             settings,
             notifier: OnceLock::new(),
-            kept: AtomicUsize::new(0),
+            kept: Mutex::default(),
             files: Mutex::default(),
             listings: Mutex::default(),
             next: AtomicU64::new(1),
@@ -101,21 +101,17 @@ impl Volume {
         attributes::attr(node, &known, &self.settings)
     }
 
-    /// The kernel has forgotten a node so many times.
-    pub(crate) fn forget(&self, id: u64, count: u64) {
-        self.nodes.forget(id, count);
-    }
-
     /// `name` in `parent`.
     pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<Told> {
         let parent = self.nodes.find(parent)?;
         let name = wire(name)?;
+        let asked = Instant::now();
         let metadata = self.share.lookup(&parent.below(&name)?).await.map_err(|e| errno(&e))?;
-        let node = self.nodes.found(&parent, &name, metadata);
-        let is_unsent = node.content().is_some_and(|content| content.is_unsent());
-        // Its time is the server's to say, once it has all of it.
+        let node = self.nodes.found(&parent, &name, metadata, asked);
+        // Its length and time are the server's to say, once it has all of it.
+        let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
-            if is_unsent { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
+            if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
         Ok(self.tell(&node, &metadata))
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use frevo_client::Error;
 use frevo_wire::Status;
@@ -52,8 +53,9 @@ impl Volume {
         let make = || self.share.create_dir(&path);
         once(make, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent);
+        let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata);
+        let node = self.nodes.found(&parent, &name, metadata, asked);
         Ok(self.tell(&node, &metadata))
     }
 
@@ -167,9 +169,15 @@ impl Volume {
         let hidden = format!("{HIDDEN}{:016x}{:016x}", node.id, self.unique());
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
         let rename = || self.share.rename(&from, &to, true);
-        once(rename, |found| found == Errno::ENOENT).await.map_err(|error| errno(&error))?;
-        self.remove_at_close(node, to);
-        Ok(())
+        let is_gone = |found| found == Errno::ENOENT;
+        // Not under `opening`: the server may want the lease first.
+        once(rename, is_gone).await.map_err(|error| errno(&error))?;
+        let _turn = node.opening.lock().await;
+        if node.is_open() {
+            self.remove_at_close(node, to);
+            return Ok(());
+        }
+        once(|| self.share.remove_file(&to), is_gone).await.map_err(|error| errno(&error))
     }
 
     pub(crate) async fn rename(
@@ -256,8 +264,9 @@ impl Volume {
         let link = || self.share.hard_link(&from, &to, false);
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent);
+        let asked = Instant::now();
         let metadata = self.share.lookup(&to).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata);
+        let node = self.nodes.found(&parent, &name, metadata, asked);
         Ok(self.tell(&node, &metadata))
     }
 
@@ -271,8 +280,9 @@ impl Volume {
         let make = self.share.symlink(&path, target, to_directory).await;
         make.map_err(|error| errno(&error))?;
         self.changed(&parent);
+        let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata);
+        let node = self.nodes.found(&parent, &name, metadata, asked);
         Ok(self.tell(&node, &metadata))
     }
 

@@ -80,9 +80,10 @@ fn close_and_attributes_see_what_was_gathered() {
         assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().attr.size, 80_001);
         one.write(handle, 90_000, b"!").await.unwrap();
         let listing = one.opendir(ROOT).unwrap();
-        let (parent, entries) = one.entries(listing, 2).await.unwrap();
-        let [(_, super::Entry::Named(listed))] = &*entries else { panic!("one entry") };
-        let told = one.tell_entry(&parent, listed.name(), *listed.metadata());
+        let listed = one.entries(listing, 2).await.unwrap();
+        let entries: Vec<_> = listed.entries().collect();
+        let [(3, super::Entry::Named(entry))] = *entries else { panic!("one entry") };
+        let told = one.tell_entry(&listed, entry);
         assert_eq!(told.attr.size, 90_001);
         one.truncate(&one.nodes.find(told.attr.ino.0).unwrap(), 70_003).await.unwrap();
         one.flush(handle, 0).await.unwrap();
@@ -167,7 +168,11 @@ fn a_removed_file_goes_on_until_it_is_closed() {
             one.write(handle, 6, b" after").await.unwrap();
             assert_eq!(&*one.read(handle, 0, 100).await.unwrap(), b"before after");
             let listing = one.opendir(ROOT).unwrap();
-            assert_eq!(one.entries(listing, 0).await.unwrap().1.len(), 2, "only . and ..");
+            assert_eq!(
+                one.entries(listing, 0).await.unwrap().entries().count(),
+                2,
+                "only . and .."
+            );
             one.releasedir(listing);
             one.close(handle).await;
             assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), 0, "{plain}");
@@ -302,5 +307,269 @@ fn what_is_kept_of_many_files_is_bounded() {
         }
         one.settle().await;
         assert_eq!(one.keeper.bytes(), 0);
+    });
+}
+
+#[test]
+fn what_is_mapped_goes_to_its_place_through_a_handle_that_appends() {
+    in_world(async |world| {
+        for cache in [true, false] {
+            let one = volume(world, Settings { cache, ..Settings::of(0, 0) }).await;
+            std::fs::write(world.path("f"), b"0123456789").unwrap();
+            let handle = one.take("f", libc::O_RDWR | libc::O_APPEND).await;
+            one.write_back(handle, 2, b"map").await.unwrap();
+            one.write(handle, 0, b"end").await.unwrap();
+            one.close(handle).await;
+            assert_eq!(std::fs::read(world.path("f")).unwrap(), b"01map56789end");
+        }
+    });
+}
+
+/// What is not the server's any more: every request about it fails.
+async fn lose_opens(volume: &Volume, file: &str) {
+    let [node] = &*volume.nodes.seen_as(ROOT, file) else { panic!("{file}") };
+    volume.writer(node).unwrap().close().await.unwrap();
+}
+
+#[test]
+fn a_write_that_failed_is_not_read() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        std::fs::write(world.path("f"), b"there").unwrap();
+        let reader = one.take("f", libc::O_RDONLY).await;
+        let writer = one.take("f", libc::O_WRONLY).await;
+        // Shared with another machine: what was read is kept, writes go to the server.
+        let other = two.take("f", libc::O_RDWR).await;
+        for _ in 0..2 {
+            assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"there");
+        }
+        lose_opens(&one, "f").await;
+        assert!(one.write(writer, 0, b"never stored").await.is_err());
+        if let Ok(found) = one.read(reader, 0, 20).await {
+            assert_eq!(&*found, b"there");
+        }
+        two.close(other).await;
+    });
+}
+
+#[test]
+fn whoever_flushes_learns_of_what_another_could_not_send() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let content = node.content().unwrap();
+        one.write(handle, 0, b"lost").await.unwrap();
+        lose_opens(&one, "f").await;
+        // Once this has had its turn a flush finds nothing to send.
+        assert!(content.send().await.is_err());
+        assert!(one.flush(handle, 0).await.is_err());
+        one.release(handle).await;
+    });
+}
+
+#[test]
+fn notes_of_pages_do_not_outgrow_the_pages() {
+    use crate::limits::STALE_NOTES;
+    in_world(async |world| {
+        let one = plain(world).await;
+        std::fs::write(world.path("f"), b"data").unwrap();
+        let handle = one.take("f", libc::O_RDWR).await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let content = node.content().unwrap();
+        for _ in 0..3 * STALE_NOTES / 2 {
+            content.forget();
+            assert_eq!(one.read(handle, 0, 10).await.unwrap().len(), 4);
+        }
+        assert_eq!(one.keeper.bytes(), crate::limits::PAGE_BYTES);
+        assert!(one.keeper.notes() <= STALE_NOTES + 2, "{}", one.keeper.notes());
+        one.close(handle).await;
+    });
+}
+
+#[test]
+fn what_was_written_makes_room_once_it_is_sent() {
+    use crate::limits::PAGE_BYTES;
+    in_world(async |world| {
+        let limit = 4 * PAGE_BYTES;
+        let one = volume(world, Settings { cache_bytes: limit, ..Settings::of(0, 0) }).await;
+        let handle = one.make("f").await;
+        let page = vec![1; PAGE_BYTES];
+        // More than may be kept, and none of it is on the server.
+        for at in 0..12 {
+            one.write(handle, (at * PAGE_BYTES) as u64, &page).await.unwrap();
+        }
+        assert_eq!(one.keeper.unsent(), 12 * PAGE_BYTES as u64);
+        one.fsync(handle).await.unwrap();
+        assert_eq!(one.keeper.unsent(), 0);
+        one.write(handle, 12 * PAGE_BYTES as u64, &page).await.unwrap();
+        assert!(one.keeper.bytes() <= limit, "{}", one.keeper.bytes() / PAGE_BYTES);
+        // Cut off before it was sent, it is waited for by nobody.
+        one.close(handle).await;
+        assert_eq!((one.keeper.bytes(), one.keeper.unsent()), (0, 0));
+    });
+}
+
+#[test]
+fn many_small_writes_are_sent_before_their_second_is_over() {
+    use crate::limits::{GATHER_EXTENTS, GATHER_MOST};
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let most = GATHER_MOST * GATHER_EXTENTS;
+        for at in 0..=most as u64 {
+            one.write(handle, at * 2, b"x").await.unwrap();
+            assert!(node.content().unwrap().unsent_extents() <= most);
+        }
+        assert!(one.keeper.unsent() < most as u64);
+        one.close(handle).await;
+    });
+}
+
+#[test]
+fn what_the_kernel_forgets_is_closed() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        std::fs::write(world.path("f"), b"data").unwrap();
+        let handle = one.take("f", libc::O_RDONLY).await;
+        assert_eq!(one.read(handle, 0, 4).await.unwrap().len(), 4);
+        one.close(handle).await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let (id, file) = (node.id, one.reader(node).expect("kept open for a while"));
+        let lease = node.content().unwrap().lease.clone();
+        let runtime = tokio::runtime::Handle::current();
+        let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), runtime };
+        // As from fuser, whose threads are none of the runtime's.
+        std::thread::spawn(move || bridge.forgotten(id, u64::MAX)).join().unwrap();
+        assert!(one.nodes.find(id).is_err());
+        for _ in 0..200 {
+            if lease.state().is_empty() && one.kept.lock().is_empty() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        assert!(file.metadata().await.is_err(), "closed on the server");
+        assert!(one.kept.lock().is_empty());
+    });
+}
+
+#[test]
+fn what_was_kept_open_does_not_stay_so_after_an_open_that_failed() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        std::fs::write(world.path("f"), b"data").unwrap();
+        let handle = one.take("f", libc::O_RDONLY).await;
+        one.read(handle, 0, 4).await.unwrap();
+        one.close(handle).await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        assert!(node.is_open() && one.kept.lock().len() == 1);
+        std::fs::remove_file(world.path("f")).unwrap();
+        assert!(one.open(node.id, libc::O_RDWR).await.is_err());
+        assert!(!node.is_open() && one.kept.lock().is_empty());
+    });
+}
+
+#[test]
+fn what_the_server_said_before_a_write_is_not_believed_after_it() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let asked = std::time::Instant::now();
+        let old = one.share.lookup("f").await.unwrap();
+        one.write(handle, 0, b"written meanwhile").await.unwrap();
+        // Before it is sent, and afterwards.
+        node.learn(old, asked);
+        assert!(node.known().is_none());
+        one.flush(handle, 0).await.unwrap();
+        node.learn(old, asked);
+        assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 17);
+        // A listing that was read before it, and is gone on with.
+        std::fs::write(world.path("g"), b"").unwrap();
+        let listing = one.opendir(ROOT).unwrap();
+        let listed = one.entries(listing, 0).await.unwrap();
+        let other = one.take("g", libc::O_RDWR).await;
+        one.write(other, 0, b"more").await.unwrap();
+        one.close(other).await;
+        for (_, entry) in listed.entries() {
+            let super::Entry::Named(entry) = entry else { continue };
+            let told = one.tell_entry(&listed, entry);
+            let size = one.getattr(told.attr.ino.0).await.unwrap().attr.size;
+            assert!(told.attr.size == size || told.ttl.is_zero(), "{}", entry.name());
+        }
+        one.close(handle).await;
+    });
+}
+
+#[test]
+fn made_up_numbers_go_with_their_files() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let (root, now) = (one.nodes.root().clone(), std::time::Instant::now());
+        // As a server has it that knows no ids.
+        let metadata = frevo_client::Metadata::default();
+        let found = |file| one.nodes.found(&root, file, metadata, now).id;
+        let a = found("a");
+        assert_eq!(found("a"), a);
+        one.nodes.renamed((ROOT, "a"), (&root, "b"));
+        assert_eq!(found("b"), a, "it is the same");
+        let new = found("a");
+        assert_ne!(new, a, "another one took its old name");
+        one.nodes.removed(ROOT, "a");
+        assert!(![a, new].contains(&found("a")));
+    });
+}
+
+#[test]
+fn a_file_of_two_links_goes_with_both() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        one.plain.store(true, std::sync::atomic::Ordering::Relaxed);
+        let handle = one.make("a").await;
+        let [node] = &*one.nodes.seen_as(ROOT, "a") else { panic!("a") };
+        one.link(node.id, ROOT, name("b")).await.unwrap();
+        one.unlink(ROOT, name("a")).await.unwrap();
+        one.unlink(ROOT, name("b")).await.unwrap();
+        one.write(handle, 0, b"on").await.unwrap();
+        one.close(handle).await;
+        assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn a_hard_link_is_opened_beside_the_file() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let reader = {
+            std::fs::write(world.path("a"), b"data").unwrap();
+            std::fs::hard_link(world.path("a"), world.path("b")).unwrap();
+            one.take("a", libc::O_RDONLY).await
+        };
+        assert_eq!(&*one.read(reader, 0, 9).await.unwrap(), b"data");
+        let writer = one.take("b", libc::O_RDWR).await;
+        one.write(writer, 0, b"new!").await.unwrap();
+        assert_eq!(&*one.read(reader, 0, 9).await.unwrap(), b"new!");
+        one.close(writer).await;
+        one.close(reader).await;
+        assert_eq!(std::fs::read(world.path("a")).unwrap(), b"new!");
+    });
+}
+
+#[test]
+fn who_waits_for_a_lock_is_told_when_it_is_all_over() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        one.setlk(handle, lock(1), false).await.unwrap();
+        let waits = one.setlk(handle, lock(2), true);
+        let over = async {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            one.settle().await;
+        };
+        let both = async { tokio::join!(waits, over).0 };
+        let told = tokio::time::timeout(std::time::Duration::from_secs(5), both).await;
+        assert_eq!(told.expect("not for ever"), Err(Errno::EBADF));
     });
 }
