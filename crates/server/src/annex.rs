@@ -10,7 +10,7 @@
 //! anyway (`frevo_net::file_io`) and stays on it.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -22,13 +22,15 @@ use frevo_net::file_io::{self, RoadChoice};
 use frevo_wire::{Command, Status};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::acting;
 use crate::command;
 use crate::connection::{Connection, Origin};
-use crate::limits::{ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_THREAD_IDLE, ANNEX_THREADS};
+use crate::limits::{
+    ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_REQUESTS_PER_USER, ANNEX_THREAD_IDLE, ANNEX_THREADS,
+};
 use crate::open::{Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::{Cancellation, Request};
@@ -42,6 +44,14 @@ pub struct Annex {
     /// Closing has places of its own: what waits for a lease to be given up must
     /// not keep the CLOSE out that gives it up.
     closes: Arc<Semaphore>,
+    /// What of the places for requests each user may have.
+    users: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// A place of one that is carried out, and of its user's places.
+struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_user: Option<OwnedSemaphorePermit>,
 }
 
 thread_local! {
@@ -52,7 +62,7 @@ impl Default for Annex {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
         let (requests, closes) = (places(ANNEX_REQUESTS), places(ANNEX_CLOSES));
-        Self { threads: Arc::default(), requests, closes }
+        Self { threads: Arc::default(), requests, closes, users: Mutex::default() }
     }
 }
 
@@ -60,10 +70,15 @@ impl Annex {
     /// Runs a handler on a thread of the annex, and waits for it. Dropped before
     /// it began it does not run; once begun it is carried out.
     async fn run(&self, rq: &Request<'_>, out: &mut Response) -> Outcome {
-        let is_close = matches!(rq.header.command, Command::CLOSE | Command::TREE_DISCONNECT);
-        let places = if is_close { &self.closes } else { &self.requests };
-        let place = Arc::clone(places).acquire_owned().await;
-        let place = place.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let place = match rq.header.command {
+            Command::CLOSE | Command::TREE_DISCONNECT => closing(&self.closes).await?,
+            // Nothing of it has begun: who cancels it need not wait.
+            _ => tokio::select! {
+                biased;
+                place = self.place(rq) => place?,
+                () = rq.cancellation.told() => return Err(Status::CANCELLED.into()),
+            },
+        };
         let moved = Moved::of(rq);
         let signals = Arc::new(Signals::default());
         let told = Arc::clone(&signals);
@@ -84,6 +99,26 @@ impl Annex {
         let (outcome, response) = ended.map_err(|_| Status::INTERNAL_ERROR)?;
         *out = response;
         outcome
+    }
+
+    /// A place for a request, once its user and the share have one left: a user's
+    /// requests may wait for each other, for long, and others must not for them.
+    async fn place(&self, rq: &Request<'_>) -> Result<Place, Status> {
+        let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        let of_user = permit(&self.places_of(&identity.user)).await?;
+        Ok(Place { _of_all: permit(&self.requests).await?, _of_user: Some(of_user) })
+    }
+
+    fn places_of(&self, user: &str) -> Arc<Semaphore> {
+        let mut users = self.users.lock();
+        if let Some(places) = users.get(user) {
+            return Arc::clone(places);
+        }
+        // Who has nothing under way has all his places again.
+        users.retain(|_, places| Arc::strong_count(places) > 1);
+        let places = Arc::new(Semaphore::new(ANNEX_REQUESTS_PER_USER));
+        users.insert(user.to_owned(), Arc::clone(&places));
+        places
     }
 
     /// Waits until nothing is under way, at most until `deadline`. True when
@@ -128,6 +163,16 @@ impl fmt::Debug for Annex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Annex").field("places", &self.requests.available_permits()).finish()
     }
+}
+
+async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
+    let permit = Arc::clone(places).acquire_owned().await;
+    permit.map_err(|_| Status::INSUFFICIENT_RESOURCES)
+}
+
+/// A place for what closes, of whichever user.
+async fn closing(closes: &Arc<Semaphore>) -> Result<Place, Status> {
+    Ok(Place { _of_all: permit(closes).await?, _of_user: None })
 }
 
 /// What a thread does.

@@ -192,6 +192,10 @@ pub const TIME_MACHINE_PLIST_BYTES: usize = 64 * 1024;
 /// Requests that one share's annex carries out at a time; more wait for a place.
 pub const ANNEX_REQUESTS: usize = 24;
 
+/// Those of one user: he may have them wait for each other, for a lease that
+/// nobody gives up for instance, and others have places left.
+pub const ANNEX_REQUESTS_PER_USER: usize = 16;
+
 /// The same for those that close.
 pub const ANNEX_CLOSES: usize = 8;
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::draft::pack;
 use crate::client::files::{close_draft, file_id};
+use crate::client::peer::async_id;
 use crate::client::*;
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
@@ -23,51 +25,57 @@ use tokio::time::timeout;
 #[derive(Debug)]
 struct Gated {
     inner: MemoryVfs,
-    is_shut: Mutex<bool>,
+    /// For the names that begin so.
+    shut: Mutex<Option<&'static str>>,
     turn: Condvar,
 }
 
 impl Gated {
     fn new() -> Arc<Self> {
         let inner = MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now()));
-        Arc::new(Self { inner, is_shut: Mutex::new(false), turn: Condvar::new() })
+        Arc::new(Self { inner, shut: Mutex::new(None), turn: Condvar::new() })
     }
 
     fn shut(&self, shut: bool) {
-        *self.is_shut.lock() = shut;
+        self.shut_for(shut.then_some(""));
+    }
+
+    fn shut_for(&self, names: Option<&'static str>) {
+        *self.shut.lock() = names;
         self.turn.notify_all();
     }
 
-    fn pass(&self) -> &MemoryVfs {
-        let mut is_shut = self.is_shut.lock();
-        self.turn.wait_while(&mut is_shut, |is_shut| *is_shut);
+    fn pass(&self, name: &Name) -> &MemoryVfs {
+        let mut shut = self.shut.lock();
+        let is_meant = |names: &mut Option<&str>| names.is_some_and(|n| name.path().starts_with(n));
+        self.turn.wait_while(&mut shut, is_meant);
         &self.inner
     }
 }
 
 impl Vfs for Gated {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
-        self.pass().open(name, how)
+        self.pass(name).open(name, how)
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
-        self.pass().remove(name, key)
+        self.pass(name).remove(name, key)
     }
 
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
-        self.pass().rename(from, key, to, replace)
+        self.pass(from).rename(from, key, to, replace)
     }
 
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
-        self.pass().link(node, to, replace)
+        self.pass(to).link(node, to, replace)
     }
 
     fn stat(&self, name: &Name) -> VfsResult<Stat> {
-        self.pass().stat(name)
+        self.pass(name).stat(name)
     }
 
     fn space(&self) -> VfsResult<Space> {
-        self.pass().space()
+        self.pass(&Name::root()).space()
     }
 
     fn volume(&self) -> &Volume {
@@ -147,6 +155,40 @@ fn many_requests_to_it_wait_for_a_place_and_closing_has_its_own() {
         }
         soon(peer.on(&away, close_draft(open))).await.ok();
         soon(works(&mut peer, &data)).await;
+        gated.shut(false);
+        for reply in soon(peer.collect(&asked)).await {
+            peer.close(&away, file_id(reply.ok())).await;
+        }
+    });
+}
+
+/// However much one user asks of what does not answer, others have places left;
+/// and who gave up what has not begun is told so at once.
+#[test]
+fn one_user_leaves_places_to_others_and_cancels_what_waits_for_one() {
+    in_world(async |world| {
+        let gated = with_share(world);
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let away = peer.mount(&logon, "away").await;
+        let file = peer.open_file(&away, &Want::file("stuck")).await;
+        peer.close(&away, file).await;
+        gated.shut_for(Some("stuck"));
+        let drafts = (0..ANNEX_REQUESTS + 4).map(|_| away.put(Want::existing("stuck").draft()));
+        let (mut asked, mut last) = (Vec::new(), 0);
+        for draft in drafts.collect::<Vec<_>>() {
+            asked.extend(peer.send(vec![draft], away.via()).await);
+            last = async_id(&soon(peer.interim()).await);
+        }
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        let elsewhere = other.mount(&theirs.logon, "away").await;
+        soon(works(&mut other, &elsewhere)).await;
+
+        let waiting = asked.pop().unwrap();
+        let cancel = Peer::cancel(waiting, Some(last), logon.id);
+        peer.send_frame(&pack(&[cancel], away.via())).await;
+        soon(peer.final_reply(waiting)).await.expect(Status::CANCELLED);
         gated.shut(false);
         for reply in soon(peer.collect(&asked)).await {
             peer.close(&away, file_id(reply.ok())).await;
