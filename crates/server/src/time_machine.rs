@@ -13,6 +13,7 @@ use frevo_store::vfs::{Existence, KindWanted, OpenHow, Space};
 use frevo_store::{Name, Node, Vfs};
 use frevo_wire::dtyp::FileAttributes;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::limits::{TIME_MACHINE_BANDS, TIME_MACHINE_COUNTED, TIME_MACHINE_PLIST_BYTES};
@@ -26,12 +27,14 @@ pub struct Limit {
     /// Bytes.
     bytes: u64,
     counted: Mutex<Option<(Instant, u64)>>,
+    /// Whoever counts: it may take long, and one count is enough for all.
+    counting: Arc<Semaphore>,
 }
 
 impl Limit {
     /// A share of that many bytes.
-    pub const fn new(bytes: u64) -> Self {
-        Self { bytes, counted: Mutex::new(None) }
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes, counted: Mutex::new(None), counting: Arc::new(Semaphore::new(1)) }
     }
 
     /// What backups take, as counted less than [`TIME_MACHINE_COUNTED`] ago.
@@ -40,14 +43,25 @@ impl Limit {
         counted.filter(|(when, _)| when.elapsed() < TIME_MACHINE_COUNTED).map(|(_, bytes)| bytes)
     }
 
-    /// Counts anew, off the core, unless that was done just now.
-    pub async fn count(&self, vfs: &Arc<dyn Vfs>) {
+    /// Counts anew, off the core, unless that was done just now. A count that was
+    /// begun is finished, whether or not somebody still waits for it.
+    pub async fn count(self: &Arc<Self>, vfs: &Arc<dyn Vfs>) {
         if self.known().is_some() {
             return;
         }
-        let vfs = Arc::clone(vfs);
-        if let Ok(bytes) = frevo_net::file_io::run_blocking(move || taken(&*vfs)).await {
-            *self.counted.lock() = Some((Instant::now(), bytes));
+        let Ok(turn) = Arc::clone(&self.counting).acquire_owned().await else { return };
+        // Somebody else may have counted meanwhile.
+        if self.known().is_some() {
+            return;
+        }
+        let (limit, vfs) = (Arc::clone(self), Arc::clone(vfs));
+        let counted = frevo_net::file_io::run_blocking(move || {
+            let bytes = taken(&*vfs);
+            *limit.counted.lock() = Some((Instant::now(), bytes));
+            drop(turn);
+        });
+        if let Err(error) = counted.await {
+            tracing::warn!(target: "frevo::server", %error, "what backups take was not counted");
         }
     }
 
@@ -127,8 +141,14 @@ fn each_name(vfs: &dyn Vfs, folder: &str, mut tell: impl FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
     use frevo_posix::{PosixOptions, PosixVfs};
+    use frevo_store::vfs::{Opened, VfsResult, Volume};
+    use frevo_store::{FileKey, Stat};
+
+    use super::*;
 
     #[test]
     fn a_plist_says_how_large_a_band_is() {
@@ -161,15 +181,67 @@ mod tests {
             files: 0,
             free_files: 0,
         };
-        let limit = Limit::new(32 * 1024);
+        let limit = Arc::new(Limit::new(32 * 1024));
         limit.count(&vfs).await;
         let told = limit.of(space);
         assert_eq!((told.total, told.available, told.free), (8, 2, 2));
         // What the file system has not is not there either.
         assert_eq!(limit.of(Space { available: 1, ..space }).available, 1);
         // More than the limit is full, not less than nothing.
-        let small = Limit::new(8192);
+        let small = Arc::new(Limit::new(8192));
         small.count(&vfs).await;
         assert_eq!((small.of(space).total, small.of(space).available), (2, 0));
+    }
+
+    /// Tells how often anybody began to list the share.
+    #[derive(Debug)]
+    struct Watched(PosixVfs, AtomicUsize);
+
+    impl Vfs for Watched {
+        fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+            if name.is_root() {
+                self.1.fetch_add(1, Ordering::Relaxed);
+                // Long enough for all to have asked.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            self.0.open(name, how)
+        }
+
+        fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+            self.0.remove(name, key)
+        }
+
+        fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+            self.0.rename(from, key, to, replace)
+        }
+
+        fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+            self.0.link(node, to, replace)
+        }
+
+        fn stat(&self, name: &Name) -> VfsResult<Stat> {
+            self.0.stat(name)
+        }
+
+        fn space(&self) -> VfsResult<Space> {
+            self.0.space()
+        }
+
+        fn volume(&self) -> &Volume {
+            self.0.volume()
+        }
+    }
+
+    /// Whoever asks for the space again and again gets one thread, not all of them.
+    #[tokio::test]
+    async fn one_counts_for_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let posix = PosixVfs::open_root(folder.path(), PosixOptions::default()).unwrap();
+        let watched = Arc::new(Watched(posix, AtomicUsize::new(0)));
+        let vfs: Arc<dyn Vfs> = Arc::clone(&watched) as _;
+        let limit = Arc::new(Limit::new(8192));
+        let all = (0..8).map(|_| limit.count(&vfs));
+        futures_util::future::join_all(all).await;
+        assert_eq!(watched.1.load(Ordering::Relaxed), 1);
     }
 }
