@@ -101,3 +101,18 @@ fn read_only_shares_show_object_ids_and_make_none() {
         }
     });
 }
+
+/// Where nothing can be kept there are no object ids: one made up would be that of
+/// another file some day. The quota index is such a file on any volume.
+#[test]
+fn what_keeps_no_object_id_has_none() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let index = Want::existing("$Extend\\$Quota:$Q:$INDEX_ALLOCATION");
+        let file = peer.open_file(&mount, &index.access(AccessMask::READ_DATA)).await;
+        for (code, room) in [(GET, 64), (GET, 63), (MAKE, 64)] {
+            let reply = ask(&mut peer, &mount, code, file, &[], room).await;
+            reply.expect(Status::VOLUME_NOT_UPGRADED);
+        }
+    });
+}

@@ -1,7 +1,7 @@
 //! Object ids: FSCTL_SET, DELETE, GET and CREATE_OR_GET_OBJECT_ID, MS-FSA 2.1.5.10.
 //!
-//! They are kept with the file. Where nothing can be kept, CREATE_OR_GET and GET
-//! tell an id made of what names the file on its volume.
+//! They are kept with the file. Where nothing can be kept there are none: an id made
+//! of what names the file on its volume would be the next file's too.
 //!
 //! Deviation: nothing lists the ids of a volume. That one is given to two files is
 //! not noticed (DUPLICATE_NAME), and no file can be opened by it.
@@ -16,7 +16,6 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 
 use super::{Answer, Call, NO_OUTPUT, output};
-use crate::open::FileOpen;
 
 /// What is asked of an object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,18 +47,18 @@ pub(super) fn handle(call: &Call<'_>, asked: Asked) -> Answer {
 }
 
 fn get(call: &Call<'_>) -> Answer {
-    check_room(call)?;
-    match kept(call.file()?)? {
+    match kept(call)? {
         Some(id) => Ok((id.to_vec(), Status::SUCCESS)),
         None => Err(Status::OBJECTID_NOT_FOUND.into()),
     }
 }
 
-/// It takes no right: who has the file open may know it again.
+/// MS-FSA 2.1.5.10.1 looks at no right of the Open, though the id is made: who has
+/// the file open may know it again. It wants a volume that can be written, and the
+/// share too has to be one.
 fn create_or_get(call: &Call<'_>) -> Answer {
-    check_room(call)?;
     let file = call.file()?;
-    if let Some(id) = kept(file)? {
+    if let Some(id) = kept(call)? {
         return Ok((id.to_vec(), Status::SUCCESS));
     }
     if file.vfs.volume().read_only || call.rq.tree()?.share.read_only {
@@ -100,36 +99,26 @@ const fn status(fault: Fault) -> Status {
     }
 }
 
-fn check_room(call: &Call<'_>) -> Result<(), Status> {
+/// The id that there is, for whoever has room for one.
+fn kept(call: &Call<'_>) -> Result<Option<ObjectId>, Status> {
+    let id = call.file()?.node.object_id().map_err(status)?;
     let fits = call.max_output as usize >= ObjectIdBuffer::SIZE;
-    if fits { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
-}
-
-/// The id that is kept or, where none can be, the one that is made.
-fn kept(file: &FileOpen) -> Result<Option<ObjectId>, Status> {
-    match file.node.object_id() {
-        Err(Fault::NotSupported) => {
-            let serial = file.vfs.volume().serial;
-            whole(made_id(file.node.key().inode, serial), serial).map(Some)
-        }
-        id => id.map_err(Fault::status),
-    }
+    if fits { Ok(id) } else { Err(Status::INVALID_PARAMETER) }
 }
 
 /// An id with what it has from birth: this volume, itself and no domain.
 fn whole(object_id: Guid, serial: u32) -> Result<ObjectId, Status> {
     let id = ObjectIdBuffer {
         object_id,
-        birth_volume_id: made_id(0, serial),
+        birth_volume_id: volume_id(serial),
         birth_object_id: object_id,
         domain_id: Guid::default(),
     };
     output(|w| id.encode(w)).try_into().map_err(|_| Status::INTERNAL_ERROR)
 }
 
-fn made_id(inode: u64, serial: u32) -> Guid {
+fn volume_id(serial: u32) -> Guid {
     let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&inode.to_le_bytes());
     bytes[8..12].copy_from_slice(&serial.to_le_bytes());
     Guid(bytes)
 }
