@@ -57,6 +57,25 @@ fn hooks_of_smbtorture_do_what_it_wants() {
     });
 }
 
+/// In one that was not, nobody knows them, with a session or without.
+#[test]
+fn hooks_of_smbtorture_are_unknown_unless_they_are_asked_for() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        for code in [0x8384_8003, 0x8384_8013, 0x8384_8023, 0x8384_8043] {
+            for (id, input) in [(file, &[1][..]), (FileId::ALL_ONES, &[])] {
+                let reply = ask(&mut peer, &mount, CtlCode(code), id, input, 64).await;
+                let refused = [Status::INVALID_DEVICE_REQUEST, Status::NOT_SUPPORTED];
+                assert!(refused.contains(&reply.status()), "{code:#x}: {}", reply.status());
+            }
+            let alone = ioctl_draft(CtlCode(code), FileId::ALL_ONES, &[], 0).session(0);
+            let reply = peer.ask(alone, Via::Plain).await;
+            reply.expect(Status::USER_SESSION_DELETED);
+        }
+    });
+}
+
 /// The output of an answer that has one.
 pub fn output(reply: &Reply) -> Vec<u8> {
     ioctl::Response::parse(&reply.message).unwrap().output.to_vec()

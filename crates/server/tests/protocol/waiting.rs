@@ -7,10 +7,12 @@ use crate::client::files::{PREVIOUS, close_draft, file_id, lock_draft, read_draf
 use crate::client::peer::async_id;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
-use frevo_server::limits::WAITING_PER_CONNECTION;
+use frevo_server::limits::{LOCKS_PER_SESSION, WAITING_PER_CONNECTION};
+use frevo_store::limits::LOCKS_PER_OPEN;
 use frevo_wire::command::lock::LockFlags;
 
 const WAITS: LockFlags = LockFlags::EXCLUSIVE_LOCK;
+const SHARED: LockFlags = LockFlags(LockFlags::SHARED_LOCK.0 | LockFlags::FAIL_IMMEDIATELY.0);
 
 /// A client that holds byte 0 of `f`, and another handle that wants it.
 struct Contest {
@@ -82,6 +84,44 @@ fn a_lock_is_granted_when_the_other_closes_or_goes_away() {
         other.interim().await;
         drop(c);
         other.final_reply(id).await.ok();
+    });
+}
+
+/// LOCKS_PER_SESSION bounds what a session's Opens have locked together, and what
+/// is unlocked or closed counts no more.
+#[test]
+fn the_locks_of_a_session_are_bounded() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        // So many that a request has the size of any other; 32 fill an Open.
+        let many = vec![(0, 1, SHARED); LOCKS_PER_OPEN / 32];
+        let mut files = Vec::new();
+        for number in 0..LOCKS_PER_SESSION / LOCKS_PER_OPEN {
+            let file = peer.open_file(&mount, &Want::file(&number.to_string())).await;
+            for _ in 0..32 {
+                peer.on(&mount, lock_draft(file, &many)).await.ok();
+            }
+            files.push(file);
+        }
+        let one_more = peer.open_file(&mount, &Want::file("one more")).await;
+        let lock = || lock_draft(one_more, &[(0, 1, SHARED)]);
+        let refused = peer.on(&mount, lock()).await;
+        refused.expect(Status::INSUFFICIENT_RESOURCES);
+        let (mut other, theirs) = world.session("ann", &Offer::default()).await;
+        let file = other.open_file(&theirs, &Want::file("one more")).await;
+        other.on(&theirs, lock_draft(file, &[(0, 1, SHARED)])).await.ok();
+
+        let unlock = lock_draft(files[0], &[(0, 1, LockFlags::UNLOCK)]);
+        peer.on(&mount, unlock).await.ok();
+        peer.on(&mount, lock()).await.ok();
+        peer.on(&mount, lock()).await.expect(Status::INSUFFICIENT_RESOURCES);
+        peer.close(&mount, files[1]).await;
+        for _ in 0..31 {
+            peer.on(&mount, lock_draft(one_more, &many)).await.ok();
+        }
+        peer.on(&mount, lock_draft(one_more, &many[1..])).await.ok();
+        let again = peer.on(&mount, lock_draft(files[2], &[(0, 1, SHARED)])).await;
+        again.expect(Status::INSUFFICIENT_RESOURCES);
     });
 }
 
