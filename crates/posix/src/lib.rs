@@ -46,5 +46,5 @@ mod xattr;
 pub use errno::fault_of;
 pub use options::{Case, NtAcls, PosixOptions, Streams};
 pub use snapshots::{SnapshotFault, SnapshotFolders};
-pub use unix::{UnixUser, group_id, group_name, user, user_name};
+pub use unix::{Said, UnixUser, group_id, group_name, user, user_name};
 pub use vfs::PosixVfs;

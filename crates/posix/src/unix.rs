@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
 
+use rustix::io::Errno;
+
 use crate::limits::{GROUPS_PER_USER, PASSWD_BYTES};
 
 /// A user of the host.
@@ -17,35 +19,47 @@ pub struct UnixUser {
     pub groups: Vec<u32>,
 }
 
+/// What a look-up says: who it is, or that there is nobody. An error is neither:
+/// nobody could be asked.
+pub type Said<T> = Result<Option<T>, Errno>;
+
 /// The user called `name`, if there is one.
-pub fn user(name: &str) -> Option<UnixUser> {
-    let name = CString::new(name).ok()?;
-    let (uid, gid) = look_up(
+///
+/// # Errors
+/// When the host cannot say.
+pub fn user(name: &str) -> Said<UnixUser> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let found = look_up(
         // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
         |entry, buffer, len, found| unsafe {
             libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found)
         },
         |entry: &libc::passwd| Some((entry.pw_uid, entry.pw_gid)),
     )?;
-    Some(UnixUser { uid, gid, groups: groups_of(&name, gid) })
+    let Some((uid, gid)) = found else { return Ok(None) };
+    Ok(Some(UnixUser { uid, gid, groups: groups_of(&name, gid)? }))
 }
 
-fn groups_of(name: &CStr, gid: u32) -> Vec<u32> {
+fn groups_of(name: &CStr, gid: u32) -> Result<Vec<u32>, Errno> {
     let mut groups = vec![0 as libc::gid_t; GROUPS_PER_USER];
     let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
     // SAFETY: the name is NUL-terminated and `groups` has room for `count` ids.
     let filled =
         unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
     if filled < 0 {
-        // More than the kernel would take: the primary group alone is safe.
-        return vec![gid];
+        // More than the kernel would take: no part of them says who he is, as
+        // groups may also be kept out.
+        return Err(Errno::TOOBIG);
     }
     groups.truncate(usize::try_from(count).unwrap_or(0));
-    groups
+    Ok(groups)
 }
 
 /// The name of a user id.
-pub fn user_name(uid: u32) -> Option<String> {
+///
+/// # Errors
+/// When the host cannot say.
+pub fn user_name(uid: u32) -> Said<String> {
     look_up(
         // SAFETY: all is as `look_up` gives it.
         |entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) },
@@ -55,7 +69,10 @@ pub fn user_name(uid: u32) -> Option<String> {
 }
 
 /// The name of a group id.
-pub fn group_name(gid: u32) -> Option<String> {
+///
+/// # Errors
+/// When the host cannot say.
+pub fn group_name(gid: u32) -> Said<String> {
     look_up(
         // SAFETY: all is as `look_up` gives it.
         |entry, buffer, len, found| unsafe { libc::getgrgid_r(gid, entry, buffer, len, found) },
@@ -65,8 +82,11 @@ pub fn group_name(gid: u32) -> Option<String> {
 }
 
 /// The id of the group called `name`.
-pub fn group_id(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
+///
+/// # Errors
+/// When the host cannot say.
+pub fn group_id(name: &str) -> Said<u32> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
     look_up(
         // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
         |entry, buffer, len, found| unsafe {
@@ -92,7 +112,7 @@ unsafe fn text(name: *const c_char) -> Option<String> {
 fn look_up<E, T>(
     call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> libc::c_int,
     read: impl Fn(&E) -> Option<T>,
-) -> Option<T> {
+) -> Said<T> {
     let mut len = 1_024;
     while len <= PASSWD_BYTES {
         let mut buffer = vec![0_u8; len];
@@ -104,12 +124,22 @@ fn look_up<E, T>(
             0 if !found.is_null() => {
                 // SAFETY: the call succeeded and found one: `entry` is filled, and
                 // the buffer that it points into is still there.
-                return read(unsafe { entry.assume_init_ref() });
+                return Ok(read(unsafe { entry.assume_init_ref() }));
             }
-            _ => return None,
+            said => return nobody(said),
         }
     }
-    None
+    Err(Errno::TOOBIG)
+}
+
+/// What a call says that found nobody: getpwnam(3) lists how systems say that
+/// there is nobody, and anything else is a service that fails, or a lack of memory
+/// or descriptors.
+fn nobody<T>(said: libc::c_int) -> Said<T> {
+    match said {
+        0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
+        failed => Err(Errno::from_raw_os_error(failed)),
+    }
 }
 
 #[cfg(test)]
@@ -118,13 +148,23 @@ mod tests {
 
     #[test]
     fn root_is_known_on_every_host() {
-        let root = user("root").unwrap();
+        let root = user("root").unwrap().unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(root.groups.contains(&0));
-        assert_eq!(user_name(0).as_deref(), Some("root"));
-        assert_eq!(group_name(0).as_deref(), Some("root"));
-        assert_eq!(group_id("root"), Some(0));
-        assert_eq!(user("no such user here"), None);
-        assert_eq!(user("a\0b"), None);
+        assert_eq!(user_name(0), Ok(Some(String::from("root"))));
+        assert_eq!(group_name(0), Ok(Some(String::from("root"))));
+        assert_eq!(group_id("root"), Ok(Some(0)));
+        assert_eq!(user("no such user here"), Ok(None));
+        assert_eq!(user("a\0b"), Ok(None));
+    }
+
+    /// Who cannot be asked about is not nobody: whoever may not come in would.
+    #[test]
+    fn a_service_that_fails_says_nothing() {
+        assert_eq!(nobody::<()>(0), Ok(None));
+        assert_eq!(nobody::<()>(libc::ENOENT), Ok(None));
+        for failed in [libc::EMFILE, libc::ENOMEM, libc::EIO, libc::EAGAIN, libc::ECONNREFUSED] {
+            assert_eq!(nobody::<()>(failed), Err(Errno::from_raw_os_error(failed)));
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use frevo_posix::Said;
 use frevo_wire::dtyp::FileTime;
 
 use crate::host_users::HostUser;
@@ -19,7 +20,10 @@ pub trait Ambient: Send + Sync + fmt::Debug {
     fn random(&self, bytes: &mut [u8]);
 
     /// The host's user called like an account. It may wait.
-    fn host_user(&self, name: &str) -> Option<HostUser> {
+    ///
+    /// # Errors
+    /// When the host does not say.
+    fn host_user(&self, name: &str) -> Said<HostUser> {
         HostUser::look_up(name)
     }
 

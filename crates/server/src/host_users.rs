@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use frevo_net::file_io::run_blocking;
-use frevo_posix::UnixUser;
 use frevo_posix::credentials::Credentials;
+use frevo_posix::{Said, UnixUser};
+use frevo_wire::Status;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
@@ -28,15 +29,48 @@ pub struct HostUser {
     pub groups: Vec<String>,
 }
 
+/// Who an account is on the host, as far as that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum OnHost {
+    /// Nobody has asked, or the name service does not answer.
+    #[default]
+    Unknown,
+    /// What it said: somebody, or nobody.
+    Known(Option<Arc<HostUser>>),
+}
+
+impl OnHost {
+    /// The user, if he is known.
+    pub fn user(&self) -> Option<&HostUser> {
+        match self {
+            Self::Known(user) => user.as_deref(),
+            Self::Unknown => None,
+        }
+    }
+
+    /// Whether the host has said who he is.
+    pub const fn is_known(&self) -> bool {
+        matches!(self, Self::Known(_))
+    }
+}
+
 impl HostUser {
     /// Asks the name service, which may wait.
-    pub fn look_up(name: &str) -> Option<Self> {
-        let lower = name.to_lowercase();
-        let unix = frevo_posix::user(name).or_else(|| frevo_posix::user(&lower))?;
-        let name_of = |gid: &u32| frevo_posix::group_name(*gid);
-        let groups = unix.groups.iter().filter_map(name_of).map(|name| name.to_lowercase());
-        let groups = groups.collect();
-        Some(Self { unix, groups })
+    ///
+    /// # Errors
+    /// When it does not say who he is, or what one of his groups is called.
+    pub fn look_up(name: &str) -> Said<Self> {
+        let exact = frevo_posix::user(name)?;
+        let unix = match exact {
+            Some(unix) => Some(unix),
+            None => frevo_posix::user(&name.to_lowercase())?,
+        };
+        let Some(unix) = unix else { return Ok(None) };
+        let mut groups = Vec::with_capacity(unix.groups.len());
+        for gid in &unix.groups {
+            groups.extend(frevo_posix::group_name(*gid)?.map(|name| name.to_lowercase()));
+        }
+        Ok(Some(Self { unix, groups }))
     }
 
     /// What it takes to act as him, with another primary group where the share
@@ -47,7 +81,7 @@ impl HostUser {
 }
 
 /// When it was said, and what: there may be nobody of that name.
-type Said = (Instant, Option<Arc<HostUser>>);
+type Answer = (Instant, Option<Arc<HostUser>>);
 
 /// The name of an account, and the group that a share forces.
 type Whom = (String, Option<u32>);
@@ -55,9 +89,10 @@ type Whom = (String, Option<u32>);
 /// Who is known.
 #[derive(Debug)]
 pub struct HostUsers {
-    known: Mutex<HashMap<String, Said>>,
+    known: Mutex<HashMap<String, Answer>>,
     actors: Mutex<HashMap<Whom, Arc<Actor>>>,
     asking: Arc<Semaphore>,
+    naming: Arc<Semaphore>,
 }
 
 impl Default for HostUsers {
@@ -66,6 +101,7 @@ impl Default for HostUsers {
             known: Mutex::default(),
             actors: Mutex::default(),
             asking: Arc::new(Semaphore::new(HOST_LOOKUPS)),
+            naming: Arc::new(Semaphore::new(HOST_LOOKUPS)),
         }
     }
 }
@@ -73,7 +109,7 @@ impl Default for HostUsers {
 impl HostUsers {
     /// The user of the host called like an account. What is open for him has his
     /// groups from then on.
-    pub async fn look_up(&self, ambient: &Arc<dyn Ambient>, name: &str) -> Option<Arc<HostUser>> {
+    pub async fn look_up(&self, ambient: &Arc<dyn Ambient>, name: &str) -> OnHost {
         let ambient = Arc::clone(ambient);
         self.look_up_by(name, move |name| ambient.host_user(name)).await
     }
@@ -81,11 +117,11 @@ impl HostUsers {
     async fn look_up_by(
         &self,
         name: &str,
-        ask: impl FnOnce(&str) -> Option<HostUser> + Send + 'static,
-    ) -> Option<Arc<HostUser>> {
+        ask: impl FnOnce(&str) -> Said<HostUser> + Send + 'static,
+    ) -> OnHost {
         let key = name.to_lowercase();
         if let Some(known) = self.fresh(&key) {
-            return known;
+            return OnHost::Known(known);
         }
         let (asking, name) = (Arc::clone(&self.asking), name.to_owned());
         let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
@@ -99,7 +135,7 @@ impl HostUsers {
             .ok()
         });
         match answer.await {
-            Ok(Some(found)) => self.learn(key, found),
+            Ok(Some(Ok(found))) => OnHost::Known(self.learn(key, found)),
             _ => {
                 tracing::warn!(target: "frevo::session", user = %key,
                     "the host's name service does not say who a user is; what it said before counts");
@@ -108,9 +144,30 @@ impl HostUsers {
         }
     }
 
-    /// The same where waiting harms nobody.
+    /// Carries out what asks the host for names, on a thread that may wait. There
+    /// are places of its own for that: whoever asks much keeps nobody from logging on.
+    ///
+    /// # Errors
+    /// IO_TIMEOUT when the host does not answer; what was begun goes on.
+    pub async fn naming<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let naming = Arc::clone(&self.naming);
+        let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
+            let permit = naming.acquire_owned().await.map_err(|_| Status::INTERNAL_ERROR)?;
+            let asked = run_blocking(move || {
+                let _permit = permit;
+                ask()
+            });
+            asked.await.map_err(|_| Status::INTERNAL_ERROR)
+        });
+        answer.await.unwrap_or(Err(Status::IO_TIMEOUT))
+    }
+
+    /// The same as [`Self::look_up`] where waiting harms nobody.
     pub fn look_up_now(&self, ambient: &dyn Ambient, name: &str) -> Option<Arc<HostUser>> {
-        self.learn(name.to_lowercase(), ambient.host_user(name))
+        self.learn(name.to_lowercase(), ambient.host_user(name).ok()?)
     }
 
     fn fresh(&self, key: &str) -> Option<Option<Arc<HostUser>>> {
@@ -119,8 +176,8 @@ impl HostUsers {
         (since.elapsed() < HOST_USER_FRESH).then(|| user.clone())
     }
 
-    fn stale(&self, key: &str) -> Option<Arc<HostUser>> {
-        self.known.lock().get(key)?.1.clone()
+    fn stale(&self, key: &str) -> OnHost {
+        self.known.lock().get(key).map_or(OnHost::Unknown, |(_, user)| OnHost::Known(user.clone()))
     }
 
     fn learn(&self, key: String, found: Option<HostUser>) -> Option<Arc<HostUser>> {
@@ -167,6 +224,8 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
+    use rustix::io::Errno;
+
     use super::*;
 
     fn user(uid: u32) -> HostUser {
@@ -177,12 +236,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_said_counts_for_a_while() {
         let users = HostUsers::default();
-        let ask = async |uid| users.look_up_by("Ann", move |_| Some(user(uid))).await;
-        assert_eq!(ask(5).await.unwrap().unix.uid, 5);
-        assert_eq!(ask(6).await.unwrap().unix.uid, 5, "the same name in another case");
+        let ask = async |uid| {
+            let said = users.look_up_by("Ann", move |_| Ok(Some(user(uid)))).await;
+            said.user().unwrap().unix.uid
+        };
+        assert_eq!(ask(5).await, 5);
+        assert_eq!(ask(6).await, 5, "the same name in another case");
         tokio::time::advance(HOST_USER_FRESH).await;
-        assert_eq!(ask(6).await.unwrap().unix.uid, 6);
-        assert_eq!(users.look_up_by("bob", |_| None).await, None);
+        assert_eq!(ask(6).await, 6);
+        assert_eq!(users.look_up_by("bob", |_| Ok(None)).await, OnHost::Known(None));
+    }
+
+    /// A service that fails has not said that there is nobody.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_said_is_not_known() {
+        let users = HostUsers::default();
+        let fails = |_: &str| Err(Errno::MFILE);
+        assert_eq!(users.look_up_by("ann", fails).await, OnHost::Unknown);
+        users.look_up_by("ann", |_| Ok(Some(user(5)))).await;
+        tokio::time::advance(HOST_USER_FRESH).await;
+        let said = users.look_up_by("ann", fails).await;
+        assert_eq!(said.user().unwrap().unix.uid, 5, "what it said before");
     }
 
     #[tokio::test]
@@ -193,7 +267,7 @@ mod tests {
         let forced = users.actor("ANN", &other, Some(9)).unwrap();
         assert_eq!((actor.credentials().gid(), forced.credentials().gid()), (5, 9));
         let unix = UnixUser { gid: 7, ..user(5).unix };
-        users.look_up_by("ann", move |_| Some(HostUser { unix, groups: Vec::new() })).await;
+        users.look_up_by("ann", move |_| Ok(Some(HostUser { unix, groups: Vec::new() }))).await;
         assert_eq!((actor.credentials().gid(), forced.credentials().gid()), (7, 9));
         assert!(Arc::ptr_eq(&actor, &users.actor("Ann", &ann, None).unwrap()));
         assert!(users.actor("root", &user(0), None).is_none());
@@ -221,14 +295,14 @@ mod tests {
         tokio::time::advance(HOST_USER_FRESH).await;
         let waiting = users.look_up_by("ann", move |_| {
             let _ = hang.lock().unwrap().recv();
-            None
+            Ok(None)
         });
         // Blocking threads keep a paused clock from moving by itself.
         let mut waiting = std::pin::pin!(waiting);
         let first = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
         assert!(first.is_pending());
         tokio::time::advance(HOST_LOOKUP_TIMEOUT + Duration::from_secs(1)).await;
-        assert_eq!(waiting.await.unwrap().unix.uid, 5, "what it said before");
+        assert_eq!(waiting.await.user().unwrap().unix.uid, 5, "what it said before");
         drop(release);
     }
 }

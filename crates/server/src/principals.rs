@@ -5,6 +5,7 @@
 //! Groups of the account file get theirs from their name. Unix users and groups
 //! are `S-1-22-1-uid` and `S-1-22-2-gid`, as under Samba.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use frevo_auth::Membership;
@@ -137,6 +138,7 @@ impl Principals<'_> {
                 2 => ("Unix Group", frevo_posix::group_name(*id), Use::Alias),
                 _ => return None,
             };
+            let name = name.ok().flatten();
             return principal(domain, &name.unwrap_or_else(|| id.to_string()), kind);
         }
         if *sid == self.with_rid(USERS_RID) {
@@ -176,8 +178,8 @@ impl Principals<'_> {
         let unix = |domain: &str, sid: Option<Sid>| {
             sid.filter(|_| in_domain(domain)).and_then(|sid| self.find_sid(&sid))
         };
-        let user = || frevo_posix::user(name).map(|user| Sid::unix_user(user.uid));
-        let group = || frevo_posix::group_id(name).map(Sid::unix_group);
+        let user = || frevo_posix::user(name).ok()?.map(|user| Sid::unix_user(user.uid));
+        let group = || frevo_posix::group_id(name).ok()?.map(Sid::unix_group);
         unix("Unix User", user()).or_else(|| unix("Unix Group", group()))
     }
 
@@ -264,16 +266,21 @@ impl Principals<'_> {
         }
     }
 
-    /// The Unix user or group that a SID stands for, if it stands for any: what
-    /// the owner of a file on the host can be set to.
-    pub fn unix_user(&self, sid: &Sid) -> Option<u32> {
-        match (sid.authority(), sid.sub_authorities()) {
+    /// The users of the host that SIDs stand for, where they stand for any. The
+    /// host is asked, which may wait.
+    pub fn unix_users(&self, sids: &[Sid]) -> Vec<Option<u32>> {
+        let mut accounts = None;
+        let mut uid = |sid: &Sid| match (sid.authority(), sid.sub_authorities()) {
             (22, [1, uid]) => Some(*uid),
             _ => {
-                let name = self.users().into_iter().find(|user| user.sid == *sid)?.name;
-                Some(frevo_posix::user(&name)?.uid)
+                let accounts = accounts.get_or_insert_with(|| {
+                    self.users().into_iter().map(|user| (user.sid, user.name)).collect()
+                });
+                let accounts: &HashMap<Sid, String> = accounts;
+                frevo_posix::user(accounts.get(sid)?).ok()?.map(|user| user.uid)
             }
-        }
+        };
+        sids.iter().map(&mut uid).collect()
     }
 }
 
@@ -340,6 +347,22 @@ mod tests {
         }
         let unknown = machine.with_rid(4_711).unwrap();
         assert_eq!(principals.find_sid(&unknown), None);
+        let sids = [Sid::unix_user(7), unknown, Sid::unix_group(7), Sid::EVERYONE];
+        assert_eq!(principals.unix_users(&sids), [Some(7), None, None, None]);
+    }
+
+    #[test]
+    fn an_account_is_the_hosts_user_of_its_name() {
+        let mut file = AccountFile::default();
+        for name in ["root", "no such user here"] {
+            let hash = frevo_auth::NtHash::from_password("x");
+            file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
+        }
+        let accounts: SharedAccounts = Arc::new(file);
+        let machine = machine_sid(Guid([7; 16]));
+        let principals = Principals { machine, name: "BOX", accounts: &accounts };
+        let sids: Vec<Sid> = principals.users().iter().map(|user| user.sid).collect();
+        assert_eq!(principals.unix_users(&sids), [Some(0), None]);
     }
 
     #[test]

@@ -48,6 +48,12 @@ impl Names {
         let is_member = |group: &String| caller.groups.iter().any(|own| own == group);
         self.users.contains(&user) || self.groups.iter().any(is_member)
     }
+
+    /// Whether a list that takes something away has to be taken to have him: his
+    /// groups may not be known.
+    fn may_contain(&self, caller: &Caller<'_>) -> bool {
+        self.contains(caller) || self.has_groups() && !caller.groups_are_known
+    }
 }
 
 /// An address, or all that begin alike: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
@@ -127,6 +133,8 @@ pub struct Caller<'a> {
     pub user: &'a str,
     /// Groups of the account and of the host's user of that name, in lower case.
     pub groups: &'a [String],
+    /// Whether those are all: the host may not have said who he is there.
+    pub groups_are_known: bool,
     /// Where the client is.
     pub address: IpAddr,
 }
@@ -187,11 +195,16 @@ impl Rules {
         if self.deny.contains(caller) {
             return Verdict::Refused("the share's list deny has the user");
         }
+        if self.deny.may_contain(caller) {
+            return Verdict::Refused(
+                "the share's list deny has groups, and the host has not said which the user is in",
+            );
+        }
         if !self.allow.is_empty() && !self.allow.contains(caller) {
             return Verdict::Refused("the user is not in the share's list allow");
         }
         let writes =
-            self.write_list.contains(caller) || !(read_only || self.read_list.contains(caller));
+            self.write_list.contains(caller) || !(read_only || self.read_list.may_contain(caller));
         if writes { Verdict::Writes } else { Verdict::Reads }
     }
 }
@@ -211,7 +224,8 @@ mod tests {
     fn judge(rules: &Rules, user: &str, groups: &[&str], address: &str) -> Verdict {
         let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
         let address = address.parse().unwrap();
-        rules.judge(&Caller { user, groups: &groups, address }, false)
+        let caller = Caller { user, groups: &groups, groups_are_known: true, address };
+        rules.judge(&caller, false)
     }
 
     #[test]
@@ -288,12 +302,36 @@ mod tests {
         let judged = |user, groups: &[&str], read_only| {
             let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
             let address = "::1".parse().unwrap();
-            rules.judge(&Caller { user, groups: &groups, address }, read_only)
+            let caller = Caller { user, groups: &groups, groups_are_known: true, address };
+            rules.judge(&caller, read_only)
         };
         assert_eq!(judged("bob", &[], false), Verdict::Reads);
         assert_eq!(judged("carl", &["temps"], false), Verdict::Reads);
         assert_eq!(judged("carl", &[], false), Verdict::Writes);
         assert_eq!(judged("carl", &[], true), Verdict::Reads);
         assert_eq!(judged("ann", &["temps"], true), Verdict::Writes);
+    }
+
+    /// As long as the host has not said who somebody is, he is taken to be in the
+    /// groups that may not, and not in those that may.
+    #[test]
+    fn groups_that_are_not_known_give_nothing() {
+        let judged = |rules: &Rules| {
+            let address = "::1".parse().unwrap();
+            let groups = &[String::from("known")];
+            let caller = Caller { user: "ann", groups, groups_are_known: false, address };
+            rules.judge(&caller, false)
+        };
+        let is_refused = |verdict| matches!(verdict, Verdict::Refused(_));
+        let deny = |listed| Rules { deny: names(listed), ..Rules::default() };
+        assert!(is_refused(judged(&deny(&["@guests"]))));
+        assert_eq!(judged(&deny(&["bob"])), Verdict::Writes);
+        let allow = |listed| Rules { allow: names(listed), ..Rules::default() };
+        assert!(is_refused(judged(&allow(&["@staff"]))));
+        assert_eq!(judged(&allow(&["@known"])), Verdict::Writes);
+        let read = Rules { read_list: names(&["@temps"]), ..Rules::default() };
+        assert_eq!(judged(&read), Verdict::Reads);
+        let write = Rules { write_list: names(&["ann"]), ..read };
+        assert_eq!(judged(&write), Verdict::Writes);
     }
 }

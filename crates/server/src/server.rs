@@ -19,7 +19,7 @@ use crate::ambient::Ambient;
 use crate::annex;
 use crate::client::ClientTable;
 use crate::durable::{self, Durables, Survival};
-use crate::host_users::{HostUser, HostUsers};
+use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::limits::SESSIONS;
 use crate::open::Open;
 use crate::principals::{self, Principals};
@@ -127,7 +127,7 @@ impl Server {
                 continue;
             };
             if accounts.membership(&identity.user).is_some_and(|known| known.is_enabled) {
-                let host = identity.host.as_deref();
+                let host = identity.host.user();
                 let token = self.token(&identity.user, host);
                 let groups = self.groups(&identity.user, host);
                 session.renew_identity(Identity { token, groups, ..Identity::clone(&identity) });
@@ -168,9 +168,11 @@ impl Server {
     }
 
     /// Who a user is on the host, where some share asks for that.
-    pub async fn host_user(&self, user: &str) -> Option<Arc<HostUser>> {
-        let is_asked = self.shares().needs_host_users;
-        if is_asked { self.host_users.look_up(&self.ambient, user).await } else { None }
+    pub async fn host_user(&self, user: &str) -> OnHost {
+        if !self.shares().needs_host_users {
+            return OnHost::Unknown;
+        }
+        self.host_users.look_up(&self.ambient, user).await
     }
 
     /// A new FileId. The persistent half is random, so that it cannot be

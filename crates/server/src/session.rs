@@ -14,7 +14,7 @@ use frevo_wire::dtyp::Guid;
 use parking_lot::{Mutex, RwLock};
 
 use crate::client::ClientTable;
-use crate::host_users::HostUser;
+use crate::host_users::OnHost;
 use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
 use crate::offload::Offloads;
 use crate::open::Open;
@@ -50,7 +50,7 @@ pub struct Identity {
     /// Groups that shares' rules may name, in lower case.
     pub groups: Arc<[String]>,
     /// Who he is on the host, where some share asks for that.
-    pub host: Option<Arc<HostUser>>,
+    pub host: OnHost,
     /// The account was this server's: when it goes, so do its sessions.
     pub is_local: bool,
 }

@@ -121,7 +121,9 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::ValidateNegotiate => validate_negotiate::handle(call),
         Act::NetworkInterfaces => network_interface::handle(call).await,
         Act::PipeWait => pipe_wait(call),
-        Act::PipeTransceive => ipc::transceive(call.rq, call.open()?, call.input, call.max_output),
+        Act::PipeTransceive => {
+            ipc::transceive(call.rq, call.open()?, call.input, call.max_output).await
+        }
         Act::PipePeek => Ok(ipc::peek(call.open()?, call.max_output)?),
         Act::ResumeKey => copychunk::resume_key(call),
         Act::CopyChunk => copychunk::handle(call).await,

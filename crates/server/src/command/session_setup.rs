@@ -13,7 +13,7 @@ use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::{HeaderFlags, Status};
 
 use crate::connection::Channel;
-use crate::host_users::HostUser;
+use crate::host_users::OnHost;
 use crate::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -101,7 +101,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 
 /// Who is logged on is somebody on the host, perhaps; none when the outcome does
 /// not count.
-async fn admit(rq: &Request<'_>, user: &str) -> Option<Option<Arc<HostUser>>> {
+async fn admit(rq: &Request<'_>, user: &str) -> Option<OnHost> {
     if heed(rq, user, true).await { Some(rq.server().host_user(user).await) } else { None }
 }
 
@@ -289,7 +289,7 @@ fn finish(
     rq: &Request<'_>,
     request: &session_setup::Request<'_>,
     authentication: &Authentication,
-    (done, host): (&Done, Option<Arc<HostUser>>),
+    (done, host): (&Done, OnHost),
     out: &mut Response,
 ) -> Outcome {
     let is_nobody = done.identity.user.is_empty();
@@ -302,11 +302,11 @@ fn finish(
         workstation: done.identity.workstation.clone(),
         token: match is_nobody {
             true => Arc::new(Token::nobody()),
-            false => rq.server().token(&done.identity.user, host.as_deref()),
+            false => rq.server().token(&done.identity.user, host.user()),
         },
         groups: match is_nobody {
             true => Arc::default(),
-            false => rq.server().groups(&done.identity.user, host.as_deref()),
+            false => rq.server().groups(&done.identity.user, host.user()),
         },
         host,
         is_local: rq.server().accounts().membership(&done.identity.user).is_some(),

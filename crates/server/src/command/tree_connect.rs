@@ -35,7 +35,12 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if identity.is_nobody() && share.vfs().is_some() {
         return Err(Status::ACCESS_DENIED.into());
     }
-    let caller = Caller { user: &identity.user, groups: &identity.groups, address: peer.ip() };
+    let caller = Caller {
+        user: &identity.user,
+        groups: &identity.groups,
+        groups_are_known: identity.host.is_known(),
+        address: peer.ip(),
+    };
     let share = match share.rules.judge(&caller, share.read_only) {
         Verdict::Refused(why) => {
             tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
@@ -46,7 +51,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Verdict::Writes => share.seen(false),
     };
     let users = &rq.server().host_users;
-    let host = identity.host.as_deref();
+    let host = identity.host.user();
     let Some(share) = share.acting_for(&identity.user, host, users) else {
         tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
             "refused: the share's files are used as the host's user of that name, and there is \

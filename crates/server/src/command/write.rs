@@ -38,7 +38,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             return Err(Status::INVALID_PARAMETER.into());
         }
         OpenTarget::Pipe(_) => {
-            let count = ipc::write(rq, open, request.data)?;
+            let count = ipc::write(rq, open, request.data).await?;
             write::Response { count }.encode(&mut out.writer());
             return Ok(Status::SUCCESS);
         }

@@ -156,9 +156,12 @@ impl ShareSection {
             format!("{key} cannot work: {why}; start frevo as root, or leave the key out")
         })?;
         let group = match &self.force_group {
-            Some(name) => Some(frevo_posix::group_id(name.get_ref()).ok_or_else(|| {
-                format!("force_group: this host has no group {}", name.get_ref())
-            })?),
+            Some(name) => {
+                let name = name.get_ref();
+                let group = frevo_posix::group_id(name)
+                    .map_err(|errno| format!("force_group: the host does not say: {errno}"))?;
+                Some(group.ok_or_else(|| format!("force_group: this host has no group {name}"))?)
+            }
             None => None,
         };
         let run_as = match &self.force_user {
@@ -166,6 +169,7 @@ impl ShareSection {
             Some(name) => {
                 let name = name.get_ref();
                 let user = frevo_posix::user(name)
+                    .map_err(|errno| format!("force_user: the host does not say: {errno}"))?
                     .ok_or_else(|| format!("force_user: this host has no user {name}"))?;
                 let gid = group.unwrap_or(user.gid);
                 let one = Credentials::new(user.uid, gid, &user.groups);

@@ -9,6 +9,7 @@ use frevo_wire::fscc::query::{
     FilePipeInformation, FilePipeLocalInformation, FilePipeRemoteInformation,
     FileStandardInformation,
 };
+use frevo_wire::rpc::Endpoint;
 use frevo_wire::rpc::limits::{MAX_FRAG, MAX_UNREAD};
 
 use super::{ALLOCATION, Pipe, pipe};
@@ -26,12 +27,17 @@ const CLOSING: u32 = 4;
 const CLIENT_END: u32 = 0;
 
 impl Pipe {
-    const fn state(&self) -> u32 {
-        if self.endpoint.is_closed() { CLOSING } else { CONNECTED }
+    fn state(&self) -> u32 {
+        if self.is_closed() { CLOSING } else { CONNECTED }
     }
 
     fn unread(&self) -> u32 {
-        u32::try_from(self.endpoint.unread()).unwrap_or(u32::MAX)
+        u32::try_from(self.waiting().map_or(0, Endpoint::unread)).unwrap_or(u32::MAX)
+    }
+
+    /// Where there is something to read, unless it is being made just now.
+    const fn waiting(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
     }
 
     const fn mode(&self) -> FilePipeInformation {
@@ -43,7 +49,8 @@ impl Pipe {
 
     fn local(&self) -> FilePipeLocalInformation {
         let quota = u32::from(MAX_FRAG);
-        let is_full = self.endpoint.is_closed() || self.endpoint.unread() >= MAX_UNREAD;
+        let is_full =
+            self.waiting().is_none_or(|end| end.is_closed() || end.unread() >= MAX_UNREAD);
         FilePipeLocalInformation {
             named_pipe_type: MESSAGE_TYPE,
             named_pipe_configuration: FULL_DUPLEX,
@@ -63,8 +70,8 @@ impl Pipe {
         PipePeekHeader {
             named_pipe_state: self.state(),
             read_data_available: self.unread(),
-            number_of_messages: count(self.endpoint.unread_messages()),
-            message_length: count(self.endpoint.first_message_len()),
+            number_of_messages: count(self.waiting().map_or(0, Endpoint::unread_messages)),
+            message_length: count(self.waiting().map_or(0, Endpoint::first_message_len)),
         }
     }
 }
@@ -137,7 +144,7 @@ pub fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<
 pub fn peek(open: &Open, max_output: u32) -> Result<(Vec<u8>, Status), Status> {
     open.require(AccessMask::READ_DATA)?;
     let pipe = pipe(open)?.lock();
-    if pipe.endpoint.is_closed() && pipe.endpoint.unread() == 0 {
+    if pipe.is_closed() && pipe.unread() == 0 {
         return Err(Status::PIPE_DISCONNECTED);
     }
     let max_output = usize::try_from(max_output).unwrap_or(usize::MAX);
@@ -145,7 +152,7 @@ pub fn peek(open: &Open, max_output: u32) -> Result<(Vec<u8>, Status), Status> {
         return Ok((Vec::new(), Status::SUCCESS));
     }
     let room = max_output.checked_sub(PipePeekHeader::SIZE).ok_or(Status::INVALID_PARAMETER)?;
-    let waiting = pipe.endpoint.peek();
+    let waiting = pipe.waiting().map_or(&[][..], Endpoint::peek);
     let (shown, rest) = waiting.split_at(waiting.len().min(room));
     let mut output = Vec::with_capacity(PipePeekHeader::SIZE + shown.len());
     pipe.peek().encode(&mut Writer::new(&mut output));

@@ -17,13 +17,14 @@ use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use frevo_wire::rpc::{self, Endpoint, PipeError};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
-use crate::limits::PIPES_PER_SESSION;
+use crate::limits::{HOST_LOOKUP_TIMEOUT, PIPES_PER_SESSION};
 use crate::open::{Open, OpenTarget};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
+use crate::session::Identity;
 use crate::slots::Slot;
 use services::Caller;
 
@@ -37,7 +38,10 @@ const READ_HEAD: usize = 16;
 #[derive(Debug)]
 pub struct Pipe {
     kind: rpc::Pipe,
-    endpoint: Endpoint,
+    /// None while what was written is answered on another thread.
+    endpoint: Option<Endpoint>,
+    /// Whose WRITE is answered there: one after the other.
+    turn: Arc<Semaphore>,
     /// FILE_PIPE_MESSAGE_MODE: a READ that takes part of a message says so.
     by_message: bool,
     /// FILE_PIPE_COMPLETE_OPERATION: a READ of an empty pipe does not wait.
@@ -51,7 +55,8 @@ impl Pipe {
     fn new(kind: rpc::Pipe, association: u32, slot: Slot) -> Self {
         Self {
             kind,
-            endpoint: Endpoint::new(kind, association),
+            endpoint: Some(Endpoint::new(kind, association)),
+            turn: Arc::new(Semaphore::new(1)),
             by_message: true,
             completes: false,
             filled: Arc::default(),
@@ -66,8 +71,17 @@ impl Pipe {
 
     /// Takes what can be read now: the bytes, and whether the message goes on.
     fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
-        let got = self.endpoint.read(max_len)?;
+        let got = self.endpoint.as_mut()?.read(max_len)?;
         Some((got.data, got.remaining > 0 && self.by_message))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.endpoint.as_ref().is_some_and(Endpoint::is_closed)
+    }
+
+    /// Whether its service asks the host who is who, which may take its time.
+    const fn asks_host(&self) -> bool {
+        matches!(self.kind, rpc::Pipe::Lsarpc | rpc::Pipe::Samr)
     }
 }
 
@@ -176,7 +190,7 @@ pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response
                 read::Response::new(&data).encode(&mut out.writer());
                 return Ok(read_status(goes_on));
             }
-            if pipe.endpoint.is_closed() {
+            if pipe.is_closed() {
                 return Err(Status::PIPE_DISCONNECTED.into());
             }
             if pipe.completes || !rq.alone {
@@ -192,19 +206,22 @@ pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response
 }
 
 /// WRITE: what the server answers is there to be read when this returns.
-pub fn write(rq: &Request<'_>, open: &Open, data: &[u8]) -> Result<u32, Refusal> {
+pub async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
     open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
     let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
-    let user = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    let caller = Caller {
-        server: rq.server(),
-        user: &user.user,
-        groups: &user.groups,
-        address: rq.connection.peer.ip(),
+    let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let address = rq.connection.peer.ip();
+    let is_slow = pipe(open)?.lock().asks_host();
+    let written = if is_slow {
+        write_elsewhere(rq, open, data.to_vec(), identity).await?
+    } else {
+        let mut pipe = pipe(open)?.lock();
+        let caller = Caller::new(rq.server(), &identity, address);
+        let written =
+            pipe.endpoint.as_mut().map_or(Err(PipeError::Disconnected), |e| e.write(data, &caller));
+        pipe.filled.notify_waiters();
+        written
     };
-    let mut pipe = pipe(open)?.lock();
-    let written = pipe.endpoint.write(data, &caller);
-    pipe.filled.notify_waiters();
     match written {
         Ok(()) => Ok(count),
         Err(PipeError::Disconnected) => Err(Status::PIPE_DISCONNECTED.into()),
@@ -212,22 +229,51 @@ pub fn write(rq: &Request<'_>, open: &Open, data: &[u8]) -> Result<u32, Refusal>
     }
 }
 
+/// The same on a thread that may wait for the host's name service. The pipe is not
+/// locked meanwhile: others may look at it. Whoever waits for the answer may go:
+/// it comes to the pipe all the same.
+async fn write_elsewhere(
+    rq: &Request<'_>,
+    open: &Arc<Open>,
+    data: Vec<u8>,
+    identity: Arc<Identity>,
+) -> Result<Result<(), PipeError>, Status> {
+    let turn = Arc::clone(&pipe(open)?.lock().turn);
+    let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
+    let turn = turn.map_err(|_| Status::IO_TIMEOUT)?.map_err(|_| Status::PIPE_DISCONNECTED)?;
+    let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
+    let address = rq.connection.peer.ip();
+    let written = move || {
+        let _turn = turn;
+        let pipe = pipe(&open).map_err(|_| PipeError::Disconnected)?;
+        // Whose turn it is finds it there.
+        let endpoint = pipe.lock().endpoint.take();
+        let mut endpoint = endpoint.ok_or(PipeError::Disconnected)?;
+        let written = endpoint.write(&data, &Caller::new(&server, &identity, address));
+        let mut pipe = pipe.lock();
+        pipe.endpoint = Some(endpoint);
+        pipe.filled.notify_waiters();
+        written
+    };
+    rq.server().host_users.naming(written).await
+}
+
 /// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to
 /// `max_output` bytes of the answer.
 ///
 /// It never waits: what a whole request causes is there once it is written,
 /// and a part of one causes nothing, which is PIPE_EMPTY.
-pub fn transceive(
+pub async fn transceive(
     rq: &Request<'_>,
-    open: &Open,
+    open: &Arc<Open>,
     input: &[u8],
     max_output: u32,
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
-    write(rq, open, input)?;
+    write(rq, open, input).await?;
     let mut pipe = pipe(open)?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);
-    let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.endpoint.is_closed() {
+    let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.is_closed() {
         Status::PIPE_DISCONNECTED
     } else {
         Status::PIPE_EMPTY

@@ -10,6 +10,7 @@ use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
 use crate::principals::{Principal, Use};
 use crate::rules;
 use crate::server::Server;
+use crate::session::Identity;
 use crate::share::{Share, Target};
 
 /// What file servers call themselves when nothing depends on it: Windows 7.
@@ -30,16 +31,34 @@ pub(super) struct Caller<'a> {
     pub(super) user: &'a str,
     /// His groups, in lower case.
     pub(super) groups: &'a [String],
+    /// Whether those are all.
+    pub(super) groups_are_known: bool,
     /// Where he is.
     pub(super) address: IpAddr,
 }
 
-impl Caller<'_> {
+impl<'a> Caller<'a> {
+    /// Whoever has this session and is there.
+    pub(super) fn new(server: &'a Server, identity: &'a Identity, address: IpAddr) -> Self {
+        Self {
+            server,
+            user: &identity.user,
+            groups: &identity.groups,
+            groups_are_known: identity.host.is_known(),
+            address,
+        }
+    }
+
     /// IPC$ is told though it is hidden: clients expect to see it. Shares that
     /// the user may not connect to do not exist for him.
     fn may_see(&self, share: &Share) -> bool {
         let listed = !share.hidden || matches!(share.target, Target::Pipes);
-        let caller = rules::Caller { user: self.user, groups: self.groups, address: self.address };
+        let caller = rules::Caller {
+            user: self.user,
+            groups: self.groups,
+            groups_are_known: self.groups_are_known,
+            address: self.address,
+        };
         let is_refused =
             || matches!(share.rules.judge(&caller, share.read_only), rules::Verdict::Refused(_));
         listed && !is_refused()

@@ -9,6 +9,7 @@ mod copies;
 mod extents;
 mod facts;
 mod leases;
+mod naming;
 mod negotiated;
 mod notify;
 mod object_ids;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::credentials;
-use frevo_posix::{PosixOptions, PosixVfs, UnixUser};
+use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
 use frevo_server::Server;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::host_users::HostUser;
@@ -44,10 +44,12 @@ impl Ambient for TwoUsers {
         Host.random(bytes);
     }
 
-    fn host_user(&self, name: &str) -> Option<HostUser> {
-        let uid = UIDS.iter().find(|(known, _)| *known == name)?.1;
-        let unix = UnixUser { uid, gid: uid, groups: vec![uid, 61_100] };
-        Some(HostUser { unix, groups: vec![String::from("both")] })
+    fn host_user(&self, name: &str) -> Said<HostUser> {
+        let uid = UIDS.iter().find(|(known, _)| *known == name).map(|(_, uid)| *uid);
+        Ok(uid.map(|uid| {
+            let unix = UnixUser { uid, gid: uid, groups: vec![uid, 61_100] };
+            HostUser { unix, groups: vec![String::from("both")] }
+        }))
     }
 }
 
@@ -328,9 +330,9 @@ fn whoever_is_nobody_on_the_host_is_refused() {
         fn random(&self, bytes: &mut [u8]) {
             Host.random(bytes);
         }
-        fn host_user(&self, name: &str) -> Option<HostUser> {
+        fn host_user(&self, name: &str) -> Said<HostUser> {
             let unix = UnixUser { uid: 0, gid: 0, groups: vec![0] };
-            (name == "ann").then_some(HostUser { unix, groups: Vec::new() })
+            Ok((name == "ann").then_some(HostUser { unix, groups: Vec::new() }))
         }
     }
     let dir = tempfile::tempdir().unwrap();

@@ -6,16 +6,20 @@ use std::sync::Arc;
 
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
-use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_posix::{PosixOptions, PosixVfs, Said};
+use frevo_server::Server;
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::host_users::HostUser;
 use frevo_server::rules::{Names, Rules};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::user_map::{Mapped, UserMap};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::tree_connect;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, FileTime};
 
 use crate::client::files::tree_connect_draft;
-use crate::client::world::{in_world, password};
+use crate::client::settings;
+use crate::client::world::{in_own_world, in_world, password};
 use crate::client::{Logon, Mount, Offer, Peer, Setup, Status, Want, World};
 
 /// The groups of each account.
@@ -159,6 +163,38 @@ fn names_that_stand_for_accounts() {
         peer.negotiate(&Offer::default()).await;
         let refused = peer.try_log_on(Setup::of("bob")).await.err().map(|reply| reply.status());
         assert_eq!(refused, Some(Status::LOGON_FAILURE), "not any more with his own");
+    });
+}
+
+/// A host that does not say who is in which group: `deny` has groups, `read_list`
+/// has, and nobody gets more for that.
+#[test]
+fn who_the_host_says_nothing_of_is_kept_out() {
+    #[derive(Debug)]
+    struct Silent;
+    impl Ambient for Silent {
+        fn now(&self) -> FileTime {
+            Host.now()
+        }
+        fn random(&self, bytes: &mut [u8]) {
+            Host.random(bytes);
+        }
+        fn host_user(&self, _: &str) -> Said<HostUser> {
+            Err(rustix::io::Errno::MFILE)
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::new(settings(), Shares::default(), accounts(STAFF), Arc::new(Silent));
+    in_own_world(false, &World::of(server, dir), async |world| {
+        let near = "127.0.0.1";
+        share(world, false, Rules { deny: names(&["@guests"]), ..Rules::default() }, STAFF);
+        assert_eq!(access(world, "ann", near).await, Err(Status::ACCESS_DENIED));
+        share(world, false, Rules { read_list: names(&["@guests"]), ..Rules::default() }, STAFF);
+        assert_eq!(access(world, "ann", near).await, Ok(READ));
+        // What the account file says is known.
+        share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
+        assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
+        assert_eq!(access(world, "bob", near).await, Err(Status::ACCESS_DENIED));
     });
 }
 

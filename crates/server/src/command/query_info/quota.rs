@@ -3,6 +3,7 @@
 //! Who is known by which SID is as for the owners of files: `S-1-22-1-uid` in what
 //! is listed, and an account's own SID too in what is asked for.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_store::Fault;
@@ -22,8 +23,8 @@ use crate::open::{FileOpen, Open};
 use crate::server::Server;
 
 /// Answers a query of quotas.
-pub(super) fn query(
-    server: &Server,
+pub(super) async fn query(
+    server: &Arc<Server>,
     open: &Open,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
@@ -39,13 +40,14 @@ pub(super) fn query(
     let mut writer = QuotaWriter::new(output.bytes(), room);
     let count = match asked.sids {
         Asked::List(list) => {
-            let users = users_of(server, list, most)?;
+            let users = users_of(server, list, most).await?;
             of_list(vfs, &token, &users, &mut writer)?
         }
         Asked::From(start) => {
             manages(&token)?;
             let start = Sid::parse(start).map_err(|_| Status::INVALID_PARAMETER)?;
-            let uid = server.with_principals(|known| known.unix_user(&start));
+            let uid = known_users(server, vec![start]).await?;
+            let uid = uid.into_iter().next().and_then(|(_, uid)| uid);
             let uid = uid.ok_or(Status::INVALID_PARAMETER)?;
             let there = vfs.quota(uid).map_err(Fault::status)?;
             there.ok_or(Status::INVALID_PARAMETER)?;
@@ -72,17 +74,34 @@ fn manages(token: &Token) -> Result<(), Status> {
 }
 
 /// The users of a SidList, with their numbers on the host.
-fn users_of(server: &Server, list: &[u8], most: usize) -> Result<Vec<(Sid, Option<u32>)>, Status> {
+async fn users_of(
+    server: &Arc<Server>,
+    list: &[u8],
+    most: usize,
+) -> Result<Vec<(Sid, Option<u32>)>, Status> {
     if !list.len().is_multiple_of(4) {
         return Err(Status::INVALID_PARAMETER);
     }
     let sids: Result<Vec<Sid>, _> = QuotaSids::new(list).take(QUOTA_ENTRIES + 1).collect();
-    let sids = sids.map_err(|_| Status::INVALID_PARAMETER)?;
+    let mut sids = sids.map_err(|_| Status::INVALID_PARAMETER)?;
     if sids.len() > QUOTA_ENTRIES {
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
-    let users = sids.into_iter().take(most);
-    Ok(server.with_principals(|known| users.map(|sid| (sid, known.unix_user(&sid))).collect()))
+    sids.truncate(most);
+    known_users(server, sids).await
+}
+
+/// SIDs with the numbers that they have on the host, which is asked elsewhere.
+async fn known_users(
+    server: &Arc<Server>,
+    sids: Vec<Sid>,
+) -> Result<Vec<(Sid, Option<u32>)>, Status> {
+    let asked = Arc::clone(server);
+    let found = move || {
+        let uids = asked.with_principals(|known| known.unix_users(&sids));
+        sids.into_iter().zip(uids).collect()
+    };
+    server.host_users.naming(found).await
 }
 
 /// Tells of the users asked for; of those without a quota that it is all zero.

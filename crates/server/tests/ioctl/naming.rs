@@ -1,0 +1,91 @@
+//! Who asks lsarpc and samr who is who waits for the host's name service, and
+//! nobody else does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_auth::{Account, Accounts, Membership};
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::rpc::lsarpc::TranslatedSid;
+use frevo_wire::rpc::lsarpc::{self, LookupNames, LookupReply, NamesForm, OpenPolicy};
+use frevo_wire::rpc::{Client, SyntaxId};
+use parking_lot::{Condvar, Mutex};
+use tokio::time::timeout;
+
+use super::calls::*;
+use crate::client::world::Users;
+use crate::client::*;
+
+/// Accounts that take until they are let to say that there is no such user.
+#[derive(Debug, Default)]
+struct Slow {
+    /// Whether somebody asks, and whether there is an answer.
+    state: Mutex<(bool, bool)>,
+    turn: Condvar,
+}
+
+impl Slow {
+    fn answer(&self) {
+        self.state.lock().1 = true;
+        self.turn.notify_all();
+    }
+}
+
+impl Accounts for Slow {
+    fn account(&self, user: &str, domain: &str) -> Option<Account> {
+        Users.account(user, domain)
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        if user == "no such user" {
+            let mut state = self.state.lock();
+            state.0 = true;
+            // On the core nobody could let it go on.
+            let patience = Duration::from_secs(20);
+            let hung = self.turn.wait_while_for(&mut state, |state| !state.1, patience);
+            assert!(!hung.timed_out(), "the core waited");
+        }
+        None
+    }
+}
+
+#[test]
+fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
+    in_world(async |world| {
+        let slow = Arc::new(Slow::default());
+        let settings = (*world.server.settings()).clone();
+        let shares = (**world.server.shares()).clone();
+        world.server.reload(settings, shares, Arc::clone(&slow) as _);
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        let ipc = peer.mount(&data.logon, "IPC$").await;
+        let pipe = peer.open_file(&ipc, &Want::existing("lsarpc")).await;
+        let mut client = Client::new(SyntaxId::LSARPC);
+        let transceive = CtlCode::PIPE_TRANSCEIVE;
+        let bound = ask(&mut peer, &ipc, transceive, pipe, &client.bind(), 4280).await;
+        assert!(client.handle_bind_reply(&output(bound.ok())).unwrap());
+        let open = OpenPolicy::encode(AccessMask::MAXIMUM_ALLOWED, "\\\\frevo");
+        let [open] = &client.call(lsarpc::OPEN_POLICY2, &open)[..] else { panic!("one fragment") };
+        let reply = ask(&mut peer, &ipc, transceive, pipe, open, 4280).await;
+        let reply = client.handle_bytes(&output(reply.ok())).unwrap().unwrap();
+        let (policy, _) = lsarpc::parse_handle_reply(&reply).unwrap();
+
+        let names = LookupNames::encode(&policy, &["no such user", "BUILTIN\\Users"]);
+        let [names] = &client.call(lsarpc::LOOKUP_NAMES3, &names)[..] else { panic!("one") };
+        let draft = ioctl_draft(transceive, pipe, names, 4280);
+        let asked = peer.send(vec![ipc.put(draft)], ipc.via()).await[0];
+        let is_announced = timeout(Duration::from_secs(5), peer.interim()).await;
+        assert_eq!(is_announced.expect("announced").header.message_id, asked);
+        assert!(slow.state.lock().0, "the question is asked");
+        // The same connection goes on, and the pipe can be looked at.
+        let file = peer.open_file(&data, &Want::file("f")).await;
+        peer.write(&data, file, 0, b"as always").await;
+        let peeked = ask(&mut peer, &ipc, CtlCode::PIPE_PEEK, pipe, &[], 64).await;
+        assert_eq!(output(peeked.ok())[4..8], [0; 4], "nothing is there to be read");
+        slow.answer();
+        let reply = peer.final_reply(asked).await;
+        let reply = client.handle_bytes(&output(reply.ok())).unwrap().unwrap();
+        let reply = LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 2).unwrap();
+        assert_eq!((reply.mapped, reply.status), (1, Status::SOME_NOT_MAPPED));
+    });
+}
