@@ -1,7 +1,9 @@
 """The Linux kernel's client, cifs.ko, in User Mode Linux."""
+import hashlib
 import os
 import re
 import shutil
+import struct
 import threading
 import time
 
@@ -74,8 +76,8 @@ def checks(ctx, options, share=None):
         if "vers=" not in options and "Dialect 0x311" not in output:
             raise Failure("the dialect is not 3.1.1")
     ctx.report(report.read_text() if report.exists() else "", needed=["left-tree"])
-    if "posix" in options.split(","):
-        posix(ctx, options)
+    if left := LEFT.get(options):
+        left(ctx, options)
     proof = ctx.work / "proof"
     ctx.command(program, "verify", ctx.server.path, proof)
     ctx.report(proof.read_text() if proof.exists() else "", needed=["disk-names", "disk-bytes", "disk-times"])
@@ -97,6 +99,67 @@ def posix(ctx, options):
             raise Failure("twins are mixed up")
         if (room / "replaced").read_text() != "new" or (room / "gone").exists():
             raise Failure("an open file was not replaced, or not removed")
+
+
+def mfsymlinks(ctx, options):
+    """Minshall and French's symbolic links: plain files of one size, here as their clients write them."""
+    with ctx.check("links-on-disk"):
+        target = "somewhere/é else"
+        output = script(ctx, options, f"ln -s '{target}' mf-link; readlink mf-link; stat -c %F mf-link")
+        if output.split("\n")[:2] != [target, "symbolic link"]:
+            raise Failure(output.strip()[-200:])
+        text = target.encode()
+        wanted = b"XSym\n%04d\n%s\n%s\n" % (len(text), hashlib.md5(text).hexdigest().encode(), text)
+        link = ctx.server.path / "mf-link"
+        if link.is_symlink() or link.read_bytes() != wanted.ljust(1067):
+            raise Failure(f"on the server's disk: {link.lstat()}, {link.read_bytes()[:100]}")
+
+
+def sfu(ctx, options):
+    """Services for Unix's special files: small SYSTEM files with a mark, no devices of the host."""
+    with ctx.check("special-files-on-disk"):
+        output = script(ctx, options, "mkfifo sfu-pipe; mknod sfu-null c 1 3; mknod sfu-disk b 8 17\n"
+                        "stat -c '%n %F %t %T' sfu-*")
+        wanted = ["sfu-disk block special file 8 11", "sfu-null character special file 1 3", "sfu-pipe fifo 0 0"]
+        if output.strip().split("\n") != wanted:
+            raise Failure(output.strip()[-200:])
+        for name, content in (
+            ("sfu-null", struct.pack("<8sQQ", b"IntxCHR", 1, 3)),
+            ("sfu-disk", struct.pack("<8sQQ", b"IntxBLK", 8, 17)),
+            ("sfu-pipe", b"LnxFIFO".ljust(24, b"\0")),
+        ):
+            path = ctx.server.path / name
+            if not path.is_file() or path.read_bytes() != content:
+                raise Failure(f"{name} on the server's disk: {path.lstat()}")
+            if ctx.server.kind == "frevo" and not is_system(path):
+                raise Failure(f"{name} is not kept as SYSTEM")
+
+
+def is_system(path):
+    """Whether user.DOSATTRIB, in version 5 of Samba's layout, has FILE_ATTRIBUTE_SYSTEM."""
+    version, _, _, attributes = struct.unpack("<HIII", os.getxattr(path, "user.DOSATTRIB")[2:16])
+    return version == 5 and bool(attributes & 0x4)
+
+
+def cifsacl(ctx, options):
+    """chmod as an access list: stored beside the file, and shown by the mode for group and others."""
+    with ctx.check("lists-on-disk"):
+        output = script(ctx, options, "touch acl-file; mkdir acl-dir; chmod 640 acl-file; chmod 751 acl-dir; stat -c %a acl-file acl-dir")
+        if output.split() != ["640", "751"]:
+            raise Failure(output.strip()[-200:])
+        if ctx.server.kind != "frevo":
+            return  # smbd keeps a POSIX list, whose mask the mode shows.
+        for name, shown in (("acl-file", 0o40), ("acl-dir", 0o51)):
+            path = ctx.server.path / name
+            mode = path.stat().st_mode & 0o77
+            if mode != shown:
+                raise Failure(f"{name} has {mode:o} for group and others on the server's disk, wanted {shown:o}")
+            if "security.NTACL" not in os.listxattr(path):
+                raise Failure(f"{name} has no stored list: {os.listxattr(path)}")
+
+
+# What mounts with these options leave on the server's disk beside what all leave.
+LEFT = {"posix": posix, "mfsymlinks": mfsymlinks, "sfu": sfu, "cifsacl": cifsacl}
 
 
 def register():
