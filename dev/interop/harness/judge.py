@@ -2,7 +2,9 @@
 import collections
 import datetime
 import fnmatch
+import os
 import re
+import subprocess
 import tomllib
 
 from .model import HERE, OUT
@@ -21,6 +23,15 @@ def results(path):
         return dict(line.rstrip("\n").split("\t")[:2] for line in f)
 
 
+def guest_version():
+    """The version of Linux that guests run, as with 6.1.176, or nothing where there is none."""
+    kernel = os.environ.get("UML_KERNEL", "linux.uml")
+    try:
+        return subprocess.run([kernel, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 class Expectations:
     """Rows that are known not to pass, each with its reason."""
 
@@ -29,13 +40,14 @@ class Expectations:
         with open(HERE / "expected.toml", "rb") as f:
             entries = tomllib.load(f).get("expect", [])
         self.entries = []
+        guest = guest_version() + "."
         for e in entries:
-            unknown = set(e) - {"test", "server", "result", "reason", "whose"}
+            unknown = set(e) - {"test", "server", "guest", "result", "reason", "whose"}
             if unknown or not e.get("reason") or e.get("whose") not in WHOSE or not e.get("test"):
                 raise SystemExit(f"expected.toml: entry {e} wants test, reason and whose (one of {', '.join(WHOSE)})")
             if e.get("result", "fail") not in ("fail", "skip", "either"):
                 raise SystemExit(f"expected.toml: {e['test']}: result is fail, skip or either")
-            if e.get("server", "frevo") in (server, "any"):
+            if e.get("server", "frevo") in (server, "any") and guest.startswith(e["guest"] + "." if "guest" in e else ""):
                 names = e["test"] if isinstance(e["test"], list) else [e["test"]]
                 self.entries += [{**e, "test": n, "hits": 0} for n in names]
 
