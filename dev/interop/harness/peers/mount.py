@@ -42,6 +42,14 @@ def refused(error, act):
     raise Failure(f"it worked, wanted errno {error}")
 
 
+def no_fuse():
+    """Why nothing can be mounted over FUSE on this machine, or nothing."""
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError as e:
+        return f"no FUSE here: {e}"
+
+
 class Mount:
     """A mounted share and the program that mounts it."""
 
@@ -453,6 +461,9 @@ def helpful(ctx):
 def mount(ctx):
     """frevo mount: files, names, maps, locks, leases; in full git, cargo and a server that is killed"""
     there = ctx.server.path
+    if why := no_fuse():
+        ctx.add("fuse", "skip", 0.0, why)
+        return
     with ctx.check("errors"):
         helpful(ctx)
     with ctx.check("mount-and-unmount"), mounted(ctx) as here:
