@@ -53,10 +53,12 @@ pub(crate) struct Entry {
     flags: Option<AceFlags>,
 }
 
+const FULL: u32 = 0x1F_01FF;
+
 /// Words for rights. Explorer's change is without the right to delete what is in a
 /// directory, smbcacls' with it.
 const WORDS: [(&str, u32); 5] = [
-    ("full", 0x1F_01FF),
+    ("full", FULL),
     ("change", 0x13_01BF),
     ("change", 0x13_01FF),
     ("read", 0x12_00A9),
@@ -100,16 +102,32 @@ impl FromStr for Entry {
             return Err(format!("{text} names nobody"));
         }
         let flags = flags.map(parse_flags).transpose()?;
-        Ok(Self { kind, who: who.into(), mask: parse_rights(rights)?, flags })
+        Ok(Self { kind, who: who.into(), mask: parse_rights(rights, kind)?, flags })
     }
 }
 
-fn parse_rights(text: &str) -> Result<AccessMask, String> {
+/// What a word or a letter is in an entry that denies: as Explorer writes it,
+/// without SYNCHRONIZE, and to write without READ_CONTROL. Every open asks for
+/// these, so that nothing would be left of what other entries allow.
+fn of_kind(mask: u32, kind: AceType) -> u32 {
+    const SYNCHRONIZE: u32 = AccessMask::SYNCHRONIZE.0;
+    const WRITES: u32 = 0x116;
+    match kind {
+        AceType::ACCESS_DENIED if mask == FULL => mask,
+        AceType::ACCESS_DENIED if mask & 0x1FF == WRITES => mask & WRITES,
+        AceType::ACCESS_DENIED => mask & !SYNCHRONIZE,
+        _ => mask,
+    }
+}
+
+fn parse_rights(text: &str, kind: AceType) -> Result<AccessMask, String> {
     let number = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    let word = || WORDS.iter().find(|(word, _)| *word == text).map(|(_, mask)| *mask);
+    let of_kind = |mask: u32| of_kind(mask, kind);
+    let word = || WORDS.iter().find(|(word, _)| *word == text).map(|(_, mask)| of_kind(*mask));
     let letters = || {
         let bits = text.chars().map(|c| {
-            LETTERS.iter().find(|(l, _)| *l == c.to_ascii_uppercase()).map(|(_, mask)| *mask)
+            let found = LETTERS.iter().find(|(l, _)| *l == c.to_ascii_uppercase());
+            found.map(|(_, mask)| of_kind(*mask))
         });
         bits.reduce(|a, b| Some(a? | b?)).flatten()
     };
@@ -128,8 +146,8 @@ fn parse_flags(text: &str) -> Result<AceFlags, String> {
     Ok(flags)
 }
 
-fn shown_rights(mask: AccessMask) -> String {
-    let word = WORDS.iter().find(|(_, bits)| *bits == mask.0);
+fn shown_rights(mask: AccessMask, kind: AceType) -> String {
+    let word = WORDS.iter().find(|(_, bits)| of_kind(*bits, kind) == mask.0);
     word.map_or_else(|| format!("{:#010x}", mask.0), |(word, _)| (*word).to_owned())
 }
 
@@ -229,7 +247,7 @@ pub(crate) async fn acl(arguments: &AclArguments) -> Done {
         let (kind, who) = (shown_kind(ace.kind), names.shown(ace.sid()));
         let rights = match ace.mask() {
             Some(mask) if arguments.numeric => format!("{:#010x}", mask.0),
-            Some(mask) => shown_rights(mask),
+            Some(mask) => shown_rights(mask, ace.kind),
             None => String::from("?"),
         };
         let flags = shown_flags(ace.flags);
@@ -339,15 +357,36 @@ async fn sid_of(session: &Session, who: &str) -> Result<Sid, Failure> {
 mod tests {
     use super::*;
 
+    /// What every open asks for is not denied along with the rest.
+    #[test]
+    fn to_deny_writing_does_not_deny_reading() {
+        let mask = |text: &str| text.parse::<Entry>().unwrap().mask;
+        let open = AccessMask::SYNCHRONIZE | AccessMask::READ_CONTROL;
+        for rights in ["w", "write", "W"] {
+            assert_eq!(mask(&format!("deny:ann:{rights}")), AccessMask(0x116));
+        }
+        assert_eq!(mask("deny:ann:r"), AccessMask(0x02_0089));
+        assert_eq!(mask("deny:ann:rw"), AccessMask(0x02_019F));
+        assert_eq!(mask("deny:ann:full"), AccessMask(FULL));
+        assert_eq!(mask("deny:ann:0x120116"), AccessMask(0x12_0116));
+        for word in ["read", "write", "change", "full"] {
+            assert!(mask(&format!("allow:ann:{word}")).contains(AccessMask::SYNCHRONIZE));
+            let denied = mask(&format!("deny:ann:{word}"));
+            assert_eq!(shown_rights(denied, AceType::ACCESS_DENIED), word);
+        }
+        assert!(mask("allow:ann:w").contains(open));
+    }
+
     #[test]
     fn entries_are_read_and_shown_alike() {
         let entry: Entry = "deny:FILES\\ann:change:oi,ci".parse().unwrap();
         assert_eq!(entry.who, "FILES\\ann");
         assert_eq!(entry.kind, AceType::ACCESS_DENIED);
-        assert_eq!((&*shown_rights(entry.mask), entry.mask.0), ("change", 0x13_01BF));
+        let shown = shown_rights(entry.mask, entry.kind);
+        assert_eq!((&*shown, entry.mask.0), ("change", 0x03_01BF));
         assert_eq!(shown_flags(entry.flags.unwrap()), "oi,ci");
         let letters: Entry = "allow:S-1-1-0:rx".parse().unwrap();
-        assert_eq!(shown_rights(letters.mask), "read");
+        assert_eq!(shown_rights(letters.mask, letters.kind), "read");
         assert_eq!("allow:x:0x00120089".parse::<Entry>().unwrap().mask.0, 0x12_0089);
         for wrong in [
             "ann",

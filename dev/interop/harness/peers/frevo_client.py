@@ -199,6 +199,16 @@ def acl(ctx):
         client.run("acl", client.url("listed"), "--remove", server.user2)
         if found := entries(smbcacls("listed"), server.user2):
             raise Failure(f"{found}")
+    with ctx.check("denied writing, allowed reading"):
+        (server.path / "denied").write_bytes(b"x")
+        client.run("acl", client.url("denied"), "--set", "allow:Everyone:change", "--set", f"deny:{server.user2}:w")
+        other = client.url("denied").replace(f"//{server.user}@", f"//{server.user2}@")
+        if client.run("cat", other) != "x":
+            raise Failure("another content")
+        (ctx.work / "more").write_bytes(b"more")
+        client.refused(1, "put", "more", other)
+        if (server.path / "denied").read_bytes() != b"x":
+            raise Failure("it was written")
     with ctx.check("what smbcacls adds"):
         smbcacls("folder", "-a", f"ACL:{server.user2}:ALLOWED/OI|CI/CHANGE")
         output = client.run("acl", client.url("folder"))
