@@ -102,7 +102,8 @@ impl Metadata {
 
     /// What names it on its volume, 0 if the server did not tell.
     pub const fn file_id(&self) -> u64 {
-        self.file_id
+        // MS-FSCC 2.1.9: there is none that is unique.
+        if self.file_id == u64::MAX { 0 } else { self.file_id }
     }
 
     /// Hard links, 0 if the server did not tell.
@@ -173,6 +174,12 @@ pub fn file_time(time: SystemTime) -> FileTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_that_is_not_unique_is_none() {
+        let of = |file_id| Metadata { file_id, ..Metadata::default() }.file_id();
+        assert_eq!((of(7), of(0), of(u64::MAX)), (7, 0, 0));
+    }
 
     #[test]
     fn times_come_back() {
