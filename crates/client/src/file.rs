@@ -520,9 +520,10 @@ impl File {
         self.open.lease().watch(holder);
     }
 
-    /// What this client may cache of it now.
+    /// What this client may cache of it now. Nothing while the session is lost:
+    /// [`Self::confirm`] takes it up again.
     pub fn lease(&self) -> LeaseState {
-        self.open.lease().state()
+        self.open.lease().grant().state
     }
 
     /// Takes the file up in the session that there is now, if that is another one

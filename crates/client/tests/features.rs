@@ -194,3 +194,45 @@ fn a_slow_cipher_is_helped_with_and_all_arrives() {
         assert_eq!(world.wire.dialed.load(std::sync::atomic::Ordering::SeqCst), 1);
     });
 }
+
+/// What was kept under a lease is given up when the file had to be opened anew,
+/// though no break tells of it.
+#[test]
+fn whoever_keeps_something_is_told_when_the_session_was_lost() {
+    use frevo_client::{LeaseHolder, Yield};
+    use frevo_wire::command::oplock_break::LeaseState;
+    use std::sync::{Arc, Mutex};
+    #[derive(Default)]
+    struct Told(Mutex<Vec<LeaseState>>);
+    impl LeaseHolder for Told {
+        fn broken(&self, to: LeaseState) -> Yield {
+            self.0.lock().unwrap().push(to);
+            Box::pin(std::future::ready(()))
+        }
+    }
+    in_world(async |world| {
+        let share = world.share().await;
+        std::fs::write(world.path("f"), b"data").unwrap();
+        let kept = LeaseState::READ | LeaseState::HANDLE;
+        let file = OpenOptions::new().read(true).lease(kept).open(&share, "f").await.unwrap();
+        let told = Arc::new(Told::default());
+        let holder: Arc<dyn LeaseHolder> = Arc::clone(&told) as _;
+        file.watch_lease(Arc::downgrade(&holder));
+        assert_eq!(file.lease(), kept);
+        let other = world.share().await;
+        for session in world.server.sessions() {
+            world.server.close_session(&session);
+        }
+        // The server does not keep the handle for who writes elsewhere.
+        other.write("f", b"new").await.unwrap();
+        // A new session, in which the file has not been taken up yet.
+        share.metadata("f").await.unwrap();
+        assert!(file.lease().is_empty(), "nothing may be kept before");
+        assert!(told.0.lock().unwrap().is_empty());
+        file.confirm().await.unwrap();
+        assert_eq!(file.lease(), kept);
+        tokio::task::yield_now().await;
+        assert_eq!(file.read_bytes(0, 9).await.unwrap(), b"new"[..]);
+        assert_eq!(*told.0.lock().unwrap(), [LeaseState::HANDLE]);
+    });
+}

@@ -100,6 +100,7 @@ async fn locks(world: &World, peer: &Peer) {
 async fn lease(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
     let own = peer.own.lock().clone();
     let name = peer.own_name();
+    own.file.confirm().await?;
     if own.file.lease() != own.lease {
         world.found(format!("{name}: the lease is {:?}, was {:?}", own.file.lease(), own.lease));
     }

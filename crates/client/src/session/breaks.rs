@@ -27,7 +27,9 @@ pub type Yield = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// One who caches what a lease allows.
 pub trait LeaseHolder: Send + Sync {
     /// The lease falls to `to`. The future gives up what it allowed (writes what
-    /// was kept back, forgets what was read); the server is told afterwards.
+    /// was kept back, forgets what was read); the server is told afterwards, if it
+    /// asked. A lease that was lost with the session, or had to be granted anew,
+    /// falls too.
     fn broken(&self, to: LeaseState) -> Yield;
 }
 

@@ -148,6 +148,7 @@ impl Lease {
         breaking: bool,
     ) {
         let mut now = self.now.lock();
+        let before = now.state;
         let same_session = now.bound.is_some_and(|known| known.generation == bound.generation);
         now.bound = Some(bound);
         let is_newer = match (now.epoch, epoch) {
@@ -157,6 +158,20 @@ impl Lease {
         if is_newer {
             now.set(state);
             now.epoch = epoch;
+        }
+        let left = now.state;
+        drop(now);
+        // A break that nobody heard, as the session was lost.
+        if !same_session && !left.contains(before) {
+            self.lost(left);
+        }
+    }
+
+    /// Some of it is gone without a break to be answered.
+    fn lost(&self, left: LeaseState) {
+        if let Some(watcher) = self.watcher.lock().as_ref().and_then(Weak::upgrade) {
+            // Beside this: it may ask something of the Open that is being taken up.
+            drop(tokio::spawn(watcher.broken(left)));
         }
     }
 
@@ -169,11 +184,13 @@ impl Lease {
             drop(now);
             return self.granted(bound, state, epoch, false);
         }
-        now.set(LeaseState::EMPTY);
         now.version += 1;
         now.state = state;
         now.epoch = epoch;
         now.bound = Some(bound);
+        drop(now);
+        // What was kept and gathered was so under the old one.
+        self.lost(state & LeaseState::HANDLE);
     }
 
     /// The server takes some of it. What is to be done first, and where the
