@@ -32,6 +32,8 @@ const ROOM: u32 = 65_536;
 struct Known {
     /// `\server\share\path` in lower case.
     prefix: String,
+    /// Where that server listens.
+    port: u16,
     targets: Vec<Place>,
     /// The one that worked.
     hint: usize,
@@ -49,7 +51,9 @@ impl Referrals {
         let mut known = self.0.lock();
         known.retain(|known| known.until > now);
         let path = place.unc();
-        let covers = |known: &&Known| behind(&path, &known.prefix).is_some();
+        let covers = |known: &&Known| {
+            known.port == place.server.port && behind(&path, &known.prefix).is_some()
+        };
         let found = known.iter().filter(covers).max_by_key(|known| known.prefix.len())?;
         let rest = behind(&path, &found.prefix)?.to_owned();
         Some((found.clone(), rest))
@@ -57,16 +61,17 @@ impl Referrals {
 
     fn keep(&self, new: Known) {
         let mut known = self.0.lock();
-        known.retain(|known| known.prefix != new.prefix);
+        known.retain(|known| (&known.prefix, known.port) != (&new.prefix, new.port));
         if known.len() >= REFERRALS_KEPT {
             known.remove(0);
         }
         known.push(new);
     }
 
-    fn worked(&self, prefix: &str, hint: usize) {
+    fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        if let Some(known) = known.iter_mut().find(|known| known.prefix == prefix) {
+        let is_it = |one: &&mut Known| (&one.prefix, one.port) == (&part.prefix, part.port);
+        if let Some(known) = known.iter_mut().find(is_it) {
             known.hint = hint;
         }
     }
@@ -137,6 +142,8 @@ struct Way<'a> {
     client: &'a Client,
     credentials: &'a Credentials,
     sessions: Vec<Session>,
+    /// Targets that may still be tried.
+    tries: usize,
 }
 
 impl Way<'_> {
@@ -166,7 +173,7 @@ impl Client {
         path: &str,
     ) -> Result<(Share, String)> {
         let url = format!("smb://{server}/{share}");
-        let mut way = Way { client: self, credentials, sessions: Vec::new() };
+        let mut way = Way { client: self, credentials, sessions: Vec::new(), tries: TARGETS_TRIED };
         let mut place = Place {
             server,
             share: share.into(),
@@ -218,7 +225,7 @@ impl Client {
             }
             Err(error) => return Err(error),
         };
-        let Some((known, rest)) = understood(&response, place) else {
+        let Some((known, rest)) = understood(&response, place, session.is_proved()) else {
             let cause = Cause::Protocol("a DFS referral that names no target");
             return Err(Error::new(cause, "resolve", session_url(&session)));
         };
@@ -247,13 +254,15 @@ impl Client {
             let at = (known.hint + at) % count.max(1);
             let Some(target) = known.targets.get(at) else { continue };
             let target = target.below(rest);
+            let Some(left) = way.tries.checked_sub(1) else { break };
+            way.tries = left;
             let connected = match way.session(&target.server).await {
                 Ok(session) => session.share(&target.share).await,
                 Err(error) => Err(error),
             };
             match connected {
                 Ok(share) => {
-                    self.referrals.worked(&known.prefix, at);
+                    self.referrals.worked(known, at);
                     let is_end = !share.is_dfs();
                     return Ok((target, is_end.then_some(share)));
                 }
@@ -297,7 +306,8 @@ async fn referral(session: &Session, path: &str) -> Result<ReferralResponse> {
         let (live, bound) = attempts.next().await?;
         let call = fsctl(CtlCode::DFS_GET_REFERRALS, FileId::ALL_ONES, &input, ROOM);
         debug_assert!(call.command == Command::IOCTL);
-        let call = Call { tree_id: bound.tree_id, ..call };
+        // Where the credentials are used next hangs on it.
+        let call = Call { tree_id: bound.tree_id, ..call.signed() };
         let outcome = live.ask(call, bound.seal, &[]).await;
         if let Some(end) = attempts.judge(outcome, bound) {
             break end?;
@@ -308,8 +318,9 @@ async fn referral(session: &Session, path: &str) -> Result<ReferralResponse> {
 }
 
 /// What a referral for `place` means; nothing when it consumes what was not asked
-/// for, or no target of it can be.
-fn understood(response: &ReferralResponse, place: &Place) -> Option<(Known, String)> {
+/// for, or no target of it can be. One that is not `proved` to be the server's could
+/// be anybody's, and leads to no other host.
+fn understood(response: &ReferralResponse, place: &Place, proved: bool) -> Option<(Known, String)> {
     let asked: Vec<u16> = place.unc().encode_utf16().collect();
     let consumed = usize::from(response.path_consumed) / 2;
     let prefix = String::from_utf16(asked.get(..consumed)?).ok()?;
@@ -324,6 +335,7 @@ fn understood(response: &ReferralResponse, place: &Place) -> Option<(Known, Stri
         .referrals
         .iter()
         .filter_map(|referral| Place::of_target(&referral.target, &place.server))
+        .filter(|target| proved || target.server.host.eq_ignore_ascii_case(&place.server.host))
         .collect();
     if targets.is_empty() {
         return None;
@@ -331,7 +343,8 @@ fn understood(response: &ReferralResponse, place: &Place) -> Option<(Known, Stri
     let lives = response.referrals.iter().map(|referral| referral.time_to_live_s).min();
     let lives = Duration::from_secs(lives.unwrap_or_default().into()).min(REFERRAL_FOR);
     let prefix = prefix.trim_end_matches('\\').to_lowercase();
-    let known = Known { prefix, targets, hint: 0, until: Instant::now() + lives };
+    let port = place.server.port;
+    let known = Known { prefix, port, targets, hint: 0, until: Instant::now() + lives };
     Some((known, rest.trim_start_matches('\\').to_owned()))
 }
 
@@ -372,23 +385,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn referrals_are_understood_and_kept_for_their_time() {
         let asked = place("\\files\\dfs\\Link\\é\\x");
-        let (known, rest) = understood(&response(15, &["\\one\\data"]), &asked).unwrap();
+        let (known, rest) = understood(&response(15, &["\\one\\data"]), &asked, true).unwrap();
         assert_eq!((&*known.prefix, &*rest), ("\\files\\dfs\\link", "é\\x"));
         // Half a component, less than a share, more than was asked.
         for consumed in [14, 12, 6, 0, 400] {
-            assert!(understood(&response(consumed, &["\\one\\data"]), &asked).is_none());
+            assert!(understood(&response(consumed, &["\\one\\data"]), &asked, true).is_none());
         }
-        assert!(understood(&response(15, &["nowhere", ""]), &asked).is_none());
+        assert!(understood(&response(15, &["nowhere", ""]), &asked, true).is_none());
+        let both = response(15, &["\\one\\data", "\\FILES\\other"]);
+        let (known_here, _) = understood(&both, &asked, false).unwrap();
+        let targets: Vec<_> = known_here.targets.iter().map(Place::unc).collect();
+        assert_eq!(targets, ["\\FILES\\other"], "not proved: nowhere else");
+        assert!(understood(&response(15, &["\\one\\data"]), &asked, false).is_none());
         let all = Referrals::default();
         all.keep(known);
         let (found, rest) = all.find(&place("\\FILES\\DFS\\LINK\\y\\z")).unwrap();
         assert_eq!((found.targets.len(), &*rest), (1, "y\\z"));
         assert!(all.find(&place("\\files\\dfs\\linked")).is_none());
         assert!(all.find(&place("\\files\\dfs")).is_none());
+        let mut elsewhere = place("\\files\\dfs\\link");
+        elsewhere.server.port = 445;
+        assert!(all.find(&elsewhere).is_none(), "another server of that host");
         tokio::time::advance(Duration::from_secs(61)).await;
         assert!(all.find(&asked).is_none(), "its time is over");
         for at in 0..REFERRALS_KEPT * 2 {
-            let (mut one, _) = understood(&response(15, &["\\one\\data"]), &asked).unwrap();
+            let (mut one, _) = understood(&response(15, &["\\one\\data"]), &asked, true).unwrap();
             one.prefix = format!("\\files\\dfs\\{at}");
             all.keep(one);
         }

@@ -12,7 +12,7 @@ use frevo_wire::{Command, Status, Utf16};
 
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{EMPTY_LISTINGS, LISTING_BYTES};
+use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
 use crate::metadata::Metadata;
 use crate::open::{Ask, Open};
 use crate::path::is_sound;
@@ -47,6 +47,8 @@ pub struct Dir {
     fresh: bool,
     /// Replies in a row that named nothing.
     empty: usize,
+    /// Entries that may still come.
+    left: usize,
     ended: bool,
     ready: VecDeque<DirEntry>,
 }
@@ -67,6 +69,7 @@ impl Dir {
             pattern: String::from("*"),
             fresh: true,
             empty: 0,
+            left: ENTRIES_MAX,
             ended: false,
             ready: VecDeque::new(),
         })
@@ -76,6 +79,13 @@ impl Dir {
     #[must_use]
     pub fn matching(self, pattern: &str) -> Self {
         Self { pattern: pattern.into(), ..self }
+    }
+
+    /// Ends with an error after `most` entries, if that is less than
+    /// [`ENTRIES_MAX`].
+    #[must_use]
+    pub fn at_most(self, most: usize) -> Self {
+        Self { left: most.min(self.left), ..self }
     }
 
     /// The next entry, in the server's order.
@@ -128,6 +138,11 @@ impl Dir {
             return Ok(());
         }
         read(&message, &mut self.ready).during("list", &self.open.url)?;
+        let Some(left) = self.left.checked_sub(self.ready.len()) else {
+            let cause = Cause::Protocol("a listing without end");
+            return Err(Error::new(cause, "list", &*self.open.url));
+        };
+        self.left = left;
         self.empty = if self.ready.is_empty() { self.empty + 1 } else { 0 };
         if self.empty > EMPTY_LISTINGS {
             let cause = Cause::Protocol("a listing without end and without names");

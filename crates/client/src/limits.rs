@@ -51,7 +51,7 @@ pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
 pub const REFERRALS_KEPT: usize = 128;
 /// How long at most, whatever the server says.
 pub const REFERRAL_FOR: Duration = Duration::from_secs(3600);
-/// Targets of a referral that are tried.
+/// Targets of referrals that are tried on the way to one place.
 pub const TARGETS_TRIED: usize = 16;
 /// SIDs or names of one lookup.
 pub const LOOKUP_MAX: usize = 500;
@@ -64,6 +64,8 @@ pub const BREAKS_WAITING: usize = 1024;
 pub const BREAKS_AT_ONCE: usize = 64;
 /// How often a listing that lost its connection is begun in all.
 pub const LISTINGS: u32 = 8;
+/// Most entries of one listing.
+pub const ENTRIES_MAX: usize = 8 << 20;
 /// Replies to a listing in a row without a name in them (but `.` and `..`).
 pub const EMPTY_LISTINGS: usize = 4;
 /// Symbolic links and DFS referrals followed for one path.

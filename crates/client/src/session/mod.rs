@@ -201,6 +201,12 @@ impl Session {
         })
     }
 
+    /// Whether what comes in it is proved to be the server's: a guest's has no keys.
+    pub(crate) fn is_proved(&self) -> bool {
+        let live = self.inner.current();
+        live.and_then(|live| live.channel()).is_some_and(|channel| channel.signing.is_some())
+    }
+
     /// Ends the session on the server. What was open is closed.
     pub async fn log_off(self) {
         self.inner.closed.store(true, Ordering::Release);
