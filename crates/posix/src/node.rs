@@ -272,6 +272,14 @@ impl Node for PosixNode {
         Ok(self.share.stat_of(&stx, &extra))
     }
 
+    fn is_read_only(&self) -> VfsResult<bool> {
+        if let Some(now) = self.successor() {
+            return now.is_read_only();
+        }
+        let is_marked = |dos: DosAttrib| dos.attributes & FileAttributes::READONLY.0 != 0;
+        Ok(self.dos_attrib().is_some_and(is_marked))
+    }
+
     fn is_hidden_by_name(&self) -> bool {
         let is_marked = |dos: DosAttrib| dos.attributes & FileAttributes::HIDDEN.0 != 0;
         self.hidden_name && !self.dos_attrib().is_some_and(is_marked)

@@ -428,6 +428,9 @@ fn probe_openat2(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// the last component may lead this look out of the share: nothing but the
 /// choice of flags may depend on it.
 fn kind_before(dir: BorrowedFd<'_>, path: &[u8], follow: bool) -> VfsResult<Option<Kind>> {
+    if path == b"." {
+        return Ok(Some(Kind::Directory));
+    }
     let kind = match sys::stat_at(dir, path) {
         Ok(stx) => stat::kind_of(&stx),
         Err(Errno::NOENT) => return Err(Fault::NotFound),

@@ -274,6 +274,11 @@ impl Node for ActingNode {
         self.inner.stat()
     }
 
+    fn is_read_only(&self) -> VfsResult<bool> {
+        let _acting = self.whom.act()?;
+        self.inner.is_read_only()
+    }
+
     fn birth(&self) -> Option<FileTime> {
         let _acting = self.whom.act().ok()?;
         self.inner.birth()

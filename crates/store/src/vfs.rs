@@ -535,6 +535,12 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Its present state.
     fn stat(&self) -> VfsResult<Stat>;
 
+    /// Whether READONLY is among its attributes: less than all of its state, where
+    /// that alone is asked for.
+    fn is_read_only(&self) -> VfsResult<bool> {
+        Ok(self.stat()?.attributes.contains(FileAttributes::READONLY))
+    }
+
     /// Whether it is HIDDEN because of its name alone, see [`Stat::attributes`].
     fn is_hidden_by_name(&self) -> bool {
         false

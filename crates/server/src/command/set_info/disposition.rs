@@ -53,8 +53,7 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if file.cell.lock().name().is_root() {
         return Err(Status::ACCESS_DENIED);
     }
-    let read_only = file.stat()?.attributes.contains(FileAttributes::READONLY);
-    if read_only && !ignore_readonly {
+    if !ignore_readonly && file.node.is_read_only().map_err(Fault::status)? {
         return Err(Status::CANNOT_DELETE);
     }
     acting::check_removal(&*file.vfs, &*file.node, &file.name())?;
