@@ -6,7 +6,7 @@ use crate::Status;
 use crate::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
 };
-use crate::fscc::eq_ignore_case;
+use crate::fscc::{eq_ignore_case, upcase_name};
 use crate::rpc::handles::{ContextHandle, Handles, Held, Object};
 use crate::rpc::limits::MAX_ENUMERATED;
 use crate::rpc::lsarpc::encode_handle_reply;
@@ -17,6 +17,7 @@ use crate::rpc::samr::{
     OpenAccount, OpenDomain, UserFacts, UserInformation,
 };
 use crate::rpc::{Account, FaultStatus, Services, SidNameUse};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -328,12 +329,11 @@ fn lookup_names(request: &LookupNames, handles: &Handles, services: &dyn Service
         Ok(domain) => domain,
         Err(status) => return Ok(samr::encode_rids(&[], status)),
     };
+    // By name, since a client asks for a thousand at a time.
     let all = services.accounts_in(&domain);
-    let find = |name: &Option<String>| {
-        let name = name.as_deref()?;
-        let found = all.iter().find(|account| eq_ignore_case(&account.name, name))?;
-        Some((rid(&found.sid), found.kind))
-    };
+    let named = |account: &Account| (upcase_name(&account.name), (rid(&account.sid), account.kind));
+    let known: BTreeMap<_, _> = all.iter().rev().map(named).collect();
+    let find = |name: &Option<String>| known.get(&upcase_name(name.as_deref()?)).copied();
     let found: Vec<_> = request.names.iter().map(find).collect();
     Ok(samr::encode_rids(&found, mapped(&found)))
 }
@@ -345,10 +345,9 @@ fn lookup_ids(request: &LookupIds, handles: &Handles, services: &dyn Services) -
         Err(status) => return Ok(samr::encode_names(&[], status)),
     };
     let all = services.accounts_in(&domain);
-    let find = |wanted: &u32| {
-        let found = all.iter().find(|account| rid(&account.sid) == *wanted)?;
-        Some((found.name.clone(), found.kind))
-    };
+    let numbered = |account: Account| (rid(&account.sid), (account.name, account.kind));
+    let known: BTreeMap<_, _> = all.into_iter().rev().map(numbered).collect();
+    let find = |wanted: &u32| known.get(wanted).cloned();
     let found: Vec<_> = request.rids.iter().map(find).collect();
     Ok(samr::encode_names(&found, mapped(&found)))
 }
