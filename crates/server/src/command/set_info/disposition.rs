@@ -2,7 +2,7 @@
 
 use frevo_store::Fault;
 use frevo_wire::Status;
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::set::DispositionFlags;
 
 use crate::acting;
