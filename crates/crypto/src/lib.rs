@@ -5,8 +5,9 @@
 //! to the key that they are unique for. Nothing here reads a clock or draws a
 //! random number.
 //!
-//! AWS-LC does SHA-512, HMAC, CMAC, GCM and the key derivation; RustCrypto
-//! does CCM, whose 11-byte nonces AWS-LC's safe interface does not offer.
+//! AWS-LC does SHA-512, HMAC, CMAC, GCM and the key derivation. CCM, whose
+//! 11-byte nonces AWS-LC's safe interface does not offer, is composed here
+//! (`sealing/ccm.rs`) over the AES of RustCrypto.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -31,6 +32,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod chain;
 mod derivation;
 mod hash;
 pub mod limits;

@@ -2,17 +2,17 @@
 
 use crate::nonce::{KeyExhausted, Nonce, NonceSequence};
 use crate::out_of_memory;
+use aes::cipher::KeyInit;
+use aes::{Aes128Enc, Aes256Enc};
 use alloc::boxed::Box;
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
-use ccm::aead::{AeadInOut, KeyInit};
-use ccm::consts::{U11, U16};
+use ccm::{Ccm, NONCE_LEN};
 use core::fmt;
+
+mod ccm;
 
 /// Length of the tag, the Signature field of a transform header, bytes.
 pub const TAG_LEN: usize = 16;
-
-type Aes128Ccm = ccm::Ccm<aes::Aes128, U16, U11>;
-type Aes256Ccm = ccm::Ccm<aes::Aes256, U16, U11>;
 
 /// How messages are sealed, MS-SMB2 2.2.3.1.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,8 +78,8 @@ impl core::error::Error for BadSeal {}
 /// differ in size and a session holds two for its life.
 enum Key {
     Gcm(LessSafeKey),
-    Ccm128(Box<Aes128Ccm>),
-    Ccm256(Box<Aes256Ccm>),
+    Ccm128(Box<Ccm<Aes128Enc>>),
+    Ccm256(Box<Ccm<Aes256Enc>>),
 }
 
 impl Key {
@@ -93,11 +93,11 @@ impl Key {
         match cipher {
             Cipher::Aes128Gcm => gcm(&aead::AES_128_GCM, short),
             Cipher::Aes256Gcm => gcm(&aead::AES_256_GCM, key),
-            Cipher::Aes128Ccm => match Aes128Ccm::new_from_slice(short) {
-                Ok(key) => Self::Ccm128(Box::new(key)),
-                Err(_) => out_of_memory(),
+            Cipher::Aes128Ccm => match short.first_chunk() {
+                Some(short) => Self::Ccm128(Box::new(Ccm(Aes128Enc::new(short.into())))),
+                None => out_of_memory(),
             },
-            Cipher::Aes256Ccm => Self::Ccm256(Box::new(Aes256Ccm::new(key.into()))),
+            Cipher::Aes256Ccm => Self::Ccm256(Box::new(Ccm(Aes256Enc::new(key.into())))),
         }
     }
 
@@ -116,13 +116,10 @@ impl Key {
                     Err(_) => out_of_memory(),
                 };
             }
-            Self::Ccm128(key) => key.encrypt_inout_detached(&ccm.into(), aad, in_out.into()),
-            Self::Ccm256(key) => key.encrypt_inout_detached(&ccm.into(), aad, in_out.into()),
+            Self::Ccm128(key) => key.seal(&ccm, aad, in_out),
+            Self::Ccm256(key) => key.seal(&ccm, aad, in_out),
         };
-        match tag {
-            Ok(tag) => tag.into(),
-            Err(_) => out_of_memory(),
-        }
+        tag.unwrap_or_else(|| out_of_memory())
     }
 
     fn open(
@@ -140,21 +137,17 @@ impl Key {
                     .map(|_| ())
                     .map_err(|_| BadSeal)
             }
-            Self::Ccm128(key) => key
-                .decrypt_inout_detached(&ccm.into(), aad, in_out.into(), tag.into())
-                .map_err(|_| BadSeal),
-            Self::Ccm256(key) => key
-                .decrypt_inout_detached(&ccm.into(), aad, in_out.into(), tag.into())
-                .map_err(|_| BadSeal),
+            Self::Ccm128(key) => key.open(&ccm, aad, in_out, tag),
+            Self::Ccm256(key) => key.open(&ccm, aad, in_out, tag),
         }
     }
 }
 
 /// What GCM and what CCM use of the Nonce field.
-fn split(nonce: &[u8; 16]) -> ([u8; 12], [u8; 11]) {
+fn split(nonce: &[u8; 16]) -> ([u8; 12], [u8; NONCE_LEN]) {
     let mut gcm = [0; 12];
     gcm.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
-    let mut ccm = [0; 11];
+    let mut ccm = [0; NONCE_LEN];
     ccm.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
     (gcm, ccm)
 }

@@ -3,7 +3,7 @@
 //!
 //! `frevo-bench table` prints the comparison, `profile` keeps one row running for a
 //! profiler, `syscalls` counts the server's system calls for an operation. `client`
-//! compares our client with smbclient and with a bare TCP stream.
+//! compares our client with smbclient and with a bare TCP stream, `crypto` measures sealing and signing alone.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -56,6 +56,8 @@ enum Cmd {
     Syscalls(RowArgs),
     /// Our client beside smbclient and beside a bare TCP stream.
     Client(clients::Arguments),
+    /// Sealing and signing in memory, without a peer.
+    Crypto(clients::CryptoArguments),
     /// Run a program and write down what it took.
     #[command(hide = true)]
     Usage {
@@ -189,6 +191,10 @@ fn run(cli: Cli) -> Result<ExitCode> {
             raise_open_files();
             let _priority = Priority::raise(args.common.nice);
             Ok(verdict(&clients::run(&args)?))
+        }
+        Cmd::Crypto(args) => {
+            println!("{}", clients::crypto(&args)?);
+            Ok(ExitCode::SUCCESS)
         }
         Cmd::Table(args) => block_on(args.common.client_threads, table(&args)),
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),

@@ -11,7 +11,7 @@ pub(crate) mod usage;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::server::{self, Kind, Peer, Target};
 use crate::{Common, proc};
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<String>> {
         page.figures.extend(lab.depths()?);
     }
     if lab.wants("cipher") {
-        page.figures.push(lab.ciphers()?);
+        page.figures.extend(ciphers::figures(arguments.rounds, &[1, lab.cores()], FIGURE / 3)?);
     }
     page.setting.push(format!("load average {load_before:.1} before, {:.1} after", proc::load()));
     let markdown = page.markdown();
@@ -143,6 +143,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<String>> {
         std::fs::write(path.with_extension("json"), json + "\n")?;
     }
     Ok(if arguments.check { page.missed() } else { Vec::new() })
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CryptoArguments {
+    /// How often each figure is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+}
+
+/// `frevo-bench crypto`: sealing and signing alone, without a peer and without files.
+pub(crate) fn crypto(arguments: &CryptoArguments) -> Result<String> {
+    let load = proc::load();
+    let mut out = String::new();
+    for figures in ciphers::figures(arguments.rounds, &[1, 2], FIGURE / 3)? {
+        figures.markdown(&mut out);
+    }
+    Ok(format!("load average {load:.1} before, {:.1} after\n{out}", proc::load()))
 }
 
 /// One comparison before it is run.
@@ -481,21 +498,5 @@ impl Lab<'_> {
             });
         }
         Ok(all)
-    }
-
-    /// Sealing and opening without a network, by the number of threads.
-    fn ciphers(&self) -> Result<Figures> {
-        eprintln!("ciphers");
-        let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
-        for (name, cipher) in ciphers::CIPHERS {
-            for workers in [1, self.cores()] {
-                let rates: Result<_> = (0..self.arguments.rounds)
-                    .map(|_| Ok(ciphers::rate(cipher, workers, FIGURE / 3)? / 1e6))
-                    .collect();
-                rows.push((format!("{name}, {workers} threads"), rates?));
-            }
-        }
-        ensure!(!rows.is_empty(), "no ciphers");
-        Ok(Figures { title: "seal and open 1 MiB in memory, MB/s".to_owned(), rows, least: None })
     }
 }

@@ -207,7 +207,7 @@ impl Figures {
         Some(spread(first.iter().zip(second).map(|(a, b)| b / a).collect())?.median)
     }
 
-    fn markdown(&self, out: &mut String) {
+    pub(super) fn markdown(&self, out: &mut String) {
         let _ = writeln!(out, "\n### {}\n\n| what | median (min-max) |\n|---|---|", self.title);
         for (label, values) in &self.rows {
             let Some(s) = spread(values.clone()) else { continue };

@@ -1,0 +1,113 @@
+use super::*;
+use ::ccm::aead::AeadInOut;
+use ::ccm::consts::{U11, U16};
+use aes::cipher::KeyInit;
+use aes::{Aes128, Aes128Enc, Aes256, Aes256Enc};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+type Reference<C> = ::ccm::Ccm<C, U16, U11>;
+
+/// What both of them make of a message: ciphertext and tag.
+type Made = (Vec<u8>, [u8; TAG_LEN]);
+
+fn ours(key: &[u8; 32], long: bool, nonce: &[u8; 11], aad: &[u8], plain: &[u8]) -> Made {
+    let mut bytes = plain.to_vec();
+    let tag = if long {
+        Ccm(Aes256Enc::new(key.into())).seal(nonce, aad, &mut bytes)
+    } else {
+        Ccm(Aes128Enc::new_from_slice(&key[..16]).unwrap()).seal(nonce, aad, &mut bytes)
+    };
+    (bytes, tag.unwrap())
+}
+
+fn theirs(key: &[u8; 32], long: bool, nonce: &[u8; 11], aad: &[u8], plain: &[u8]) -> Made {
+    let mut bytes = plain.to_vec();
+    let in_out = (&mut bytes[..]).into();
+    let tag = if long {
+        let key = Reference::<Aes256>::new(key.into());
+        key.encrypt_inout_detached(nonce.into(), aad, in_out)
+    } else {
+        let key = Reference::<Aes128>::new_from_slice(&key[..16]).unwrap();
+        key.encrypt_inout_detached(nonce.into(), aad, in_out)
+    };
+    (bytes, tag.unwrap().into())
+}
+
+/// Around every end of a block and of a batch of the widest processor, and where the
+/// length before the additional data gets longer.
+#[test]
+fn every_length_is_as_another_implementation_has_it() {
+    let (key, nonce) = ([0x5A; 32], [0xC3; 11]);
+    let data: Vec<u8> = (0..=0xFF_u8).cycle().take(0x1_0010).collect();
+    let seen = |len: usize, aad_len: usize| {
+        for long in [false, true] {
+            let (plain, aad) = (&data[..len], &data[..aad_len]);
+            let made = ours(&key, long, &nonce, aad, plain);
+            assert_eq!(made, theirs(&key, long, &nonce, aad, plain), "{len} bytes, {aad_len}");
+        }
+    };
+    (0..140).for_each(|len| seen(len, 32));
+    [255, 256, 257, 479, 480, 481, 1023, 1024, 1025, 1040, 2047, 2048, 2049, 65_536]
+        .into_iter()
+        .for_each(|len| seen(len, 32));
+    (0..70).for_each(|aad_len| seen(20, aad_len));
+    (LONG_AAD - 2..LONG_AAD + 20).for_each(|aad_len| seen(20, aad_len));
+}
+
+#[test]
+fn what_does_not_fit_its_tag_is_wiped() {
+    let cipher = Ccm(Aes128Enc::new(&[1; 16].into()));
+    for len in [1, 16, 17, 1024, 3000] {
+        let mut bytes = vec![0x77; len];
+        let mut tag = cipher.seal(&[2; 11], b"with", &mut bytes).unwrap();
+        let sealed = bytes.clone();
+        assert_eq!(cipher.open(&[2; 11], b"with", &mut bytes, &tag), Ok(()));
+        assert_eq!(bytes, vec![0x77; len]);
+        let refused = |nonce: &[u8; 11], aad: &[u8], tag: &[u8; 16]| {
+            let mut bytes = sealed.clone();
+            assert_eq!(cipher.open(nonce, aad, &mut bytes, tag), Err(BadSeal));
+            assert_eq!(bytes, vec![0; len], "nothing of the plaintext is given out");
+        };
+        refused(&[3; 11], b"with", &tag);
+        refused(&[2; 11], b"without", &tag);
+        for at in 0..TAG_LEN {
+            tag[at] ^= 0x80;
+            refused(&[2; 11], b"with", &tag);
+            tag[at] ^= 0x80;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn both_implementations_agree(
+        key: [u8; 32],
+        long: bool,
+        nonce: [u8; 11],
+        aad in vec(any::<u8>(), 0..200),
+        plain in vec(any::<u8>(), 0..5000),
+        at in any::<proptest::sample::Index>(),
+    ) {
+        let (sealed, tag) = theirs(&key, long, &nonce, &aad, &plain);
+        prop_assert_eq!(&ours(&key, long, &nonce, &aad, &plain), &(sealed.clone(), tag));
+        let open = |bytes: &mut Vec<u8>| if long {
+            Ccm(Aes256Enc::new((&key).into())).open(&nonce, &aad, bytes, &tag)
+        } else {
+            Ccm(Aes128Enc::new_from_slice(&key[..16]).unwrap()).open(&nonce, &aad, bytes, &tag)
+        };
+        let mut bytes = sealed.clone();
+        prop_assert_eq!(open(&mut bytes), Ok(()));
+        prop_assert_eq!(&bytes, &plain);
+        if !sealed.is_empty() {
+            let mut bytes = sealed;
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1;
+            prop_assert_eq!(open(&mut bytes), Err(BadSeal));
+            prop_assert!(bytes.iter().all(|byte| *byte == 0));
+        }
+    }
+}
