@@ -403,6 +403,26 @@ mod tests {
         assert_eq!(kernel(), before);
     }
 
+    /// X7: a panic is no way to go on as a user, within a scope or without.
+    #[test]
+    fn a_panic_leaves_nobody_acting() {
+        if !is_root("a_panic_leaves_nobody_acting") {
+            return;
+        }
+        let before = kernel();
+        for is_scoped in [false, true] {
+            let panicked = std::panic::catch_unwind(|| {
+                let _scope = is_scoped.then(Scope::open);
+                let _ann = user(5_000).assume().unwrap();
+                let _server = as_server();
+                let _bob = user(6_000).assume().unwrap();
+                assert_eq!(kernel().0, 0, "this fails: it is bob");
+            });
+            assert!(panicked.is_err());
+            assert_eq!((kernel(), acting()), (before.clone(), None));
+        }
+    }
+
     #[test]
     fn threads_act_as_different_users_at_the_same_time() {
         if !is_root("threads_act_as_different_users_at_the_same_time") {

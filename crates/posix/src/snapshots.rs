@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
+use crate::credentials;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::SNAPSHOTS;
 use crate::names::DiskPath;
@@ -160,19 +161,28 @@ impl Snapshots {
         folders: &SnapshotFolders,
         name: &Name,
     ) -> VfsResult<Vec<Moment>> {
-        let folder = match folders.open(root) {
-            Err(Fault::NotFound | Fault::PathNotDirectory) => return Ok(Vec::new()),
-            folder => folder?,
+        // Who may look where the snapshots are does not matter, as it does not for
+        // opening one: that is for the server. What is in them is each user's.
+        let (folder, all) = {
+            let _server = credentials::as_server();
+            let folder = match folders.open(root) {
+                Err(Fault::NotFound | Fault::PathNotDirectory) => return Ok(Vec::new()),
+                folder => folder?,
+            };
+            let all = folders.find(folder.as_fd())?;
+            (folder, all)
         };
         let wanted = DiskPath::of(name, false)?;
         let has = |found: &Found| {
-            let snapshot = enter(folder.as_fd(), &found.path)?;
+            let snapshot = {
+                let _server = credentials::as_server();
+                enter(folder.as_fd(), &found.path)?
+            };
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             let path = wanted.as_bytes();
             sys::open_beneath(snapshot.as_fd(), path, flags, Mode::empty(), false)
                 .map_err(walk_fault)
         };
-        let all = folders.find(folder.as_fd())?;
         Ok(all.iter().filter(|found| has(found).is_ok()).map(|found| found.taken).collect())
     }
 

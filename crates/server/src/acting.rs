@@ -103,6 +103,12 @@ pub fn for_server(vfs: &Arc<dyn Vfs>) -> Option<Arc<dyn Vfs>> {
         .then(|| Arc::new(ActingVfs { inner, whom: As::Server }) as Arc<dyn Vfs>)
 }
 
+/// The file system that somebody uses as himself, as it is without him.
+pub fn beneath(vfs: &dyn Vfs) -> &dyn Vfs {
+    let any: &dyn Any = vfs;
+    any.downcast_ref::<ActingVfs>().map_or(vfs, |acting| &*acting.inner)
+}
+
 /// Who acts through `node`, if somebody else than the server does.
 pub fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
     let node: &dyn Any = node;

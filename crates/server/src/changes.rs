@@ -9,15 +9,17 @@ use frevo_store::{FileTable, Name, Vfs};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 
+use crate::acting;
 use crate::open::FileOpen;
 
 /// What writing changes.
 pub const DATA: CompletionFilter =
     CompletionFilter(CompletionFilter::LAST_WRITE.0 | CompletionFilter::SIZE.0);
 
-/// A file system, as far as watches and locks of names tell one from another.
+/// A file system, as far as watches and locks of names tell one from another:
+/// whoever uses it, it is the same.
 pub fn place(vfs: &Arc<dyn Vfs>) -> Place {
-    Place(Arc::as_ptr(vfs).cast::<()>().addr())
+    Place(std::ptr::from_ref(acting::beneath(&**vfs)).cast::<()>().addr())
 }
 
 impl FileOpen {

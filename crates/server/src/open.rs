@@ -18,6 +18,7 @@ use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::acting;
 use crate::apple;
 use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
@@ -228,6 +229,10 @@ impl Open {
             }
             file.report_removal(files, name);
         };
+        if acting::actor_of(&*file.node).is_some() {
+            // He may remove what he deletes; the last who has it open need not.
+            cell.lock().set_remover(self.id(), &file.vfs);
+        }
         match files.leave(cell, self.id()) {
             Departure::Remove(names) => {
                 let removed: Vec<_> =
@@ -297,7 +302,9 @@ impl FileOpen {
         }
         let _name = files.names.hold(self.place(), name);
         let is_own = std::ptr::eq(cell, &*self.cell);
-        self.vfs.remove(name, if is_own { self.key() } else { cell.key() })
+        let remover = cell.lock().remover(name);
+        let vfs = remover.as_ref().unwrap_or(&self.vfs);
+        vfs.remove(name, if is_own { self.key() } else { cell.key() })
     }
 
     /// What its name means: another object than was opened once that has become

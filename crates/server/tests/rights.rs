@@ -11,7 +11,13 @@ mod acting;
 mod asking;
 #[path = "ioctl/calls.rs"]
 mod calls;
+#[path = "rights/lasting.rs"]
+mod lasting;
 #[path = "rights/lists.rs"]
 mod lists;
+#[path = "rights/paths.rs"]
+mod paths;
+#[path = "rights/probe.rs"]
+mod probe;
 #[path = "rights/quotas.rs"]
 mod quotas;

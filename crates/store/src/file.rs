@@ -1,5 +1,6 @@
 //! One file with everybody who has it open: MS-FSA 2.1.1.3 File, 2.1.1.5 Open.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use frevo_wire::Status;
@@ -13,7 +14,7 @@ use crate::limits::OPENS_PER_FILE;
 use crate::name::Name;
 use crate::share_mode::{Claim, Sharing, Verdict};
 use crate::stream::Attached;
-use crate::vfs::FileKey;
+use crate::vfs::{FileKey, Vfs};
 
 /// Names an Open within the server for as long as it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,6 +57,17 @@ struct Entry {
     link: Option<Name>,
     /// A name that it deletes goes with it, whoever else has the file open.
     unlinks: bool,
+    /// How names that it deletes are removed, where that is its own.
+    remover: Option<Arc<dyn Vfs>>,
+}
+
+/// Link.IsDeleted: a name that goes with the last close.
+#[derive(Debug)]
+struct Doomed {
+    name: Name,
+    /// Whose doing it is, and once he has closed the file, through what.
+    by: OpenId,
+    remover: Option<Arc<dyn Vfs>>,
 }
 
 /// What the last close of a file leaves to do.
@@ -84,8 +96,7 @@ pub struct File {
     opens: Vec<Entry>,
     /// Opens of its named streams, which have cells of their own.
     pub(crate) streams: Vec<Attached>,
-    /// Link.IsDeleted: names that go with the last close.
-    doomed: Vec<Name>,
+    doomed: Vec<Doomed>,
     retired: bool,
     /// Byte-range locks.
     pub ranges: ByteRanges,
@@ -134,7 +145,7 @@ impl File {
     pub fn rename(&mut self, from: &Name, to: &Name) {
         let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
         links
-            .chain(self.doomed.iter_mut())
+            .chain(self.doomed.iter_mut().map(|doomed| &mut doomed.name))
             .chain(core::iter::once(&mut self.name))
             .filter(|name| **name == *from)
             .for_each(|name| name.clone_from(to));
@@ -193,7 +204,15 @@ impl File {
         }
         let link = (*link != self.name).then(|| link.clone());
         let Admission { id, delete_on_close, lease, .. } = a;
-        self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
+        self.opens.push(Entry {
+            id,
+            claim,
+            lease,
+            delete_on_close,
+            link,
+            unlinks: false,
+            remover: None,
+        });
         Ok((Admitted::In, contention))
     }
 
@@ -266,9 +285,23 @@ impl File {
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {
         let name = self.name_of(id).clone();
         if pending {
-            return self.doom(name);
+            return self.doom(name, id);
         }
-        self.doomed.retain(|doomed| *doomed != name);
+        self.doomed.retain(|doomed| doomed.name != name);
+    }
+
+    /// Names that `id` deletes are removed through `vfs`, whoever closes the file
+    /// last: it knows whose right it was.
+    pub fn set_remover(&mut self, id: OpenId, vfs: &Arc<dyn Vfs>) {
+        if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
+            e.remover = Some(Arc::clone(vfs));
+        }
+    }
+
+    /// Through what a name that goes is removed, if not as by anybody else.
+    pub fn remover(&self, name: &Name) -> Option<Arc<dyn Vfs>> {
+        let doomed = self.doomed.iter().find(|doomed| doomed.name == *name);
+        doomed.and_then(|doomed| doomed.remover.clone())
     }
 
     /// Closing `id` no longer deletes anything, although it was opened for that.
@@ -282,7 +315,7 @@ impl File {
     /// opened the file is to go already: what of deletion is `id`'s own.
     pub fn deletion_of(&self, id: OpenId) -> (bool, bool) {
         let on_close = self.opens.iter().any(|e| e.id == id && e.delete_on_close);
-        (on_close, self.doomed.contains(self.name_of(id)))
+        (on_close, self.is_doomed(self.name_of(id)))
     }
 
     /// What share modes are compared with for `id`.
@@ -301,7 +334,8 @@ impl File {
     /// A directory has another name: so have the links below it.
     pub fn rename_below(&mut self, from: &Name, to: &Name) {
         let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
-        for name in links.chain(self.doomed.iter_mut()).chain(core::iter::once(&mut self.name)) {
+        let doomed = self.doomed.iter_mut().map(|doomed| &mut doomed.name);
+        for name in links.chain(doomed).chain(core::iter::once(&mut self.name)) {
             if let Some(moved) = name.moved(from, to) {
                 *name = moved;
             }
@@ -317,11 +351,14 @@ impl File {
             let entry = self.opens.swap_remove(at);
             let link = entry.link.unwrap_or_else(|| self.name.clone());
             if entry.delete_on_close {
-                self.doom(link.clone());
+                self.doom(link.clone(), id);
             }
-            if entry.unlinks && self.open_count() > 0 && self.doomed.contains(&link) {
-                self.doomed.retain(|doomed| *doomed != link);
+            if entry.unlinks && self.open_count() > 0 && self.is_doomed(&link) {
+                self.doomed.retain(|doomed| doomed.name != link);
                 unlinked = Some(link);
+            }
+            for doomed in self.doomed.iter_mut().filter(|doomed| doomed.by == id) {
+                doomed.remover.clone_from(&entry.remover);
             }
         }
         self.streams.retain(|attached| attached.id != id);
@@ -333,14 +370,20 @@ impl File {
         let departure = match (self.open_count() == 0, self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,
-            (true, true) => Departure::Remove(self.doomed.clone()),
+            (true, true) => {
+                Departure::Remove(self.doomed.iter().map(|doomed| doomed.name.clone()).collect())
+            }
         };
         (departure, lease)
     }
 
-    fn doom(&mut self, name: Name) {
-        if !self.doomed.contains(&name) {
-            self.doomed.push(name);
+    fn is_doomed(&self, name: &Name) -> bool {
+        self.doomed.iter().any(|doomed| doomed.name == *name)
+    }
+
+    fn doom(&mut self, name: Name, by: OpenId) {
+        if !self.is_doomed(&name) {
+            self.doomed.push(Doomed { name, by, remover: None });
         }
     }
 }

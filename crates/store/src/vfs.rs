@@ -421,7 +421,7 @@ pub struct UserQuota {
 
 /// A file system, or the part of one that a share shows. Names are relative to
 /// the share's root and cannot leave it.
-pub trait Vfs: Send + Sync + fmt::Debug {
+pub trait Vfs: Any + Send + Sync + fmt::Debug {
     /// Finds or makes `name` and opens it. Case is ignored unless `how` says
     /// otherwise: an exact match wins, else the first that folds alike.
     ///

@@ -1,11 +1,11 @@
 //! Row X7: with `run_as = "user"` a session acts as its own user of the host, in
 //! whatever order requests come and wherever they end. It takes root.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frevo_posix::credentials;
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
@@ -27,13 +27,13 @@ use crate::client::{Draft, FileId, Mount, Offer, Peer, Reply, Settings, Status, 
 
 const UIDS: [(&str, u32); 2] = [("ann", 61_001), ("bob", 61_002)];
 
-fn uid(user: &str) -> u32 {
+pub fn uid(user: &str) -> u32 {
     UIDS.iter().find(|(name, _)| *name == user).unwrap().1
 }
 
 /// A host with two users, who share a group.
 #[derive(Debug)]
-struct TwoUsers;
+pub struct TwoUsers;
 
 impl Ambient for TwoUsers {
     fn now(&self) -> FileTime {
@@ -54,7 +54,7 @@ impl Ambient for TwoUsers {
 }
 
 /// Runs a test where `data` is used as who logs on and `plain` as the server.
-fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
+pub fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
     if let Err(why) = credentials::check() {
         println!("skipped: {test_name}: {why}");
         return;
@@ -70,34 +70,61 @@ fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
     let server = Server::new(settings, shares, Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(frozen, &World::of(server, dir), test);
     assert_eq!(acts_as(), 0, "this thread is the server's again");
+    all_at_rest();
+}
+
+/// Every thread of the process is the server's, if not all the time: those of
+/// other tests act as users now and then.
+pub fn all_at_rest() {
+    let mut at_rest = HashSet::new();
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut busy = Vec::new();
+        for task in std::fs::read_dir("/proc/self/task").unwrap() {
+            let task = task.unwrap();
+            // One that ends meanwhile acts as nobody.
+            let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
+            let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+            if uids.split_whitespace().all(|uid| uid == "0") {
+                at_rest.insert(task.file_name());
+            } else if !at_rest.contains(&task.file_name()) {
+                busy.push(status);
+            }
+        }
+        if busy.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < until, "threads that are nobody's: {busy:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whom the kernel takes this thread for.
-fn acts_as() -> u32 {
+pub fn acts_as() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// A folder of one user's own.
-fn folder(world: &World, name: &str, user: &str, mode: u32) {
+pub fn folder(world: &World, name: &str, user: &str, mode: u32) {
     std::fs::create_dir(world.path(name)).unwrap();
     chown(world.path(name), Some(uid(user)), Some(uid(user))).unwrap();
     set_mode(&world.path(name), mode);
 }
 
-fn owner(world: &World, name: &str) -> (u32, u32) {
+pub fn owner(world: &World, name: &str) -> (u32, u32) {
     let meta = std::fs::symlink_metadata(world.path(name)).unwrap();
     (meta.uid(), meta.gid())
 }
 
-async fn session(world: &World, user: &str) -> (Peer, Mount) {
+pub async fn session(world: &World, user: &str) -> (Peer, Mount) {
     world.session(user, &Offer::default()).await
 }
 
-async fn status(peer: &mut Peer, mount: &Mount, want: &Want) -> Status {
+pub async fn status(peer: &mut Peer, mount: &Mount, want: &Want) -> Status {
     peer.create(mount, want).await.status()
 }
 
