@@ -449,6 +449,24 @@ impl Node for PosixNode {
         self.handle.set_ea(name, value)
     }
 
+    fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        if let Some(now) = self.successor() {
+            return now.needed_eas();
+        }
+        if self.has_xattrs() { self.handle.needed_eas() } else { Ok(Vec::new()) }
+    }
+
+    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        if let Some(now) = self.successor() {
+            return now.set_ea_needed(name, needed);
+        }
+        self.share.writable()?;
+        if !self.has_xattrs() {
+            return Err(Fault::NotSupported);
+        }
+        self.handle.set_ea_needed(name, needed)
+    }
+
     fn link_target(&self) -> VfsResult<String> {
         if let Some(now) = self.successor() {
             return now.link_target();

@@ -184,6 +184,7 @@ impl Handle {
             .find(|stored| fold::alike(stored.as_bytes(), wanted.as_bytes()));
         if value.is_empty() {
             let Some(stored) = existing else { return Ok(()) };
+            self.need(name, false).map_err(fault_of)?;
             return match self.remove(&stored) {
                 Ok(()) | Err(Errno::NODATA) => Ok(()),
                 Err(errno) => Err(fault_of(errno)),
@@ -194,6 +195,63 @@ impl Handle {
             None => CString::new(wanted).map_err(|_| Fault::NameInvalid)?,
         };
         self.set(&stored, value).map_err(fault_of)
+    }
+}
+
+/// What the names of the attributes begin with that say FILE_NEED_EA of another.
+const NEEDED: &str = "user.frevo.need_ea.";
+
+/// The attribute that says so of the attribute `name`, in whatever case. It has no
+/// list of names in it, which two could change at once; and no name, which might be
+/// too long.
+fn need_mark(name: &str) -> CString {
+    let hash = fold::Folded::of(name.as_bytes())
+        .as_bytes()
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
+        });
+    CString::new(format!("{NEEDED}{hash:016x}")).unwrap_or_default()
+}
+
+impl Handle {
+    /// Says FILE_NEED_EA of the attribute `name`, or no longer.
+    fn need(&self, name: &str, needed: bool) -> Result<(), Errno> {
+        let mark = need_mark(name);
+        if needed {
+            return self.set(&mark, b"1");
+        }
+        match self.remove(&mark) {
+            Err(Errno::NODATA) => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// As [`frevo_store::Node::needed_eas`].
+    pub(crate) fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        let is_mark = |name: &[u8]| name.starts_with(NEEDED.as_bytes());
+        let listed = self.names(|name| is_mark(name) || is_visible(name)).map_err(fault_of)?;
+        let (marks, visible): (Vec<_>, Vec<_>) =
+            listed.into_iter().partition(|name| is_mark(name.as_bytes()));
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = visible.iter().filter_map(|name| {
+            name.to_str().ok().and_then(|name| name.strip_prefix(PREFIX)).map(str::to_owned)
+        });
+        Ok(names.filter(|name| marks.contains(&need_mark(name))).collect())
+    }
+
+    /// As [`frevo_store::Node::set_ea_needed`].
+    pub(crate) fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        if needed {
+            let wanted = format!("{PREFIX}{name}");
+            let mut there = self.visible().map_err(fault_of)?.into_iter();
+            if !there.any(|stored| fold::alike(stored.as_bytes(), wanted.as_bytes())) {
+                return Err(Fault::NotFound);
+            }
+        }
+        self.need(name, needed).map_err(fault_of)
     }
 }
 

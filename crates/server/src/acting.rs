@@ -346,6 +346,16 @@ impl Node for ActingNode {
         self.inner.set_ea(name, value)
     }
 
+    fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        let _acting = self.whom.act()?;
+        self.inner.needed_eas()
+    }
+
+    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_ea_needed(name, needed)
+    }
+
     fn link_target(&self) -> VfsResult<String> {
         let _acting = self.whom.act()?;
         self.inner.link_target()

@@ -71,6 +71,7 @@ macro_rules! conformance_tests {
             times_are_set
             attributes_are_kept
             extended_attributes_are_kept
+            needed_attributes_are_known
             streams_are_data_of_their_own
             streams_go_with_their_file
             streams_are_renamed
@@ -683,6 +684,39 @@ pub fn extended_attributes_are_kept(s: &dyn Subject) {
     let dir = s.open("d", &CREATE_DIRECTORY).unwrap();
     dir.node.set_ea("x", b"y").unwrap();
     assert_eq!(s.stat("d").unwrap().ea_size, 4 + 5 + 1 + 1);
+}
+
+/// FILE_NEED_EA stays with its attribute, in whatever case that is named, and
+/// goes with it.
+pub fn needed_attributes_are_known(s: &dyn Subject) {
+    let long = "n".repeat(250);
+    for want in [CREATE, CREATE_DIRECTORY] {
+        let name = if want.kind == KindWanted::Directory { "d" } else { "f" };
+        let node = s.open(name, &want).unwrap().node;
+        assert_eq!(node.needed_eas(), Ok(Vec::new()));
+        assert_eq!(node.set_ea_needed("Color", true), Err(Fault::NotFound));
+        node.set_ea_needed("Color", false).unwrap();
+        for ea in ["Color", "size", &long] {
+            node.set_ea(ea, b"1").unwrap();
+        }
+        let size = node.stat().unwrap().ea_size;
+        node.set_ea_needed("COLOR", true).unwrap();
+        node.set_ea_needed(&long, true).unwrap();
+        let needed = || {
+            let mut needed = s.open(name, &LOOK).unwrap().node.needed_eas().unwrap();
+            needed.sort();
+            needed
+        };
+        assert_eq!(needed(), [String::from("Color"), long.clone()]);
+        assert_eq!(node.eas().unwrap().len(), 3, "nothing else is shown");
+        assert_eq!(node.stat().unwrap().ea_size, size);
+        node.set_ea("color", b"2").unwrap();
+        node.set_ea_needed(&long, false).unwrap();
+        assert_eq!(needed(), ["Color"], "another value is still needed");
+        node.set_ea("color", b"").unwrap();
+        node.set_ea("Color", b"3").unwrap();
+        assert_eq!(needed(), Vec::<String>::new(), "a new attribute is one of its own");
+    }
 }
 
 /// The root opens, and does not move.

@@ -591,6 +591,18 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Sets or (with an empty value) removes an extended attribute.
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()>;
 
+    /// Names, as stored, of the attributes without which the file is not to be
+    /// understood: FILE_NEED_EA, MS-FSCC 2.4.16.
+    fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// Says so of an attribute, or no longer. It ends with the attribute.
+    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        let _ = name;
+        if needed { Err(Fault::NotSupported) } else { Ok(()) }
+    }
+
     /// Target of a symbolic link as stored.
     fn link_target(&self) -> VfsResult<String>;
 

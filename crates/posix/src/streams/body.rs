@@ -303,6 +303,14 @@ impl Node for StreamNode {
         self.file.set_ea(name, value)
     }
 
+    fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        self.file.needed_eas()
+    }
+
+    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        self.file.set_ea_needed(name, needed)
+    }
+
     fn object_id(&self) -> VfsResult<Option<ObjectId>> {
         self.file.object_id()
     }

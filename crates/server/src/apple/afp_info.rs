@@ -171,6 +171,14 @@ impl Node for AfpInfoNode {
         self.0.set_ea(name, value)
     }
 
+    fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        self.0.needed_eas()
+    }
+
+    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        self.0.set_ea_needed(name, needed)
+    }
+
     fn object_id(&self) -> VfsResult<Option<ObjectId>> {
         self.0.object_id()
     }

@@ -222,6 +222,7 @@ impl Create<'_> {
             if !self.has(CreateOptions::OPEN_REPARSE_POINT) {
                 symlink::check(&opened)?;
             }
+            contexts::check_knowledge(self, &opened)?;
             let action = self.action(&opened)?;
             let granted = access::grant(self, &opened, action);
             let granted = granted.and_then(|granted| {
@@ -498,6 +499,9 @@ impl Create<'_> {
         }
         for ea in &self.wanted.eas {
             node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
+            if ea.need && !ea.value.is_empty() {
+                node.set_ea_needed(&ea.name, true).map_err(Fault::status)?;
+            }
         }
         let inherited = self.vfs.volume().compresses && before.contains(FileAttributes::COMPRESSED);
         let uncompressed = inherited

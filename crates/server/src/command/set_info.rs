@@ -4,6 +4,7 @@
 mod basic;
 mod contention;
 mod disposition;
+mod eas;
 mod file;
 mod rename;
 mod streams;

@@ -8,6 +8,7 @@ mod client;
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod calls;
 mod classes;
+mod eas;
 mod reparse;
 mod short;
 mod sizes;

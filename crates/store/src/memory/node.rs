@@ -302,12 +302,34 @@ impl Node for MemoryNode {
             let eas = &mut inode.meta.eas;
             if value.is_empty() {
                 eas.retain(|(stored, _)| !eq_ignore_case(stored, name));
+                inode.meta.needed_eas.retain(|stored| !eq_ignore_case(stored, name));
             } else if let Some((_, old)) = eas.iter_mut().find(|(n, _)| eq_ignore_case(n, name)) {
                 *old = Vec::from(value);
             } else {
                 eas.push((String::from(name), Vec::from(value)));
             }
             inode.meta.changed = now;
+            Ok(())
+        })
+    }
+
+    fn needed_eas(&self) -> VfsResult<Vec<String>> {
+        self.pass(Operation::Eas)?;
+        self.look(|inode| Ok(inode.meta.needed_eas.clone()))
+    }
+
+    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        self.pass(Operation::SetEa)?;
+        self.hold.shared.writable()?;
+        self.alter(|inode, now| {
+            let meta = &mut inode.meta;
+            let stored = meta.eas.iter().find(|(stored, _)| eq_ignore_case(stored, name));
+            meta.needed_eas.retain(|stored| !eq_ignore_case(stored, name));
+            if needed {
+                let (stored, _) = stored.ok_or(Fault::NotFound)?;
+                meta.needed_eas.push(stored.clone());
+            }
+            meta.changed = now;
             Ok(())
         })
     }

@@ -54,6 +54,7 @@ impl MemoryVfs {
             // Neither has nowhere to keep these, on the host as here.
             meta.attributes = frevo_wire::dtyp::FileAttributes::EMPTY;
             meta.eas.clear();
+            meta.needed_eas.clear();
             meta.object_id = None;
             inode.streams = Streams::EMPTY;
         }

@@ -102,6 +102,8 @@ pub(super) struct Meta {
     pub(super) changed: FileTime,
     pub(super) mode: u32,
     pub(super) eas: Vec<(String, Vec<u8>)>,
+    /// Names of those with FILE_NEED_EA.
+    pub(super) needed_eas: Vec<String>,
     /// A security descriptor and the mode that was set with it.
     pub(super) security: Option<(Vec<u8>, u32)>,
     /// A reparse buffer with its header.
@@ -131,6 +133,7 @@ impl Inode {
             changed: now,
             mode,
             eas: Vec::new(),
+            needed_eas: Vec::new(),
             security: None,
             reparse: None,
             object_id: None,

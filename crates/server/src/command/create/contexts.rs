@@ -1,10 +1,11 @@
 //! The create contexts of a request and the answers to them: MS-SMB2 2.2.13.2,
 //! 3.3.5.9.1 to 3.3.5.9.14.
 
-use frevo_store::Stat;
 use frevo_store::lease::Granted;
+use frevo_store::vfs::Opened;
+use frevo_store::{Fault, Stat};
 use frevo_wire::Status;
-use frevo_wire::command::create;
+use frevo_wire::command::create::{self, CreateOptions};
 use frevo_wire::create_context::{
     AaplQuery, CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
 };
@@ -21,6 +22,8 @@ pub(super) struct Ea {
     pub(super) name: String,
     /// Value.
     pub(super) value: Vec<u8>,
+    /// FILE_NEED_EA
+    pub(super) need: bool,
 }
 
 /// What the contexts ask for.
@@ -56,6 +59,9 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
     for context in request.contexts.requests() {
         match context.map_err(|_| Status::INVALID_PARAMETER)? {
             CreateContext::AllocationSize(bytes) => wanted.allocation = Some(bytes),
+            CreateContext::ExtendedAttributes(_) if ignores_eas(request) => {
+                return Err(Status::ACCESS_DENIED);
+            }
             CreateContext::ExtendedAttributes(list) => wanted.eas = eas(list)?,
             CreateContext::SecurityDescriptor(bytes) => {
                 let parsed = SecurityDescriptor::parse(bytes);
@@ -75,6 +81,20 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
     Ok(wanted)
 }
 
+/// MS-SMB2 2.2.13: whoever knows nothing of extended attributes sets none.
+const fn ignores_eas(request: &create::Request<'_>) -> bool {
+    request.create_options.contains(CreateOptions::NO_EA_KNOWLEDGE)
+}
+
+/// MS-FSA 2.1.5.1.2: nor does he open what is not to be understood without them.
+pub(super) fn check_knowledge(create: &Create<'_>, opened: &Opened) -> Result<(), Status> {
+    let ignores = ignores_eas(create.request) && create.name.stream().is_none();
+    if ignores && !opened.created && !opened.node.needed_eas().map_err(Fault::status)?.is_empty() {
+        return Err(Status::ACCESS_DENIED);
+    }
+    Ok(())
+}
+
 fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
     let text = |name: &[u8]| String::from_utf8(name.to_vec()).map_err(|_| Status::INVALID_EA_NAME);
     EaEntries::new(list)
@@ -86,7 +106,7 @@ fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
             if !is_valid_name(entry.name) {
                 return Err(Status::INVALID_EA_NAME);
             }
-            Ok(Ea { name: text(entry.name)?, value: entry.value.to_vec() })
+            Ok(Ea { name: text(entry.name)?, value: entry.value.to_vec(), need: entry.need })
         })
         .collect()
 }

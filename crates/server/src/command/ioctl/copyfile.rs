@@ -70,6 +70,9 @@ impl Rest {
         for (name, value) in self.from.2.eas()? {
             self.into.2.set_ea(&name, &value)?;
         }
+        for name in self.from.2.needed_eas()? {
+            self.into.2.set_ea_needed(&name, true)?;
+        }
         for stream in self.from.2.streams()? {
             let open = |(vfs, name, _): &Side, how: &OpenHow| {
                 Ok::<_, Fault>(vfs.open(&name.with_stream(Some(&stream.name)), how)?.node)

@@ -9,7 +9,18 @@ use super::Output;
 use crate::open::FileOpen;
 use crate::refusal::Refusal;
 
-type Stored = (String, Vec<u8>);
+/// An attribute as it is shown.
+struct Stored {
+    name: String,
+    value: Vec<u8>,
+    need: bool,
+}
+
+impl Stored {
+    fn as_ea(&self) -> Ea<'_> {
+        Ea { need: self.need, name: self.name.as_bytes(), value: &self.value }
+    }
+}
 
 /// The status of a list that cannot be taken.
 pub(in crate::command) const fn fault_status(error: EaError) -> Status {
@@ -23,7 +34,15 @@ pub(in crate::command) const fn fault_status(error: EaError) -> Status {
 fn shown(file: &FileOpen) -> Result<Vec<Stored>, Status> {
     let mut all = file.node.eas().map_err(frevo_store::Fault::status)?;
     all.retain(|(name, value)| name.len() < 255 && value.len() <= usize::from(u16::MAX));
-    Ok(all)
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let needed = file.node.needed_eas().map_err(frevo_store::Fault::status)?;
+    let stored = all.into_iter().map(|(name, value)| {
+        let need = needed.contains(&name);
+        Stored { name, value, need }
+    });
+    Ok(stored.collect())
 }
 
 /// Answers a query of extended attributes.
@@ -50,8 +69,7 @@ pub(super) fn query(
     };
     // Windows: the end of a scan is told apart from a file without attributes.
     let rest = all.get(first..).filter(|rest| !rest.is_empty()).ok_or(Status::NO_MORE_EAS)?;
-    let wanted = rest.iter().map(|(name, value)| (name.as_bytes(), value.as_slice()));
-    let written = write(wanted, single, output)?;
+    let written = write(rest.iter().map(Stored::as_ea), single, output)?;
     file.enumeration.lock().get_or_insert_default().next_ea = first + written;
     Ok(())
 }
@@ -66,8 +84,8 @@ fn named(
 ) -> Result<(), Refusal> {
     let names: Vec<&[u8]> = EaNames::new(list).collect::<Result<_, _>>().map_err(fault_status)?;
     let wanted = names.iter().map(|name| {
-        let found = all.iter().find(|(stored, _)| stored.as_bytes().eq_ignore_ascii_case(name));
-        found.map_or((*name, &[][..]), |(stored, value)| (stored.as_bytes(), value.as_slice()))
+        let found = all.iter().find(|ea| ea.name.as_bytes().eq_ignore_ascii_case(name));
+        found.map_or(Ea { need: false, name, value: &[] }, Stored::as_ea)
     });
     write(wanted, single, output)?;
     Ok(())
@@ -76,23 +94,23 @@ fn named(
 /// Writes whole entries as long as they fit; how many. BUFFER_TOO_SMALL, with
 /// the size needed, when not even the first does.
 fn write<'a>(
-    wanted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    wanted: impl Iterator<Item = Ea<'a>>,
     single: bool,
     output: &mut Output<'_>,
 ) -> Result<usize, Refusal> {
     let room = output.room;
     let mut writer = EaWriter::new(output.bytes(), room);
     let mut written = 0;
-    for (name, value) in wanted {
+    for ea in wanted {
         if single && written == 1 {
             return Ok(written);
         }
-        if writer.push(&Ea { need: false, name, value }) == Pushed::Full {
+        if writer.push(&ea) == Pushed::Full {
             if written > 0 {
                 output.overflowed = true;
                 return Ok(written);
             }
-            let needed = u32::try_from(9 + name.len() + value.len()).unwrap_or(u32::MAX);
+            let needed = u32::try_from(9 + ea.name.len() + ea.value.len()).unwrap_or(u32::MAX);
             return Err(Refusal::Data(Status::BUFFER_TOO_SMALL, needed.to_le_bytes().into()));
         }
         written += 1;

@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use frevo_store::{Fault, FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
-use frevo_wire::fscc::ea::{Ea, EaEntries};
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::query::{
     FileBasicInformation, FileMode, FileModeInformation, FilePositionInformation,
@@ -17,14 +16,11 @@ use frevo_wire::fscc::set::{
     FileEndOfFileInformation, FileValidDataLengthInformation,
 };
 
-use super::super::query_info::fault_status;
-use super::{basic, disposition, rename, writable};
+use super::{basic, disposition, eas, rename, writable};
 use crate::apple;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 
-/// Bytes of extended attributes that a file may have, MS-FSA 2.1.5.15.6.
-const EA_BYTES: usize = 64 * 1024 - 5;
 /// What unbuffered positions are multiples of.
 const SECTOR: u64 = 512;
 
@@ -170,7 +166,7 @@ fn apply(
             parse(FileDispositionInformationEx::parse(bytes))?.flags,
         ),
         FileInfoClass::POSITION => position(file, &parse(FilePositionInformation::parse(bytes))?),
-        FileInfoClass::FULL_EA => extended_attributes(file, bytes),
+        FileInfoClass::FULL_EA => eas::set(file, bytes),
         FileInfoClass::MODE => mode(file, parse(FileModeInformation::parse(bytes))?.mode),
         FileInfoClass::ALLOCATION => {
             let size = parse(FileAllocationInformation::parse(bytes))?.allocation_size;
@@ -234,51 +230,4 @@ fn mode(file: &FileOpen, new: FileMode) -> Result<(), Status> {
     let mode = old.without(changed) | (new & changed);
     file.mode.store(u64::from(mode.0), Ordering::Relaxed);
     Ok(())
-}
-
-/// MS-FSA 2.1.5.15.6: all of a list or nothing of it.
-fn extended_attributes(file: &FileOpen, list: &[u8]) -> Result<(), Status> {
-    EaEntries::check(list).map_err(fault_status)?;
-    let stat = file.stat()?;
-    if stat.attributes.contains(FileAttributes::REPARSE_POINT) || !file.vfs.volume().xattrs {
-        return Err(Status::EAS_NOT_SUPPORTED);
-    }
-    let new: Vec<(&str, &[u8])> = EaEntries::new(list)
-        .map(|entry| named(entry.map_err(fault_status)?))
-        .collect::<Result<_, _>>()?;
-    let old = file.node.eas().map_err(Fault::status)?;
-    if bytes_after(&old, &new) > EA_BYTES {
-        return Err(Status::EA_TOO_LARGE);
-    }
-    for (at, (name, value)) in new.iter().enumerate() {
-        if let Err(fault) = file.node.set_ea(name, value) {
-            restore(file, &old, new.iter().take(at).map(|(name, _)| *name));
-            return Err(fault.status());
-        }
-    }
-    Ok(())
-}
-
-/// Names are bytes on the wire and text on the medium.
-fn named(ea: Ea<'_>) -> Result<(&str, &[u8]), Status> {
-    Ok((str::from_utf8(ea.name).map_err(|_| Status::INVALID_EA_NAME)?, ea.value))
-}
-
-/// Bytes of all attributes once `new` has been applied to `old`.
-fn bytes_after(old: &[(String, Vec<u8>)], new: &[(&str, &[u8])]) -> usize {
-    let size = |name: &str, value: &[u8]| name.len() + value.len() + 5;
-    let is_new = |name: &str| new.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
-    let kept = old.iter().filter(|(name, _)| !is_new(name));
-    let added = new.iter().filter(|(_, value)| !value.is_empty());
-    kept.map(|(name, value)| size(name, value)).sum::<usize>()
-        + added.map(|(name, value)| size(name, value)).sum::<usize>()
-}
-
-/// Puts back what was there before. What cannot be put back stays as it is: the
-/// client is told of the first failure.
-fn restore<'a>(file: &FileOpen, old: &[(String, Vec<u8>)], names: impl Iterator<Item = &'a str>) {
-    for name in names {
-        let before = old.iter().find(|(stored, _)| stored.eq_ignore_ascii_case(name));
-        let _ = file.node.set_ea(name, before.map_or(&[], |(_, value)| value));
-    }
 }
