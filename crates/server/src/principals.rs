@@ -111,7 +111,10 @@ impl Principals<'_> {
         let groups = membership.as_ref().map_or(&[][..], |membership| &membership.groups);
         let groups: Vec<Sid> = groups.iter().map(|name| self.group_sid(name)).collect();
         let privileges = if groups.contains(&Sid::ADMINISTRATORS) {
-            Privileges::SECURITY | Privileges::TAKE_OWNERSHIP | Privileges::RESTORE
+            Privileges::SECURITY
+                | Privileges::TAKE_OWNERSHIP
+                | Privileges::RESTORE
+                | Privileges::MANAGE_VOLUME
         } else {
             Privileges::EMPTY
         };

@@ -7,6 +7,7 @@ mod disposition;
 mod eas;
 mod file;
 mod rename;
+mod sizes;
 mod streams;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,16 @@
 //! IOCTL drafts and their answers.
 
+use std::sync::Arc;
+
+use frevo_auth::smbpasswd::Entry;
+use frevo_auth::{AccountFile, NtHash};
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::query_info::{self, InfoType};
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::client::draft::pack;
 pub use crate::client::files::set_draft;
+use crate::client::world::password;
 use crate::client::*;
 
 /// Where the fields of an IOCTL request lie.
@@ -98,4 +103,17 @@ pub fn query_draft(class: FileInfoClass, file: FileId) -> Draft {
 pub async fn cancel(peer: &Peer, mount: &Mount, id: u64, async_id: Option<u64>) {
     let cancel = Peer::cancel(id, async_id, mount.logon.id);
     peer.send_frame(&pack(&[cancel], mount.via())).await;
+}
+
+/// Ann is an administrator, Bob nobody.
+pub fn promote_ann(world: &World) {
+    let mut file = AccountFile::default();
+    for name in ["ann", "bob"] {
+        let hash = NtHash::from_password(&password(name));
+        file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
+    }
+    file.set_groups("ann", &["administrators".into()]).unwrap();
+    let settings = (*world.server.settings()).clone();
+    let shares = world.server.shares().as_ref().clone();
+    world.server.reload(settings, shares, Arc::new(file));
 }

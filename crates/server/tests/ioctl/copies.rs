@@ -301,5 +301,60 @@ fn directories_and_pipes_are_not_copied() {
         of_pipe[8..16].copy_from_slice(&pipe.volatile.to_le_bytes());
         let answer = copy(&mut peer, &mount, target, of_pipe, &chunks).await;
         assert_eq!(answer, (Status::INVALID_PARAMETER, Some(LIMITS)));
+        let answer = copy(&mut peer, &ipc, pipe, of_source, &chunks).await;
+        assert_eq!(answer, (Status::INVALID_PARAMETER, Some(LIMITS)));
+    });
+}
+
+/// MS-SMB2 3.3.5.15.6.1: what came before the chunk that failed is there and told of.
+#[test]
+fn a_copy_that_fails_says_how_far_it_came() {
+    in_world(async |world| {
+        const MOST: u64 = 1 << 20;
+        let (mut peer, _) = world.session("ann", &Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        // Where no file has more than a MiB.
+        let mount = peer.mount(&logon, "late").await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let partly = |status, chunks_written, total_bytes_written| {
+            let chunk_bytes_written = 0;
+            let told = CopyResponse { chunks_written, chunk_bytes_written, total_bytes_written };
+            (status, Some(told))
+        };
+        for beyond in [MOST - 1, MOST, u64::MAX >> 1] {
+            let chunks = [chunk(0, 0, 10), chunk(10, 10, 20), chunk(0, beyond, 2), chunk(0, 0, 1)];
+            let answer = copy(&mut peer, &mount, target, key, &chunks).await;
+            assert_eq!(answer, partly(Status::INVALID_PARAMETER, 2, 30), "{beyond:#x}");
+        }
+        let end = pattern().len() as u64;
+        let chunks = [chunk(0, 0, 10), chunk(end - 1, 10, 2), chunk(0, 0, 1)];
+        let answer = copy(&mut peer, &mount, target, key, &chunks).await;
+        assert_eq!(answer, partly(Status::INVALID_VIEW_SIZE, 1, 10));
+        assert!(world.content("target") == pattern()[..30]);
+        // A negative offset is refused before anything is done.
+        let chunks = [chunk(0, 0, 10), chunk(0, 1 << 63, 1)];
+        let answer = copy(&mut peer, &mount, target, key, &chunks).await;
+        assert_eq!(answer, (Status::INVALID_PARAMETER, Some(LIMITS)));
+    });
+}
+
+/// Chunks that go to the end go one behind the other, and locks are looked at where
+/// they will come to lie.
+#[test]
+fn what_is_appended_comes_one_behind_the_other() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let chunks = [chunk(0, u64::MAX, 100), chunk(100, u64::MAX, 100)];
+        let other = peer.open_file(&mount, &Want::existing("target")).await;
+        let lock = |first| lock_draft(other, &[(first, 1, EXCLUSIVE)]);
+        peer.on(&mount, lock(150)).await.ok();
+        let answer = copy(&mut peer, &mount, target, key, &chunks).await;
+        assert_eq!(answer, (Status::FILE_LOCK_CONFLICT, Some(NOTHING)));
+        peer.close(&mount, other).await;
+        assert_eq!(copy(&mut peer, &mount, target, key, &chunks).await, done(2, 200));
+        assert!(world.content("target") == pattern()[..200]);
     });
 }

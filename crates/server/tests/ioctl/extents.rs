@@ -223,12 +223,13 @@ fn trimmed_pages_read_as_zeros() {
             let ranges: Vec<_> = ranges.iter().map(range).collect();
             bytes_of(|w| TrimRequest::encode(w, 0, &ranges))
         };
-        // Whole pages only; what lies in one or behind the end is passed over.
+        // Whole pages only; what lies in one is passed over. MS-FSA 2.1.5.10.6 counts
+        // what lies behind the end.
         let input =
             trim(&[(1, 4095), (1, 8191), (0, 100), (1 << 40, 1 << 20), (3 * 4096, 1 << 30)]);
         let reply = ask(&mut peer, &mount, TRIM, target, &input, 4).await;
         let processed = TrimReply::parse(&output(reply.ok())).unwrap().ranges_processed;
-        assert_eq!(processed, 2);
+        assert_eq!(processed, 3);
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2, 0, 2, 0]);
         let reply = ask(&mut peer, &mount, TRIM, target, &input, 0).await;
         assert!(output(reply.ok()).is_empty());
@@ -250,6 +251,13 @@ fn trimmed_pages_read_as_zeros() {
         peer.on(&mount, lock_draft(other, &[(0, 1, EXCLUSIVE)])).await.ok();
         let locked = ask(&mut peer, &mount, TRIM, source, &trim(&[(0, 4096)]), 4).await;
         locked.expect(Status::FILE_LOCK_CONFLICT);
+        // Behind the end too.
+        peer.on(&mount, lock_draft(other, &[(1 << 41, 1, EXCLUSIVE)])).await.ok();
+        let behind = trim(&[(1 << 41, 1 << 20)]);
+        let locked = ask(&mut peer, &mount, TRIM, source, &behind, 4).await;
+        locked.expect(Status::FILE_LOCK_CONFLICT);
+        let beyond = trim(&[(u64::MAX - 8191, u64::MAX)]);
+        ask(&mut peer, &mount, TRIM, source, &beyond, 4).await.expect(overflow);
         peer.close(&mount, other).await;
         assert_eq!(first_of_each(&mut peer, &mount, source).await, [1; 5]);
     });

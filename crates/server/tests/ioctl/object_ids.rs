@@ -1,14 +1,9 @@
 //! Object ids, MS-FSA 2.1.5.10.1, .2, .13, .35 and .36.
 
-use std::sync::Arc;
-
-use frevo_auth::smbpasswd::Entry;
-use frevo_auth::{AccountFile, NtHash};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 
 use super::calls::*;
-use crate::client::world::password;
 use crate::client::*;
 
 const GET: CtlCode = CtlCode::GET_OBJECT_ID;
@@ -16,19 +11,6 @@ const MAKE: CtlCode = CtlCode::CREATE_OR_GET_OBJECT_ID;
 const SET: CtlCode = CtlCode::SET_OBJECT_ID;
 const EXTEND: CtlCode = CtlCode::SET_OBJECT_ID_EXTENDED;
 const DELETE: CtlCode = CtlCode::DELETE_OBJECT_ID;
-
-/// Ann is an administrator, Bob nobody.
-fn promote_ann(world: &World) {
-    let mut file = AccountFile::default();
-    for name in ["ann", "bob"] {
-        let hash = NtHash::from_password(&password(name));
-        file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
-    }
-    file.set_groups("ann", &["administrators".into()]).unwrap();
-    let settings = (*world.server.settings()).clone();
-    let shares = world.server.shares().as_ref().clone();
-    world.server.reload(settings, shares, Arc::new(file));
-}
 
 #[test]
 fn object_ids_are_set_once_extended_and_deleted() {
@@ -114,5 +96,23 @@ fn what_keeps_no_object_id_has_none() {
             let reply = ask(&mut peer, &mount, code, file, &[], room).await;
             reply.expect(Status::VOLUME_NOT_UPGRADED);
         }
+    });
+}
+
+/// MS-FSA 2.1.5.10.1: what was set without an origin gets one when it is asked for.
+#[test]
+fn an_id_without_origin_gets_one() {
+    in_world(async |world| {
+        promote_ann(world);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let set = [vec![7; 16], vec![0; 32], vec![9; 16]].concat();
+        ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
+        assert_eq!(output(ask(&mut peer, &mount, GET, file, &[], 64).await.ok()), set);
+        let made = output(ask(&mut peer, &mount, MAKE, file, &[], 64).await.ok());
+        assert_eq!((&made[..16], &made[32..48]), (&[7; 16][..], &[7; 16][..]));
+        assert_ne!(made[16..32], [0; 16], "the volume");
+        assert_eq!(made[48..], [0; 16], "no domain");
+        assert_eq!(output(ask(&mut peer, &mount, GET, file, &[], 64).await.ok()), made);
     });
 }

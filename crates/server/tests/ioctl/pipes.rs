@@ -455,7 +455,6 @@ fn what_is_for_files_is_not_for_pipes() {
         let pipe = peer.open_file(&mount, &Want::existing("srvsvc")).await;
         for code in [
             CtlCode::SRV_REQUEST_RESUME_KEY,
-            CtlCode::SRV_COPYCHUNK,
             CtlCode::SET_SPARSE,
             CtlCode::GET_REPARSE_POINT,
             CtlCode::GET_COMPRESSION,
@@ -464,6 +463,9 @@ fn what_is_for_files_is_not_for_pipes() {
                 .await
                 .expect(Status::INVALID_DEVICE_REQUEST);
         }
+        // MS-SMB2 3.3.5.15.6 looks for the source first.
+        let absent = Status::OBJECT_NAME_NOT_FOUND;
+        ask(&mut peer, &mount, CtlCode::SRV_COPYCHUNK, pipe, &[0; 64], 4096).await.expect(absent);
         let data = peer.mount(&mount.logon, "data").await;
         let file = peer.open_file(&data, &Want::file("f")).await;
         for code in [CtlCode::PIPE_PEEK, CtlCode::PIPE_TRANSCEIVE] {

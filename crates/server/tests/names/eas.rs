@@ -3,8 +3,8 @@
 
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::create_context::{CreateContext, CreateContexts};
-use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::ea::{Ea, EaEntries, EaWriter};
+use frevo_wire::fscc::{FileInfoClass, Pushed};
 
 use super::calls::*;
 use crate::client::world::in_memory;
@@ -14,7 +14,8 @@ fn list(eas: &[(&str, &[u8], bool)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = EaWriter::new(&mut bytes, usize::MAX);
     for (name, value, need) in eas {
-        writer.push(&Ea { need: *need, name: name.as_bytes(), value });
+        let ea = Ea { need: *need, name: name.as_bytes(), value };
+        assert_eq!(writer.push(&ea), Pushed::Fits);
     }
     bytes
 }

@@ -29,6 +29,8 @@ bit_set! {
         TAKE_OWNERSHIP = 0x02,
         /// SeRestorePrivilege: an object may be given to anybody.
         RESTORE = 0x04,
+        /// SeManageVolumePrivilege: what was never written may be shown as data.
+        MANAGE_VOLUME = 0x08,
     }
 }
 

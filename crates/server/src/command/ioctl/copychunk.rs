@@ -97,9 +97,8 @@ fn limits() -> Answer {
 
 fn is_within_limits(chunks: &[Chunk]) -> bool {
     let fits = |chunk: &Chunk| {
-        let beyond = chunk.target_offset != AT_THE_END
-            && chunk.target_offset > MAX_OFFSET - u64::from(COPY_CHUNK_BYTES);
-        (1..=COPY_CHUNK_BYTES).contains(&chunk.length) && !beyond
+        let is_negative = chunk.target_offset != AT_THE_END && chunk.target_offset > MAX_OFFSET;
+        (1..=COPY_CHUNK_BYTES).contains(&chunk.length) && !is_negative
     };
     let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
     chunks.len() <= COPY_CHUNKS as usize
@@ -114,14 +113,16 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         return Err(Status::INVALID_PARAMETER.into());
     }
     let Ok(request) = CopyRequest::parse(call.input) else { return limits() };
-    let OpenTarget::File(source) = &from.target else { return limits() };
+    let to = call.open()?;
+    let (OpenTarget::File(source), OpenTarget::File(target)) = (&from.target, &to.target) else {
+        return limits();
+    };
     if !is_within_limits(&request.chunks) {
         return limits();
     }
     // The target's rights are in the table. Samba: who may execute may copy,
     // as he may read.
     from.require_any(AccessMask::READ_DATA | AccessMask::EXECUTE)?;
-    let (to, target) = (call.open()?, call.file()?);
     if source.is_directory || target.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
@@ -130,6 +131,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         return Progress::failed(conflict).answer();
     }
     let job = Job {
+        max_size: target.max_size,
         chunks: request.chunks,
         may_overwrite: to.granted_access.contains(AccessMask::WRITE_DATA),
     };
@@ -173,20 +175,23 @@ fn check_locks(
             return Err(Status::FILE_LOCK_CONFLICT);
         }
     }
-    let end = target.stat()?.end_of_file;
-    let is_too_far = |c: &Chunk| {
+    // Where the end will be when a chunk's turn comes.
+    let mut end = target.stat()?.end_of_file;
+    let mut ranges = chunks.iter().map(|c| {
         let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
-        offset.saturating_add(length(c)) > target.max_size
-    };
-    if chunks.iter().any(is_too_far) {
-        return Err(Status::INVALID_PARAMETER);
-    }
+        end = end.max(offset.saturating_add(length(c)));
+        Range { offset, length: length(c) }
+    });
     let shared = target.cell.lock();
-    let may = |c: &Chunk| {
-        let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
-        shared.ranges.may_write(to.id(), Range { offset, length: length(c) })
-    };
-    if chunks.iter().all(may) { Ok(()) } else { Err(Status::FILE_LOCK_CONFLICT) }
+    let is_free =
+        |range: Range| range.check().is_ok_and(|range| shared.ranges.may_write(to.id(), range));
+    // One that is too far for any file is for the copy to refuse, in its turn.
+    let is_too_far = |range: &Range| range.offset.saturating_add(range.length) > target.max_size;
+    if ranges.all(|range| is_too_far(&range) || is_free(range)) {
+        Ok(())
+    } else {
+        Err(Status::FILE_LOCK_CONFLICT)
+    }
 }
 
 /// What is to be copied.
@@ -194,6 +199,8 @@ struct Job {
     chunks: Vec<Chunk>,
     /// FILE_WRITE_DATA was granted, not just FILE_APPEND_DATA.
     may_overwrite: bool,
+    /// The most that the target may hold, bytes.
+    max_size: u64,
 }
 
 /// Copies off the core where there are descriptors.
@@ -220,7 +227,8 @@ pub(super) async fn copy_all(
     source: &FileOpen,
     target: &FileOpen,
 ) -> Result<(), Status> {
-    let progress = copy(Job { chunks, may_overwrite: true }, source, target).await?;
+    let job = Job { chunks, may_overwrite: true, max_size: target.max_size };
+    let progress = copy(job, source, target).await?;
     progress.failure.map_or(Ok(()), Err)
 }
 
@@ -262,7 +270,8 @@ impl Job {
         if !self.may_overwrite && target_offset < target_end {
             return Err(Status::ACCESS_DENIED);
         }
-        if target_offset > MAX_OFFSET - u64::from(chunk.length) {
+        let beyond = target_offset.checked_add(u64::from(chunk.length));
+        if beyond.is_none_or(|beyond| beyond > self.max_size) {
             return Err(Status::INVALID_PARAMETER);
         }
         pair.copy(&Chunk { target_offset, ..*chunk }, done)

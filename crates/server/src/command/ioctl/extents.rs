@@ -16,7 +16,8 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::fsctl::{
     CHECKSUM_TYPE_CRC32, CHECKSUM_TYPE_CRC64, CHECKSUM_TYPE_NONE, CHECKSUM_TYPE_UNCHANGED,
     DUPLICATE_EXTENTS_EX_SIZE, DuplicateExtents, DuplicateExtentsEx, DuplicateExtentsFlags,
-    IntegrityFlags, IntegrityInformation, SetIntegrityInformation, TrimReply, TrimRequest,
+    IntegrityFlags, IntegrityInformation, SetIntegrityInformation, TrimRange, TrimReply,
+    TrimRequest,
 };
 
 use super::{Answer, Call, NO_OUTPUT, copychunk, output};
@@ -191,6 +192,9 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     if !file.vfs.volume().sparse {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
+    if file.stat()?.attributes.intersects(FileAttributes::COMPRESSED | FileAttributes::ENCRYPTED) {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
     let request = TrimRequest::parse(call.input)?;
     if call.max_output != 0 && (call.max_output as usize) < TrimReply::SIZE {
         return Err(Status::INVALID_PARAMETER.into());
@@ -198,30 +202,66 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     if request.ranges().count() > TRIM_RANGES {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    let end = file.stat()?.end_of_file;
-    let mut ranges_processed = 0;
+    // What is given back reads as zeros: data changes, MS-FSA 2.1.5.4. And what its
+    // cachers have to write may move the end.
+    lease::contend(call.rq, file, Cause::Write).await?;
+    let end = file.stat()?.end_of_file.next_multiple_of(PAGE);
+    let (mut ranges_processed, mut changed) = (0, false);
     for range in request.ranges() {
-        let Some((first, length)) = whole_pages(range.offset, range.length, end)? else { continue };
-        if ranges_processed == 0 {
-            // What is given back reads as zeros: data has changed, MS-FSA 2.1.5.4.
-            lease::contend(call.rq, file, Cause::Write).await?;
+        match give_back(call, file, range, end).await {
+            Ok(Trimmed::Nothing) => {}
+            Ok(given) => {
+                ranges_processed += 1;
+                changed |= given == Trimmed::Data;
+            }
+            Err(status) => {
+                if changed {
+                    written(call, file).await?;
+                }
+                return Err(status.into());
+            }
         }
-        let open = call.open()?;
-        if !file.cell.lock().ranges.may_write(open.id(), Range { offset: first, length }) {
-            return Err(Status::FILE_LOCK_CONFLICT.into());
-        }
-        let node = Arc::clone(&file.node);
-        let zeroed = run_blocking(move || node.zero(first, length, true)).await;
-        zeroed.map_err(|error| data::status(&error))?.map_err(refusal)?;
-        ranges_processed += 1;
     }
-    if ranges_processed != 0 {
+    if changed {
         written(call, file).await?;
     }
     if call.max_output == 0 {
         return NO_OUTPUT;
     }
     Ok((output(|w| TrimReply { ranges_processed }.encode(w)), Status::SUCCESS))
+}
+
+/// What came of a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trimmed {
+    /// No whole page is in it: it does not count.
+    Nothing,
+    /// All of it is behind the end, where there is nothing to give back.
+    Behind,
+    Data,
+}
+
+async fn give_back(
+    call: &Call<'_>,
+    file: &FileOpen,
+    range: TrimRange,
+    end: u64,
+) -> Result<Trimmed, Status> {
+    let Some((first, length)) = whole_pages(range.offset, range.length, end)? else {
+        return Ok(Trimmed::Nothing);
+    };
+    let open = call.open()?;
+    let range = Range { offset: first, length }.check().map_err(|_| Status::INTEGER_OVERFLOW)?;
+    if !file.cell.lock().ranges.may_write(open.id(), range) {
+        return Err(Status::FILE_LOCK_CONFLICT);
+    }
+    if first >= end {
+        return Ok(Trimmed::Behind);
+    }
+    let node = Arc::clone(&file.node);
+    let zeroed = run_blocking(move || node.zero(first, length, true)).await;
+    zeroed.map_err(|error| data::status(&error))?.map_err(refusal)?;
+    Ok(Trimmed::Data)
 }
 
 const fn refusal(fault: Fault) -> Status {
@@ -231,15 +271,16 @@ const fn refusal(fault: Fault) -> Status {
     }
 }
 
-/// The pages that lie wholly in a range and before `end`; `None` without any.
+/// The pages that lie wholly in a range; `None` without any. Of a range that begins
+/// before `end`, where the file's last page ends, those before it.
 fn whole_pages(offset: u64, length: u64, end: u64) -> Result<Option<(u64, u64)>, Status> {
     let first = offset.checked_next_multiple_of(PAGE).ok_or(Status::INTEGER_OVERFLOW)?;
-    let length = length.saturating_sub(first - offset);
-    let beyond = first.checked_add(length).ok_or(Status::INTEGER_OVERFLOW)?;
-    // The page that the file ends in is all its own.
-    let beyond = beyond.min(end.next_multiple_of(PAGE));
-    let length = beyond.saturating_sub(first);
-    let length = length - length % PAGE;
+    let mut length = length.saturating_sub(first - offset);
+    if first < end {
+        let beyond = first.checked_add(length).ok_or(Status::INTEGER_OVERFLOW)?;
+        length = beyond.min(end) - first;
+    }
+    length -= length % PAGE;
     Ok((length != 0).then_some((first, length)))
 }
 

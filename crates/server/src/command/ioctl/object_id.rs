@@ -53,16 +53,24 @@ fn get(call: &Call<'_>) -> Answer {
     }
 }
 
-/// MS-FSA 2.1.5.10.1 looks at no right of the Open, though the id is made: who has
-/// the file open may know it again. It wants a volume that can be written, and the
-/// share too has to be one.
+/// MS-FSA 2.1.5.10.1 looks at no right of the Open, though the id is made, and the
+/// control code says FILE_ANY_ACCESS: who has the file open may know it again. It
+/// wants a volume that can be written, and the share too has to be one.
 fn create_or_get(call: &Call<'_>) -> Answer {
     let file = call.file()?;
-    if let Some(id) = kept(call)? {
+    let kept = kept(call)?;
+    if let Some(id) = kept.filter(|id| !is_unborn(id)) {
         return Ok((id.to_vec(), Status::SUCCESS));
     }
     if file.vfs.volume().read_only || call.rq.tree()?.share.read_only {
         return Err(Status::MEDIA_WRITE_PROTECTED.into());
+    }
+    if let Some(id) = kept.and_then(|id| id.first_chunk().copied()) {
+        let id = whole(Guid(id), file.vfs.volume().serial)?;
+        if let Some(extended) = id.last_chunk() {
+            change(call, ObjectIdChange::Extended(*extended))?;
+        }
+        return Ok((id.to_vec(), Status::SUCCESS));
     }
     let mut object_id = [0; 16];
     call.rq.server().ambient.random(&mut object_id);
@@ -104,6 +112,11 @@ fn kept(call: &Call<'_>) -> Result<Option<ObjectId>, Status> {
     let id = call.file()?.node.object_id().map_err(status)?;
     let fits = call.max_output as usize >= ObjectIdBuffer::SIZE;
     if fits { Ok(id) } else { Err(Status::INVALID_PARAMETER) }
+}
+
+/// Whether neither BirthVolumeId nor BirthObjectId is known.
+fn is_unborn(id: &ObjectId) -> bool {
+    id.get(16..48).is_some_and(|birth| birth.iter().all(|byte| *byte == 0))
 }
 
 /// An id with what it has from birth: this volume, itself and no domain.

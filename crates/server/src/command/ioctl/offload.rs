@@ -30,9 +30,14 @@ const ALL_ZERO_BEYOND: u32 = 1;
 const LOOKS: usize = 5;
 
 /// What both directions check of their numbers, in MS-FSA's order.
-fn check_numbers(size: (u32, usize), aligned: &[u64], at: u64, length: u64) -> Result<(), Status> {
+fn check_numbers(
+    size: (u32, usize),
+    aligned: &[u64],
+    (at, length): (u64, u64),
+    max_size: u64,
+) -> Result<(), Status> {
     let is_whole = aligned.iter().all(|number| number.is_multiple_of(SECTOR));
-    let fits = at.checked_add(length).is_some_and(|end| end <= MAX_OFFSET);
+    let fits = at.checked_add(length).is_some_and(|end| end <= max_size);
     if is_whole && size.0 as usize == size.1 && fits {
         Ok(())
     } else {
@@ -48,7 +53,8 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     let (offset, wanted) = (request.file_offset, request.copy_length);
-    check_numbers((request.size, OffloadReadRequest::SIZE), &[offset, wanted], offset, wanted)?;
+    let size = (request.size, OffloadReadRequest::SIZE);
+    check_numbers(size, &[offset, wanted], (offset, wanted), MAX_OFFSET)?;
     if wanted == 0 {
         return Ok((read_reply(0, 0, OffloadToken { bytes: [0; 512] }), Status::SUCCESS));
     }
@@ -63,9 +69,10 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
     if offset >= end {
         return Err(Status::END_OF_FILE.into());
     }
-    let length = wanted.min(OFFLOAD_BYTES);
-    let reaches_end = offset + length >= end;
-    let length = length.min((end - offset).next_multiple_of(SECTOR));
+    let trimmed = wanted.min((end - offset).next_multiple_of(SECTOR));
+    let length = trimmed.min(OFFLOAD_BYTES);
+    // All that was asked for beyond the token is zeros.
+    let reaches_end = offset + wanted > end && length == trimmed;
     let what = Offloaded { source: Arc::clone(open), offset, length, content };
     let ambient = &*call.rq.server().ambient;
     let ttl_ms = request.token_time_to_live_ms;
@@ -122,7 +129,8 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     }
     let (offset, wanted) = (request.file_offset, request.copy_length);
     let aligned = [offset, wanted, request.transfer_offset];
-    check_numbers((request.size, OffloadWriteRequest::SIZE), &aligned, offset, wanted)?;
+    let size = (request.size, OffloadWriteRequest::SIZE);
+    check_numbers(size, &aligned, (offset, wanted), file.max_size)?;
     if wanted == 0 {
         return Ok((write_reply(0), Status::SUCCESS));
     }

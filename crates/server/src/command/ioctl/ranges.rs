@@ -62,17 +62,23 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     if first > beyond {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    let stat = file.stat()?;
-    let length = beyond.min(stat.end_of_file).saturating_sub(first);
-    if length == 0 {
+    let inside = |end: u64| beyond.min(end).saturating_sub(first);
+    if inside(file.stat()?.end_of_file) == 0 {
         return NO_OUTPUT;
     }
     let open = call.open()?;
     lease::contend(call.rq, file, Cause::Write).await?;
+    // What its cachers had to write may have moved the end.
+    let stat = file.stat()?;
+    let length = inside(stat.end_of_file);
+    if length == 0 {
+        return NO_OUTPUT;
+    }
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset: first, length }) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
-    let punch = stat.attributes.contains(FileAttributes::SPARSE_FILE);
+    let holey = FileAttributes::SPARSE_FILE | FileAttributes::COMPRESSED;
+    let punch = stat.attributes.intersects(holey);
     let node = Arc::clone(&file.node);
     let zeroed = run_blocking(move || node.zero(first, length, punch)).await;
     zeroed.map_err(|error| data::status(&error))?.map_err(|fault| match fault {
@@ -86,7 +92,10 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     NO_OUTPUT
 }
 
-/// FSCTL_QUERY_ALLOCATED_RANGES, MS-FSA 2.1.5.10.22, within the file.
+/// FSCTL_QUERY_ALLOCATED_RANGES, MS-FSA 2.1.5.10.22.
+///
+/// Windows: nothing behind the end of the file, be it sparse or not; and where
+/// there is nothing to tell it takes no room.
 pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     let file = call.data_file()?;
     let request = AllocatedRange::parse(call.input)?;

@@ -134,6 +134,11 @@ const fn changes(code: CtlCode, any: AccessMask, act: Act) -> Row {
     Row { code, on: On::File, all: NONE, any, changes: true, act }
 }
 
+/// Copies into a file what is in another.
+const fn copies(code: CtlCode) -> Row {
+    Row { on: On::Anything, ..changes(code, COPIES, Act::CopyChunk) }
+}
+
 /// Known, and not here. MS-FSA 2.1.5.10.n: what an object store does not
 /// implement is INVALID_DEVICE_REQUEST.
 const fn absent(code: CtlCode) -> Row {
@@ -162,8 +167,9 @@ pub static TABLE: &[Row] = &[
     // Both check the rights that READ and WRITE check.
     pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),
     pipe(CtlCode::PIPE_PEEK, Act::PipePeek),
-    Row { all: AccessMask::READ_DATA, ..changes(CtlCode::SRV_COPYCHUNK, COPIES, Act::CopyChunk) },
-    changes(CtlCode::SRV_COPYCHUNK_WRITE, COPIES, Act::CopyChunk),
+    // MS-SMB2 3.3.5.15.6: a pipe is told the limits.
+    Row { all: AccessMask::READ_DATA, ..copies(CtlCode::SRV_COPYCHUNK) },
+    copies(CtlCode::SRV_COPYCHUNK_WRITE),
     // What the key is good for is checked where it is used.
     shows(CtlCode::SRV_REQUEST_RESUME_KEY, Act::ResumeKey),
     shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use frevo_store::security::Privileges;
 use frevo_store::{Fault, FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -16,7 +17,7 @@ use frevo_wire::fscc::set::{
     FileEndOfFileInformation, FileValidDataLengthInformation,
 };
 
-use super::{basic, disposition, eas, rename, writable};
+use super::{basic, disposition, eas, rename, sizes, writable};
 use crate::apple;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
@@ -170,7 +171,7 @@ fn apply(
         FileInfoClass::MODE => mode(file, parse(FileModeInformation::parse(bytes))?.mode),
         FileInfoClass::ALLOCATION => {
             let size = parse(FileAllocationInformation::parse(bytes))?.allocation_size;
-            file.node.set_allocation(data_size(file, size)?).map_err(Fault::status)
+            sizes::set_allocation(file, data_size(file, size)?)
         }
         FileInfoClass::END_OF_FILE => {
             let size = parse(FileEndOfFileInformation::parse(bytes))?.end_of_file;
@@ -178,10 +179,11 @@ fn apply(
             apple::check_end(file, size)?;
             file.node.set_end_of_file(size).map_err(Fault::status)
         }
-        // MS-FSA 2.1.5.15.14 and .15: privileges that no user of this server has.
-        FileInfoClass::VALID_DATA_LENGTH | FileInfoClass::SHORT_NAME => {
-            Err(Status::PRIVILEGE_NOT_HELD)
+        FileInfoClass::VALID_DATA_LENGTH => {
+            let length = parse(FileValidDataLengthInformation::parse(bytes))?.valid_data_length;
+            sizes::set_valid_data_length(open, file, length)
         }
+        FileInfoClass::SHORT_NAME => Err(short_name(open, file)),
         _ => Err(Status::INVALID_PARAMETER),
     }
 }
@@ -198,6 +200,18 @@ fn data_size(file: &FileOpen, size: i64) -> Result<u64, Status> {
     }
     let size = u64::try_from(size).ok().filter(|size| *size <= file.max_size);
     size.ok_or(Status::INVALID_PARAMETER)
+}
+
+/// MS-FSA 2.1.5.15.14. Deviation: short names are made of the long ones and kept
+/// nowhere, so none can be set.
+fn short_name(open: &Open, file: &FileOpen) -> Status {
+    if !open.tree().token().holds(Privileges::RESTORE) {
+        Status::PRIVILEGE_NOT_HELD
+    } else if file.vfs.volume().short_names {
+        Status::NOT_SUPPORTED
+    } else {
+        Status::SHORT_NAMES_NOT_ENABLED_ON_VOLUME
+    }
 }
 
 /// MS-FSA 2.1.5.15.10.

@@ -210,8 +210,15 @@ fn sizes_are_set() {
     assert_eq!(std::fs::read(bench.path().join("f")).unwrap(), b"0123\0\0");
     send(&open, FileInfoClass::ALLOCATION, 1 << 20).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
+    // MS-FSA 2.1.5.15.1: what is in the last cluster stays.
+    let cluster = file(&open).vfs.volume().cluster;
     send(&open, FileInfoClass::ALLOCATION, 3).unwrap();
-    assert_eq!(file(&open).stat().unwrap().end_of_file, 3);
+    assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
+    send(&open, FileInfoClass::END_OF_FILE, i64::from(cluster) * 2).unwrap();
+    send(&open, FileInfoClass::ALLOCATION, 3).unwrap();
+    assert_eq!(file(&open).stat().unwrap().end_of_file, u64::from(cluster));
+    send(&open, FileInfoClass::ALLOCATION, 0).unwrap();
+    assert_eq!(file(&open).stat().unwrap().end_of_file, 0);
     let root = bench.open("", ALL_RIGHTS.without(AccessMask::WRITE_DATA));
     let mut root = root;
     root.granted_access = ALL_RIGHTS;

@@ -1,0 +1,38 @@
+//! Space and valid data: MS-FSA 2.1.5.15.1 and 2.1.5.15.15.
+
+use frevo_store::Fault;
+use frevo_store::security::Privileges;
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileAttributes;
+
+use crate::open::{FileOpen, Open};
+
+/// FileAllocationInformation: whole clusters, which may hold more than was asked
+/// for. What is in the last of them stays.
+pub(super) fn set_allocation(file: &FileOpen, bytes: u64) -> Result<(), Status> {
+    let cluster = u64::from(file.vfs.volume().cluster).max(1);
+    let whole = bytes.checked_next_multiple_of(cluster).unwrap_or(bytes);
+    file.node.set_allocation(whole).map_err(Fault::status)
+}
+
+/// FileValidDataLengthInformation. The host shows zeros where nothing was written,
+/// so all of a file is valid data up to its end, and there is nothing to be done
+/// for those who may do it.
+///
+/// Windows: nor is anything valid behind the end.
+pub(super) fn set_valid_data_length(
+    open: &Open,
+    file: &FileOpen,
+    length: i64,
+) -> Result<(), Status> {
+    if !open.tree().token().holds(Privileges::MANAGE_VOLUME) {
+        return Err(Status::PRIVILEGE_NOT_HELD);
+    }
+    let stat = file.stat()?;
+    let odd = FileAttributes::COMPRESSED | FileAttributes::SPARSE_FILE;
+    let fits = u64::try_from(length).is_ok_and(|length| length == stat.end_of_file);
+    if file.is_directory || stat.attributes.intersects(odd) || !fits {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    Ok(())
+}
