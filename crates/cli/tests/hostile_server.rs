@@ -175,3 +175,107 @@ fn a_listing_can_be_interrupted() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(3));
     }
 }
+
+/// Answers as a server whose share `dfs` is a namespace: what begins with `link` in it
+/// leads to `target`. Counts what is set, such as removals.
+fn namespace(
+    target: &'static str,
+    settings: Arc<AtomicUsize>,
+) -> impl Fn(&Asked<'_>) -> Act + Send + Sync {
+    use frevo_wire::command::create;
+    use frevo_wire::command::ioctl::dfs::ReferralRequest;
+    use frevo_wire::command::ioctl::{self, CtlCode};
+    use frevo_wire::{HeaderFlags, Status};
+    // What is listed next: a plain share's root, the namespace's, nothing more.
+    const PLAIN: usize = 0;
+    const LINKED: usize = 1;
+    const LISTED: usize = 2;
+    let next = AtomicUsize::new(LISTED);
+    move |asked| match asked.header.command {
+        Command::TREE_CONNECT if asked.message.ends_with(b"\\\0d\0f\0s\0") => {
+            // SMB2_SHARE_CAP_DFS
+            Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
+        }
+        Command::CREATE if asked.header.flags.contains(HeaderFlags::DFS_OPERATIONS) => {
+            let request = create::Request::parse(asked.message).unwrap();
+            if request.name.to_string_lossy().contains(evil::LINK) {
+                return Act::Refused(Status::PATH_NOT_COVERED);
+            }
+            next.store(LINKED, Ordering::SeqCst);
+            Act::Honest
+        }
+        Command::CREATE => {
+            next.store(PLAIN, Ordering::SeqCst);
+            Act::Honest
+        }
+        Command::QUERY_DIRECTORY => match next.swap(LISTED, Ordering::SeqCst) {
+            PLAIN => Act::Body(evil::buffer(&evil::entries(&[("behind".into(), false)]))),
+            _ => Act::Honest,
+        },
+        Command::SET_INFO => {
+            settings.fetch_add(1, Ordering::SeqCst);
+            Act::Honest
+        }
+        Command::IOCTL => {
+            let request = ioctl::Request::parse(asked.message).unwrap();
+            assert_eq!(request.ctl_code, CtlCode::DFS_GET_REFERRALS);
+            let path = ReferralRequest::parse(request.input).unwrap().path;
+            match path.contains(evil::LINK) {
+                true => refer(&request, target),
+                false => Act::Refused(Status::NOT_FOUND),
+            }
+        }
+        _ => Act::Honest,
+    }
+}
+
+/// A referral for all that was asked for.
+fn refer(request: &frevo_wire::command::ioctl::Request<'_>, target: &str) -> Act {
+    use frevo_wire::codec::Writer;
+    use frevo_wire::command::ioctl::Response;
+    use frevo_wire::command::ioctl::dfs::{Referral, ReferralHeaderFlags, ReferralResponse};
+    let referral = Referral {
+        is_root: false,
+        time_to_live_s: 60,
+        path: String::new(),
+        target: target.into(),
+        begins_set: false,
+    };
+    let path_consumed = u16::try_from(request.input.len() - 4).unwrap();
+    let flags = ReferralHeaderFlags::EMPTY;
+    let referrals = vec![referral];
+    let output = ReferralResponse { path_consumed, flags, referrals }.encode().unwrap();
+    let (ctl_code, file_id) = (request.ctl_code, request.file_id);
+    let mut body = Vec::new();
+    Response { ctl_code, file_id, input: &[], output: &output }.encode(&mut Writer::new(&mut body));
+    Act::Body(body)
+}
+
+#[test]
+fn trees_with_links_of_a_namespace_in_them() {
+    let root = || listing(&[("known", false), ("link1", true)]);
+    let settings = Arc::new(AtomicUsize::new(0));
+    let place = Place::new();
+    let server = start(root(), namespace("\\127.0.0.1\\data", Arc::clone(&settings)));
+    let url = format!("smb://ann@{server}/dfs");
+    let listed = run(&place, &["ls", "-R", &url]);
+    assert_eq!(listed.succeeds(), "known\nlink1/\nlink1/behind\n");
+    assert_eq!(run(&place, &["tree", "--json", &url]).succeeds().lines().count(), 3);
+    run(&place, &["get", "-r", &url, "back"]).succeeds();
+    assert_eq!(fs::read(place.path("back/link1/behind")).unwrap(), CONTENT);
+    // What is behind it is not the tree's to remove.
+    settings.store(0, Ordering::SeqCst);
+    let removed = run(&place, &["rm", "-r", &format!("{url}/dir")]);
+    assert!(removed.code != 0 && removed.err.contains("DFS"), "{removed:?}");
+    assert_eq!(settings.load(Ordering::SeqCst), 0);
+    // A link that leads back has no end.
+    let server = start(root(), namespace("\\127.0.0.1\\dfs", Arc::clone(&settings)));
+    for verb in [&["ls", "-R"][..], &["tree"], &["get", "-r"], &["find"]] {
+        let back = format!("smb://ann@{server}/dfs");
+        let listed = run(&place, &[verb, &[&back]].concat());
+        assert!(listed.code != 0 && listed.err.contains("leads back"), "{listed:?}");
+    }
+    // One that is not to be followed is no directory.
+    let listed = run(&place, &["ls", "-R", "--dfs", "never", &url]);
+    assert_eq!(listed.succeeds(), "known\nlink1\n");
+}

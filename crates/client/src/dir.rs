@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::{Command, Status, Utf16};
@@ -20,6 +20,9 @@ use crate::share::{Replay, Share};
 
 /// The class asked for: names, times, sizes, attributes, ids, reparse tags.
 const CLASS: FileInfoClass = FileInfoClass::ID_BOTH_DIRECTORY;
+/// IO_REPARSE_TAG_DFS and IO_REPARSE_TAG_DFSR, MS-FSCC 2.1.2.1.
+const DFS: u32 = 0x8000_000A;
+const DFSR: u32 = 0x8000_0012;
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +140,7 @@ impl Dir {
             self.ended = true;
             return Ok(());
         }
-        read(&message, &mut self.ready).during("list", &self.open.url)?;
+        read(&message, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
         let Some(left) = self.left.checked_sub(self.ready.len()) else {
             let cause = Cause::Protocol("a listing without end");
             return Err(Error::new(cause, "list", &*self.open.url));
@@ -174,10 +177,11 @@ pub(crate) fn call(
     Call::new(Command::QUERY_DIRECTORY, |w| request.encode(w)).cost(most)
 }
 
-/// Appends the entries of a reply. A name that would lead out of the directory
-/// is the server's attack, and ends the listing.
+/// Appends the entries of a reply about a directory of `share`. A name that would
+/// lead out of the directory is the server's attack, and ends the listing.
 pub(crate) fn read(
     message: &Message,
+    share: &Share,
     into: &mut VecDeque<DirEntry>,
 ) -> std::result::Result<(), Cause> {
     let output = query_directory::Response::parse(message.bytes())?.output;
@@ -191,10 +195,19 @@ pub(crate) fn read(
         if !is_sound(&name) {
             return Err(Cause::Protocol("a name that is none"));
         }
+        // What links of a namespace lead to are directories (MS-FSCC 2.1.2.1).
+        let is_junction = share.way.is_some()
+            && entry.attributes.contains(FileAttributes::REPARSE_POINT)
+            && matches!(entry.reparse_tag, DFS | DFSR);
+        let mut attributes = entry.attributes;
+        if is_junction {
+            attributes.0 &= !FileAttributes::REPARSE_POINT.0;
+            attributes |= FileAttributes::DIRECTORY;
+        }
         let metadata = Metadata {
             len: entry.end_of_file,
             allocation: entry.allocation_size,
-            attributes: entry.attributes,
+            attributes,
             created: entry.creation_time,
             accessed: entry.last_access_time,
             written: entry.last_write_time,
@@ -202,7 +215,9 @@ pub(crate) fn read(
             reparse_tag: entry.reparse_tag,
             file_id: entry.file_id,
             links: 0,
+            is_junction: false,
         };
+        let metadata = metadata.found_in(share, is_junction);
         into.push_back(DirEntry { name, metadata });
     }
     Ok(())

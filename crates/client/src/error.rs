@@ -155,6 +155,7 @@ fn sentence(status: Status) -> Option<&'static str> {
         Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST => "the server cannot do that",
         Status::STOPPED_ON_SYMLINK => "a symbolic link on the way leads out of the share",
         Status::PATH_NOT_COVERED => "it lies on another server (DFS)",
+        Status::NOT_SAME_DEVICE => "the two names are on different shares",
         Status::CANNOT_DELETE => "it cannot be deleted: it is read-only or in use",
         _ => return None,
     })

@@ -183,6 +183,7 @@ impl OpenOptions {
             lease: if durable { self.lease } else { LeaseState::EMPTY },
             shared: self.shared.clone(),
             snapshot: None,
+            is_of_name: false,
         }
     }
 
@@ -240,7 +241,7 @@ impl File {
 
     /// What was known of it when it was opened.
     pub fn metadata_at_open(&self) -> Metadata {
-        Metadata::from(&self.opened)
+        Metadata::from(&self.opened).found_in(&self.open.share, false)
     }
 
     /// The largest READ and WRITE that are sent, bytes.

@@ -23,7 +23,7 @@ pub(crate) async fn metadata(open: &Open) -> Result<Metadata> {
         })
         .await?;
     let bytes = output(&message).during("stat", &open.url)?;
-    read_all(bytes).during("stat", &open.url)
+    Ok(read_all(bytes).during("stat", &open.url)?.found_in(&open.share, false))
 }
 
 /// What of FileAllInformation a [`Metadata`] keeps.
@@ -40,6 +40,7 @@ pub(crate) fn read_all(bytes: &[u8]) -> frevo_wire::codec::Parsed<Metadata> {
         reparse_tag: 0,
         file_id: all.internal.index_number,
         links: all.standard.number_of_links,
+        is_junction: false,
     })
 }
 

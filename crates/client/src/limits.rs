@@ -51,6 +51,10 @@ pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
 pub const REFERRALS_KEPT: usize = 128;
 /// How long at most, whatever the server says.
 pub const REFERRAL_FOR: Duration = Duration::from_secs(3600);
+/// How long at least: what was asked for is used, though version 1 names no time.
+pub const REFERRAL_AT_LEAST: Duration = Duration::from_secs(10);
+/// Sessions with the targets of a namespace that are kept.
+pub const TARGET_SESSIONS: usize = 32;
 /// Targets of referrals that are tried on the way to one place.
 pub const TARGETS_TRIED: usize = 16;
 /// SIDs or names of one lookup.

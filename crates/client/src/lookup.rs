@@ -19,7 +19,6 @@ use crate::file::{output, query};
 use crate::info::{ALL_MAX, read_all};
 use crate::metadata::Metadata;
 use crate::open::Ask;
-use crate::path::wire_path;
 use crate::share::{Replay, Share};
 
 /// Room on the volume of a share: MS-FSCC 2.5.4.
@@ -70,7 +69,7 @@ impl Share {
         let also = [Status::BUFFER_OVERFLOW];
         let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &also, calls).await?;
         let url = self.url(path);
-        let [_, all, tag, ..] = &*answers else { return Err(missing(OPERATION, url)) };
+        let [_, all, tag, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
         let mut found =
             output(all).and_then(|bytes| Ok(read_all(bytes)?)).during(OPERATION, &url)?;
         if found.attributes.contains(FileAttributes::REPARSE_POINT) {
@@ -79,7 +78,7 @@ impl Share {
                 .during(OPERATION, &url)?;
             found.reparse_tag = tag.reparse_tag.0;
         }
-        Ok(found)
+        Ok(answers.of_there(found))
     }
 
     /// The room on the share's volume.
@@ -95,7 +94,7 @@ impl Share {
         let ask = look_at(AccessMask::EMPTY);
         let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &[], calls).await?;
         let url = self.url(path);
-        let [_, size, ..] = &*answers else { return Err(missing(OPERATION, url)) };
+        let [_, size, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
         let size = output(size)
             .and_then(|bytes| Ok(FsFullSizeInformation::parse(bytes)?))
             .during(OPERATION, &url)?;
@@ -115,7 +114,7 @@ impl Share {
     /// NOT_SUPPORTED or INVALID_INFO_CLASS of a server that does not know it, and
     /// what else it says.
     pub async fn unlink(&self, path: &str, directory: bool) -> Result<()> {
-        let mut ask = look_at(AccessMask::DELETE);
+        let mut ask = Ask { is_of_name: true, ..look_at(AccessMask::DELETE) };
         ask.options |= if directory {
             CreateOptions::DIRECTORY_FILE
         } else {
@@ -140,7 +139,7 @@ impl Share {
     /// As [`Self::unlink`].
     pub async fn rename_over(&self, from: &str, to: &str) -> Result<()> {
         const OPERATION: &str = "rename";
-        let target = wire_path(to).during(OPERATION, &self.url(to))?;
+        let (share, from, target) = self.together(OPERATION, from, to).await?;
         let flags = RenameFlags::REPLACE_IF_EXISTS
             | RenameFlags::POSIX_SEMANTICS
             | RenameFlags::IGNORE_READONLY_ATTRIBUTE;
@@ -150,8 +149,8 @@ impl Share {
         let class = FileInfoClass::RENAME_EX.0;
         let calls =
             || vec![crate::file::set(InfoType::FILE, class, 0, RELATED, &data), close_call()];
-        let ask = look_at(AccessMask::DELETE);
-        self.chain(OPERATION, from, Replay::Never, &ask, &[], calls).await?;
+        let ask = Ask { is_of_name: true, ..look_at(AccessMask::DELETE) };
+        share.chain(OPERATION, &from, Replay::Never, &ask, &[], calls).await?;
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::open::Opened;
+use crate::share::Share;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub struct Metadata {
     pub(crate) reparse_tag: u32,
     pub(crate) file_id: u64,
     pub(crate) links: u32,
+    pub(crate) is_junction: bool,
 }
 
 impl Metadata {
@@ -73,6 +75,19 @@ impl Metadata {
     /// Whether it is a file.
     pub const fn is_file(&self) -> bool {
         matches!(self.file_type(), FileType::File)
+    }
+
+    /// Whether it is a directory at another place, to which a link of a DFS namespace
+    /// leads: what is in it goes when that is removed there.
+    pub const fn is_junction(&self) -> bool {
+        self.is_junction
+    }
+
+    /// As it is in `share`, perhaps a link there. A link has no id of its own: what it
+    /// leads to changes.
+    pub(crate) fn found_in(self, share: &Share, is_junction: bool) -> Self {
+        let file_id = if is_junction { 0 } else { share.file_id(self.file_id) };
+        Self { file_id, is_junction, ..self }
     }
 
     /// When it was made.
@@ -137,6 +152,7 @@ impl From<&Opened> for Metadata {
             reparse_tag: 0,
             file_id: opened.identity.map_or(0, |identity| identity.disk_file_id),
             links: 0,
+            is_junction: false,
         }
     }
 }

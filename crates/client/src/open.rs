@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use crate::ambient::random;
 use crate::attributes::redirected;
 use crate::connection::{Call, Message};
+use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{DURABLE_TIMEOUT_MS, REDIRECTS};
 use crate::path::{wire_name, wire_path};
@@ -49,6 +50,8 @@ pub(crate) struct Ask {
     pub(crate) shared: Option<Arc<Lease>>,
     /// An older version of the file.
     pub(crate) snapshot: Option<FileTime>,
+    /// What follows is done to the name: not to what a link of a DFS namespace leads to.
+    pub(crate) is_of_name: bool,
 }
 
 impl Ask {
@@ -66,13 +69,31 @@ impl Ask {
             lease: LeaseState::EMPTY,
             shared: None,
             snapshot: None,
+            is_of_name: false,
         }
     }
 
-    /// The request, with `contexts`.
+    /// Whether it may be asked for where it was found.
+    pub(crate) fn check(&self, at: &Located, operation: &'static str, url: &str) -> Result<()> {
+        if self.is_of_name && at.is_link {
+            let cause =
+                Cause::Usage("it is a link of a DFS namespace, which its administrator changes");
+            return Err(Error::new(cause, operation, url));
+        }
+        Ok(())
+    }
+
+    /// As it can be asked for there: a lease is of one session.
+    fn there(&self, at: &Located) -> Self {
+        let is_ours = self.shared.as_ref().is_none_or(|lease| lease.is_of(at.share.session()));
+        let lease = if is_ours { self.lease } else { LeaseState::EMPTY };
+        Self { shared: self.shared.clone().filter(|_| is_ours), lease, ..self.clone() }
+    }
+
+    /// The request, with `contexts`; `name` as [`Share::named`] gives it.
     pub(crate) fn call(
         &self,
-        path: &str,
+        (name, is_dfs): &(String, bool),
         oplock: OplockLevel,
         contexts: &[CreateContext<'_>],
     ) -> Call<'static> {
@@ -88,10 +109,14 @@ impl Ask {
             share_access: self.sharing,
             create_disposition: self.disposition,
             create_options: self.options,
-            name: wire_name(path),
+            name: wire_name(name),
             contexts: CreateContexts::from_requests(&all),
         };
-        Call::new(Command::CREATE, |w| request.encode(w))
+        let mut call = Call::new(Command::CREATE, |w| request.encode(w));
+        if *is_dfs {
+            call.flags |= HeaderFlags::DFS_OPERATIONS;
+        }
+        call
     }
 }
 
@@ -215,10 +240,29 @@ impl Open {
         let url = share.url(path);
         let path = wire_path(path).during(operation, &url)?;
         let lost = url.clone();
-        let opening = tokio::spawn(Self::create(share, url, path, ask, operation));
+        let opening = tokio::spawn(Self::reach(share, url, path, ask, operation));
         match opening.await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::new(Cause::Usage("the runtime is ending"), operation, lost)),
+        }
+    }
+
+    /// Opens it wherever links lead.
+    async fn reach(
+        share: Share,
+        url: String,
+        path: String,
+        ask: Ask,
+        operation: &'static str,
+    ) -> Result<(Arc<Self>, Opened)> {
+        let mut at = share.located(path).await?;
+        loop {
+            ask.check(&at, operation, &url)?;
+            let (share, path) = (at.share.clone(), at.path.clone());
+            match Self::create(share, url.clone(), path, ask.there(&at), operation).await {
+                Err(refusal) => at = at.beyond(refusal).await?,
+                opened => return opened,
+            }
         }
     }
 
@@ -254,7 +298,8 @@ impl Open {
                 }
             }
             lease.asked(bound);
-            let mut call = first(&ask, &path, &live, bound, create_guid, &lease);
+            let name = share.named(&path, bound);
+            let mut call = first(&ask, &name, &live, bound, create_guid, &lease);
             call.tree_id = bound.tree_id;
             let again = before.is_some() && (is_kept || !elsewhere);
             if again && live.knows_replay() && !planted!(SkippedReplayFlag) {
@@ -486,7 +531,7 @@ impl Open {
         contexts: &[CreateContext<'_>],
     ) -> std::result::Result<Opened, Failure> {
         let oplock = oplock_of(contexts);
-        let mut call = ask.call(&self.path, oplock, contexts);
+        let mut call = ask.call(&self.share.named(&self.path, bound), oplock, contexts);
         call.tree_id = bound.tree_id;
         let message = live.ask(call, bound.seal, &[]).await?;
         Ok(Opened::parse(&message)?)
@@ -630,12 +675,12 @@ fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {
 
 fn first(
     ask: &Ask,
-    path: &str,
+    name: &(String, bool),
     live: &Live,
     bound: Bound,
     create_guid: Guid,
     lease: &Lease,
 ) -> Call<'static> {
     let contexts = contexts_of(ask, live, bound, create_guid, lease);
-    ask.call(path, oplock_of(&contexts), &contexts)
+    ask.call(name, oplock_of(&contexts), &contexts)
 }

@@ -14,6 +14,7 @@ use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, Status};
 
 use crate::connection::{Call, Message, Payload};
+use crate::dfs::Located;
 use crate::dir::{Dir, DirEntry};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{File, OpenOptions};
@@ -22,7 +23,23 @@ use crate::metadata::Metadata;
 use crate::open::{Ask, Opened};
 use crate::path::wire_path;
 use crate::session::Failure;
-use crate::share::{Replay, Share, good};
+use crate::share::{Attempts, Replay, Share, good};
+
+/// What a compound was answered, and where.
+pub(crate) struct Answers {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) share: Share,
+    /// As the wire has it.
+    pub(crate) path: String,
+    is_link: bool,
+}
+
+impl Answers {
+    /// `metadata` that was found there.
+    pub(crate) fn of_there(&self, metadata: Metadata) -> Metadata {
+        metadata.found_in(&self.share, self.is_link)
+    }
+}
 
 /// Files up to this long are read and written in one round trip.
 const SMALL: u32 = 65_536;
@@ -69,9 +86,9 @@ impl Share {
         let close = close_call(CloseFlags::EMPTY);
         let answers =
             self.chain("stat", path, Replay::Idempotent, &ask, &[], || vec![close()]).await?;
-        let [opened, ..] = &*answers else { return Err(self.broken("stat", path)) };
+        let [opened, ..] = &*answers.messages else { return Err(self.broken("stat", path)) };
         let opened = Opened::parse(opened).during("stat", &self.url(path))?;
-        Ok(Metadata::from(&opened))
+        Ok(answers.of_there(Metadata::from(&opened)))
     }
 
     /// Makes a directory, which must not exist.
@@ -127,6 +144,7 @@ impl Share {
             AccessMask::DELETE | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE,
         );
         ask.options |= kind | CreateOptions::OPEN_REPARSE_POINT;
+        ask.is_of_name = true;
         let calls = || {
             let disposition = crate::file::set(
                 InfoType::FILE,
@@ -169,18 +187,57 @@ impl Share {
         to: &str,
         replace: bool,
     ) -> Result<()> {
-        let target = wire_path(to).during(operation, &self.url(to))?;
+        let (share, from, target) = self.together(operation, from, to).await?;
         let mut data = Vec::new();
         FileRenameInformation { replace_if_exists: replace, root_directory: 0, name: &*target }
             .encode(&mut Writer::new(&mut data));
         let mut ask = Ask::existing(access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
         ask.options |= CreateOptions::OPEN_REPARSE_POINT;
+        ask.is_of_name = true;
         let calls = || {
             let set = crate::file::set(InfoType::FILE, class.0, 0, FileId::ALL_ONES, &data);
             vec![set, close_call(CloseFlags::EMPTY)()]
         };
-        self.chain(operation, from, Replay::Never, &ask, &[], calls).await?;
+        share.chain(operation, &from, Replay::Never, &ask, &[], calls).await?;
         Ok(())
+    }
+
+    /// The one share in which both names are, and the names in it: links may lead
+    /// to others on the way to them.
+    ///
+    /// # Errors
+    /// NOT_SAME_DEVICE when they are in two.
+    pub(crate) async fn together(
+        &self,
+        operation: &'static str,
+        from: &str,
+        to: &str,
+    ) -> Result<(Self, String, String)> {
+        let names = [from, to].map(|name| wire_path(name).during(operation, &self.url(name)));
+        let [from, to] = names;
+        let (from, to) = (from?, to?);
+        if self.way.is_none() {
+            return Ok((self.clone(), from, to));
+        }
+        let (source, from) = self.directory_of(&from).await?;
+        let (target, to) = self.directory_of(&to).await?;
+        let is_same = source.session().is_same(target.session())
+            && source.name().eq_ignore_ascii_case(target.name());
+        if is_same {
+            return Ok((source, from, to));
+        }
+        Err(Error::new(Status::NOT_SAME_DEVICE, operation, source.url(&from.replace('\\', "/"))))
+    }
+
+    /// The share in which the directory of `path` is, and the path there.
+    async fn directory_of(&self, path: &str) -> Result<(Self, String)> {
+        let (directory, name) = crate::path::split(path);
+        let ask = Ask::existing(AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
+        let close = close_call(CloseFlags::EMPTY);
+        let answers =
+            self.chain("stat", directory, Replay::Idempotent, &ask, &[], || vec![close()]).await?;
+        let slash = if answers.path.is_empty() { "" } else { "\\" };
+        Ok((answers.share, format!("{}{slash}{name}", answers.path)))
     }
 
     /// Reads a whole file: a small one in one round trip.
@@ -205,15 +262,17 @@ impl Share {
         };
         let also = [Status::END_OF_FILE];
         let answers = self.chain("read", path, Replay::Idempotent, &ask, &also, calls).await?;
-        let [opened, data, ..] = &*answers else { return Err(self.broken("read", path)) };
+        let [opened, data, ..] = &*answers.messages else {
+            return Err(self.broken("read", path));
+        };
         let url = self.url(path);
         let opened = Opened::parse(opened).during("read", &url)?;
         if data.header.status == Status::END_OF_FILE {
-            return Ok((Vec::new(), Metadata::from(&opened)));
+            return Ok((Vec::new(), answers.of_there(Metadata::from(&opened))));
         }
         let first = read::Response::parse(data.bytes()).during("read", &url)?.data;
         if opened.end_of_file <= first.len() as u64 || first.len() < SMALL as usize {
-            return Ok((first.to_vec(), Metadata::from(&opened)));
+            return Ok((first.to_vec(), answers.of_there(Metadata::from(&opened))));
         }
         let file = self.open(path).await?;
         let metadata = file.metadata_at_open();
@@ -279,8 +338,8 @@ impl Share {
         Ok(())
     }
 
-    /// CREATE and what follows it, as one compound. The first error is the
-    /// operation's; `also` are statuses that are none.
+    /// CREATE and what follows it, as one compound, wherever links lead. The first
+    /// error is the operation's; `also` are statuses that are none.
     pub(crate) async fn chain<'p>(
         &self,
         operation: &'static str,
@@ -289,13 +348,35 @@ impl Share {
         ask: &Ask,
         also: &[Status],
         calls: impl Fn() -> Vec<Call<'p>>,
-    ) -> Result<Vec<Message>> {
+    ) -> Result<Answers> {
         let url = self.url(path);
         let path = wire_path(path).during(operation, &url)?;
-        let mut attempts = self.attempts(replay, operation, &url);
+        let mut at = self.located(path).await?;
+        loop {
+            ask.check(&at, operation, &url)?;
+            let attempts = at.share.attempts(replay, operation, &url);
+            match at.share.chain_here(attempts, &at.path, ask, also, &calls).await {
+                Ok(messages) => {
+                    let Located { share, path, is_link, .. } = at;
+                    return Ok(Answers { messages, share, path, is_link });
+                }
+                Err(refusal) => at = at.beyond(refusal).await?,
+            }
+        }
+    }
+
+    async fn chain_here<'p>(
+        &self,
+        mut attempts: Attempts<'_>,
+        path: &str,
+        ask: &Ask,
+        also: &[Status],
+        calls: &impl Fn() -> Vec<Call<'p>>,
+    ) -> Result<Vec<Message>> {
         loop {
             let (live, bound) = attempts.next().await?;
-            let mut all = vec![ask.call(&path, OplockLevel::NONE, &[])];
+            let name = self.named(path, bound);
+            let mut all = vec![ask.call(&name, OplockLevel::NONE, &[])];
             all.extend(calls());
             if let Some(first) = all.first_mut() {
                 first.tree_id = bound.tree_id;

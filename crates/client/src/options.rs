@@ -7,6 +7,7 @@ pub use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 
 use crate::ambient::{Ambient, Host};
+use crate::dial::ServerName;
 use crate::limits;
 
 /// Whether requests are encrypted.
@@ -30,6 +31,20 @@ pub enum Signing {
     /// guards the negotiation are signed all the same; whoever sits on the way can
     /// change the rest, files and names, unseen.
     WhenAsked,
+}
+
+/// Where the referrals of DFS namespaces may lead. Whoever they lead to is logged on
+/// to with the same name and password: it learns the name, and what proves that the
+/// password is known (never the password).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Referrals {
+    /// To any host, if the referral is proved to be the server's.
+    #[default]
+    Anywhere,
+    /// To other shares of the same host.
+    SameHost,
+    /// Nowhere: what is not in the share is refused.
+    Never,
 }
 
 /// Settings of a client. The default is what is best against a current server.
@@ -64,6 +79,12 @@ pub struct Options {
     pub durable: bool,
     /// Largest READ or WRITE, bytes.
     pub transfer: u32,
+    /// Whether links of DFS namespaces are followed.
+    pub referrals: Referrals,
+    /// A controller that knows of domains, if the names of domains do not lead to
+    /// their controllers: it is asked who they are, and they for the roots of their
+    /// DFS namespaces.
+    pub domain_controller: Option<ServerName>,
     /// This machine's name, as the server's logs show it.
     pub workstation: String,
     /// Where the time of day and random bytes come from.
@@ -96,6 +117,8 @@ impl Default for Options {
             connect_timeout: limits::CONNECT_TIMEOUT,
             durable: true,
             transfer: limits::TRANSFER_MAX,
+            referrals: Referrals::Anywhere,
+            domain_controller: None,
             workstation: String::from("FREVO"),
             ambient: Arc::new(Host),
         }

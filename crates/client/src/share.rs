@@ -11,6 +11,7 @@ use frevo_wire::{Command, Status, Utf16};
 use parking_lot::Mutex;
 
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
+use crate::dfs::Way;
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
 use crate::session::{Failure, Live, Session};
@@ -42,6 +43,10 @@ pub(crate) enum Replay {
 #[derive(Clone)]
 pub struct Share {
     pub(crate) inner: Arc<Inner>,
+    /// How links of a DFS namespace are followed; none where there are none.
+    pub(crate) way: Option<Arc<Way>>,
+    /// Mixed into the ids of its files, when it was come to by a link.
+    pub(crate) salt: u64,
 }
 
 pub(crate) struct Inner {
@@ -58,6 +63,7 @@ impl std::fmt::Debug for Share {
 }
 
 impl Share {
+    /// Connects to it, without following the links in it.
     pub(crate) async fn connect(session: Session, name: &str) -> Result<Self> {
         if name.is_empty() || name.len() > 80 || name.contains(['/', '\\', '\0']) {
             let cause = Cause::Usage("that cannot be the name of a share");
@@ -69,10 +75,23 @@ impl Share {
             bound: Mutex::new(None),
             binding: tokio::sync::Mutex::new(()),
         };
-        let share = Self { inner: Arc::new(inner) };
+        let share = Self { inner: Arc::new(inner), way: None, salt: 0 };
         let path = share.url("");
         share.attempts(Replay::Idempotent, "connect to", &path).next().await?;
         Ok(share)
+    }
+
+    /// The same with the links in it followed, if it is part of a DFS namespace.
+    pub(crate) fn following(self) -> Self {
+        let way = if self.is_dfs() { Way::from(self.session()) } else { None };
+        Self { way, ..self }
+    }
+
+    /// `id` of a file on its volume, made one that no file has of a share which is
+    /// reached through this one's links.
+    pub(crate) fn file_id(&self, id: u64) -> u64 {
+        // MS-FSCC 2.1.9: neither is unique.
+        if matches!(id, 0 | u64::MAX) { id } else { id ^ self.salt }
     }
 
     /// Its name.
@@ -98,7 +117,7 @@ impl Share {
     }
 
     /// Whether it is part of a DFS namespace: some of its directories may be links
-    /// to other servers, see [`crate::Client::reach`].
+    /// to other shares and servers, which are followed.
     pub fn is_dfs(&self) -> bool {
         self.inner.bound.lock().is_some_and(|bound| bound.is_dfs)
     }
@@ -124,6 +143,17 @@ impl Share {
         if bound.is_some_and(|now| now.tree_id == old.tree_id) {
             *bound = None;
         }
+    }
+
+    /// `path` as a CREATE names it in `bound`, and whether it names its server and share
+    /// too: MS-SMB2 3.2.4.3 and 2.2.13.
+    pub(crate) fn named(&self, path: &str, bound: Bound) -> (String, bool) {
+        if !bound.is_dfs {
+            return (path.to_owned(), false);
+        }
+        let slash = if path.is_empty() { "" } else { "\\" };
+        let host = &self.inner.session.server().host;
+        (format!("{host}\\{}{slash}{path}", self.inner.name), true)
     }
 
     /// The tree connect in `live`, made if there is none.
@@ -159,8 +189,9 @@ impl Share {
             capabilities: response.capabilities,
             kind: response.share_type,
             maximal_access: response.maximal_access,
-            is_dfs: response.capabilities.contains(ShareCapabilities::DFS)
-                || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT),
+            is_dfs: response.share_type == ShareType::DISK
+                && (response.capabilities.contains(ShareCapabilities::DFS)
+                    || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT)),
         };
         if bound.seal && live.security.sealing.is_none() {
             let why =

@@ -640,6 +640,7 @@ fn namespace(
                 time_to_live_s: 600,
                 path: String::new(),
                 target: format!("\\host{}-{at}\\data\\deeper", asked.connection),
+                begins_set: false,
             };
             let referrals = (0..targets).map(referral).collect();
             let flags = ReferralHeaderFlags::EMPTY;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use frevo_server::config::DialectName;
 
-use super::place::{Place, Url};
+use super::place::{Host, Place, Url};
 use crate::arguments::words;
 
 /// What all commands that speak to a server have.
@@ -63,9 +63,29 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) patience: u64,
 
+    /// Where links of DFS namespaces may lead: the user's name is told there
+    #[arg(long, value_name = "WHERE", default_value = "anywhere")]
+    pub(crate) dfs: DfsLinks,
+
+    /// A domain controller to ask for a domain's DFS namespaces, where the
+    /// domain's name does not lead to one
+    #[arg(long, value_name = "HOST")]
+    pub(crate) dc: Option<Host>,
+
     /// Write one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where links of DFS namespaces may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DfsLinks {
+    /// To other servers too
+    Anywhere,
+    /// To other shares of the same server
+    SameHost,
+    /// They are not followed
+    Never,
 }
 
 /// Ciphers by their usual names.

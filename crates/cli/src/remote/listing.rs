@@ -1,5 +1,7 @@
 //! `ls`, `tree`, `find`, `stat`.
 
+use std::rc::Rc;
+
 use frevo_client::{DirEntry, FileType, Metadata, Share};
 use frevo_wire::fscc::Pattern;
 
@@ -7,7 +9,7 @@ use super::arguments::{Connection, Find, Kind, Ls};
 use super::logon::failed;
 use super::output::{attributes, human, kind, line, object, time};
 use super::place::{Url, join};
-use super::walk;
+use super::walk::{self, Trail};
 use crate::exit::Done;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
@@ -58,7 +60,8 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
         line(url);
     }
     let mut counts = (0_u64, 0_u64);
-    branch(share, connection, &url.path, "", depth.unwrap_or(usize::MAX), &mut counts).await?;
+    let depth = depth.unwrap_or(usize::MAX);
+    branch(share, connection, &url.path, "", depth, &mut counts, None).await?;
     if !connection.json {
         line(format_args!("{} directories, {} files", counts.0, counts.1));
     }
@@ -73,6 +76,7 @@ fn branch<'a>(
     indent: &'a str,
     depth: usize,
     counts: &'a mut (u64, u64),
+    trail: Option<Rc<Trail>>,
 ) -> std::pin::Pin<Box<dyn Future<Output = Done> + 'a>> {
     Box::pin(async move {
         if depth == 0 {
@@ -95,7 +99,11 @@ fn branch<'a>(
             if entry.metadata().is_dir() {
                 counts.0 += 1;
                 let indent = format!("{indent}{bar}");
-                branch(share, connection, &below, &indent, depth - 1, counts).await?;
+                let mut trail = trail.clone();
+                if entry.metadata().is_junction() && depth > 1 {
+                    trail = walk::cross(share, &below, trail).await.map_err(failed)?;
+                }
+                branch(share, connection, &below, &indent, depth - 1, counts, trail).await?;
             } else {
                 counts.1 += 1;
             }

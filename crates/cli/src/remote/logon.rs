@@ -3,10 +3,10 @@
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
-use frevo_client::options::{Cipher, Encryption, Signing, SigningAlgorithm};
+use frevo_client::options::{Cipher, Encryption, Referrals, Signing, SigningAlgorithm};
 use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session, Share};
 
-use super::arguments::{CipherName, Connection, SigningName};
+use super::arguments::{CipherName, Connection, DfsLinks, SigningName};
 use super::place::Url;
 use crate::exit::{Exit, Failure};
 
@@ -66,6 +66,12 @@ impl Connection {
             sign: if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always },
             channels: self.channels.max(1),
             recover_for: Duration::from_secs(self.patience),
+            referrals: match self.dfs {
+                DfsLinks::Anywhere => Referrals::Anywhere,
+                DfsLinks::SameHost => Referrals::SameHost,
+                DfsLinks::Never => Referrals::Never,
+            },
+            domain_controller: self.dc.clone().map(|host| host.0),
             ..Options::default()
         };
         Client::new(options)

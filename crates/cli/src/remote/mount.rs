@@ -32,15 +32,14 @@ async fn mount(arguments: &Mount) -> Done {
     // Before a password is asked for.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot start"))?;
-    let share = tokio::select! {
-        share = arguments.connection.share(&arguments.url) => share?,
+    let (share, url) = tokio::select! {
+        found = arguments.connection.reach(&arguments.url) => found?,
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
     let session = share.session().clone();
-    let mut mounted =
-        frevo_mount::mount(share, &arguments.url.path, &arguments.folder, settings(arguments))
-            .await
-            .map_err(refused)?;
+    let mut mounted = frevo_mount::mount(share, &url.path, &arguments.folder, settings(arguments))
+        .await
+        .map_err(refused)?;
     let folder = mounted.folder().display().to_string();
     tell(format_args!(
         "{} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it",

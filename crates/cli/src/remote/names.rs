@@ -1,6 +1,6 @@
 //! `mv`, `rm`, `mkdir`.
 
-use frevo_client::{Metadata, Share};
+use frevo_client::{Cause, Error, Metadata, Share};
 use futures_util::stream::{StreamExt, TryStreamExt};
 
 use super::arguments::Connection;
@@ -23,7 +23,9 @@ pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: b
     let (share, from) = &connection.reach(from).await?;
     let (_, to) = &connection.reach(to).await?;
     if (&from.server, &from.share) != (&to.server, &to.share) {
-        let text = "the two places are on different servers; use cp, then rm";
+        let text = format!(
+            "{from} and {to} are different shares, to which a DFS namespace leads; use cp, then rm"
+        );
         return Err(Failure::new(Exit::Usage, text));
     }
     // A directory takes what is moved under its own name.
@@ -82,8 +84,12 @@ pub(crate) async fn rm(
 pub(crate) async fn remove_all(share: &Share, path: &str) -> frevo_client::Result<()> {
     let mut files = Vec::new();
     let mut directories = vec![(0, path.to_owned())];
+    let mut junction = None;
     walk::remote(share, path, |name, metadata| {
         let path = super::place::join(path, name);
+        if metadata.is_junction() {
+            junction = Some(path.clone());
+        }
         if metadata.is_dir() {
             directories.push((name.split('/').count(), path));
         } else {
@@ -91,6 +97,11 @@ pub(crate) async fn remove_all(share: &Share, path: &str) -> frevo_client::Resul
         }
     })
     .await?;
+    if let Some(path) = junction {
+        // What it leads to is not meant, and perhaps others'.
+        let why = "it is a link of a DFS namespace; nothing was removed";
+        return Err(Error::new(Cause::Usage(why), "remove", share.url(&path)));
+    }
     let removals = files.iter().map(|(path, metadata)| remove_one(share, path, metadata));
     futures_util::stream::iter(removals).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
     directories.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));

@@ -19,6 +19,21 @@ pub(crate) struct Url {
     pub(crate) path: String,
 }
 
+/// A server alone: `host`, `host:port`, `[address]:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host(pub(crate) ServerName);
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(['/', '@']) {
+            return Err(String::from("write HOST or HOST:PORT"));
+        }
+        server(text).map(Self)
+    }
+}
+
 /// A place on a server or on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -169,5 +184,7 @@ mod tests {
         let password = "smb://ann:secret@box/x".parse::<Url>().unwrap_err();
         assert!(password.contains("--credentials") && !password.contains("secret"));
         assert_eq!("./a:b".parse(), Ok(Place::Local("./a:b".into())));
+        assert_eq!("dc:99".parse(), Ok(Host(ServerName::new("dc").at_port(99))));
+        assert!("smb://dc".parse::<Host>().is_err() && "".parse::<Host>().is_err());
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::SystemTime;
 
-use frevo_client::{Cause, Error, Metadata, Share};
+use frevo_client::{Cause, DirEntry, Error, Metadata, Share};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::place::join;
@@ -16,26 +17,84 @@ const DEPTH_MAX: usize = 1_000;
 /// Files and directories of one tree: all are kept in memory.
 const ENTRIES_MAX: usize = 10_000_000;
 
+/// Links of DFS namespaces within each other.
+const LINKS_MAX: usize = 16;
+
+/// A directory that is to be listed.
+struct Waiting {
+    /// Relative to where the walk began.
+    below: String,
+    /// It is a link of a DFS namespace.
+    is_junction: bool,
+    /// The links on the way to it.
+    trail: Option<Rc<Trail>>,
+}
+
+/// What a link on the way was crossed from.
+pub(crate) struct Trail {
+    /// Where the directory with the link really is.
+    from: String,
+    before: Option<Rc<Self>>,
+    length: usize,
+}
+
+impl Trail {
+    /// One longer, by the link from the directory `from` to `to`. Nothing when that leads
+    /// back, so that there would be no end.
+    fn crossed(before: Option<Rc<Self>>, from: String, to: &str) -> Option<Rc<Self>> {
+        let length = before.as_ref().map_or(0, |before| before.length) + 1;
+        let trail = Rc::new(Self { from, before, length });
+        let mut links = std::iter::successors(Some(&trail), |trail| trail.before.as_ref());
+        (length <= LINKS_MAX && !links.any(|link| is_within(&link.from, to))).then_some(trail)
+    }
+}
+
+/// Whether the directory `url` is `of` or below it.
+fn is_within(url: &str, of: &str) -> bool {
+    let (url, of) = (url.to_lowercase(), of.to_lowercase());
+    url.strip_prefix(&*of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Lists `path` and all below it. `see` gets the path of each entry relative to
-/// `path`, directories before what is in them; symbolic links are not followed.
+/// `path`, directories before what is in them; symbolic links are not followed, links
+/// of DFS namespaces are.
 pub(crate) async fn remote(
     share: &Share,
     path: &str,
-    mut see: impl FnMut(&str, &Metadata),
+    see: impl FnMut(&str, &Metadata),
 ) -> frevo_client::Result<()> {
-    let mut waiting = VecDeque::from([String::new()]);
+    remote_but(share, path, see, |_, error| Err(error)).await
+}
+
+/// The same; `failed` is told of a directory below that cannot be listed, and says
+/// whether the rest is.
+pub(crate) async fn remote_but(
+    share: &Share,
+    path: &str,
+    mut see: impl FnMut(&str, &Metadata),
+    mut failed: impl FnMut(&str, Error) -> frevo_client::Result<()>,
+) -> frevo_client::Result<()> {
+    let start = Waiting { below: String::new(), is_junction: false, trail: None };
+    let mut waiting = VecDeque::from([start]);
     let mut under_way = FuturesUnordered::new();
     let mut seen = 0_usize;
     loop {
         while under_way.len() < LISTED_AT_ONCE {
-            let Some(below) = waiting.pop_front() else { break };
+            let Some(next) = waiting.pop_front() else { break };
             under_way.push(async move {
-                let directory = if below.is_empty() { path.to_owned() } else { join(path, &below) };
-                share.read_dir(&directory).await.map(|entries| (below, entries))
+                let listed = list(share, path, &next).await;
+                (next.below, listed)
             });
         }
-        let Some(listed) = under_way.next().await else { return Ok(()) };
-        let (below, entries) = listed?;
+        let Some((below, listed)) = under_way.next().await else { return Ok(()) };
+        let (entries, trail) = match listed {
+            Ok(listed) => listed,
+            Err(error) if below.is_empty() => return Err(error),
+            Err(error) => {
+                failed(&below, error)?;
+                continue;
+            }
+        };
         for entry in entries {
             let name = join(&below, entry.name());
             seen += 1;
@@ -45,10 +104,44 @@ pub(crate) async fn remote(
             }
             see(&name, entry.metadata());
             if entry.metadata().is_dir() {
-                waiting.push_back(name);
+                let (is_junction, trail) = (entry.metadata().is_junction(), trail.clone());
+                waiting.push_back(Waiting { below: name, is_junction, trail });
             }
         }
     }
+}
+
+/// The entries of a directory below `path`, and the links on the way to them.
+async fn list(
+    share: &Share,
+    path: &str,
+    directory: &Waiting,
+) -> frevo_client::Result<(Vec<DirEntry>, Option<Rc<Trail>>)> {
+    let place = match &*directory.below {
+        "" => path.to_owned(),
+        below => join(path, below),
+    };
+    let before = directory.trail.clone();
+    let trail = if directory.is_junction { cross(share, &place, before).await? } else { before };
+    Ok((share.read_dir(&place).await?, trail))
+}
+
+/// What is on the way behind the link `place` of a DFS namespace.
+pub(crate) async fn cross(
+    share: &Share,
+    place: &str,
+    before: Option<Rc<Trail>>,
+) -> frevo_client::Result<Option<Rc<Trail>>> {
+    // What was crossed is known then.
+    share.metadata(place).await?;
+    let from = share.real_url(frevo_client::path::split(place).0).await?;
+    let to = share.real_url(place).await?;
+    let trail = Trail::crossed(before, from, &to);
+    if trail.is_none() {
+        let cause = Cause::Protocol("a link of a DFS namespace that leads back to where it is");
+        return Err(Error::new(cause, "list", share.url(place)));
+    }
+    Ok(trail)
 }
 
 /// A local file as far as copying is concerned.
@@ -99,4 +192,31 @@ pub(crate) fn local(root: &Path) -> std::io::Result<Vec<LocalFile>> {
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_lead_back_are_seen() {
+        let crossed = |before: &Option<Rc<Trail>>, from: &str, to: &str| {
+            Trail::crossed(before.clone(), from.to_owned(), to)
+        };
+        let first = crossed(&None, "smb://a/dfs/x", "smb://b/data");
+        assert!(first.is_some());
+        assert!(crossed(&None, "smb://a/dfs/x", "smb://a/dfs/y").is_some(), "beside it");
+        assert!(crossed(&None, "smb://a/dfs/x", "smb://a/dfs/x/y").is_some(), "below it");
+        for back in ["smb://a/dfs", "smb://A/Dfs/x"] {
+            assert!(crossed(&None, "smb://a/dfs/x", back).is_none(), "{back}");
+            assert!(crossed(&first, "smb://b/data/z", back).is_none(), "{back} by way of b");
+        }
+        assert!(crossed(&first, "smb://b/data/z", "smb://b/dat").is_some());
+        let mut far = None;
+        for at in 0..LINKS_MAX {
+            far = crossed(&far, &format!("smb://h{at}/s"), &format!("smb://h{}/s", at + 1));
+            assert!(far.is_some());
+        }
+        assert!(crossed(&far, "smb://end/s", "smb://more/s").is_none());
+    }
 }

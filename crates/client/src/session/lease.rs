@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use frevo_wire::command::oplock_break::{LeaseBreakNotification, LeaseKey, LeaseState};
 use parking_lot::Mutex;
 
-use super::Inner;
 use super::breaks::{LeaseHolder, Yield};
+use super::{Inner, Session};
 use crate::ambient::random;
 use crate::error::{Cause, During, Result};
 use crate::share::{Bound, Share};
@@ -63,6 +63,20 @@ impl Share {
     pub fn lease(&self) -> Result<Arc<Lease>> {
         Lease::new(self).during("open", self.name())
     }
+
+    /// A lease for Opens of the file `path`, which may lie behind links of a DFS
+    /// namespace: behind those that were crossed before. An Open behind one that is
+    /// new has no lease.
+    ///
+    /// # Errors
+    /// When the system has no random numbers; a target that cannot be reached.
+    pub async fn lease_of(&self, path: &str) -> Result<Arc<Lease>> {
+        if self.way.is_none() {
+            return self.lease();
+        }
+        let path = crate::path::wire_path(path).during("open", &self.url(path))?;
+        self.located(path).await?.share.lease()
+    }
 }
 
 impl Lease {
@@ -80,6 +94,11 @@ impl Lease {
         // Before it is asked for: the break may be faster than the answer.
         inner.leases.enter(&lease);
         Ok(lease)
+    }
+
+    /// Whether it is of `session`.
+    pub(crate) fn is_of(&self, session: &Session) -> bool {
+        std::ptr::eq(self.session.as_ptr(), Arc::as_ptr(&session.inner))
     }
 
     /// The lease is on something in the directory that `parent` is on.

@@ -153,7 +153,7 @@ impl Session {
     /// # Errors
     /// When there is none, or the user may not use it.
     pub async fn share(&self, name: &str) -> Result<Share> {
-        Share::connect(self.clone(), name).await
+        Ok(Share::connect(self.clone(), name).await?.following())
     }
 
     /// Whether both are the same session: then the server can copy between
@@ -199,6 +199,19 @@ impl Session {
             max_read: live.terms.max_read_size,
             max_write: live.terms.max_write_size,
         })
+    }
+
+    /// Whether it can be used right now.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.inner.current().is_some()
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.inner.credentials
     }
 
     /// Whether what comes in it is proved to be the server's: a guest's has no keys.

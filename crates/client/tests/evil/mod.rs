@@ -309,6 +309,12 @@ impl Peer {
             Command::CREATE => {
                 let request = create::Request::parse(message).unwrap();
                 let name = request.name.to_string_lossy();
+                // Behind server and share.
+                let is_whole = header.flags.contains(HeaderFlags::DFS_OPERATIONS);
+                let name = match is_whole {
+                    true => name.splitn(3, '\\').nth(2).unwrap_or_default(),
+                    false => &*name,
+                };
                 let is_dir = name.is_empty()
                     || name.rsplit('\\').next().is_some_and(|last| last.starts_with("dir"))
                     || request.create_options.contains(CreateOptions::DIRECTORY_FILE);
@@ -485,18 +491,27 @@ pub fn pending(request: &Header) -> Vec<u8> {
     message
 }
 
+/// IO_REPARSE_TAG_DFS, which a name that begins so has in listings.
+pub const LINK: &str = "link";
+
 /// A listing's entries.
 pub fn entries(names: &[(String, bool)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut list =
         DirectoryWriter::new(&mut out, FileInfoClass::ID_BOTH_DIRECTORY, 1 << 20).unwrap();
     for (name, is_dir) in names {
-        let attributes = if *is_dir { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
-        let end_of_file = if *is_dir { 0 } else { CONTENT.len() as u64 };
+        let is_link = name.starts_with(LINK);
+        let attributes = match (is_link, *is_dir) {
+            (true, _) => FileAttributes::REPARSE_POINT,
+            (_, true) => FileAttributes::DIRECTORY,
+            _ => FileAttributes::ARCHIVE,
+        };
+        let end_of_file = if *is_dir || is_link { 0 } else { CONTENT.len() as u64 };
         let _ = list.push(&DirectoryEntry {
             name: &**name,
             attributes,
             end_of_file,
+            reparse_tag: if is_link { 0x8000_000A } else { 0 },
             ..DirectoryEntry::default()
         });
     }

@@ -132,11 +132,15 @@ impl Volume {
     }
 
     /// What is kept of a node's data.
-    pub(super) fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
+    pub(super) async fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
         if let Some(content) = node.content() {
             return Ok(content);
         }
-        let lease = self.share.lease().map_err(|error| errno(&error))?;
+        let lease = self.share.lease_of(&node.path()?).await.map_err(|error| errno(&error))?;
+        // Somebody else may have come first.
+        if let Some(content) = node.content() {
+            return Ok(content);
+        }
         self.keep(node, lease);
         node.content().ok_or(Errno::EIO)
     }
@@ -169,7 +173,7 @@ impl Volume {
     }
 
     async fn take_or_open(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
-        let content = self.content(node)?;
+        let content = self.content(node).await?;
         let found = {
             let mut opens = node.opens.lock();
             let is_kept = opens.kept.take().is_some();
@@ -237,7 +241,7 @@ impl Volume {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
         let path = parent.below(&name)?;
-        let lease = self.share.lease().map_err(|error| errno(&error))?;
+        let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
         let asked = std::time::Instant::now();
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
@@ -281,7 +285,7 @@ impl Volume {
         }
         let node = &handle.node;
         let file = self.reader(node).ok_or(Errno::EBADF)?;
-        let content = self.content(node)?;
+        let content = self.content(node).await?;
         let len = len as usize;
         if !self.settings.cache {
             return content.read_direct(&file, offset, len).await;
@@ -309,7 +313,7 @@ impl Volume {
         }
         let node = &handle.node;
         let file = self.writer(node).ok_or(Errno::EBADF)?;
-        let content = self.content(node)?;
+        let content = self.content(node).await?;
         let done = content.write(&file, offset, data, self.settings.cache).await;
         node.unlearn();
         done?;
@@ -325,7 +329,7 @@ impl Volume {
         let _turn = node.opening.lock().await;
         let was_open = self.writer(node).is_some();
         let file = self.open_on_server(node, false, true).await?;
-        let resized = self.content(node)?.resize(&file, size).await;
+        let resized = self.content(node).await?.resize(&file, size).await;
         if !was_open && node.opens.lock().users == 0 {
             self.close_all(node).await;
         }

@@ -39,7 +39,7 @@ impl Volume {
         if same && from.1 < to.1 + len && to.1 < from.1 + len {
             return Err(Errno::EINVAL);
         }
-        let content = self.content(&target.node)?;
+        let content = self.content(&target.node).await?;
         let copied =
             content.change(async || reader.copy_range_to(&writer, from.1, to.1, len).await).await;
         target.node.unlearn();
@@ -64,7 +64,7 @@ impl Volume {
         let node = &handle.node;
         let file = self.writer(node).ok_or(Errno::EBADF)?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        let content = self.content(node)?;
+        let content = self.content(node).await?;
         let done = content.change(async || {
             let now = file.metadata().await?;
             if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {

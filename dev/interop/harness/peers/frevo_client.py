@@ -3,6 +3,7 @@
 The client refuses what it was not told to accept, so that a variant that works is the
 variant that was in use.
 """
+import errno
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 from .. import trees
 from ..model import Failure, group
 from ..servers import Server
+from .mount import mounted, no_fuse, refused
 
 # name, profile, arguments
 VARIANTS = [
@@ -225,7 +227,7 @@ def acl(ctx):
 
 @group("client/dfs")
 def dfs(ctx):
-    """Links of smbd's DFS namespace: into the server under test, past a dead target, on, in a circle."""
+    """Links of smbd's DFS namespace: into the server under test, past a dead target, on, in a circle, in trees."""
     address = "198.18.0.40"
     subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
     root = Server("smbd", "default", address=address)
@@ -279,6 +281,78 @@ def dfs(ctx):
         with ctx.check("circle"):
             status, output = client.status("ls", url("round/x"))
             if status != 1 or "circle" not in output:
+                raise Failure(f"status {status}: {output}")
+        tree = root.directory / "dfs/tree"
+        (tree / "a").mkdir(parents=True)
+        (tree / "inner").mkdir()
+        (tree / "plain").write_bytes(b"beside")
+        (tree / "a/link").symlink_to(f"msdfs:198.18.0.41\\gone,{target.address}\\{target.share}\\folder")
+        (tree / "nest").symlink_to(f"msdfs:{address}\\dfs\\tree\\inner")
+        (tree / "inner/deep").symlink_to(f"msdfs:{target.address}\\{target.share}\\folder\\a")
+        with ctx.check("ls through links"):
+            listed = {entry["path"] for entry in map(json.loads, client.run("ls", "-R", "--json", url("tree")).splitlines())}
+            for wanted in ("plain", "a/link/a/b/two", "a/link/copy", "inner/deep/b/two", "nest/deep/b/two"):
+                if f"tree/{wanted}" not in listed:
+                    raise Failure(f"no {wanted} in {sorted(listed)}")
+        with ctx.check("get through links"):
+            client.run("get", "-r", url("tree"), "tree")
+            trees.same_tree(ctx.work / "tree/a/link", there / "folder")
+            trees.same_tree(ctx.work / "tree/nest/deep", there / "folder/a")
+        with ctx.check("put through links"):
+            for name in ("a/link/new", "nest/deep/b/new", "inner/new"):
+                (ctx.work / "tree" / name).write_bytes(name.encode())
+            client.run("put", "-r", "tree/a", url("tree"))
+            client.run("sync", "tree/nest", url("tree/nest"))
+            for name, content in (("folder/new", b"a/link/new"), ("folder/a/b/new", b"nest/deep/b/new")):
+                if (there / name).read_bytes() != content:
+                    raise Failure(f"{name} differs on the server's disk")
+            if (tree / "inner/new").exists():
+                raise Failure("it was put where it is not")
+        with ctx.check("rename behind a link"):
+            client.run("mv", url("tree/a/link/new"), url("tree/a/link/a/renamed"))
+            if not (there / "folder/a/renamed").exists() or (there / "folder/new").exists():
+                raise Failure("it was not renamed")
+        with ctx.check("rename across a link"):
+            for source, to in (("tree/plain", "tree/a/link/plain"), ("tree/a/link/copy", "tree/copy")):
+                status, output = client.status("mv", url(source), url(to))
+                if status != 2 or "use cp, then rm" not in output:
+                    raise Failure(f"status {status}: {output}")
+        with ctx.check("copy through a link"):
+            client.run("cp", url("tree/plain"), url("tree/a/link/plain"))
+            if (there / "folder/plain").read_bytes() != b"beside":
+                raise Failure("it was not copied")
+        with ctx.check("remove"):
+            client.run("rm", url("tree/a/link/plain"))
+            if (there / "folder/plain").exists():
+                raise Failure("it was not removed")
+            before = sorted(path.name for path in (there / "folder").rglob("*"))
+            status, output = client.status("rm", "-r", url("tree"))
+            if status == 0 or "DFS" not in output or not (tree / "plain").exists():
+                raise Failure(f"status {status}: {output}")
+            if sorted(path.name for path in (there / "folder").rglob("*")) != before:
+                raise Failure("what a link leads to was removed")
+        if reason := no_fuse():
+            ctx.add("mount", "skip", 0.0, reason)
+        else:
+            with ctx.check("mount"), mounted(ctx, "mounted", url=url("tree")) as here:
+                if (here / "nest/deep/b/two").read_bytes() != (ctx.work / "one").read_bytes():
+                    raise Failure("it differs")
+                (here / "a/link/by mount").write_bytes(b"written")
+                os.rename(here / "a/link/by mount", here / "a/link/a/by mount")
+                if (there / "folder/a/by mount").read_bytes() != b"written":
+                    raise Failure("it was not written")
+                refused(errno.EXDEV, lambda: os.rename(here / "plain", here / "a/link/plain"))
+                refused(errno.EINVAL, lambda: os.rmdir(here / "a/link"))
+        with ctx.check("tree in a circle"):
+            (tree / "inner/back").symlink_to(f"msdfs:{address}\\dfs\\tree")
+            status, output = client.status("ls", "-R", url("tree"))
+            if status != 1 or "leads back" not in output:
+                raise Failure(f"status {status}: {output}")
+        with ctx.check("not followed"):
+            if client.run("cat", "--dfs", "never", url("tree/plain")) != "beside":
+                raise Failure("another content")
+            status, output = client.status("ls", "--dfs", "same-host", url("tree/a/link"))
+            if status != 1:
                 raise Failure(f"status {status}: {output}")
     finally:
         root.stop()

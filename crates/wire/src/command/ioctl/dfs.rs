@@ -55,10 +55,13 @@ pub struct Referral {
     pub path: String,
     /// NetworkAddress, or ShareName of version 1: `\server\share\path`.
     pub target: String,
+    /// TargetSetBoundary, which version 4 has: it is the first of those that are
+    /// as good as each other.
+    pub begins_set: bool,
 }
 
-/// RESP_GET_DFS_REFERRAL, MS-DFSC 2.2.4: root and link referrals, not those of
-/// domains and their controllers.
+/// RESP_GET_DFS_REFERRAL, MS-DFSC 2.2.4: root and link referrals; those of
+/// domains and their controllers are [`NameList`]s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferralResponse {
     /// PathConsumed: bytes of the request's path (UTF-16) that the targets are for.
@@ -71,39 +74,25 @@ pub struct ReferralResponse {
 
 /// NameListReferral, MS-DFSC 2.2.5.3: of domains and domain controllers.
 const NAME_LIST: u16 = 0x0002;
+/// TargetSetBoundary, MS-DFSC 2.2.5.4.
+const TARGET_SET: u16 = 0x0004;
 
 impl ReferralResponse {
     /// Parses the output of the FSCTL.
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
-        const WHAT: &str = "DFS referral";
         let mut r = Reader::new(bytes);
         let path_consumed = r.u16("PathConsumed")?;
         let count = usize::from(r.u16("NumberOfReferrals")?);
         let flags = ReferralHeaderFlags(r.u32("ReferralHeaderFlags")?);
-        if count > MAX_REFERRALS {
-            return Err(Malformed::new("NumberOfReferrals"));
-        }
-        let mut rest = r.rest();
-        let mut version = None;
-        let mut referrals = Vec::new();
-        for _ in 0..count {
-            let mut r = Reader::new(rest);
-            let found = r.u16("VersionNumber")?;
-            let size = usize::from(r.u16("referral Size")?);
-            // MS-DFSC 2.2.5: all are of one version.
-            if *version.get_or_insert(found) != found {
-                return Err(Malformed::new("VersionNumber"));
-            }
-            referrals.push(entry(rest, found, size)?);
-            rest = rest.get(size..).ok_or(Malformed::new(WHAT))?;
-        }
+        let referrals = entries(r.rest(), count, entry)?;
         Ok(Self { path_consumed, flags, referrals })
     }
 
-    /// The output of the FSCTL, of version 3, whose strings follow the entries.
-    /// Nothing when they do not fit its offsets.
+    /// The output of the FSCTL, whose strings follow the entries: of version 4 when
+    /// it has target sets, else of version 3. Nothing when they do not fit its offsets.
     pub fn encode(&self) -> Option<Vec<u8>> {
         const SIZE: usize = 34;
+        let version = if self.referrals.iter().any(|one| one.begins_set) { 4 } else { 3 };
         let count = u16::try_from(self.referrals.len()).ok()?;
         let mut out = Vec::new();
         let mut w = Writer::new(&mut out);
@@ -119,12 +108,113 @@ impl ReferralResponse {
             };
             let path = put(&referral.path)?;
             let target = put(&referral.target)?;
-            w.u16(3).u16(34).u16(referral.is_root.into()).u16(0).u32(referral.time_to_live_s);
+            let flags = if referral.begins_set { TARGET_SET } else { 0 };
+            w.u16(version).u16(34).u16(referral.is_root.into()).u16(flags);
+            w.u32(referral.time_to_live_s);
             w.u16(path).u16(path).u16(target).zeros(16);
         }
         out.extend_from_slice(&strings);
         Some(out)
     }
+}
+
+/// A domain with its controllers: MS-DFSC 2.2.5.3.2. A domain referral has one for each
+/// domain and no controllers, a DC referral one with its controllers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameList {
+    /// TimeToLive, seconds.
+    pub time_to_live_s: u32,
+    /// SpecialName: the domain.
+    pub domain: String,
+    /// ExpandedNames: its controllers, in the server's order.
+    pub controllers: Vec<String>,
+}
+
+impl NameList {
+    /// Parses the output of the FSCTL for a domain or DC referral.
+    pub fn parse_all(bytes: &[u8]) -> Parsed<Vec<Self>> {
+        let mut r = Reader::new(bytes);
+        r.skip(2, "PathConsumed")?;
+        let count = usize::from(r.u16("NumberOfReferrals")?);
+        r.skip(4, "ReferralHeaderFlags")?;
+        entries(r.rest(), count, name_list)
+    }
+
+    /// The output of the FSCTL for a DC referral. Nothing when the names do not fit its
+    /// offsets.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        const SIZE: u16 = 18;
+        let mut names = Vec::new();
+        Writer::new(&mut names).utf16(&self.domain).u16(0);
+        let behind = u16::try_from(names.len()).ok()?.checked_add(SIZE)?;
+        for name in &self.controllers {
+            Writer::new(&mut names).utf16(name).u16(0);
+        }
+        let mut out = Vec::new();
+        let mut w = Writer::new(&mut out);
+        // MS-DFSC 3.3.5.3: PathConsumed, one entry, no flags; version 3.
+        w.u16(0).u16(1).u32(0).u16(3).u16(SIZE).u16(0).u16(NAME_LIST).u32(self.time_to_live_s);
+        w.u16(SIZE).u16(u16::try_from(self.controllers.len()).ok()?).u16(behind);
+        out.extend_from_slice(&names);
+        Some(out)
+    }
+}
+
+/// `count` entries of one version, each read by `read(bytes, version, size)`, with all
+/// that follows it, where its strings are.
+fn entries<T>(
+    bytes: &[u8],
+    count: usize,
+    read: impl Fn(&[u8], u16, usize) -> Parsed<T>,
+) -> Parsed<Vec<T>> {
+    if count > MAX_REFERRALS {
+        return Err(Malformed::new("NumberOfReferrals"));
+    }
+    let mut rest = bytes;
+    let mut version = None;
+    let mut found = Vec::new();
+    for _ in 0..count {
+        let mut r = Reader::new(rest);
+        let this = r.u16("VersionNumber")?;
+        let size = usize::from(r.u16("referral Size")?);
+        // MS-DFSC 2.2.5: all are of one version.
+        if *version.get_or_insert(this) != this {
+            return Err(Malformed::new("VersionNumber"));
+        }
+        found.push(read(rest, this, size)?);
+        rest = rest.get(size..).ok_or(Malformed::new("DFS referral"))?;
+    }
+    Ok(found)
+}
+
+/// The name list at the beginning of `bytes`.
+fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
+    let own = bytes.get(..size).ok_or(Malformed::new("referral Size"))?;
+    let mut r = Reader::new(own);
+    r.skip(6, "referral entry")?;
+    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: nothing else is to be used.
+    if r.u16("ReferralEntryFlags")? & NAME_LIST == 0 || !matches!(version, 3 | 4) {
+        return Err(Malformed::new("NameListReferral"));
+    }
+    let time_to_live_s = r.u32("TimeToLive")?;
+    let special = usize::from(r.u16("SpecialNameOffset")?);
+    let count = usize::from(r.u16("NumberOfExpandedNames")?);
+    let mut at = usize::from(r.u16("ExpandedNameOffset")?);
+    if special < size || (count > 0 && at < size) {
+        return Err(Malformed::new("referral string offset"));
+    }
+    if count > MAX_REFERRALS {
+        return Err(Malformed::new("NumberOfExpandedNames"));
+    }
+    let mut controllers = Vec::new();
+    for _ in 0..count {
+        let name = text(bytes, at, "ExpandedName")?;
+        // Behind it and its zero.
+        let units = name.encode_utf16().count().saturating_add(1);
+        at = at.saturating_add(units.saturating_mul(2));
+        controllers.push(name);
+    }
+    Ok(NameList { time_to_live_s, domain: text(bytes, special, "SpecialName")?, controllers })
 }
 
 /// The entry at the beginning of `bytes`. Its strings lie behind all entries.
@@ -139,7 +229,8 @@ fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
     match version {
         1 => {
             let target = text(own, r.position(), "ShareName")?;
-            return Ok(Referral { is_root, time_to_live_s, path: String::new(), target });
+            let path = String::new();
+            return Ok(Referral { is_root, time_to_live_s, path, target, begins_set: false });
         }
         2 => {
             r.skip(4, "Proximity")?;
@@ -160,6 +251,7 @@ fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
         time_to_live_s,
         path: text(bytes, path, "DFSPath")?,
         target: text(bytes, target, "NetworkAddress")?,
+        begins_set: version == 4 && flags & TARGET_SET != 0,
     })
 }
 
@@ -192,6 +284,7 @@ mod tests {
             time_to_live_s: 300,
             path: "\\files\\dfs\\link".into(),
             target: target.into(),
+            begins_set: false,
         };
         ReferralResponse {
             path_consumed: 30,
@@ -209,6 +302,33 @@ mod tests {
         assert_eq!(ReferralRequest::parse(&bytes), Ok(request));
         let bytes = response().encode().unwrap();
         assert_eq!(ReferralResponse::parse(&bytes), Ok(response()));
+        let mut sets = response();
+        sets.referrals[0].begins_set = true;
+        let bytes = sets.encode().unwrap();
+        assert_eq!(bytes[8], 4, "VersionNumber");
+        assert_eq!(ReferralResponse::parse(&bytes), Ok(sets));
+    }
+
+    #[test]
+    fn domains_and_their_controllers() {
+        let list = NameList {
+            time_to_live_s: 600,
+            domain: "\\corp.example".into(),
+            controllers: vec!["\\dc1.corp.example".into(), "\\dc2.corp.example".into()],
+        };
+        let bytes = list.encode().unwrap();
+        assert_eq!(NameList::parse_all(&bytes), Ok(vec![list]));
+        assert!(ReferralResponse::parse(&bytes).is_err(), "it names no target");
+        assert!(NameList::parse_all(&response().encode().unwrap()).is_err());
+        for cut in 0..bytes.len() {
+            assert!(NameList::parse_all(&bytes[..cut]).is_err(), "{cut}");
+        }
+        // Count of entries, size, count of names, offsets.
+        for (at, lie) in [(2, 2), (10, 0), (10, 200), (22, 0xFF), (22, 3), (20, 2), (24, 2)] {
+            let mut bad = bytes.clone();
+            bad[at] = lie;
+            assert!(NameList::parse_all(&bad).is_err(), "{lie} at {at}");
+        }
     }
 
     /// MS-DFSC 2.2.5.1 and 2.2.5.2

@@ -1,0 +1,262 @@
+//! What was learned of DFS namespaces: the ReferralCache of MS-DFSC 3.1.1.
+
+use std::time::Duration;
+
+use frevo_wire::command::ioctl::dfs::{ReferralHeaderFlags, ReferralResponse};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::place::{Place, behind};
+use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT};
+
+/// Part of a namespace.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    /// `\server\share\path` in lower case.
+    pub(super) prefix: String,
+    /// Where that server listens.
+    port: u16,
+    /// In the server's order, which is that of priority and distance.
+    pub(super) targets: Vec<Target>,
+    /// TargetHint: the one that worked.
+    hint: usize,
+    /// TargetFailback: a better set of targets is gone back to.
+    falls_back: bool,
+    until: Instant,
+}
+
+/// One target, and whether it is the first of a target set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) place: Place,
+    begins_set: bool,
+}
+
+impl Known {
+    /// What a referral for `place` means, and what of it comes behind the targets.
+    /// Nothing when it consumes what was not asked for, or no target of it can be
+    /// or `is_allowed`.
+    pub(super) fn understood(
+        response: &ReferralResponse,
+        place: &Place,
+        is_allowed: impl Fn(&Place) -> bool,
+    ) -> Option<(Self, String)> {
+        let asked: Vec<u16> = place.unc().encode_utf16().collect();
+        let consumed = usize::from(response.path_consumed) / 2;
+        let prefix = String::from_utf16(asked.get(..consumed)?).ok()?;
+        let rest = String::from_utf16(asked.get(consumed..)?).ok()?;
+        // Whole components, of the share at least.
+        let is_whole = rest.is_empty() || rest.starts_with('\\') || prefix.ends_with('\\');
+        let depth = prefix.split('\\').filter(|part| !part.is_empty()).count();
+        if !is_whole || depth < 2 {
+            return None;
+        }
+        let mut targets = Vec::new();
+        let mut begins_set = false;
+        for referral in &response.referrals {
+            // A set whose first target is left out begins with its next.
+            begins_set |= referral.begins_set;
+            let target = Place::of_target(&referral.target, &place.server);
+            if let Some(place) = target.filter(&is_allowed) {
+                targets.push(Target { place, begins_set });
+                begins_set = false;
+            }
+        }
+        if targets.is_empty() {
+            return None;
+        }
+        let lives = response.referrals.iter().map(|referral| referral.time_to_live_s).min();
+        let lives = Duration::from_secs(lives.unwrap_or_default().into());
+        let known = Self {
+            prefix: prefix.trim_end_matches('\\').to_lowercase(),
+            port: place.server.port,
+            targets,
+            hint: 0,
+            falls_back: response.flags.contains(ReferralHeaderFlags::TARGET_FAILBACK),
+            until: Instant::now() + lives.clamp(REFERRAL_AT_LEAST, REFERRAL_FOR),
+        };
+        Some((known, rest.trim_start_matches('\\').to_owned()))
+    }
+
+    /// The targets in the order in which they are tried, with their numbers: the one
+    /// that worked, then as the server has them (MS-DFSC 3.1.5.2).
+    pub(super) fn tried(&self) -> impl Iterator<Item = (usize, &Place)> {
+        let first = self.targets.get(self.hint).map(|target| (self.hint, &target.place));
+        let others = self.targets.iter().map(|target| &target.place).enumerate();
+        first.into_iter().chain(others.filter(|(at, _)| *at != self.hint))
+    }
+
+    /// Whether it is about a root, `\server\share`, and not about a link.
+    pub(super) fn is_of_root(&self) -> bool {
+        self.prefix.split('\\').filter(|part| !part.is_empty()).count() == 2
+    }
+
+    fn is_of(&self, other: &Self) -> bool {
+        (&self.prefix, self.port) == (&other.prefix, other.port)
+    }
+
+    /// Of the first target set, or without sets the first.
+    fn is_best(&self, at: usize) -> bool {
+        self.targets.iter().take(at + 1).skip(1).all(|target| !target.begins_set)
+            && (at == 0 || self.targets.iter().any(|target| target.begins_set))
+    }
+
+    /// Goes on with the target that `old` used: MS-DFSC 3.1.5.4.3.
+    fn refresh(&mut self, old: &Self) {
+        let used = old.targets.get(old.hint).map(|target| &target.place);
+        let at = self.targets.iter().position(|target| Some(&target.place) == used);
+        if let Some(at) = at
+            && (!self.falls_back || self.is_best(at))
+        {
+            self.hint = at;
+        }
+    }
+}
+
+/// The referral cache of a client. What is out of date stays, that a target which
+/// was found good is tried first when the server was asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Referrals(Mutex<Vec<Known>>);
+
+impl Referrals {
+    /// The longest part that covers `place`, and what of its path lies behind.
+    pub(super) fn find(&self, place: &Place) -> Option<(Known, String)> {
+        let now = Instant::now();
+        let known = self.0.lock();
+        let path = place.unc();
+        let covers = |known: &&Known| {
+            known.until > now
+                && known.port == place.server.port
+                && behind(&path, &known.prefix).is_some()
+        };
+        let found = known.iter().filter(covers).max_by_key(|known| known.prefix.len())?;
+        let rest = behind(&path, &found.prefix)?.to_owned();
+        Some((found.clone(), rest))
+    }
+
+    pub(super) fn keep(&self, mut new: Known) -> Known {
+        let mut known = self.0.lock();
+        if let Some(at) = known.iter().position(|known| known.is_of(&new)) {
+            new.refresh(&known.remove(at));
+        }
+        if known.len() >= REFERRALS_KEPT {
+            known.remove(0);
+        }
+        known.push(new.clone());
+        new
+    }
+
+    pub(super) fn worked(&self, part: &Known, hint: usize) {
+        let mut known = self.0.lock();
+        // It may have been asked for again meanwhile.
+        let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
+        if let Some(known) = known.iter_mut().find(is_it) {
+            known.hint = hint;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dial::ServerName;
+    use frevo_wire::command::ioctl::dfs::Referral;
+
+    fn place(unc: &str) -> Place {
+        Place::of_target(unc, &ServerName::new("files").at_port(4450)).unwrap()
+    }
+
+    fn response(consumed: u16, targets: &[&str]) -> ReferralResponse {
+        let referral = |target: &&str| Referral {
+            is_root: false,
+            time_to_live_s: 60,
+            path: String::new(),
+            target: target.trim_start_matches('|').into(),
+            begins_set: target.starts_with('|'),
+        };
+        ReferralResponse {
+            path_consumed: consumed * 2,
+            flags: ReferralHeaderFlags::EMPTY,
+            referrals: targets.iter().map(referral).collect(),
+        }
+    }
+
+    fn known(response: &ReferralResponse) -> Option<(Known, String)> {
+        Known::understood(response, &place("\\files\\dfs\\Link\\é\\x"), |_| true)
+    }
+
+    fn tried(known: &Known) -> Vec<String> {
+        known.tried().map(|(_, place)| place.server.host.clone()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn referrals_are_understood_and_kept_for_their_time() {
+        let asked = place("\\files\\dfs\\Link\\é\\x");
+        let (found, rest) = known(&response(15, &["\\one\\data"])).unwrap();
+        assert_eq!((&*found.prefix, &*rest), ("\\files\\dfs\\link", "é\\x"));
+        assert!(!found.is_of_root());
+        assert!(known(&response(10, &["\\one\\data"])).unwrap().0.is_of_root());
+        // Half a component, less than a share, more than was asked.
+        for consumed in [14, 12, 6, 0, 400] {
+            assert!(known(&response(consumed, &["\\one\\data"])).is_none());
+        }
+        assert!(known(&response(15, &["nowhere", ""])).is_none());
+        let both = response(15, &["\\one\\data", "\\FILES\\other"]);
+        let here = |place: &Place| place.server.host == "FILES";
+        assert_eq!(tried(&Known::understood(&both, &asked, here).unwrap().0), ["FILES"]);
+        let all = Referrals::default();
+        all.keep(found);
+        let (found, rest) = all.find(&place("\\FILES\\DFS\\LINK\\y\\z")).unwrap();
+        assert_eq!((found.targets.len(), &*rest), (1, "y\\z"));
+        assert!(all.find(&place("\\files\\dfs\\linked")).is_none());
+        assert!(all.find(&place("\\files\\dfs")).is_none());
+        let mut elsewhere = place("\\files\\dfs\\link");
+        elsewhere.server.port = 445;
+        assert!(all.find(&elsewhere).is_none(), "another server of that host");
+        let mut deeper = found;
+        deeper.prefix.push_str("\\y");
+        all.keep(deeper);
+        let (_, rest) = all.find(&place("\\FILES\\DFS\\LINK\\y\\z")).unwrap();
+        assert_eq!(rest, "z", "the longest one");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(all.find(&asked).is_none(), "its time is over");
+        for at in 0..REFERRALS_KEPT * 2 {
+            let (mut one, _) = known(&response(15, &["\\one\\data"])).unwrap();
+            one.prefix = format!("\\files\\dfs\\{at}");
+            all.keep(one);
+        }
+        assert_eq!(all.0.lock().len(), REFERRALS_KEPT);
+        // One that lives no time is used for what it was asked for.
+        let mut short = response(15, &["\\one\\data"]);
+        short.referrals[0].time_to_live_s = 0;
+        all.keep(known(&short).unwrap().0);
+        assert!(all.find(&asked).is_some());
+        tokio::time::advance(REFERRAL_AT_LEAST).await;
+        assert!(all.find(&asked).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_target_that_worked_is_stayed_with() {
+        let all = Referrals::default();
+        let sets = ["|\\a\\s", "\\b\\s", "|\\c\\s", "\\d\\s"];
+        let asked = place("\\files\\dfs\\link");
+        let mut first = response(15, &sets);
+        let kept = all.keep(known(&first).unwrap().0);
+        assert_eq!(tried(&kept), ["a", "b", "c", "d"]);
+        all.worked(&kept, 2);
+        assert_eq!(tried(&all.find(&asked).unwrap().0), ["c", "a", "b", "d"]);
+        // Asked again, in whatever order.
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let turned = response(15, &["|\\b\\s", "\\a\\s", "|\\d\\s", "\\c\\s"]);
+        assert_eq!(tried(&all.keep(known(&turned).unwrap().0)), ["c", "b", "a", "d"]);
+        // A target that is no more is forgotten.
+        let fewer = response(15, &["|\\b\\s", "\\a\\s"]);
+        assert_eq!(tried(&all.keep(known(&fewer).unwrap().0)), ["b", "a"]);
+        // Failback: one of the first set is as good as any, another is left.
+        first.flags = ReferralHeaderFlags::TARGET_FAILBACK;
+        let kept = all.keep(known(&first).unwrap().0);
+        assert_eq!(tried(&kept), ["b", "a", "c", "d"]);
+        all.worked(&kept, 3);
+        assert_eq!(tried(&all.keep(known(&first).unwrap().0)), ["a", "b", "c", "d"]);
+    }
+}

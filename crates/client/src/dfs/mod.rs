@@ -1,0 +1,462 @@
+//! DFS: where a path really is, MS-DFSC 3.1.
+//!
+//! A share that says it is of a DFS namespace is asked with whole paths
+//! (MS-SMB2 3.2.4.3). What it says it does not cover its server is asked a referral
+//! for. The targets are tried in the server's order, the one that worked last first;
+//! what was learned is kept for as long as the server says, within bounds. So every
+//! operation on a [`Share`] crosses the links on its way, [`Client::reach`] those of
+//! a path that is about to be used.
+//!
+//! The root of a domain's namespace is asked of whoever has the domain's name, which
+//! in a domain's DNS are its controllers, or of [`Options::domain_controller`].
+//!
+//! [`Options::domain_controller`]: crate::Options::domain_controller
+
+mod cache;
+mod place;
+mod referral;
+
+use std::sync::Arc;
+
+use frevo_wire::Status;
+use parking_lot::Mutex;
+
+use cache::Known;
+pub(crate) use cache::Referrals;
+use place::Place;
+
+use crate::credentials::Credentials;
+use crate::dial::ServerName;
+use crate::error::{Cause, During, Error, Result};
+use crate::limits::{REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
+use crate::options::Referrals as Policy;
+use crate::session::{Client, Session};
+use crate::share::Share;
+
+const CONNECT: &str = "connect to";
+
+/// A user's sessions with the servers of his namespaces, so that none is logged on
+/// to twice.
+pub(crate) struct Way {
+    client: Client,
+    credentials: Credentials,
+    sessions: Mutex<Vec<Session>>,
+    /// None of them has a way of its own: they would keep each other for ever.
+    shares: Mutex<Vec<Share>>,
+    /// Who makes connections.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Where a path is as far as is known.
+pub(crate) struct Located {
+    pub(crate) share: Share,
+    /// In that share, as the wire has it.
+    pub(crate) path: String,
+    /// It is a link itself, and not what lies behind one.
+    pub(crate) is_link: bool,
+    went: Went,
+    /// From where links were crossed to it.
+    start: Option<(Share, String)>,
+}
+
+/// What a search has cost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Went {
+    /// Links that were crossed.
+    hops: usize,
+    /// Targets that were tried.
+    tries: usize,
+}
+
+/// When a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    /// At each share that is of a namespace.
+    Always,
+    /// When it has said that it does not cover the path.
+    First,
+    /// What is known has to do.
+    Never,
+}
+
+/// What a server said of a place.
+enum Asked {
+    /// It is where it seems to be.
+    Here(Share),
+    /// It is elsewhere: targets, and what comes behind them.
+    There(Known, String),
+}
+
+impl Client {
+    /// The share and the path in it where `path` of `share` really is, links of
+    /// DFS namespaces followed, on other servers too, which are logged on to with
+    /// the same credentials ([`crate::Options::referrals`] says how far).
+    ///
+    /// # Errors
+    /// As [`Self::log_on`] and [`Session::share`], of the last target that was
+    /// tried; a namespace that leads in a circle.
+    pub async fn reach(
+        &self,
+        server: ServerName,
+        credentials: &Credentials,
+        share: &str,
+        path: &str,
+    ) -> Result<(Share, String)> {
+        let url = format!("smb://{server}/{share}");
+        let path = crate::path::wire_path(path).during(CONNECT, &url)?;
+        let way = Arc::new(Way::new(self.clone(), credentials.clone()));
+        let place = Place { server, share: share.into(), path };
+        let found = way.resolve(place, None, Asks::Always, Went::default()).await?;
+        Ok((found.share, found.path.replace('\\', "/")))
+    }
+}
+
+impl Share {
+    /// Where `path` is as far as is known: here, or where links lead that were
+    /// crossed before.
+    pub(crate) async fn located(&self, path: String) -> Result<Located> {
+        match &self.way {
+            None => {
+                let went = Went::default();
+                Ok(Located { share: self.clone(), path, is_link: false, went, start: None })
+            }
+            Some(way) => {
+                let (place, went) = (self.place(path.clone()), Went::default());
+                let found = way.resolve(place, Some(self.clone()), Asks::Never, went).await?;
+                Ok(if found.went.hops > 0 { found.from(self.clone(), path) } else { found })
+            }
+        }
+    }
+
+    /// The URL of `path` behind the links that were crossed to it.
+    ///
+    /// # Errors
+    /// A path that cannot be; a target that cannot be reached any more.
+    pub async fn real_url(&self, path: &str) -> Result<String> {
+        let path = crate::path::wire_path(path).during("resolve", &self.url(path))?;
+        let found = self.located(path).await?;
+        Ok(found.share.place(found.path).url())
+    }
+
+    fn place(&self, path: String) -> Place {
+        Place { server: self.session().server().clone(), share: self.name().into(), path }
+    }
+}
+
+impl Located {
+    /// Goes on after `refusal` of the server: MS-SMB2 3.2.5.5, MS-DFSC 3.1.5.1.
+    ///
+    /// # Errors
+    /// The refusal, if there is nothing to go on to; what went wrong on the way.
+    pub(crate) async fn beyond(self, refusal: Error) -> Result<Self> {
+        let uncovered = refusal.status() == Some(Status::PATH_NOT_COVERED);
+        match (refusal.cause(), self.share.way.clone(), &self.start) {
+            (_, Some(way), _) if uncovered => {
+                let place = self.share.place(self.path.clone());
+                let share = Some(self.share.clone());
+                let found = way.resolve(place, share, Asks::First, self.went).await?;
+                if found.went.hops == self.went.hops {
+                    return Err(refusal);
+                }
+                let is_link = found.is_link || self.is_link;
+                let (share, path) = self.start.unwrap_or((self.share, self.path));
+                Ok(Self { is_link, ..found }.from(share, path))
+            }
+            // MS-DFSC 3.1.5.2: the next target, when this one is not there any more.
+            (Cause::Transport(_), _, Some((share, path))) => {
+                let Some(way) = share.way.clone() else { return Err(refusal) };
+                let place = share.place(path.clone());
+                let found = way.resolve(place, Some(share.clone()), Asks::Never, self.went).await?;
+                if found.share.session().is_same(self.share.session()) {
+                    return Err(refusal);
+                }
+                Ok(found.from(share.clone(), path.clone()))
+            }
+            _ => Err(refusal),
+        }
+    }
+
+    /// Links were crossed to it from `path` of `share`.
+    fn from(mut self, share: Share, path: String) -> Self {
+        self.start = Some((share, path));
+        self.salted()
+    }
+
+    /// Behind a link: the ids of files there are another volume's.
+    fn salted(mut self) -> Self {
+        let place = self.share.place(String::new());
+        // FNV-1a: any mixing will do.
+        self.share.salt =
+            place.unc().to_lowercase().bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+            });
+        self
+    }
+}
+
+impl Way {
+    fn new(client: Client, credentials: Credentials) -> Self {
+        Self {
+            client,
+            credentials,
+            sessions: Mutex::default(),
+            shares: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// From a share of `session`, if links may be followed.
+    pub(crate) fn from(session: &Session) -> Option<Arc<Self>> {
+        let way = Self::new(session.client().clone(), session.credentials().clone());
+        if way.policy() == Policy::Never {
+            return None;
+        }
+        way.sessions.lock().push(session.clone());
+        Some(Arc::new(way))
+    }
+
+    fn policy(&self) -> Policy {
+        self.client.options().referrals
+    }
+
+    /// Follows links from `place`, which is in `share` if that is given.
+    async fn resolve(
+        self: &Arc<Self>,
+        mut place: Place,
+        mut share: Option<Share>,
+        mut asks: Asks,
+        mut went: Went,
+    ) -> Result<Located> {
+        let url = place.url();
+        let mut is_link = false;
+        loop {
+            let found = self.client.referrals.find(&place);
+            let (known, rest) = match (found, asks, &share) {
+                (Some(found), ..) if self.policy() != Policy::Never => found,
+                (_, Asks::Never, Some(share)) => {
+                    return Ok(Located {
+                        share: self.on(share),
+                        path: place.path,
+                        is_link,
+                        went,
+                        start: None,
+                    });
+                }
+                _ => match self.ask(&place, went.hops).await? {
+                    Asked::Here(share) => {
+                        let share = self.on(&share);
+                        return Ok(Located { share, path: place.path, is_link, went, start: None });
+                    }
+                    Asked::There(known, rest) => (known, rest),
+                },
+            };
+            went.hops += 1;
+            if went.hops > REDIRECTS {
+                let cause = Cause::Protocol("a DFS namespace that leads in a circle");
+                return Err(Error::new(cause, CONNECT, url));
+            }
+            is_link |= rest.is_empty() && !known.is_of_root();
+            (place, share) = self.choose(&known, &rest, &mut went.tries).await?;
+            asks = match (asks, &share) {
+                // The next operation tells.
+                (Asks::First, Some(_)) => Asks::Never,
+                (asks, _) => asks,
+            };
+            if let (Asks::Always, Some(there)) = (asks, &share)
+                && !there.is_dfs()
+            {
+                return Ok(Located {
+                    share: self.on(there),
+                    path: place.path,
+                    is_link,
+                    went,
+                    start: None,
+                });
+            }
+        }
+    }
+
+    /// The share, from which this way goes on.
+    fn on(self: &Arc<Self>, share: &Share) -> Share {
+        let way = (share.is_dfs() && self.policy() != Policy::Never).then(|| Arc::clone(self));
+        Share { way, ..share.clone() }
+    }
+
+    /// Asks the server of `place` for a referral, if it is in a namespace.
+    async fn ask(&self, place: &Place, hops: usize) -> Result<Asked> {
+        if let Some(asked) = self.ask_controllers(place, hops).await? {
+            return Ok(asked);
+        }
+        let session = self.session(&place.server).await?;
+        let share = self.share(&session, &place.share).await;
+        if self.policy() == Policy::Never {
+            return share.map(Asked::Here);
+        }
+        let (asked, refused) = match &share {
+            Ok(share) if !share.is_dfs() || place.path.is_empty() => {
+                return Ok(Asked::Here(share.clone()));
+            }
+            Ok(_) => (place.clone(), None),
+            // A namespace whose root is elsewhere: that is what is asked for.
+            Err(error) => match error.status() {
+                Some(Status::BAD_NETWORK_NAME | Status::PATH_NOT_COVERED) => {
+                    (Place { path: String::new(), ..place.clone() }, Some(error.clone()))
+                }
+                _ => return share.map(Asked::Here),
+            },
+        };
+        let response = match referral::targets(&session, &asked.unc()).await {
+            Ok(response) if !response.referrals.is_empty() => response,
+            // MS-DFSC 3.1.5.4.3: it is no link; an error is told when it is used.
+            Ok(_) => return refused.map_or_else(|| share.map(Asked::Here), Err),
+            Err(error) if error.status().is_some() => {
+                return refused.map_or_else(|| share.map(Asked::Here), Err);
+            }
+            Err(error) => return Err(error),
+        };
+        let allowed = |target: &Place| self.may_go(&session, &place.server, target);
+        let Some((known, rest)) = Known::understood(&response, &asked, allowed) else {
+            let cause = Cause::Protocol("a DFS referral that names no target which may be used");
+            return Err(Error::new(cause, "resolve", place.url()));
+        };
+        // Whoever has the root's share is a target of it, whatever it is called there.
+        if let Ok(share) = &share
+            && known.is_of_root()
+        {
+            return Ok(Asked::Here(share.clone()));
+        }
+        let rest = if refused.is_some() { place.path.clone() } else { rest };
+        Ok(Asked::There(self.client.referrals.keep(known), rest))
+    }
+
+    /// Whether a referral of `session` may lead from `from` to `target`. One that is
+    /// not proved to be the server's could be anybody's, and leads to no other host.
+    fn may_go(&self, session: &Session, from: &ServerName, target: &Place) -> bool {
+        let is_same = target.server.host.eq_ignore_ascii_case(&from.host);
+        is_same || (session.is_proved() && self.policy() == Policy::Anywhere)
+    }
+
+    /// The root of a domain's namespace, by the controllers that
+    /// [`crate::Options::domain_controller`] knows: MS-DFSC 3.1.4.1, steps 5 and 6.
+    /// Nothing when there is none or `place` is of no domain that it knows.
+    async fn ask_controllers(&self, place: &Place, hops: usize) -> Result<Option<Asked>> {
+        let Some(first) = self.client.options().domain_controller.clone() else { return Ok(None) };
+        if hops > 0 || first.host.eq_ignore_ascii_case(&place.server.host) {
+            return Ok(None);
+        }
+        let session = self.session(&first).await?;
+        let domain = &*place.server.host;
+        let found = match referral::controllers(&session, domain).await {
+            Err(error) if error.status().is_some() => return Ok(None),
+            found => found?,
+        };
+        let root = Place { path: String::new(), ..place.clone() };
+        let status = Cause::Status(Status::OBJECT_PATH_NOT_FOUND);
+        let mut last = Error::new(status, "resolve", place.url());
+        for name in found.into_iter().take(TARGETS_TRIED) {
+            let same = name.eq_ignore_ascii_case(&first.host);
+            let server = if same { first.clone() } else { ServerName::new(name) };
+            let there = Place { server, ..root.clone() };
+            if !self.may_go(&session, &first, &there) {
+                continue;
+            }
+            let asked = async {
+                let controller = self.session(&there.server).await?;
+                let response = referral::targets(&controller, &root.unc()).await?;
+                let allowed = |target: &Place| self.may_go(&controller, &there.server, target);
+                Ok(Known::understood(&response, &root, allowed))
+            };
+            match asked.await {
+                Ok(Some((known, _))) => {
+                    let known = self.client.referrals.keep(known);
+                    return Ok(Some(Asked::There(known, place.path.clone())));
+                }
+                Ok(None) => {}
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The first target that can be used: MS-DFSC 3.1.5.2. Without its share when its
+    /// server has to be asked first.
+    async fn choose(
+        &self,
+        known: &Known,
+        rest: &str,
+        tries: &mut usize,
+    ) -> Result<(Place, Option<Share>)> {
+        let mut last = None;
+        for (at, target) in known.tried() {
+            let target = target.below(rest);
+            if *tries >= TARGETS_TRIED {
+                break;
+            }
+            *tries += 1;
+            let connected = match self.session(&target.server).await {
+                Ok(session) => self.share(&session, &target.share).await,
+                Err(error) => Err(error),
+            };
+            match connected {
+                Ok(share) => {
+                    self.client.referrals.worked(known, at);
+                    return Ok((target, Some(share)));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a DFS target is passed over");
+                    // It may be the root of a further namespace.
+                    if error.status() == Some(Status::PATH_NOT_COVERED) {
+                        return Ok((target, None));
+                    }
+                    last = Some(error);
+                }
+            }
+        }
+        let none = || Error::new(Cause::Status(Status::OBJECT_PATH_NOT_FOUND), CONNECT, "");
+        Err(last.unwrap_or_else(none))
+    }
+
+    /// A session with `server`, one attempt at it if there is none that lives: there
+    /// may be other targets.
+    async fn session(&self, server: &ServerName) -> Result<Session> {
+        let present = || {
+            let sessions = self.sessions.lock();
+            sessions.iter().find(|one| one.server() == server && one.is_alive()).cloned()
+        };
+        if let Some(session) = present() {
+            return Ok(session);
+        }
+        let _turn = self.turn.lock().await;
+        if let Some(session) = present() {
+            return Ok(session);
+        }
+        let session = self.client.log_on(server.clone(), self.credentials.clone()).await?;
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|one| one.server() != server);
+        if sessions.len() >= TARGET_SESSIONS {
+            sessions.remove(0);
+        }
+        sessions.push(session.clone());
+        drop(sessions);
+        let is_kept = |share: &Share| share.session().is_alive();
+        self.shares.lock().retain(is_kept);
+        Ok(session)
+    }
+
+    /// The share `name` of `session`, without a way of its own.
+    async fn share(&self, session: &Session, name: &str) -> Result<Share> {
+        let is_it = |share: &&Share| {
+            share.session().is_same(session) && share.name().eq_ignore_ascii_case(name)
+        };
+        if let Some(share) = self.shares.lock().iter().find(is_it) {
+            return Ok(share.clone());
+        }
+        let share = Share::connect(session.clone(), name).await?;
+        let mut shares = self.shares.lock();
+        if shares.len() >= TARGET_SESSIONS {
+            shares.remove(0);
+        }
+        shares.push(share.clone());
+        Ok(share)
+    }
+}

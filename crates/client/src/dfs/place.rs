@@ -1,0 +1,91 @@
+//! Paths of DFS namespaces and of their targets.
+
+use crate::dial::ServerName;
+
+/// A path in a share of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) server: ServerName,
+    pub(super) share: String,
+    /// With `\`.
+    pub(super) path: String,
+}
+
+impl Place {
+    /// The target of a referral: `\server\share\path`. A server that is known by
+    /// another port than the usual one keeps it.
+    pub(super) fn of_target(target: &str, from: &ServerName) -> Option<Self> {
+        let mut parts = target.split('\\').filter(|part| !part.is_empty());
+        let (host, share) = (parts.next()?, parts.next()?);
+        let path: Vec<_> = parts.collect();
+        let odd = |c: char| c.is_control() || "/:\"*?<>|@".contains(c);
+        if host.contains(odd)
+            || share.contains(odd)
+            || path.iter().any(|p| matches!(*p, "." | ".."))
+        {
+            return None;
+        }
+        let same = host.eq_ignore_ascii_case(&from.host);
+        let port = if same { from.port } else { ServerName::PORT };
+        let server = ServerName::new(host).at_port(port);
+        Some(Self { server, share: share.into(), path: path.join("\\") })
+    }
+
+    /// With one backslash before it, as MS-DFSC 2.2.1 has it.
+    pub(super) fn unc(&self) -> String {
+        let slash = if self.path.is_empty() { "" } else { "\\" };
+        format!("\\{}\\{}{slash}{}", self.server.host, self.share, self.path)
+    }
+
+    pub(super) fn url(&self) -> String {
+        let slash = if self.path.is_empty() { "" } else { "/" };
+        format!("smb://{}/{}{slash}{}", self.server, self.share, self.path.replace('\\', "/"))
+    }
+
+    pub(super) fn below(&self, rest: &str) -> Self {
+        let slash = if self.path.is_empty() || rest.is_empty() { "" } else { "\\" };
+        Self { path: format!("{}{slash}{rest}", self.path), ..self.clone() }
+    }
+}
+
+/// What of `path` lies behind `prefix`, which is in lower case, when that covers
+/// whole components of it.
+pub(super) fn behind<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
+    let mut parts = path.split('\\').filter(|part| !part.is_empty());
+    for wanted in prefix.split('\\').filter(|part| !part.is_empty()) {
+        if parts.next()?.to_lowercase() != wanted {
+            return None;
+        }
+    }
+    // Where the next component begins.
+    Some(parts.next().map_or("", |next| {
+        let at = next.as_ptr() as usize - path.as_ptr() as usize;
+        path.get(at..).unwrap_or_default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_that_can_be() {
+        let from = ServerName::new("files").at_port(4450);
+        let place = |unc| Place::of_target(unc, &from);
+        let found = place("\\Files\\data\\a\\b").unwrap();
+        assert_eq!((found.server.port, &*found.path), (4450, "a\\b"));
+        assert_eq!(found.url(), "smb://Files:4450/data/a/b");
+        assert_eq!(place("\\\\two\\data").unwrap().server.port, 445);
+        for odd in ["", "\\", "\\only", "\\a/b\\c", "\\a\\c\\..\\d", "\\a@b\\c", "\\a\u{1b}\\c"] {
+            assert_eq!(place(odd), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn whole_components_are_covered() {
+        assert_eq!(behind("\\Files\\dfs\\Link\\x\\y", "\\files\\dfs\\link"), Some("x\\y"));
+        assert_eq!(behind("\\files\\dfs\\link", "\\files\\dfs\\link"), Some(""));
+        assert_eq!(behind("\\files\\dfs\\linked", "\\files\\dfs\\link"), None);
+        assert_eq!(behind("\\files\\dfs", "\\files\\dfs\\link"), None);
+    }
+}

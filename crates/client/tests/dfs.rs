@@ -1,0 +1,501 @@
+//! Links of DFS namespaces, crossed in the middle of operations: scripted servers, each
+//! with a name of its own, good and evil ones.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod evil;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
+use frevo_client::dial::Dialing;
+use frevo_client::options::Referrals;
+use frevo_client::{
+    Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Share,
+};
+use frevo_net::memory;
+use frevo_net::transport::Stream;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create;
+use frevo_wire::command::ioctl::dfs::{
+    NameList, Referral, ReferralHeaderFlags, ReferralRequest, ReferralResponse,
+};
+use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::command::session_setup::SessionFlags;
+use frevo_wire::{Command, HeaderFlags, Status};
+use parking_lot::Mutex;
+
+/// Seconds that referrals live.
+const LIVES: u32 = 300;
+
+/// What all servers were asked, in order: `host command name`.
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A server.
+#[derive(Default)]
+struct Host {
+    /// Its shares are of a namespace, with these links: `share\path` and their targets.
+    links: Option<Vec<(&'static str, Vec<&'static str>)>>,
+    /// It has no shares but IPC$, and knows these roots.
+    roots: Vec<(&'static str, Vec<&'static str>)>,
+    /// Domains and their controllers.
+    domains: Vec<(&'static str, Vec<&'static str>)>,
+    root: Vec<(&'static str, bool)>,
+    flags: SessionFlags,
+    is_down: AtomicBool,
+    dialed: AtomicUsize,
+}
+
+impl Host {
+    fn linked(links: &[(&'static str, &[&'static str])]) -> Self {
+        let links = links.iter().map(|(path, targets)| (*path, targets.to_vec())).collect();
+        Self { links: Some(links), ..Self::default() }
+    }
+
+    fn act(&self, name: &str, log: &Log, asked: &Asked<'_>) -> Act {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Act::Close;
+        }
+        let note = |what: &str| log.lock().push(format!("{name} {what}"));
+        match asked.header.command {
+            Command::TREE_CONNECT if asked.message.ends_with(b"I\0P\0C\0$\0") => Act::Honest,
+            Command::TREE_CONNECT if !self.roots.is_empty() => {
+                Act::Refused(Status::BAD_NETWORK_NAME)
+            }
+            // SMB2_SHARE_CAP_DFS
+            Command::TREE_CONNECT if self.links.is_some() => {
+                Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
+            }
+            Command::CREATE => {
+                let request = create::Request::parse(asked.message).unwrap();
+                let path = request.name.to_string_lossy();
+                note(&format!("open {path}"));
+                let is_dfs = asked.header.flags.contains(HeaderFlags::DFS_OPERATIONS);
+                assert_eq!(is_dfs, self.links.is_some(), "{path}");
+                if !is_dfs {
+                    return Act::Honest;
+                }
+                let path = path.strip_prefix(&format!("{name}\\")).expect("the whole path");
+                let is_covered = |link: &str| behind(path, link).is_none();
+                if self.links.iter().flatten().all(|(link, _)| is_covered(link)) {
+                    Act::Honest
+                } else {
+                    Act::Refused(Status::PATH_NOT_COVERED)
+                }
+            }
+            Command::SET_INFO => {
+                note("set");
+                Act::Honest
+            }
+            Command::IOCTL => self.refer(name, &note, asked),
+            _ => Act::Honest,
+        }
+    }
+
+    fn refer(&self, name: &str, note: &impl Fn(&str), asked: &Asked<'_>) -> Act {
+        let request = ioctl::Request::parse(asked.message).unwrap();
+        assert_eq!(request.ctl_code, CtlCode::DFS_GET_REFERRALS);
+        assert!(asked.header.flags.contains(HeaderFlags::SIGNED) || self.flags.0 != 0);
+        let path = ReferralRequest::parse(request.input).unwrap().path;
+        note(&format!("refer {path}"));
+        let path = path.strip_prefix('\\').unwrap();
+        let of_roots = self.roots.iter().map(|(root, targets)| ((*root).to_owned(), targets));
+        let links = self.links.iter().flatten();
+        let links = links.map(|(link, targets)| (format!("{name}\\{link}"), targets));
+        let found = of_roots.chain(links).filter(|(link, _)| behind(path, link).is_some());
+        if let Some((link, targets)) = found.max_by_key(|(link, _)| link.len()) {
+            return answered(&request, &referral(1 + link.len(), targets));
+        }
+        if let Some((domain, controllers)) = self.domains.iter().find(|(domain, _)| *domain == path)
+        {
+            let controllers = controllers.iter().map(|name| format!("\\{name}")).collect();
+            let list = NameList { time_to_live_s: LIVES, domain: (*domain).into(), controllers };
+            return answered(&request, &list.encode().unwrap());
+        }
+        Act::Refused(Status::NOT_FOUND)
+    }
+}
+
+fn behind<'a>(path: &'a str, link: &str) -> Option<&'a str> {
+    path.strip_prefix(link).filter(|rest| rest.is_empty() || rest.starts_with('\\'))
+}
+
+fn referral(consumed: usize, targets: &[&str]) -> Vec<u8> {
+    let referral = |target: &&str| Referral {
+        is_root: false,
+        time_to_live_s: LIVES,
+        path: String::new(),
+        target: (*target).into(),
+        begins_set: false,
+    };
+    let response = ReferralResponse {
+        path_consumed: u16::try_from(consumed * 2).unwrap(),
+        flags: ReferralHeaderFlags::STORAGE_SERVERS,
+        referrals: targets.iter().map(referral).collect(),
+    };
+    response.encode().unwrap()
+}
+
+fn answered(request: &ioctl::Request<'_>, output: &[u8]) -> Act {
+    let (ctl_code, file_id) = (request.ctl_code, request.file_id);
+    let mut body = Vec::new();
+    ioctl::Response { ctl_code, file_id, input: &[], output }.encode(&mut Writer::new(&mut body));
+    Act::Body(body)
+}
+
+/// All servers there are.
+#[derive(Default)]
+struct Hosts {
+    all: HashMap<&'static str, Arc<Host>>,
+    log: Log,
+}
+
+impl std::fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hosts")
+    }
+}
+
+impl Dial for Hosts {
+    fn dial<'a>(&'a self, server: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+        Box::pin(async move {
+            let found = self.all.get_key_value(&*server.host);
+            let Some((name, host)) = found else {
+                self.log.lock().push(format!("nobody is {}", server.host));
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            };
+            let connection = host.dialed.fetch_add(1, Ordering::SeqCst);
+            if host.is_down.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
+            let root = host.root.iter().map(|(name, is_dir)| ((*name).into(), *is_dir)).collect();
+            let manners = Manners { root, flags: host.flags, ..Manners::default() };
+            let (host, log, name) = (Arc::clone(host), Arc::clone(&self.log), *name);
+            let script: Arc<Script> = Arc::new(move |asked| host.act(name, &log, asked));
+            let manners = Arc::new(manners);
+            let evil = Evil { manners, script, overheard: Overheard::default(), connection };
+            tokio::spawn(evil.serve(Stream::Memory(theirs)));
+            Ok::<_, io::Error>(Stream::Memory(ours))
+        })
+    }
+}
+
+/// The servers, and a client of theirs.
+struct World {
+    hosts: Arc<Hosts>,
+    client: Client,
+}
+
+impl World {
+    /// The share `dfs` of `root`.
+    async fn share(&self) -> Share {
+        let user = Credentials::password("ann", "secret");
+        let session = self.client.log_on(ServerName::new("root"), user).await.unwrap();
+        session.share("dfs").await.unwrap()
+    }
+
+    async fn reach(&self, server: &str, path: &str) -> Result<(String, String), Error> {
+        let user = Credentials::password("ann", "secret");
+        let (share, path) = self.client.reach(ServerName::new(server), &user, "dfs", path).await?;
+        Ok((format!("{}/{}", share.session().server(), share.name()), path))
+    }
+
+    fn host(&self, name: &str) -> &Host {
+        &self.hosts.all[name]
+    }
+
+    fn dialed(&self, name: &str) -> usize {
+        self.host(name).dialed.load(Ordering::SeqCst)
+    }
+
+    /// What was asked since this was called last.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.hosts.log.lock())
+    }
+}
+
+fn with(hosts: impl IntoIterator<Item = (&'static str, Host)>, test: impl AsyncFnOnce(&World)) {
+    with_options(hosts, Options::default(), test);
+}
+
+fn with_options(
+    hosts: impl IntoIterator<Item = (&'static str, Host)>,
+    options: Options,
+    test: impl AsyncFnOnce(&World),
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let all = hosts.into_iter().map(|(name, host)| (name, Arc::new(host))).collect();
+        let hosts = Arc::new(Hosts { all, log: Log::default() });
+        let options = Options { recover_for: Duration::from_secs(5), ..options };
+        let client = Client::over(options, Arc::clone(&hosts) as Arc<dyn Dial>);
+        let world = World { hosts, client };
+        let bound = Duration::from_secs(3_600);
+        tokio::time::timeout(bound, test(&world)).await.expect("it has an end");
+    });
+}
+
+#[test]
+fn a_link_in_the_middle_of_a_path_is_crossed() {
+    let root = Host::linked(&[("dfs\\docs", &["\\one\\data\\dir"])]);
+    with([("root", root), ("one", Host::default())], async |world| {
+        let share = world.share().await;
+        assert_eq!(share.read("docs/x/known").await.unwrap(), CONTENT);
+        assert_eq!(
+            world.asked(),
+            [
+                "root open root\\dfs\\docs\\x\\known",
+                "root refer \\root\\dfs\\docs\\x\\known",
+                "one open dir\\x\\known",
+            ]
+        );
+        // What was learned is used, by everything that takes a path.
+        assert!(share.metadata("Docs/dir").await.unwrap().is_dir());
+        assert_eq!(share.read_dir("docs").await.unwrap().len(), 0);
+        share.write("docs/new", b"1").await.unwrap();
+        share.create_dir_all("docs/dir/dir").await.unwrap();
+        let file = OpenOptions::new().read(true).open(&share, "docs/known").await.unwrap();
+        assert_eq!(file.share().session().server().host, "one");
+        assert_eq!(file.metadata_at_open().len(), CONTENT.len() as u64);
+        file.close().await.unwrap();
+        assert_eq!(share.real_url("docs/known").await.unwrap(), "smb://one/data/dir/known");
+        let asked = world.asked();
+        assert!(asked.iter().all(|asked| asked.starts_with("one open dir")), "{asked:?}");
+        assert_eq!(world.dialed("one"), 1);
+        // Beside the link it is the root's.
+        share.read("known").await.unwrap();
+        assert_eq!(world.asked(), ["root open root\\dfs\\known"]);
+        // Until it is too old.
+        tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
+        share.read("docs/known").await.unwrap();
+        assert_eq!(world.asked().len(), 3);
+    });
+}
+
+#[test]
+fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
+    let targets = ["\\nowhere\\data", "\\one\\data", "\\two\\data"];
+    let root = Host::linked(&[("dfs\\docs", &targets)]);
+    let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
+    with(hosts, async |world| {
+        let share = world.share().await;
+        share.read("docs/known").await.unwrap();
+        let nobody = |asked: &[String]| asked.iter().filter(|a| a.starts_with("nobody")).count();
+        assert_eq!(nobody(&world.asked()), 1);
+        share.read("docs/known").await.unwrap();
+        assert_eq!(world.asked(), ["one open known"]);
+        // Asked again it is still the one that works.
+        tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
+        share.read("docs/known").await.unwrap();
+        assert_eq!(nobody(&world.asked()), 0);
+        // An operation under way goes on at the next one.
+        world.host("one").is_down.store(true, Ordering::SeqCst);
+        assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
+        assert_eq!((world.dialed("two"), share.read("docs/known").await.is_ok()), (1, true));
+        world.host("two").is_down.store(true, Ordering::SeqCst);
+        let error = share.read("docs/known").await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
+    });
+}
+
+#[test]
+fn links_behind_links() {
+    let root = Host::linked(&[("dfs\\a", &["\\two\\more\\dir"])]);
+    let two = Host::linked(&[
+        ("more\\dir\\b", &["\\three\\data"]),
+        // In the same share, and round.
+        ("more\\dir\\c", &["\\two\\more\\dir\\b\\dir"]),
+        ("more\\dir\\round", &["\\root\\dfs\\a\\round"]),
+    ]);
+    with([("root", root), ("two", two), ("three", Host::default())], async |world| {
+        let share = world.share().await;
+        share.read("a/b/known").await.unwrap();
+        assert_eq!(world.asked().last().unwrap(), "three open known");
+        share.read("a/c/known").await.unwrap();
+        assert_eq!(world.asked().last().unwrap(), "three open dir\\known");
+        assert_eq!(world.dialed("three"), 1);
+        for path in ["a/round", "a/round/x"] {
+            let error = share.read(path).await.unwrap_err();
+            assert!(error.to_string().contains("circle"), "{error}");
+        }
+        assert_eq!(
+            world.reach("root", "a/c/x").await.unwrap(),
+            ("three/data".into(), "dir/x".into())
+        );
+    });
+}
+
+#[test]
+fn what_is_done_to_names() {
+    let root = Host::linked(&[
+        ("dfs\\docs", &["\\one\\data"]),
+        ("dfs\\more", &["\\one\\data\\dir"]),
+        ("dfs\\other", &["\\two\\data"]),
+    ]);
+    let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
+    with(hosts, async |world| {
+        let share = world.share().await;
+        share.rename("docs/a", "more/b", true).await.unwrap();
+        let asked = world.asked();
+        assert_eq!(asked[asked.len() - 2..], ["one open a", "one set"]);
+        for (from, to) in [("docs/a", "other/a"), ("a", "docs/a"), ("docs/a", "a")] {
+            for rename in
+                [share.rename(from, to, true).await, share.hard_link(from, to, true).await]
+            {
+                let error = rename.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::CrossesDevices, "{error}");
+                assert!(error.to_string().contains("different shares"), "{error}");
+            }
+        }
+        // A link is its administrator's.
+        world.asked();
+        for refused in [
+            share.remove_dir("docs").await,
+            share.remove_file("docs").await,
+            share.unlink("docs", true).await,
+            share.rename("docs", "elsewhere", true).await,
+        ] {
+            let error = refused.unwrap_err();
+            assert!(error.to_string().contains("link of a DFS namespace"), "{error}");
+        }
+        let asked = world.asked();
+        assert!(!asked.iter().any(|asked| asked.ends_with("set")), "{asked:?}");
+        share.remove_file("docs/x").await.unwrap();
+        assert_eq!(world.asked(), ["one open x", "one set"]);
+    });
+}
+
+#[test]
+fn files_of_two_volumes_have_not_the_same_id() {
+    let root = Host {
+        root: vec![("known", false), ("link", true)],
+        ..Host::linked(&[("dfs\\link", &["\\one\\data"])])
+    };
+    let one = Host { root: vec![("known", false)], ..Host::default() };
+    with([("root", root), ("one", one)], async |world| {
+        let share = world.share().await;
+        let listed = share.read_dir("").await.unwrap();
+        let link = listed.iter().find(|entry| entry.name() == "link").unwrap().metadata();
+        assert!(link.is_dir() && link.is_junction());
+        assert!(!listed[0].metadata().is_junction());
+        assert!(share.metadata("link").await.unwrap().is_junction());
+        assert!(!share.metadata("link/known").await.unwrap().is_junction());
+        assert_eq!(share.read_dir("link").await.unwrap()[0].name(), "known");
+    });
+}
+
+#[test]
+fn a_policy_bounds_where_links_lead() {
+    let hosts = || {
+        let root = Host::linked(&[
+            ("dfs\\away", &["\\one\\data"]),
+            ("dfs\\both", &["\\one\\data", "\\root\\data2"]),
+        ]);
+        [("root", root), ("one", Host::default())]
+    };
+    let options = |referrals| Options { referrals, ..Options::default() };
+    with_options(hosts(), options(Referrals::SameHost), async |world| {
+        let share = world.share().await;
+        assert!(share.read("away/known").await.is_err());
+        assert!(world.reach("root", "away/known").await.is_err());
+        assert_eq!(share.real_url("both").await.unwrap(), "smb://root/dfs/both");
+        share.read("both/known").await.unwrap();
+        assert_eq!(share.real_url("both").await.unwrap(), "smb://root/data2");
+        assert_eq!(world.dialed("one"), 0);
+    });
+    with_options(hosts(), options(Referrals::Never), async |world| {
+        let share = world.share().await;
+        share.read("known").await.unwrap();
+        let error = share.read("away/known").await.unwrap_err();
+        assert!(error.to_string().contains("another server (DFS)"), "{error}");
+        assert_eq!(world.reach("root", "away/x").await.unwrap().0, "root/dfs");
+        assert_eq!(world.dialed("one"), 0);
+    });
+    // A guest's session proves nothing.
+    let guest =
+        || hosts().map(|(name, host)| (name, Host { flags: SessionFlags::IS_GUEST, ..host }));
+    let allowed = Options { allow_guest: true, ..Options::default() };
+    with_options(guest(), allowed, async |world| {
+        let share = world.share().await;
+        assert!(share.read("away/known").await.is_err());
+        assert_eq!(world.dialed("one"), 0);
+    });
+}
+
+#[test]
+fn a_domains_namespace() {
+    let hosts = || {
+        let controller = || Host {
+            roots: vec![("corp.example\\dfs", vec!["\\down\\dfs", "\\root\\dfs"])],
+            domains: vec![("corp.example", vec!["gone", "dc2"])],
+            ..Host::default()
+        };
+        let root = Host::linked(&[("dfs\\docs", &["\\one\\data"])]);
+        [
+            ("corp.example", controller()),
+            ("dc", controller()),
+            ("dc2", controller()),
+            ("root", root),
+            ("one", Host::default()),
+        ]
+    };
+    // Its name is its controllers'.
+    with(hosts(), async |world| {
+        let found = world.reach("corp.example", "docs/x").await.unwrap();
+        assert_eq!(found, ("one/data".into(), "x".into()));
+        let asked = world.asked();
+        assert_eq!(asked[0], "corp.example refer \\corp.example\\dfs");
+        assert_eq!(
+            world.reach("corp.example", "y").await.unwrap(),
+            ("root/dfs".into(), "y".into())
+        );
+        assert_eq!(world.dialed("dc2"), 0);
+    });
+    // One is asked for the others, the first of which is down.
+    let dc = Some(ServerName::new("dc"));
+    let options = Options { domain_controller: dc, ..Options::default() };
+    with_options(hosts(), options.clone(), async |world| {
+        let found = world.reach("corp.example", "docs/x").await.unwrap();
+        assert_eq!(found, ("one/data".into(), "x".into()));
+        let asked = world.asked();
+        assert_eq!(asked[..2], ["dc refer \\corp.example", "nobody is gone"]);
+        assert_eq!(asked[2], "dc2 refer \\corp.example\\dfs");
+        assert_eq!(world.dialed("corp.example"), 0);
+        // What is no domain is a server.
+        assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
+    });
+    let same = Options { referrals: Referrals::SameHost, ..options };
+    with_options(hosts(), same, async |world| {
+        assert!(world.reach("corp.example", "docs/x").await.is_err());
+        assert_eq!(world.dialed("dc2") + world.dialed("root") + world.dialed("one"), 0);
+    });
+}
+
+/// A server whose every answer leads on, to hosts without end.
+#[test]
+fn namespaces_without_end_are_given_up() {
+    use frevo_client::limits::{REDIRECTS, TARGETS_TRIED};
+    let names: Vec<&'static str> =
+        (0..100).map(|at| &*Box::leak(format!("h{at}").into_boxed_str())).collect();
+    let target = |at: usize| &*Box::leak(format!("\\h{at}\\dfs\\x").into_boxed_str());
+    let mut hosts = vec![("root", Host::linked(&[("dfs", &[target(0)])]))];
+    for (at, name) in names.iter().enumerate() {
+        hosts.push((*name, Host::linked(&[("dfs", &[target(at + 1)])])));
+    }
+    with(hosts, async |world| {
+        let share = world.share().await;
+        assert!(share.read("known").await.is_err());
+        let dialed: usize = names.iter().map(|name| world.dialed(name)).sum();
+        assert!(dialed <= REDIRECTS.max(TARGETS_TRIED), "{dialed}");
+    });
+}
