@@ -149,7 +149,7 @@ fn sentence(status: Status) -> Option<&'static str> {
         Status::NOT_A_DIRECTORY => "not a directory",
         Status::FILE_IS_A_DIRECTORY => "it is a directory",
         Status::DELETE_PENDING => "it is being deleted",
-        Status::DISK_FULL => "no space left on the server",
+        Status::DISK_FULL => "no space left on the server, or in the quota there",
         Status::QUOTA_EXCEEDED => "the quota on the server is used up",
         Status::MEDIA_WRITE_PROTECTED => "the share is read-only",
         Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST => "the server cannot do that",

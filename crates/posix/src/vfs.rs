@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Existence, Kind, KindWanted, Node, OpenHow, Opened, QuotaState, Replacement, Space, UserQuota,
-    Vfs, VfsResult, Volume,
+    Existence, Kind, KindWanted, Node, OpenHow, Opened, QuotaLimits, QuotaState, Replacement,
+    Space, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileAttributes;
@@ -664,6 +664,20 @@ impl Vfs for PosixVfs {
 
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         quota::get_from(self.share.root.as_fd(), uid)
+    }
+
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        self.share.writable()?;
+        quota::set(self.share.root.as_fd(), uid, limits)
+    }
+
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        quota::defaults(self.share.root.as_fd())
+    }
+
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        self.share.writable()?;
+        quota::set_defaults(self.share.root.as_fd(), limits)
     }
 
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {

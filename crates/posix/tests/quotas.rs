@@ -9,8 +9,8 @@ use std::ffi::CString;
 use std::os::unix::fs::chown;
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_store::Vfs;
-use frevo_store::vfs::QuotaState;
+use frevo_store::vfs::{QuotaLimits, QuotaState};
+use frevo_store::{Fault, Vfs};
 
 use loops::Mounted;
 
@@ -66,6 +66,28 @@ fn the_kernel_counts_what_users_have() {
     assert_eq!((next.uid, next.used), (61_005, 80 << 10));
     assert_eq!(vfs.quota_from(61_001).unwrap().unwrap(), first);
     assert_eq!(vfs.quota_from(61_006), Ok(None));
+    assert_eq!(vfs.quota(61_009), Ok(None), "nothing is kept of him");
+}
+
+#[test]
+fn limits_are_set() {
+    let Some((mounted, vfs)) = ext4("limits_are_set", "loop,usrquota") else { return };
+    let path = mounted.path().join("a");
+    std::fs::write(&path, vec![7; 40 << 10]).unwrap();
+    chown(&path, Some(61_001), None).unwrap();
+    let set = |threshold, limit| {
+        vfs.set_quota(61_001, QuotaLimits { threshold, limit }).unwrap();
+        let kept = vfs.quota(61_001).unwrap().unwrap();
+        (kept.threshold, kept.limit)
+    };
+    assert_eq!(set(Some(2048), Some(4096)), (Some(2048), Some(4096)));
+    assert_eq!(set(Some(2049), Some(8191)), (Some(2048), Some(7168)), "a block is 1 KiB");
+    assert_eq!(set(Some(9216), Some(4096)), (Some(4096), Some(4096)));
+    assert_eq!(set(None, Some(0)), (None, Some(1024)), "none would be no limit");
+    assert_eq!(set(None, None), (None, None));
+    assert_eq!(vfs.quota_defaults(), Ok(None), "ext4 has no place for them");
+    let limits = QuotaLimits { threshold: None, limit: Some(4096) };
+    assert_eq!(vfs.set_quota_defaults(limits), Err(Fault::NotSupported));
 }
 
 #[test]

@@ -18,8 +18,8 @@ use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, QuotaState, Replacement, Security, SecurityChange, ShownLock, Space,
-    StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    OpenHow, Opened, QuotaLimits, QuotaState, Replacement, Security, SecurityChange, ShownLock,
+    Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -227,6 +227,21 @@ impl Vfs for ActingVfs {
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         let _server = credentials::as_server();
         self.inner.quota_from(uid)
+    }
+
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        let _server = credentials::as_server();
+        self.inner.set_quota(uid, limits)
+    }
+
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        let _server = credentials::as_server();
+        self.inner.quota_defaults()
+    }
+
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        let _server = credentials::as_server();
+        self.inner.set_quota_defaults(limits)
     }
 
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {

@@ -2,17 +2,20 @@
 //! clients open to ask for quotas (MS-FSCC 2.5.2).
 //!
 //! Quotas are the host's file system's, where it keeps any; FileFsControlInformation
-//! says so. The index is there to be asked, and nothing of it can be changed.
+//! says so. Everybody may open the index to ask, and administrators to set: it is not
+//! itself written.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use frevo_store::security::{Privileges, Token};
 use frevo_store::vfs::{
-    BasicChange, Directory, Existence, HostAccess, Kind, KindWanted, OpenHow, Opened, QuotaState,
-    Space, UserQuota, VfsResult, Volume,
+    BasicChange, Directory, Existence, HostAccess, Kind, KindWanted, OpenHow, Opened, QuotaLimits,
+    QuotaState, Space, UserQuota, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Node, Stat, Vfs};
+use frevo_wire::Status;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
@@ -29,6 +32,14 @@ pub fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'
         return (vfs, text);
     }
     (Arc::new(QuotaVolume(vfs)), Cow::Borrowed(PATH))
+}
+
+/// Whoever is told of others' quotas, or changes any, is an administrator.
+///
+/// # Errors
+/// ACCESS_DENIED for everybody else.
+pub fn manages(token: &Token) -> Result<(), Status> {
+    if token.holds(Privileges::SECURITY) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
 }
 
 /// A volume of which nothing but its quota index shows.
@@ -56,7 +67,6 @@ impl Vfs for QuotaVolume {
         match (how.existence, how.kind) {
             (Existence::MustNotExist, _) => return Err(Fault::Exists),
             (_, KindWanted::NotDirectory) => return Err(Fault::IsADirectory),
-            _ if how.write => return Err(Fault::ReadOnly),
             _ => {}
         }
         let stat = node.stat()?;
@@ -98,6 +108,18 @@ impl Vfs for QuotaVolume {
 
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         self.0.quota_from(uid)
+    }
+
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        self.0.set_quota(uid, limits)
+    }
+
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        self.0.quota_defaults()
+    }
+
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        self.0.set_quota_defaults(limits)
     }
 }
 

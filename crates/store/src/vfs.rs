@@ -120,8 +120,9 @@ impl Fault {
             Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
             Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
             Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            Self::DiskFull => Status::DISK_FULL,
-            Self::QuotaExceeded => Status::QUOTA_EXCEEDED,
+            // Windows: whose quota is used up has no room. QUOTA_EXCEEDED is about
+            // memory, and programs do not know what to do with it.
+            Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
             Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
             Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,
             Self::TooManyOpen => Status::TOO_MANY_OPENED_FILES,
@@ -419,6 +420,15 @@ pub struct UserQuota {
     pub limit: Option<u64>,
 }
 
+/// How much the files of a user may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// As [`UserQuota::threshold`].
+    pub threshold: Option<u64>,
+    /// As [`UserQuota::limit`].
+    pub limit: Option<u64>,
+}
+
 /// A file system, or the part of one that a share shows. Names are relative to
 /// the share's root and cannot leave it.
 pub trait Vfs: Any + Send + Sync + fmt::Debug {
@@ -473,7 +483,8 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The quota of a user, if the file system knows of him.
+    /// The quota of a user; `None` where the file system knows nothing of him: he has
+    /// no files and no limits.
     fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         let _ = uid;
         Ok(None)
@@ -483,6 +494,24 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         let _ = uid;
         Ok(None)
+    }
+
+    /// Limits a user. Numbers that the file system cannot keep become the next below
+    /// that it can, but never no limit; a threshold beyond the limit becomes the limit.
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        let _ = (uid, limits);
+        Err(Fault::NotSupported)
+    }
+
+    /// The limits of whoever is new; `None` where the file system has no place for any.
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        Ok(None)
+    }
+
+    /// Limits whoever is new, as [`Self::set_quota`] does.
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        let _ = limits;
+        Err(Fault::NotSupported)
     }
 
     // Snapshots.

@@ -113,7 +113,7 @@ def everything(args, groups):
         fsx()
     if "cifs" in names:
         packages.append("frevo-guest-checks")
-    if names & {"clients", "crossing", "differential"}:
+    if names & {"clients", "crossing", "differential", "disks"}:
         python_clients()
     if "pike" in names:
         python_clients(PIKE, PIKE_TESTS)
@@ -127,7 +127,7 @@ def everything(args, groups):
             copy_program(programs / package)
     if names & {"client"}:
         copy_program(cargo_example("frevo-client", "append_locked"))
-    if args.server != "frevo" and not names & {"client", "client-ksmbd"}:
+    if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks"}:
         return None
     if args.frevo:
         program = str(Path(args.frevo).resolve())

@@ -87,6 +87,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let posix = posix::mode_asked(rq, &request);
     let text = validate::spelling(text, &tree.share, posix.is_some());
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
+    let is_past = !Arc::ptr_eq(&vfs, live);
     let (vfs, text) = quota::choose(vfs, text);
     let vfs = &vfs;
     let rules = if posix.is_some() { Rules::Posix } else { Rules::Windows };
@@ -100,7 +101,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let mut desired = validate::access(&request, tree)?;
     if !Arc::ptr_eq(vfs, live) {
+        let asked = desired;
         desired = timewarp::check_access(&request, desired)?;
+        // MS-FSCC 2.5.2: whoever may have the quota index for writing sets defaults.
+        if !is_past && quota::manages(&tree.token()).is_ok() {
+            desired |= asked & AccessMask::WRITE_DATA;
+        }
     }
     let file_id = rq.server().new_file_id();
     let wish = lease::wish(rq, &request, wanted.lease)?;

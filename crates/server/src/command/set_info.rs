@@ -6,6 +6,7 @@ mod contention;
 mod disposition;
 mod eas;
 mod file;
+mod quota;
 mod rename;
 mod sizes;
 mod streams;
@@ -20,7 +21,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
-use super::query_info::{quota, security};
+use super::query_info::security;
 use crate::durable::record;
 use crate::open::Open;
 use crate::refusal::Outcome;
@@ -43,7 +44,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     {
         file.settle_times(rq.server().ambient.now());
     }
-    apply(open, &rq.server().files, &request)?;
+    if request.info_type == InfoType::QUOTA {
+        quota::set(rq.server(), open, request.buffer).await?;
+    } else {
+        apply(open, &rq.server().files, &request)?;
+    }
     if let Ok(file) = open.file() {
         record::keep_file(rq.server(), &file.cell).await?;
     }
@@ -55,14 +60,13 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
     let class = request.file_info_class;
     match request.info_type {
         InfoType::FILE => file::set(open, files, FileInfoClass(class), request.buffer),
-        InfoType::FILESYSTEM => volume(open, FsInfoClass(class)),
+        InfoType::FILESYSTEM => volume(open, FsInfoClass(class), request.buffer),
         InfoType::SECURITY => {
             writable(open)?;
             security::set(open, request.security_information(), request.buffer)?;
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
             Ok(())
         }
-        InfoType::QUOTA => Err(quota::set(open)),
         _ => Err(Status::INVALID_PARAMETER),
     }
 }
@@ -79,12 +83,16 @@ fn writable(open: &Open) -> Result<(), Status> {
     }
 }
 
-/// MS-SMB2 3.3.5.21.2: nothing of a volume can be set over the network.
-fn volume(open: &Open, class: FsInfoClass) -> Result<(), Status> {
+/// MS-SMB2 3.3.5.21.2: of a volume nothing but the default quota can be set over the
+/// network.
+fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> {
     match class {
         FsInfoClass::CONTROL | FsInfoClass::OBJECT_ID => {
             open.require(AccessMask::WRITE_DATA)?;
             writable(open)?;
+            if class == FsInfoClass::CONTROL {
+                return quota::set_control(open, buffer);
+            }
             Err(Status::NOT_SUPPORTED)
         }
         FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => {

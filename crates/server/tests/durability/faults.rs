@@ -22,7 +22,7 @@ fn a_flush_that_failed_says_so() {
         for (fault, status) in [
             (IO, Status::UNEXPECTED_IO_ERROR),
             (Fault::DiskFull, Status::DISK_FULL),
-            (Fault::QuotaExceeded, Status::QUOTA_EXCEEDED),
+            (Fault::QuotaExceeded, Status::DISK_FULL),
         ] {
             let file = peer.open_file(mount, &Want::file("a")).await;
             peer.write(mount, file, 0, b"data").await;

@@ -1,4 +1,4 @@
-//! Quotas are asked for: MS-SMB2 3.3.5.20.4 and 3.3.5.21.4.
+//! Quotas are asked for and set: MS-SMB2 3.3.5.20.4 and 3.3.5.21.4.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use frevo_store::vfs::{QuotaState, UserQuota};
 use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags, QueryQuotaInfo, QuotaSids};
 use frevo_wire::command::set_info;
 use frevo_wire::dtyp::{AccessMask, FileTime, Sid};
-use frevo_wire::fscc::quota::{QuotaEntries, QuotaEntry, QuotaSidsWriter};
+use frevo_wire::fscc::quota::{QuotaEntries, QuotaEntry, QuotaSidsWriter, QuotaWriter};
 use frevo_wire::fscc::volume::{
     FsAttributeInformation, FsAttributes, FsControlFlags, FsControlInformation,
 };
@@ -179,23 +179,152 @@ fn quotas_of_others_are_for_administrators() {
         let told = ask(&mut peer, &mount, file, 4096, asked).await;
         // No user of the host is called so, or he has no quota here.
         assert_eq!(told, Ok(vec![(own, 0, 0, 0)]));
-        assert_eq!(set(&mut peer, &mount, file).await, Status::ACCESS_DENIED);
-        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        let file = peer.open_file(&mount, &Want::directory("")).await;
-        assert_eq!(set(&mut peer, &mount, file).await, Status::INVALID_DEVICE_REQUEST);
+        let mine = wanted(7_001, -1, 1 << 40);
+        assert_eq!(set(&mut peer, &mount, file, &mine).await, Status::ACCESS_DENIED);
+        let all = Want::directory("").access(AccessMask::FILE_ALL);
+        let file = peer.open_file(&mount, &all).await;
+        let defaults = set_defaults(&mut peer, &mount, file, 1, 2).await;
+        assert_eq!(defaults, Status::ACCESS_DENIED);
+        // The index is his to ask, whatever rights he names.
+        let file = peer.open_file(&mount, &Want::existing(INDEX)).await;
+        assert_eq!(set(&mut peer, &mount, file, &mine).await, Status::ACCESS_DENIED);
+        assert_eq!(set_defaults(&mut peer, &mount, file, 1, 2).await, Status::ACCESS_DENIED);
+        assert_eq!(world_quota(world, 7_001), Some(quota(7_001, 10, Some(100))));
     });
 }
 
-async fn set(peer: &mut Peer, mount: &Mount, file: FileId) -> Status {
+fn world_quota(world: &World, uid: u32) -> Option<UserQuota> {
+    let shares = world.server.shares();
+    let share = shares.find("data").unwrap();
+    let Target::Disk(vfs) = &share.target else { panic!("a disk") };
+    vfs.quota(uid).unwrap()
+}
+
+#[test]
+fn an_administrator_sets_quotas() {
+    with_quotas(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let peer = &mut peer;
+        let file = peer.open_file(&mount, &Want::existing(INDEX)).await;
+        let kept = |uid| world_quota(world, uid).map(|quota| (quota.threshold, quota.limit));
+        let some = (Some(50), Some(100));
+        for (entries, status, after) in [
+            (wanted(7_001, 5, 9), Status::SUCCESS, (Some(5), Some(9))),
+            (wanted(7_001, -1, 0), Status::SUCCESS, (None, Some(0))),
+            (wanted(7_001, 50, -1), Status::SUCCESS, (Some(50), None)),
+            (wanted(7_001, 50, 100), Status::SUCCESS, some),
+            (wanted(7_001, 50, -3), Status::INVALID_PARAMETER, some),
+            (wanted(7_001, -2, 100), Status::INVALID_PARAMETER, some),
+            (wanted(7_001, 50, 100)[..55].to_vec(), Status::INVALID_PARAMETER, some),
+            (vec![0; 64], Status::INVALID_PARAMETER, some),
+            (vec![], Status::INVALID_PARAMETER, some),
+            (entries(&[(Sid::ADMINISTRATORS, -1, 7)]), Status::ACCESS_DENIED, some),
+            (entries(&[(Sid::ADMINISTRATORS, -1, -2)]), Status::ACCESS_DENIED, some),
+            (entries(&[(Sid::ADMINISTRATORS, -1, -1)]), Status::SUCCESS, some),
+            (wanted(0, -1, 7), Status::ACCESS_DENIED, some),
+            (wanted(0, -1, -1), Status::SUCCESS, some),
+            (entries(&[(Sid::USERS, -1, 7)]), Status::INVALID_PARAMETER, some),
+            (wanted(5, 1, -2), Status::NO_MATCH, some),
+            (wanted(7_001, 1, -2), Status::SUCCESS, (None, None)),
+        ] {
+            assert_eq!(set(peer, &mount, file, &entries).await, status, "{entries:?}");
+            assert_eq!(kept(7_001), Some(after), "{entries:?}");
+        }
+        // Nothing is set when anything among it makes no sense.
+        let mixed = [(Sid::unix_user(9), 1, 2), (Sid::USERS, 1, 2)];
+        assert_eq!(set(peer, &mount, file, &entries(&mixed)).await, Status::INVALID_PARAMETER);
+        assert_eq!(kept(9), None);
+        let two = [(Sid::unix_user(9), 1, 2), (Sid::unix_user(8), -1, 3)];
+        assert_eq!(set(peer, &mount, file, &entries(&two)).await, Status::SUCCESS);
+        assert_eq!((kept(9), kept(8)), (Some((Some(1), Some(2))), Some((None, Some(3)))));
+        // An entry that nobody's files are behind is gone when it is deleted.
+        assert_eq!(set(peer, &mount, file, &wanted(9, 0, -2)).await, Status::SUCCESS);
+        assert_eq!(kept(9), None);
+    });
+}
+
+#[test]
+fn an_administrator_sets_the_default() {
+    with_quotas(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let peer = &mut peer;
+        let read = Want::existing(INDEX).access(AccessMask::FILE_GENERIC_READ);
+        let read = peer.open_file(&mount, &read).await;
+        let denied = set_defaults(peer, &mount, read, 1, 2).await;
+        assert_eq!(denied, Status::ACCESS_DENIED, "not open for writing");
+        let index = peer.open_file(&mount, &Want::existing(INDEX)).await;
+        for (threshold, limit) in [(1, 2), (u64::MAX, 3), (u64::MAX, u64::MAX)] {
+            let set = set_defaults(peer, &mount, index, threshold, limit).await;
+            assert_eq!(set, Status::SUCCESS);
+            let control = (InfoType::FILESYSTEM, FsInfoClass::CONTROL.0);
+            let (_, told) = raw(peer, &mount, index, control, 4096, &[]).await;
+            let told = FsControlInformation::parse(&told).unwrap();
+            assert_eq!(
+                (told.default_quota_threshold, told.default_quota_limit),
+                (threshold, limit)
+            );
+        }
+        let short = (InfoType::FILESYSTEM, FsInfoClass::CONTROL.0, &[0; 47][..]);
+        assert_eq!(put(peer, &mount, index, short).await, Status::INFO_LENGTH_MISMATCH);
+    });
+}
+
+const INDEX: &str = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
+
+/// Entries as they are sent: threshold and limit of each.
+fn entries(quotas: &[(Sid, i64, i64)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = QuotaWriter::new(&mut bytes, 4096);
+    for &(sid, threshold, limit) in quotas {
+        let entry = QuotaEntry { change_time: FileTime(5), used: 6, threshold, limit, sid };
+        assert_eq!(writer.push(&entry), Pushed::Fits);
+    }
+    bytes
+}
+
+fn wanted(uid: u32, threshold: i64, limit: i64) -> Vec<u8> {
+    entries(&[(Sid::unix_user(uid), threshold, limit)])
+}
+
+async fn put(
+    peer: &mut Peer,
+    mount: &Mount,
+    file: FileId,
+    (info_type, file_info_class, buffer): (InfoType, u8, &[u8]),
+) -> Status {
     let request = set_info::Request {
-        info_type: InfoType::QUOTA,
-        file_info_class: 0,
+        info_type,
+        file_info_class,
         additional_information: 0,
         file_id: file,
-        buffer: &[0; 64],
+        buffer,
     };
     let draft = Draft::new(Command::SET_INFO).with(|w| request.encode(w));
     peer.on(mount, draft).await.status()
+}
+
+async fn set(peer: &mut Peer, mount: &Mount, file: FileId, entries: &[u8]) -> Status {
+    put(peer, mount, file, (InfoType::QUOTA, 0, entries)).await
+}
+
+async fn set_defaults(
+    peer: &mut Peer,
+    mount: &Mount,
+    file: FileId,
+    default_quota_threshold: u64,
+    default_quota_limit: u64,
+) -> Status {
+    let info = FsControlInformation {
+        free_space_start_filtering: 0,
+        free_space_threshold: 0,
+        free_space_stop_filtering: 0,
+        default_quota_threshold,
+        default_quota_limit,
+        flags: FsControlFlags::QUOTA_ENFORCE,
+    };
+    let mut bytes = Vec::new();
+    info.encode(&mut frevo_wire::codec::Writer::new(&mut bytes));
+    put(peer, mount, file, (InfoType::FILESYSTEM, FsInfoClass::CONTROL.0, &bytes)).await
 }
 
 async fn facts(peer: &mut Peer, mount: &Mount, file: FileId) -> (FsControlFlags, bool) {
@@ -213,8 +342,7 @@ async fn facts(peer: &mut Peer, mount: &Mount, file: FileId) -> (FsControlFlags,
 fn a_volume_says_whether_it_has_quotas() {
     with_quotas(async |world| {
         let (mut peer, mount) = world.session("bob", &Offer::default()).await;
-        let index = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
-        for want in [Want::directory(""), Want::existing(index)] {
+        for want in [Want::directory(""), Want::existing(INDEX)] {
             let want = want.access(AccessMask::FILE_GENERIC_READ);
             let file = peer.open_file(&mount, &want).await;
             let told = facts(&mut peer, &mount, file).await;
@@ -230,6 +358,11 @@ fn a_volume_says_whether_it_has_quotas() {
         let asked = (false, true, QuotaSids::All);
         let told = ask(&mut peer, &mount, file, 4096, asked).await;
         assert_eq!(told, Err(Status::NOT_SUPPORTED));
-        assert_eq!(set(&mut peer, &mount, file).await, Status::NOT_SUPPORTED);
+        let some = wanted(7_001, 1, 2);
+        assert_eq!(set(&mut peer, &mount, file, &some).await, Status::NOT_SUPPORTED);
+        let all = Want::directory("").access(AccessMask::FILE_ALL);
+        let file = peer.open_file(&mount, &all).await;
+        let defaults = set_defaults(&mut peer, &mount, file, 1, 2).await;
+        assert_eq!(defaults, Status::VOLUME_NOT_UPGRADED);
     });
 }

@@ -35,6 +35,7 @@
 mod content;
 mod faults;
 mod node;
+mod quotas;
 mod reparse;
 mod stable;
 mod streams;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::content::Content;
 use super::faults::{Faults, Operation};
 use super::node::MemoryNode;
+use super::quotas::Quotas;
 use super::stable::State;
 use super::tree::{
     self, Body, Change, Edit, Entries, Ino, Inode, Place, ROOT, STORED_ATTRIBUTES, Tree,
@@ -20,8 +21,8 @@ use super::tree::{
 use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
 use crate::name::Name;
 use crate::vfs::{
-    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, QuotaState, Replacement,
-    Space, Stat, UserQuota, Vfs, VfsResult, Volume,
+    Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, QuotaLimits, QuotaState,
+    Replacement, Space, Stat, UserQuota, Vfs, VfsResult, Volume,
 };
 
 /// Permission bits that a created file or directory may have.
@@ -44,8 +45,8 @@ pub struct MemoryOptions {
     pub hide_dot_files: bool,
     /// Name of the file system that clients are told.
     pub file_system_name: String,
-    /// Quotas as they are told, by number of the user. Nothing is counted: files
-    /// here have no owners.
+    /// Quotas as they are told at first, by number of the user. Nothing is counted:
+    /// files here have no owners.
     pub quotas: Option<(QuotaState, Vec<UserQuota>)>,
 }
 
@@ -67,6 +68,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) faults: Faults,
     pub(super) volume: Volume,
+    pub(super) quotas: Option<Quotas>,
     options: MemoryOptions,
     clock: Clock,
 }
@@ -139,7 +141,8 @@ impl MemoryVfs {
             short_names: false,
         };
         let state = Mutex::new(State::new(born));
-        Self { shared: Arc::new(Shared { state, faults, volume, options, clock }) }
+        let quotas = Quotas::of(&options);
+        Self { shared: Arc::new(Shared { state, faults, volume, quotas, options, clock }) }
     }
 
     /// The handle on what goes wrong here.
@@ -163,6 +166,8 @@ impl MemoryVfs {
             state: Mutex::new(state),
             faults: Faults::new(self.shared.faults.capacity()),
             volume: self.shared.volume.clone(),
+            // As at first: when limits become stable is not said.
+            quotas: Quotas::of(&self.shared.options),
             options: self.shared.options.clone(),
             clock: Arc::clone(&self.shared.clock),
         };
@@ -455,7 +460,7 @@ impl Vfs for MemoryVfs {
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
-        Ok(self.shared.options.quotas.as_ref().map(|(state, _)| *state))
+        Ok(self.shared.quotas.as_ref().map(Quotas::state))
     }
 
     fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
@@ -463,8 +468,23 @@ impl Vfs for MemoryVfs {
     }
 
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
-        let quotas = self.shared.options.quotas.iter().flat_map(|(_, quotas)| quotas);
-        Ok(quotas.filter(|quota| quota.uid >= uid).min_by_key(|quota| quota.uid).copied())
+        Ok(self.shared.quotas.as_ref().and_then(|quotas| quotas.from(uid)))
+    }
+
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        self.shared.writable()?;
+        self.shared.quotas.as_ref().ok_or(Fault::NotSupported)?.set(uid, limits);
+        Ok(())
+    }
+
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        Ok(self.shared.quotas.as_ref().map(Quotas::defaults))
+    }
+
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        self.shared.writable()?;
+        self.shared.quotas.as_ref().ok_or(Fault::NotSupported)?.set_defaults(limits);
+        Ok(())
     }
 }
 

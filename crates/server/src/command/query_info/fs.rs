@@ -8,9 +8,9 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::FsInfoClass;
 use frevo_wire::fscc::posix::FsPosixInformation;
 use frevo_wire::fscc::volume::{
-    DeviceCharacteristics, DeviceType, FsAttributeInformation, FsAttributes, FsControlFlags,
-    FsControlInformation, FsDeviceInformation, FsFullSizeInformation, FsObjectIdInformation,
-    FsSectorSizeInformation, FsSizeInformation, FsVolumeInformation, SectorSizeFlags,
+    DeviceCharacteristics, DeviceType, FsAttributeInformation, FsAttributes, FsControlInformation,
+    FsDeviceInformation, FsFullSizeInformation, FsObjectIdInformation, FsSectorSizeInformation,
+    FsSizeInformation, FsVolumeInformation, SectorSizeFlags,
 };
 
 use super::{Output, quota};
@@ -102,10 +102,7 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
             file_system_name: volume.file_system.as_str(),
         }
         .encode(w),
-        FsInfoClass::CONTROL => {
-            let flags = quota::control_flags(&*file.vfs)?;
-            FsControlInformation { flags, ..CONTROL }.encode(w);
-        }
+        FsInfoClass::CONTROL => quota::control(&*file.vfs)?.encode(w),
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
         FsInfoClass::SECTOR_SIZE => sectors(volume).encode(w),
         FsInfoClass::POSIX => {
@@ -183,17 +180,6 @@ pub(super) fn attributes(volume: &Volume, read_only: bool, exact_names: bool) ->
     }
     attributes
 }
-
-/// MS-FSA 2.1.5.13.6 of a volume without quotas. Where there are some they have
-/// no defaults either: the host gives whoever is new to it no limit.
-const CONTROL: FsControlInformation = FsControlInformation {
-    free_space_start_filtering: 0,
-    free_space_threshold: 0,
-    free_space_stop_filtering: 0,
-    default_quota_threshold: u64::MAX,
-    default_quota_limit: u64::MAX,
-    flags: FsControlFlags::EMPTY,
-};
 
 /// A volume keeps its number and its birth, so they are its identifier.
 fn object_id(volume: &Volume) -> FsObjectIdInformation {

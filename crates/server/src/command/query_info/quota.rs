@@ -1,4 +1,4 @@
-//! Quotas: MS-SMB2 3.3.5.20.4 and 3.3.5.21.4, MS-FSA 2.1.5.21 and 2.1.5.22.
+//! Quotas that are asked for: MS-SMB2 3.3.5.20.4, MS-FSA 2.1.5.21.
 //!
 //! Who is known by which SID is as for the owners of files: `S-1-22-1-uid` in what
 //! is listed, and an account's own SID too in what is asked for.
@@ -7,22 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_store::Fault;
-use frevo_store::security::{Privileges, Token};
-use frevo_store::vfs::{Space, UserQuota, Vfs};
+use frevo_store::security::Token;
+use frevo_store::vfs::{QuotaLimits, Space, UserQuota, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::query_info::{self, QueryQuotaInfo, QuotaSids as Asked};
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::quota::{QuotaEntry, QuotaSids, QuotaWriter};
-use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags};
+use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags, FsControlInformation};
 
 use super::Output;
 use crate::acting;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::{FileOpen, Open};
+use crate::quota::manages;
 use crate::server::Server;
 
 /// Answers a query of quotas.
+///
+/// Deviation: MS-FSA asks for nothing more than an Open of the quota index, which
+/// on Windows only administrators get; here any Open will do, and who asks decides.
 pub(super) async fn query(
     server: &Arc<Server>,
     open: &Open,
@@ -65,14 +69,6 @@ pub(super) async fn query(
     if count == 0 { Err(Status::NO_MORE_ENTRIES) } else { Ok(()) }
 }
 
-/// Whoever is told of others' quotas, or changes any, is an administrator.
-///
-/// Deviation: MS-FSA asks for nothing more than an Open of the quota index, which
-/// on Windows only administrators get; here any Open will do.
-fn manages(token: &Token) -> Result<(), Status> {
-    if token.holds(Privileges::SECURITY) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
-}
-
 /// The users of a SidList, with their numbers on the host.
 async fn users_of(
     server: &Arc<Server>,
@@ -92,7 +88,7 @@ async fn users_of(
 }
 
 /// SIDs with the numbers that they have on the host, which is asked elsewhere.
-async fn known_users(
+pub(in crate::command) async fn known_users(
     server: &Arc<Server>,
     sids: Vec<Sid>,
 ) -> Result<Vec<(Sid, Option<u32>)>, Status> {
@@ -165,25 +161,26 @@ fn entry(quota: &UserQuota, sid: Sid) -> QuotaEntry {
     }
 }
 
-/// Quotas are the host's to set.
-pub(in crate::command) fn set(open: &Open) -> Status {
-    let Ok(file) = open.file() else { return Status::NOT_SUPPORTED };
-    match file.vfs.quota_state() {
-        Ok(None) => Status::NOT_SUPPORTED,
-        // MS-FSA 2.1.5.22: what is not implemented.
-        Ok(Some(_)) => {
-            manages(&open.tree().token()).err().unwrap_or(Status::INVALID_DEVICE_REQUEST)
-        }
-        Err(fault) => fault.status(),
-    }
-}
-
-/// FileSystemControlFlags of a volume, MS-FSCC 2.5.2.
-pub(super) fn control_flags(vfs: &dyn Vfs) -> Result<FsControlFlags, Status> {
-    Ok(match vfs.quota_state().map_err(Fault::status)? {
+/// FileFsControlInformation, MS-FSA 2.1.5.13.6. On a volume without quotas they are
+/// off; where the host has no place for defaults whoever is new has no limit.
+pub(super) fn control(vfs: &dyn Vfs) -> Result<FsControlInformation, Status> {
+    let flags = match vfs.quota_state().map_err(Fault::status)? {
         None => FsControlFlags::EMPTY,
         Some(state) if state.is_enforced => FsControlFlags::QUOTA_ENFORCE,
         Some(_) => FsControlFlags::QUOTA_TRACK,
+    };
+    let defaults = if flags == FsControlFlags::EMPTY {
+        QuotaLimits::default()
+    } else {
+        vfs.quota_defaults().map_err(Fault::status)?.unwrap_or_default()
+    };
+    Ok(FsControlInformation {
+        free_space_start_filtering: 0,
+        free_space_threshold: 0,
+        free_space_stop_filtering: 0,
+        default_quota_threshold: defaults.threshold.unwrap_or(u64::MAX),
+        default_quota_limit: defaults.limit.unwrap_or(u64::MAX),
+        flags,
     })
 }
 

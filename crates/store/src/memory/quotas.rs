@@ -1,0 +1,58 @@
+//! Quotas that are told and set, and limit nobody.
+
+use alloc::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use super::vfs::MemoryOptions;
+use crate::vfs::{QuotaLimits, QuotaState, UserQuota};
+
+/// The quotas of a volume.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    state: QuotaState,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    users: BTreeMap<u32, UserQuota>,
+    defaults: QuotaLimits,
+}
+
+impl Quotas {
+    pub(super) fn of(options: &MemoryOptions) -> Option<Self> {
+        let (state, users) = options.quotas.as_ref()?;
+        let users = users.iter().map(|quota| (quota.uid, *quota)).collect();
+        let kept = Kept { users, defaults: QuotaLimits::default() };
+        Some(Self { state: *state, kept: Mutex::new(kept) })
+    }
+
+    pub(super) const fn state(&self) -> QuotaState {
+        self.state
+    }
+
+    /// The first from this user on.
+    pub(super) fn from(&self, uid: u32) -> Option<UserQuota> {
+        self.kept.lock().users.range(uid..).next().map(|(_, quota)| *quota)
+    }
+
+    pub(super) fn set(&self, uid: u32, limits: QuotaLimits) {
+        let mut kept = self.kept.lock();
+        let used = kept.users.get(&uid).map_or(0, |quota| quota.used);
+        if used == 0 && limits == QuotaLimits::default() {
+            kept.users.remove(&uid);
+            return;
+        }
+        let QuotaLimits { threshold, limit } = limits;
+        kept.users.insert(uid, UserQuota { uid, used, threshold, limit });
+    }
+
+    pub(super) fn defaults(&self) -> QuotaLimits {
+        self.kept.lock().defaults
+    }
+
+    pub(super) fn set_defaults(&self, limits: QuotaLimits) {
+        self.kept.lock().defaults = limits;
+    }
+}

@@ -1,0 +1,90 @@
+"""The server in a guest whose kernel has what the host's may lack: quotas, disks that fail, file systems of each kind."""
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+
+from ..model import HERE, Failure, group
+from .clients import python
+
+# Debian's, which has quotas, XFS, btrfs and the device mapper.
+KERNEL = os.environ.get("DISKS_KERNEL", "linux.uml")
+
+
+class GuestServer:
+    """Frevo or smbd in a guest, with disks of its own, until it is let go."""
+
+    address, port = "198.18.0.2", 445
+    share, share2, user, user2, password = "share", "share2", "smbuser", "smbuser2", "Passw0rd"
+
+    def __init__(self, ctx, disks, acting):
+        self.kind, self.jobs, self.log = ctx.server.kind, ctx.work / "jobs", ctx.log
+        self.jobs.mkdir()
+        (self.jobs / "up").touch()
+        if self.kind == "frevo":
+            serve = ["with-frevo", "-b", os.environ["FREVO_CLIENT"], "-x", "--encryption", "-x", "offered",
+                     "-x", "--signing", "-x", "offered", *(["-u", "-A", "smbuser2"] if acting else [])]
+        else:
+            serve = ["with-samba", *([] if acting else ["-s", "force user = root"])]
+        self.child = subprocess.Popen(
+            [HERE / "linux-client", "-M", "-k", KERNEL, "-m", "1024M", "-t", "600", "--", HERE / "guest-disks",
+             self.jobs, ",".join(disks), *serve],
+            stdin=subprocess.DEVNULL, stdout=ctx.log, stderr=ctx.log,
+        )
+        end = time.monotonic() + 60
+        while not (self.jobs / "ready").exists():
+            if self.child.poll() is not None or time.monotonic() > end:
+                self.end()
+                raise RuntimeError("the guest with the server did not come up; its log says why")
+            time.sleep(0.05)
+
+    def environment(self):
+        return {"SMB_ADDR": self.address, "SMB_PORT": str(self.port), "SMB_SHARE": self.share, "SMB_USER": self.user,
+                "SMB_PASS": self.password, "GUEST_JOBS": str(self.jobs), "GUEST_SERVER": self.kind, "LC_ALL": "C.UTF-8"}
+
+    def end(self):
+        (self.jobs / "up").unlink(missing_ok=True)
+        try:
+            return self.child.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.child.terminate()
+            return self.child.wait(timeout=30)
+
+
+@contextlib.contextmanager
+def guest(ctx, disks, acting=False):
+    """The group's server, in a guest; that it lives to the end is a check too."""
+    before, served = ctx.server, None
+    try:
+        ctx.server = served = GuestServer(ctx, disks, acting)
+        yield
+    finally:
+        if served:
+            with ctx.check("server-alive"):
+                if status := served.end():
+                    raise Failure(f"status {status}: it ended under the checks, or the guest did")
+        ctx.server = before
+
+
+def missing(ctx):
+    """Says so where there is no such kernel."""
+    if not shutil.which(KERNEL):
+        ctx.add("kernel", "skip", 0.0, "no user-mode-linux")
+    return not shutil.which(KERNEL)
+
+
+@group("disks/quotas")
+def quotas(ctx):
+    """Quotas of users that the guest's kernel keeps on ext4 and XFS: told, enforced, set."""
+    if not missing(ctx):
+        with guest(ctx, ["ext4", "xfs"], acting=True):
+            python(ctx, "quotas_peer.py", needed=["ext4-told", "xfs-told", "df-by-mount"])
+
+
+@group("disks/features")
+def features(ctx):
+    """Holes, shared extents, streams too large for attributes, default lists, snapshots on ext4, XFS and btrfs."""
+    if not missing(ctx):
+        with guest(ctx, ["ext4", "xfs", "btrfs"]):
+            python(ctx, "features_peer.py", needed=["ext4-copies", "xfs-copies", "btrfs-snapshots"])
