@@ -1,6 +1,8 @@
 //! Log lines: to standard error as text or JSON, or to systemd's journal.
 
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
 
 use frevo_server::config::LogFormat;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -12,6 +14,9 @@ use crate::exit::{Exit, Failure};
 /// What is logged when nobody says otherwise.
 const DEFAULT_LEVEL: &str = "info";
 
+/// What a layer that writes is put on.
+type Filtered = tracing_subscriber::layer::Layered<reload::Layer<EnvFilter, Registry>, Registry>;
+
 /// A handle to change the level while running.
 #[derive(Debug)]
 pub(crate) struct Logging(reload::Handle<EnvFilter, Registry>);
@@ -19,7 +24,6 @@ pub(crate) struct Logging(reload::Handle<EnvFilter, Registry>);
 impl Logging {
     /// Starts logging. Only once in a process.
     pub(crate) fn start(format: LogFormat, level: Option<&str>) -> Result<Self, Failure> {
-        let (filter, handle) = reload::Layer::new(filter(level)?);
         let layer: Box<dyn Layer<_> + Send + Sync> = match format {
             // The journal notes the time itself.
             LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
@@ -35,6 +39,23 @@ impl Logging {
                 layer.map_err(failure)?.with_syslog_identifier(String::from("frevo")).boxed()
             }
         };
+        Self::write_to(layer, level)
+    }
+
+    /// Starts logging to a file, which is made if it is not there.
+    pub(crate) fn start_in(file: &Path, level: Option<&str>) -> Result<Self, Failure> {
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        let failure = Failure::failed(format!("cannot write to {}", file.display()));
+        let file = Arc::new(opened.map_err(failure)?);
+        let layer = fmt::layer().with_ansi(false).with_writer(move || OneLine(Arc::clone(&file)));
+        Self::write_to(layer.boxed(), level)
+    }
+
+    fn write_to(
+        layer: Box<dyn Layer<Filtered> + Send + Sync>,
+        level: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let (filter, handle) = reload::Layer::new(filter(level)?);
         let subscriber = tracing_subscriber::registry().with(filter).with(layer);
         subscriber.try_init().map_err(Failure::failed("cannot start logging"))?;
         Ok(Self(handle))

@@ -24,7 +24,8 @@ use crate::arguments::{Arguments, Command};
 use crate::exit::{Done, Failure};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let line = remote::mount_options::arguments();
+    let arguments = Arguments::parse_from(std::iter::once("frevo".into()).chain(line));
     let done = match &arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Check(check) => check::run(check),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
@@ -16,6 +17,7 @@ use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
 use crate::metadata::Metadata;
 use crate::open::{Ask, Open};
 use crate::path::is_sound;
+use crate::session::lease::Lease;
 use crate::share::{Replay, Share};
 
 /// The class asked for: names, times, sizes, attributes, ids, reparse tags.
@@ -67,7 +69,12 @@ impl Dir {
         let mut ask = ask.unwrap_or_else(|| Ask::existing(listing_access()));
         ask.options |= CreateOptions::DIRECTORY_FILE;
         let (open, _) = Open::new(share, path, ask, "list").await?;
-        Ok(Self {
+        Ok(Self::of(open))
+    }
+
+    /// One that goes through what `open` has open.
+    fn of(open: Arc<Open>) -> Self {
+        Self {
             open,
             pattern: String::from("*"),
             fresh: true,
@@ -75,7 +82,7 @@ impl Dir {
             left: ENTRIES_MAX,
             ended: false,
             ready: VecDeque::new(),
-        })
+        }
     }
 
     /// Only names that fit `pattern` (`*` and `?`), matched by the server.
@@ -152,6 +159,57 @@ impl Dir {
             return Err(Error::new(cause, "list", &*self.open.url));
         }
         Ok(())
+    }
+}
+
+/// A directory that is kept open, and listed from its beginning as often as one likes.
+///
+/// What was listed may be kept for as long as its lease allows reading
+/// (MS-SMB2 2.2.13.2.10 on a directory).
+pub struct KeptDir {
+    open: Arc<Open>,
+    /// The server knows one place in it.
+    listing: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for KeptDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KeptDir({})", self.open.url)
+    }
+}
+
+impl Share {
+    /// Opens a directory to be kept, and asks for `lease` to read what is in it and to
+    /// keep it open. A server that has no leases on directories grants nothing.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn keep_dir(&self, path: &str, lease: &Arc<Lease>) -> Result<KeptDir> {
+        let mut ask = Ask::existing(listing_access());
+        ask.options |= CreateOptions::DIRECTORY_FILE;
+        ask.lease = LeaseState::READ | LeaseState::HANDLE;
+        ask.shared = Some(Arc::clone(lease));
+        let (open, _) = Open::new(self, path, ask, "list").await?;
+        Ok(KeptDir { open, listing: tokio::sync::Mutex::default() })
+    }
+}
+
+impl KeptDir {
+    /// All that is in it. More than `most` entries are an error.
+    ///
+    /// # Errors
+    /// What the server says; HANDLE_LOST after the session was.
+    pub async fn list(&self, most: usize) -> Result<Vec<DirEntry>> {
+        let _turn = self.listing.lock().await;
+        Dir::of(Arc::clone(&self.open)).at_most(most).all().await
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn close(&self) -> Result<()> {
+        self.open.close().await
     }
 }
 

@@ -192,7 +192,7 @@ mod watch;
 pub use attributes::{LinkTarget, Stream};
 pub use credentials::{Credentials, NtHash, Secret};
 pub use dial::{Dial, ServerName};
-pub use dir::{Dir, DirEntry};
+pub use dir::{Dir, DirEntry, KeptDir};
 pub use error::{Cause, Error, Result};
 pub use file::{File, OpenOptions};
 pub use fsctl::CopyMethod;

@@ -636,7 +636,9 @@ fn contexts_of(
     lease: &Lease,
 ) -> Vec<CreateContext<'static>> {
     let mut contexts = Vec::new();
-    if !ask.lease.is_empty() {
+    let is_directory = ask.options.contains(CreateOptions::DIRECTORY_FILE);
+    let has_leases = live.capabilities.contains(GlobalCapabilities::DIRECTORY_LEASING);
+    if !ask.lease.is_empty() && (!is_directory || has_leases) {
         contexts.extend(lease_context(live, lease, ask.lease));
     }
     if !ask.keep {

@@ -18,7 +18,7 @@ use tokio::runtime::Handle as Runtime;
 
 use crate::errno::Outcome;
 use crate::limits;
-use crate::volume::{Changes, Entry, Range, Told, Volume};
+use crate::volume::{Caller, Changes, Entry, Found, Range, Told, Volume};
 
 /// What fuser calls.
 pub(crate) struct Bridge {
@@ -114,6 +114,7 @@ impl Filesystem for Bridge {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -124,7 +125,12 @@ impl Filesystem for Bridge {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
-        self.go(async move |volume| entry(reply, &volume.lookup(parent.0, &name).await));
+        self.go(async move |volume| match volume.lookup(parent.0, &name).await {
+            Ok(Found::There(Told { attr, ttl })) => reply.entry(&ttl, &attr, GENERATION),
+            // Number 0 is nothing, which is kept as a name is.
+            Ok(Found::Absent(ttl)) => reply.entry(&ttl, &Told::nothing(), GENERATION),
+            Err(error) => reply.error(error),
+        });
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
@@ -338,11 +344,15 @@ impl Filesystem for Bridge {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        locked: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
         self.go(async move |volume| {
+            // flock(2)'s locks are the open file's, and go with it.
+            if let Some(owner) = locked {
+                volume.unlock_owner(handle.0, owner.0).await;
+            }
             volume.release(handle.0).await;
             reply.ok();
         });
@@ -364,7 +374,7 @@ impl Filesystem for Bridge {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.go(async move |volume| match volume.entries(handle.0, offset).await {
+        self.go(async move |volume| match volume.entries(handle.0, offset, true).await {
             Ok(listed) => {
                 for (next, entry) in listed.entries() {
                     let number = INodeNo(entry.number());
@@ -386,7 +396,7 @@ impl Filesystem for Bridge {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.go(async move |volume| match volume.entries(handle.0, offset).await {
+        self.go(async move |volume| match volume.entries(handle.0, offset, false).await {
             Ok(listed) => {
                 for (next, entry) in listed.entries() {
                     let name = entry.name();
@@ -498,7 +508,7 @@ impl Filesystem for Bridge {
 
     fn setlk(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
@@ -510,10 +520,11 @@ impl Filesystem for Bridge {
         reply: ReplyEmpty,
     ) {
         let wanted = Range::of(owner.0, pid, (start, end), kind);
+        let waits = sleep.then(|| Caller::new(asks.pid()));
         self.go(async move |volume| {
             let done = match kind {
                 libc::F_UNLCK => volume.unlock(handle.0, wanted).await,
-                _ => volume.setlk(handle.0, wanted, sleep).await,
+                _ => volume.setlk(handle.0, wanted, waits).await,
             };
             empty(reply, done);
         });

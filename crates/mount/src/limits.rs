@@ -51,12 +51,32 @@ pub const TIDY_EVERY: Duration = Duration::from_millis(500);
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 /// Most files that are open for nobody.
 pub const KEPT_FILES: usize = 256;
+/// Most directories that are kept open for what their leases allow to keep.
+pub const HELD_DIRS: usize = 256;
+/// Longest listing that is kept of one of them.
+pub const HELD_ENTRIES: usize = 16_384;
+/// How long the kernel may believe, unless it is told otherwise, that a name is not there
+/// which the lease on its directory speaks for.
+pub const ABSENT_FOR: Duration = Duration::from_secs(30);
+/// Most such names of one directory.
+pub const ABSENT_MAX: usize = 4096;
+/// So many names of a directory that are asked about in one second are worth a listing.
+pub const WORTH_LISTING: u32 = 3;
+/// Longest directory that is listed for that.
+pub const WORTH_ENTRIES: usize = 2048;
+/// A directory whose lease was taken is not held again, but for who lists it, for
+/// this long.
+pub const NOT_HELD_FOR: Duration = Duration::from_secs(1);
+/// How often the server is asked whether it is there while leases are trusted.
+pub const ECHO_EVERY: Duration = Duration::from_secs(5);
 /// Most byte-range locks of one file.
 pub const LOCKS_MAX: usize = 4096;
 /// First pause of who waits for a lock; it doubles.
 pub const LOCK_AGAIN_FIRST: Duration = Duration::from_millis(10);
 /// Longest pause of who waits for a lock.
 pub const LOCK_AGAIN_MAX: Duration = Duration::from_millis(500);
+/// How often it is looked whether who waits for a lock was sent a signal.
+pub const SIGNALS_EVERY: Duration = Duration::from_millis(25);
 /// Tries at removing a directory in which a removed file is not closed yet.
 pub const REMOVE_TRIES: usize = 25;
 /// Pause between two of them.

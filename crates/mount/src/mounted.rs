@@ -174,10 +174,15 @@ pub async fn mount(
 
 /// Does what is done from time to time, until the mount is gone.
 async fn tidy(volume: Weak<Volume>) {
+    let mut heard = tokio::time::Instant::now();
     loop {
         tokio::time::sleep(limits::TIDY_EVERY).await;
         let Some(volume) = volume.upgrade() else { return };
         volume.tidy().await;
+        if heard.elapsed() >= limits::ECHO_EVERY {
+            heard = tokio::time::Instant::now();
+            volume.listen();
+        }
     }
 }
 

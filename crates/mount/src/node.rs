@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::cache::Content;
 use crate::errno::Outcome;
-use crate::volume::{Locks, Opens};
+use crate::volume::{ListedDir, Locks, Opens};
 
 /// The share's folder that is mounted.
 pub(crate) const ROOT: u64 = 1;
@@ -29,7 +29,7 @@ const MADE_UP: u64 = 1 << 63;
 const LINKS_KNOWN: usize = 8;
 
 /// What a file or directory is called: its directory, and its name there.
-type Name = (Arc<Node>, String);
+pub(crate) type Name = (Arc<Node>, String);
 
 /// A file, directory or link that the kernel has asked about.
 pub(crate) struct Node {
@@ -46,8 +46,12 @@ pub(crate) struct Node {
     pub(crate) opens: Mutex<Opens>,
     /// Held while that changes.
     pub(crate) opening: tokio::sync::Mutex<()>,
+    /// What is kept of it, if it is a directory.
+    pub(crate) listed: ListedDir,
     /// Byte-range locks of programs of this machine.
     pub(crate) locks: tokio::sync::Mutex<Locks>,
+    /// Told when one of them is let go of.
+    pub(crate) unlocked: tokio::sync::Notify,
     /// What is kept of its data.
     content: Mutex<Option<Arc<Content>>>,
 }
@@ -83,7 +87,9 @@ impl Node {
             known: Mutex::default(),
             opens: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
+            listed: ListedDir::default(),
             locks: tokio::sync::Mutex::default(),
+            unlocked: tokio::sync::Notify::new(),
             content: Mutex::new(None),
         })
     }
@@ -120,6 +126,11 @@ impl Node {
     pub(crate) fn below(&self, name: &str) -> Outcome<String> {
         let path = self.path()?;
         Ok(if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") })
+    }
+
+    /// The directory that it was seen in last, and its name there.
+    pub(crate) fn name(&self) -> Option<Name> {
+        self.names.lock().last().cloned()
     }
 
     /// Whether it is known as `name` in `parent`.

@@ -13,8 +13,10 @@ pub struct Settings {
     pub uid: u32,
     /// Whose group's.
     pub gid: u32,
-    /// Bits that no mode has.
-    pub umask: u16,
+    /// Permission bits of files, where the server does not tell them.
+    pub file_mode: u16,
+    /// Those of directories.
+    pub dir_mode: u16,
     /// Whether anything is kept under leases.
     pub cache: bool,
     /// Most bytes kept of what was read.
@@ -32,7 +34,8 @@ impl Settings {
             read_only: false,
             uid,
             gid,
-            umask: 0o022,
+            file_mode: 0o755,
+            dir_mode: 0o755,
             cache: true,
             cache_bytes: limits::CACHE_BYTES,
             allow_other: false,

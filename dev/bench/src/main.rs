@@ -3,13 +3,15 @@
 //!
 //! `frevo-bench table` prints the comparison, `profile` keeps one row running for a
 //! profiler, `syscalls` counts the server's system calls for an operation. `client`
-//! compares our client with smbclient and with a bare TCP stream, `crypto` measures sealing and signing alone.
+//! compares our client with smbclient and with a bare TCP stream, `mount` a mounted
+//! folder with other mounts, `crypto` measures sealing and signing alone.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod client;
 mod clients;
 mod memory;
+mod mounts;
 mod proc;
 mod profile;
 mod raw;
@@ -58,6 +60,8 @@ enum Cmd {
     Client(clients::Arguments),
     /// Sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
+    /// `frevo mount` beside smbnetfs, bindfs and the folder itself.
+    Mount(mounts::Arguments),
     /// Run a program and write down what it took.
     #[command(hide = true)]
     Usage {
@@ -194,6 +198,12 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Cmd::Crypto(args) => {
             println!("{}", clients::crypto(&args)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Cmd::Mount(args) => {
+            raise_open_files();
+            let _priority = Priority::raise(args.common.nice);
+            mounts::run(&args)?;
             Ok(ExitCode::SUCCESS)
         }
         Cmd::Table(args) => block_on(args.common.client_threads, table(&args)),

@@ -83,12 +83,29 @@ pub(crate) fn start(
     scratch: &Path,
     programs: &Programs,
 ) -> Result<Peer> {
+    start_on(free_port()?, kind, label, share, scratch, programs)
+}
+
+/// SMB's own port where it is free, which a client may know alone; else any.
+pub(crate) fn well_known_port() -> u16 {
+    const SMB: u16 = 445;
+    let is_free = TcpListener::bind(("127.0.0.1", SMB)).is_ok();
+    if is_free { SMB } else { free_port().unwrap_or(0) }
+}
+
+pub(crate) fn start_on(
+    port: u16,
+    kind: Kind,
+    label: &str,
+    share: &Path,
+    scratch: &Path,
+    programs: &Programs,
+) -> Result<Peer> {
     let state = scratch.join(format!("state-{label}"));
     if state.exists() {
         fs::remove_dir_all(&state)?;
     }
     fs::create_dir(&state)?;
-    let port = free_port()?;
     let mut target = Target {
         addr: format!("127.0.0.1:{port}"),
         user: programs.account.clone(),

@@ -196,7 +196,7 @@ pub(crate) enum Verb {
     },
     /// Make one directory like another, in one direction
     Sync(Sync),
-    /// Make a share a folder of this machine, until Ctrl-C
+    /// Make a share a folder of this machine
     #[command(after_help = MOUNT_HELP)]
     Mount(Box<Mount>),
     /// List the shares of a server
@@ -348,8 +348,10 @@ pub(crate) struct Sync {
 }
 
 const MOUNT_HELP: &str = "\
-Without root it takes fusermount3 (Debian's package fuse3). Ctrl-C, SIGTERM and \
-fusermount3 -u FOLDER unmount, after all that was written is on the server. When \
+It returns when the share is mounted and goes on in the background; what cannot be \
+mounted is said before, and the exit code tells. fusermount3 -u FOLDER (umount, for \
+root) and SIGTERM unmount, after all that was written is on the server; with --foreground \
+Ctrl-C too. Without root it takes fusermount3 (Debian's package fuse3). When \
 the server is away programs wait, up to --patience seconds.";
 
 /// `frevo mount`
@@ -372,8 +374,14 @@ pub(crate) struct Mount {
     #[arg(long, value_name = "ID", help_heading = "Mount")]
     pub(crate) gid: Option<u32>,
     /// Permissions that nothing has, octal [default: 022]
-    #[arg(long, value_name = "MODE", value_parser = parse_umask, help_heading = "Mount")]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = "Mount")]
     pub(crate) umask: Option<u16>,
+    /// Permissions of all files, octal [default: what --umask leaves]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = "Mount")]
+    pub(crate) file_mode: Option<u16>,
+    /// Permissions of all directories, octal [default: what --umask leaves]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = "Mount")]
+    pub(crate) dir_mode: Option<u16>,
     /// Let other users of this machine in, as far as the permissions say
     #[arg(long, help_heading = "Mount")]
     pub(crate) allow_other: bool,
@@ -384,12 +392,23 @@ pub(crate) struct Mount {
     /// [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Mount")]
     pub(crate) attr_timeout: Option<f64>,
+    /// Stay in the foreground, until Ctrl-C
+    #[arg(long, short, help_heading = "Mount")]
+    pub(crate) foreground: bool,
+    /// Where to write log lines [default: standard error in the foreground, else
+    /// the journal where there is one, else nowhere]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mount")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Which log lines to write: error, warn, info, debug, trace, or a filter
     #[arg(long, value_name = "LEVEL", default_value = "warn,fuser=error", help_heading = "Mount")]
     pub(crate) log_level: String,
+    /// The program that goes on in the background: says on standard output when
+    /// the share is mounted
+    #[arg(long, hide = true)]
+    pub(crate) detach: bool,
 }
 
-fn parse_umask(text: &str) -> Result<u16, String> {
+fn parse_mode(text: &str) -> Result<u16, String> {
     let mask = u16::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777);
     mask.ok_or_else(|| String::from("write an octal number up to 777, such as 022"))
 }

@@ -2,10 +2,12 @@
 
 mod acl;
 pub(crate) mod arguments;
+mod background;
 mod copy;
 mod listing;
 pub(crate) mod logon;
 mod mount;
+pub(crate) mod mount_options;
 mod names;
 pub(crate) mod output;
 pub(crate) mod place;

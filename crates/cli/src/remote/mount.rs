@@ -1,4 +1,5 @@
-//! `mount`: a share as a folder, until Ctrl-C, SIGTERM or fusermount3 -u.
+//! `mount`: a share as a folder, until fusermount3 -u, SIGTERM or, in the
+//! foreground, Ctrl-C.
 
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use frevo_server::config::LogFormat;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::Mount;
+use super::background;
 use super::logon::failed;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::Logging;
@@ -15,8 +17,11 @@ use crate::tell;
 /// How long requests under way are waited for once it is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Mounts and waits until it is unmounted.
+/// Mounts; in the foreground waits until it is unmounted.
 pub(super) fn run(arguments: &Mount) -> Done {
+    if !arguments.foreground && !arguments.detach {
+        return background::start(arguments);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -27,7 +32,7 @@ pub(super) fn run(arguments: &Mount) -> Done {
 }
 
 async fn mount(arguments: &Mount) -> Done {
-    Logging::start(LogFormat::Text, Some(&arguments.log_level))?;
+    start_logging(arguments)?;
     let refused = |error| refused(arguments, error);
     // Before a password is asked for.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
@@ -41,15 +46,31 @@ async fn mount(arguments: &Mount) -> Done {
         .await
         .map_err(refused)?;
     let folder = mounted.folder().display().to_string();
-    tell(format_args!(
-        "{} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it",
-        arguments.url
-    ));
+    if arguments.detach {
+        background::ready()?;
+    } else {
+        tell(format_args!(
+            "{} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it",
+            arguments.url
+        ));
+    }
     let ended = wait(&mut mounted, &mut signals).await;
     session.log_off().await;
     ended?;
     tell(format_args!("{folder} is unmounted"));
     Ok(())
+}
+
+/// Where nobody reads what is said, to the journal.
+fn start_logging(arguments: &Mount) -> Done {
+    let level = Some(&*arguments.log_level);
+    if let Some(file) = &arguments.log_file {
+        return Logging::start_in(file, level).map(drop);
+    }
+    if arguments.detach && Logging::start(LogFormat::Journald, level).is_ok() {
+        return Ok(());
+    }
+    Logging::start(LogFormat::Text, level).map(drop)
 }
 
 /// Until it is unmounted by whoever.
@@ -75,9 +96,11 @@ fn settings(arguments: &Mount) -> Settings {
     let uid = arguments.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     let gid = arguments.gid.unwrap_or_else(|| rustix::process::getegid().as_raw());
     let default = Settings::of(uid, gid);
+    let left = arguments.umask.map(|umask| 0o777 & !umask);
     Settings {
         read_only: arguments.read_only,
-        umask: arguments.umask.unwrap_or(default.umask),
+        file_mode: arguments.file_mode.or(left).unwrap_or(default.file_mode),
+        dir_mode: arguments.dir_mode.or(left).unwrap_or(default.dir_mode),
         cache: !arguments.no_cache,
         allow_other: arguments.allow_other,
         believed_for: arguments.attr_timeout.map_or(default.believed_for, Duration::from_secs_f64),

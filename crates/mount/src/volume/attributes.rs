@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use frevo_client::{Metadata, Room};
 use frevo_wire::Status;
@@ -24,8 +24,11 @@ const USER: &str = "user.";
 
 /// The attributes of a node as the kernel wants them.
 pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> FileAttr {
-    let mut perm: u16 =
-        if node.kind == FileType::Symlink { 0o777 } else { 0o777 & !settings.umask };
+    let mut perm = match node.kind {
+        FileType::Symlink => 0o777,
+        FileType::Directory => settings.dir_mode,
+        _ => settings.file_mode,
+    };
     let is_read_only = metadata.attributes().contains(FileAttributes::READONLY);
     // On a directory the attribute means something else to Windows.
     if settings.read_only || (is_read_only && !node.is_dir()) {
@@ -47,6 +50,29 @@ pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> Fil
         rdev: 0,
         blksize: BLOCK,
         flags: 0,
+    }
+}
+
+impl Told {
+    /// Of no file.
+    pub(crate) const fn nothing() -> FileAttr {
+        FileAttr {
+            ino: INodeNo(0),
+            size: 0,
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0,
+            nlink: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 0,
+            flags: 0,
+        }
     }
 }
 
@@ -88,12 +114,28 @@ impl Volume {
 
     pub(crate) async fn getattr(&self, id: u64) -> Outcome<Told> {
         let node = self.nodes.find(id)?;
-        let fresh = node.known().filter(|known| known.at.elapsed() < self.settings.believed_for);
-        let metadata = match fresh {
-            Some(known) => known.metadata,
-            None => self.refresh(&node).await?,
-        };
-        Ok(self.tell(&node, &metadata))
+        let fresh = || node.known().filter(|known| self.is_fresh(known.at));
+        if fresh().is_none() {
+            self.learn_from_listing(&node).await;
+        }
+        match fresh() {
+            Some(known) => Ok(self.tell_known(&node, &known)),
+            None => {
+                let metadata = self.refresh(&node).await?;
+                Ok(self.tell(&node, &metadata))
+            }
+        }
+    }
+
+    /// Where many files of a directory are asked about, one listing tells of all.
+    async fn learn_from_listing(&self, node: &Arc<Node>) {
+        let Some((parent, name)) = node.name().filter(|_| !node.is_open()) else { return };
+        let Some(listing) = self.listed_lately(&parent).await else { return };
+        let Some(entry) = listing.find(&name) else { return };
+        if self.is_same(node, entry.metadata()) {
+            let links = node.known().map_or(1, |known| known.metadata.links()).max(1);
+            node.learn(entry.metadata().with_links(links), listing.asked);
+        }
     }
 
     pub(crate) async fn setattr(&self, id: u64, changes: Changes) -> Outcome<Told> {

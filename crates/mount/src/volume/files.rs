@@ -164,7 +164,12 @@ impl Volume {
 
     /// Makes sure that there is an Open. The caller holds `opening`. What was kept
     /// open does not stay so for nobody.
-    async fn open_on_server(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
+    pub(super) async fn open_on_server(
+        &self,
+        node: &Arc<Node>,
+        reads: bool,
+        writes: bool,
+    ) -> Outcome<File> {
         let opened = self.take_or_open(node, reads, writes).await;
         if opened.is_err() && node.opens.lock().users == 0 {
             self.close_all(node).await;
@@ -242,6 +247,8 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
         let path = parent.below(&name)?;
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
+        // What this mount does takes nothing of what it keeps of the directory.
+        lease.set_parent(parent.listed.lease().as_deref());
         let asked = std::time::Instant::now();
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
@@ -258,7 +265,7 @@ impl Volume {
         if metadata.file_id() == 0 {
             metadata = file.metadata().await.map_err(|error| errno(&error))?;
         }
-        self.changed(&parent);
+        self.changed(&parent, &name);
         let found = metadata.with_links(metadata.links().max(1));
         let node = self.nodes.found(&parent, &name, found, asked);
         let _turn = node.opening.lock().await;
@@ -437,7 +444,10 @@ impl Volume {
     }
 
     /// Closes a node that is open for nobody.
-    pub(crate) async fn let_go(&self, node: &Node) {
+    pub(crate) async fn let_go(&self, node: &Arc<Node>) {
+        if node.listed.is_held() {
+            self.let_go_dir(node).await;
+        }
         let _turn = node.opening.lock().await;
         let is_kept = {
             let opens = node.opens.lock();
@@ -480,6 +490,7 @@ impl Volume {
                 content.send_unasked().await;
             }
         }
+        self.tidy_dirs().await;
         let kept: Vec<_> = self.kept.lock().values().cloned().collect();
         for node in kept {
             let since = node.opens.lock().kept;
@@ -513,6 +524,7 @@ impl Volume {
     /// The kernel has forgotten a node so many times. The node, when that was
     /// altogether and it is still open.
     pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
-        self.nodes.forget(id, count).filter(|node| node.is_open())
+        let is_busy = |node: &Arc<Node>| node.is_open() || node.listed.is_held();
+        self.nodes.forget(id, count).filter(is_busy)
     }
 }

@@ -8,18 +8,15 @@ use fuser::FileType;
 use parking_lot::Mutex;
 
 use super::{Told, Volume};
-use crate::errno::{Outcome, errno};
+use crate::errno::Outcome;
 use crate::names::from_wire;
 use crate::node::{Node, kind_of};
 
 /// An open directory: what was in it when it was read from its beginning.
 pub(crate) struct Listing {
     node: Arc<Node>,
-    entries: Mutex<Option<Snapshot>>,
+    entries: Mutex<Option<(Instant, Arc<Vec<DirEntry>>)>>,
 }
-
-/// What was in a directory, and when the server was asked.
-type Snapshot = (Instant, Arc<Vec<DirEntry>>);
 
 /// What the kernel is to be told of an open directory.
 pub(crate) struct Listed {
@@ -89,16 +86,16 @@ impl Volume {
     }
 
     /// What is in an open directory from `offset` on. From the beginning it is read
-    /// anew.
-    pub(crate) async fn entries(&self, handle: u64, offset: u64) -> Outcome<Listed> {
+    /// anew, unless what is kept of it is good enough: for `names` alone.
+    pub(crate) async fn entries(&self, handle: u64, offset: u64, names: bool) -> Outcome<Listed> {
         let listing = self.listings.lock().get(&handle).cloned();
         let listing = listing.ok_or(fuser::Errno::EBADF)?;
         let known = listing.entries.lock().clone().filter(|_| offset > 0);
         let (asked, entries) = match known {
             Some(known) => known,
             None => {
-                let asked = Instant::now();
-                let read = (asked, Arc::new(self.names_in(&listing.node).await?));
+                let snapshot = self.listing(&listing.node, names).await?;
+                let read = (snapshot.asked, snapshot.entries);
                 *listing.entries.lock() = Some(read.clone());
                 read
             }
@@ -107,21 +104,15 @@ impl Volume {
         Ok(Listed { node: Arc::clone(&listing.node), asked, entries, from })
     }
 
-    /// All that is in a directory.
-    async fn names_in(&self, node: &Node) -> Outcome<Vec<DirEntry>> {
-        let mut entries =
-            self.share.read_dir(&node.path()?).await.map_err(|error| errno(&error))?;
-        entries.retain(|entry| !super::names::is_hidden(entry.name()));
-        Ok(entries)
-    }
-
     /// What the kernel is told of an entry. It counts as looked up.
     pub(crate) fn tell_entry(&self, listed: &Listed, entry: &DirEntry) -> Told {
         let node = self.nodes.listed(&listed.node, entry.name(), *entry.metadata(), listed.asked);
         match node.known() {
-            Some(known) => self.tell(&node, &known.metadata),
+            Some(known) if known.at >= listed.asked || self.is_fresh(known.at) => {
+                self.tell_known(&node, &known)
+            }
             // It has changed since: the kernel is to ask.
-            None => Told { ttl: Duration::ZERO, ..self.tell(&node, entry.metadata()) },
+            _ => Told { ttl: Duration::ZERO, ..self.tell(&node, entry.metadata()) },
         }
     }
 }

@@ -4,14 +4,16 @@
 //! Processes of this machine are told apart here; against the rest of the world
 //! each lock of POSIX is one of the server's. SMB's are not merged or split, so
 //! what replaces a lock lets go of it first; when the new one is not to be had
-//! the old one is taken again.
+//! the old one is taken again. A lock of flock(2) is one of the whole file, whose
+//! owner is the open file and not a process: the two kinds keep each other out, as
+//! they do on the kernel's own SMB and NFS mounts.
 
 use std::sync::Arc;
 
 use frevo_client::File;
 use fuser::Errno;
 
-use super::Volume;
+use super::{Caller, Volume};
 use crate::errno::{Outcome, errno};
 use crate::limits::{LOCK_AGAIN_FIRST, LOCK_AGAIN_MAX, LOCKS_MAX};
 use crate::node::Node;
@@ -93,6 +95,19 @@ impl Volume {
         self.writer(node).or_else(|| self.open_file(node)).ok_or(Errno::EBADF)
     }
 
+    /// Sees to it that who locks for writing through a file that he only reads
+    /// (flock) does so with the Open that this mount will write with: to SMB any
+    /// other one is somebody else, who is kept out.
+    async fn prepare_locker(&self, node: &Arc<Node>, wanted: &Range) {
+        if !wanted.exclusive || self.settings.read_only || self.writer(node).is_some() {
+            return;
+        }
+        let _turn = node.opening.lock().await;
+        if let Err(error) = self.open_on_server(node, true, true).await {
+            tracing::debug!(?error, "locked with an Open that only reads");
+        }
+    }
+
     /// Who is in the way of a lock; nobody.
     pub(crate) async fn getlk(&self, number: u64, wanted: Range) -> Outcome<Option<Range>> {
         let node = Arc::clone(&self.handle(number)?.node);
@@ -120,19 +135,32 @@ impl Volume {
         }
     }
 
-    /// Locks, and waits for that if asked to.
-    pub(crate) async fn setlk(&self, number: u64, wanted: Range, wait: bool) -> Outcome<()> {
+    /// Locks, and waits for that if asked to: until the caller is sent a signal.
+    pub(crate) async fn setlk(
+        &self,
+        number: u64,
+        wanted: Range,
+        mut waits: Option<Caller>,
+    ) -> Outcome<()> {
         let mut pause = LOCK_AGAIN_FIRST;
         loop {
             // Gone when it was unmounted under the program.
             let node = Arc::clone(&self.handle(number)?.node);
-            match self.try_lock(&node, wanted).await {
-                Err(error) if wait && error == Errno::EAGAIN => {}
-                other => return other,
-            }
+            self.prepare_locker(&node, &wanted).await;
+            let unlocked = node.unlocked.notified();
+            tokio::pin!(unlocked);
+            unlocked.as_mut().enable();
+            let caller = match (self.try_lock(&node, wanted).await, &mut waits) {
+                (Err(error), Some(caller)) if error == Errno::EAGAIN => caller,
+                (other, _) => return other,
+            };
             // Waiting on the server would keep everybody else of this mount from
             // letting go.
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = unlocked => {}
+                () = caller.signalled() => return Err(Errno::EINTR),
+            }
             pause = (pause * 2).min(LOCK_AGAIN_MAX);
         }
     }
@@ -193,7 +221,17 @@ impl Volume {
             left.extend(range.without(&wanted).into_iter().map(|range| (range, file.clone())));
         }
         take_again(&mut locks, left).await;
+        drop(locks);
+        node.unlocked.notify_waiters();
         sent
+    }
+
+    /// An open file has been closed for the last time, by which something was locked
+    /// as a whole.
+    pub(crate) async fn unlock_owner(&self, number: u64, owner: u64) {
+        if let Ok(handle) = self.handle(number) {
+            self.unlock_all(&handle.node, owner).await;
+        }
     }
 
     /// An owner has closed the file: POSIX takes all his locks.

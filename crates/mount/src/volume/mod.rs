@@ -2,7 +2,9 @@
 //! the files and directories that are open.
 
 mod attributes;
+mod caller;
 mod files;
+mod held;
 mod listing;
 mod locks;
 mod names;
@@ -11,11 +13,13 @@ mod ranges;
 mod tests;
 
 pub(crate) use attributes::Changes;
+pub(crate) use caller::Caller;
 pub(crate) use files::{Handle, Opens};
+pub(crate) use held::ListedDir;
 pub(crate) use listing::Entry;
 pub(crate) use locks::{Locks, Range};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,9 +31,9 @@ use parking_lot::Mutex;
 
 use crate::cache::Keeper;
 use crate::errno::{Outcome, errno};
-use crate::limits::UNKNOWN_TRIES;
+use crate::limits::{ABSENT_FOR, UNKNOWN_TRIES};
 use crate::names::to_wire;
-use crate::node::{Node, Nodes};
+use crate::node::{Known, Node, Nodes};
 use crate::settings::Settings;
 use listing::Listing;
 
@@ -44,6 +48,12 @@ pub(crate) struct Volume {
     pub(crate) notifier: OnceLock<Notifier>,
     /// Files that are open for nobody.
     kept: Mutex<HashMap<u64, Arc<Node>>>,
+    /// Directories that are kept open, the oldest first.
+    held: Mutex<VecDeque<Weak<Node>>>,
+    /// The server has no leases on directories.
+    holds_none: AtomicBool,
+    /// The server is being asked whether it is there.
+    is_listening: AtomicBool,
     files: Mutex<HashMap<u64, Arc<Handle>>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next: AtomicU64,
@@ -73,6 +83,9 @@ impl Volume {
             settings,
             notifier: OnceLock::new(),
             kept: Mutex::default(),
+            held: Mutex::default(),
+            holds_none: AtomicBool::new(false),
+            is_listening: AtomicBool::new(false),
             files: Mutex::default(),
             listings: Mutex::default(),
             next: AtomicU64::new(1),
@@ -95,6 +108,13 @@ impl Volume {
         }
     }
 
+    /// The same of what the server said at `asked`: it is believed no longer for being
+    /// told later.
+    pub(crate) fn tell_known(&self, node: &Node, known: &Known) -> Told {
+        let told = self.tell(node, &known.metadata);
+        Told { ttl: told.ttl.saturating_sub(known.at.elapsed()), ..told }
+    }
+
     /// What the kernel is told of a directory as it lists itself.
     pub(crate) fn tell_itself(&self, node: &Node) -> FileAttr {
         let known = node.known().map_or_else(Metadata::default, |known| known.metadata);
@@ -102,18 +122,51 @@ impl Volume {
     }
 
     /// `name` in `parent`.
-    pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<Told> {
+    pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<Found> {
         let parent = self.nodes.find(parent)?;
-        let name = wire(name)?;
+        let spelled = wire(name)?;
+        if let Some(told) = self.look_in_listing(&parent, &spelled).await {
+            return Ok(Found::There(told));
+        }
+        let before = self.dir_grant(&parent);
         let asked = Instant::now();
-        let metadata = self.share.lookup(&parent.below(&name)?).await.map_err(|e| errno(&e))?;
-        let node = self.nodes.found(&parent, &name, metadata, asked);
+        let metadata = match self.share.lookup(&parent.below(&spelled)?).await {
+            Ok(metadata) => metadata,
+            Err(error) if errno(&error) == Errno::ENOENT => {
+                let is_kept = self.is_absent(&parent, name.to_owned(), before);
+                return if is_kept { Ok(Found::Absent(ABSENT_FOR)) } else { Err(Errno::ENOENT) };
+            }
+            Err(error) => return Err(errno(&error)),
+        };
+        let node = self.nodes.found(&parent, &spelled, metadata, asked);
         // Its length and time are the server's to say, once it has all of it.
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
-        Ok(self.tell(&node, &metadata))
+        Ok(Found::There(self.tell(&node, &metadata)))
     }
+
+    /// What a listing of just now says of a name; nothing if the server knows more.
+    async fn look_in_listing(&self, parent: &Arc<Node>, name: &str) -> Option<Told> {
+        let listing = self.listed_lately(parent).await?;
+        let entry = listing.find(name)?;
+        let node = self.nodes.listed(parent, name, *entry.metadata(), listing.asked);
+        match node.known().filter(|known| self.is_fresh(known.at)) {
+            Some(known) => Some(self.tell_known(&node, &known)),
+            None => {
+                // The kernel is not told of it now.
+                self.forget(node.id, 1);
+                None
+            }
+        }
+    }
+}
+
+/// What came of looking for a name.
+pub(crate) enum Found {
+    There(Told),
+    /// It is not there, and the kernel may believe that for so long.
+    Absent(Duration),
 }
 
 /// A component as the wire has it.

@@ -52,16 +52,11 @@ impl Volume {
         let path = parent.below(&name)?;
         let make = || self.share.create_dir(&path);
         once(make, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
-        self.changed(&parent);
+        self.changed(&parent, &name);
         let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
         Ok(self.tell(&node, &metadata))
-    }
-
-    /// What a directory holds was changed through this mount.
-    pub(super) fn changed(&self, directory: &Node) {
-        directory.unlearn();
     }
 
     pub(crate) async fn rmdir(&self, parent: u64, name: &OsStr) -> Outcome<()> {
@@ -97,7 +92,7 @@ impl Volume {
     /// `name` in `parent` is no more.
     fn removed(&self, parent: &Arc<Node>, name: &str) {
         self.nodes.removed(parent.id, name);
-        self.changed(parent);
+        self.changed(parent, name);
     }
 
     /// Closes what is open for nobody of what is known as `name` in `parent`, and
@@ -124,7 +119,8 @@ impl Volume {
                 Some(rest.is_none_or(|next| next == '/'))
             };
             // What is just being closed is waited for.
-            let is_busy = node.is_open() || node.opening.try_lock().is_err();
+            let is_busy =
+                node.is_open() || node.listed.is_held() || node.opening.try_lock().is_err();
             if is_busy && is_below() == Some(true) {
                 self.let_go(&node).await;
             }
@@ -252,8 +248,8 @@ impl Volume {
 
     fn renamed(&self, from: (&Arc<Node>, &str), to: (&Arc<Node>, &str)) {
         self.nodes.renamed((from.0.id, from.1), to);
-        self.changed(to.0);
-        self.changed(from.0);
+        self.changed(to.0, to.1);
+        self.changed(from.0, from.1);
     }
 
     pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<Told> {
@@ -263,7 +259,7 @@ impl Volume {
         let (from, to) = (node.path()?, parent.below(&name)?);
         let link = || self.share.hard_link(&from, &to, false);
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
-        self.changed(&parent);
+        self.changed(&parent, &name);
         let asked = Instant::now();
         let metadata = self.share.lookup(&to).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
@@ -279,7 +275,7 @@ impl Volume {
         let to_directory = self.leads_to_directory(&parent, target).await;
         let make = self.share.symlink(&path, target, to_directory).await;
         make.map_err(|error| errno(&error))?;
-        self.changed(&parent);
+        self.changed(&parent, &name);
         let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);

@@ -4,13 +4,15 @@
 #[path = "../../../client/tests/world/mod.rs"]
 mod world;
 
+mod directories;
+
 use std::ffi::OsStr;
 use std::sync::Arc;
 
 use fuser::Errno;
 use world::{World, in_world};
 
-use super::{Range, Volume};
+use super::{Caller, Found, Range, Told, Volume};
 use crate::node::ROOT;
 use crate::settings::Settings;
 
@@ -27,13 +29,22 @@ fn name(name: &str) -> &OsStr {
     OsStr::new(name)
 }
 
+impl Found {
+    fn there(self) -> Told {
+        match self {
+            Self::There(told) => told,
+            Self::Absent(_) => panic!("it is not there"),
+        }
+    }
+}
+
 impl Volume {
     async fn make(&self, file: &str) -> u64 {
         self.create(ROOT, name(file), libc::O_RDWR).await.unwrap().1
     }
 
     async fn take(&self, file: &str, flags: i32) -> u64 {
-        let told = self.lookup(ROOT, name(file)).await.unwrap();
+        let told = self.lookup(ROOT, name(file)).await.unwrap().there();
         self.open(told.attr.ino.0, flags).await.unwrap()
     }
 
@@ -77,10 +88,10 @@ fn close_and_attributes_see_what_was_gathered() {
         one.write(handle, 0, b"begin").await.unwrap();
         // By its name, and in a listing.
         one.write(handle, 80_000, b"!").await.unwrap();
-        assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().attr.size, 80_001);
+        assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().there().attr.size, 80_001);
         one.write(handle, 90_000, b"!").await.unwrap();
         let listing = one.opendir(ROOT).unwrap();
-        let listed = one.entries(listing, 2).await.unwrap();
+        let listed = one.entries(listing, 2, false).await.unwrap();
         let entries: Vec<_> = listed.entries().collect();
         let [(3, super::Entry::Named(entry))] = *entries else { panic!("one entry") };
         let told = one.tell_entry(&listed, entry);
@@ -164,12 +175,12 @@ fn a_removed_file_goes_on_until_it_is_closed() {
             one.write(handle, 0, b"before").await.unwrap();
             one.unlink(ROOT, name("f")).await.unwrap();
             assert!(!world.path("f").exists());
-            assert!(one.lookup(ROOT, name("f")).await.is_err());
+            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(Found::There(_))));
             one.write(handle, 6, b" after").await.unwrap();
             assert_eq!(&*one.read(handle, 0, 100).await.unwrap(), b"before after");
             let listing = one.opendir(ROOT).unwrap();
             assert_eq!(
-                one.entries(listing, 0).await.unwrap().entries().count(),
+                one.entries(listing, 0, false).await.unwrap().entries().count(),
                 2,
                 "only . and .."
             );
@@ -211,7 +222,7 @@ fn names_are_found_by_directory_and_name() {
             found.iter().map(|node| (node.id, node.path().unwrap())).collect::<Vec<_>>()
         };
         std::fs::write(world.path("a"), b"a").unwrap();
-        let id = one.lookup(ROOT, name("a")).await.unwrap().attr.ino.0;
+        let id = one.lookup(ROOT, name("a")).await.unwrap().there().attr.ino.0;
         one.link(id, ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "b".into())], vec![(id, "b".into())]));
         // The other link stays, and its path with it.
@@ -219,14 +230,14 @@ fn names_are_found_by_directory_and_name() {
         assert_eq!((known("a"), known("b")), (vec![(id, "a".into())], vec![]));
         // What is in the way of a rename is known by that name no more.
         std::fs::write(world.path("c"), b"c").unwrap();
-        let other = one.lookup(ROOT, name("c")).await.unwrap().attr.ino.0;
+        let other = one.lookup(ROOT, name("c")).await.unwrap().there().attr.ino.0;
         one.rename((ROOT, name("a")), (ROOT, name("c")), 0).await.unwrap();
         assert_eq!((known("a"), known("c")), (vec![], vec![(id, "c".into())]));
         assert!(one.nodes.find(other).unwrap().path().is_err());
         // What somebody else put in its place is known beside it.
         std::fs::write(world.path("new"), b"new").unwrap();
         std::fs::rename(world.path("new"), world.path("c")).unwrap();
-        let new = one.lookup(ROOT, name("c")).await.unwrap().attr.ino.0;
+        let new = one.lookup(ROOT, name("c")).await.unwrap().there().attr.ino.0;
         assert_eq!(known("c"), [(id, "c".into()), (new, "c".into())]);
         // The kernel was told of the first by a look, by the link.
         assert!(one.nodes.forget(id, 2).is_some());
@@ -242,25 +253,26 @@ fn locks_are_processes_here_and_opens_there() {
         let (one, two) = (plain(world).await, plain(world).await);
         let (a, b) = (one.make("f").await, two.take("f", libc::O_RDWR).await);
         let lock = |owner, start, last| Range { owner, pid: 7, start, last, exclusive: true };
-        one.setlk(a, lock(1, 10, 19), false).await.unwrap();
+        one.setlk(a, lock(1, 10, 19), None).await.unwrap();
         // The same owner may again, another one here may not, nor one elsewhere.
-        one.setlk(a, lock(1, 15, 30), false).await.unwrap();
-        assert_eq!(one.setlk(a, lock(2, 12, 12), false).await, Err(Errno::EAGAIN));
-        assert_eq!(two.setlk(b, lock(1, 30, 30), false).await, Err(Errno::EAGAIN));
+        one.setlk(a, lock(1, 15, 30), None).await.unwrap();
+        assert_eq!(one.setlk(a, lock(2, 12, 12), None).await, Err(Errno::EAGAIN));
+        assert_eq!(two.setlk(b, lock(1, 30, 30), None).await, Err(Errno::EAGAIN));
         assert_eq!(one.getlk(a, lock(2, 0, 99)).await.unwrap().unwrap().pid, 7);
         assert!(two.getlk(b, lock(9, 12, 12)).await.unwrap().is_some());
         assert!(two.getlk(b, lock(9, 31, 40)).await.unwrap().is_none());
         one.unlock(a, lock(1, 15, 16)).await.unwrap();
-        two.setlk(b, lock(1, 15, 16), false).await.unwrap();
-        assert_eq!(two.setlk(b, lock(1, 17, 17), false).await, Err(Errno::EAGAIN));
+        two.setlk(b, lock(1, 15, 16), None).await.unwrap();
+        assert_eq!(two.setlk(b, lock(1, 17, 17), None).await, Err(Errno::EAGAIN));
         // Who waits gets it when the owner closes.
-        let (waited, ()) = tokio::join!(two.setlk(b, lock(1, 17, 17), true), async {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            one.flush(a, 1).await.unwrap();
-        });
+        let (waited, ()) =
+            tokio::join!(two.setlk(b, lock(1, 17, 17), Some(Caller::new(0))), async {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                one.flush(a, 1).await.unwrap();
+            });
         waited.unwrap();
         two.flush(b, 1).await.unwrap();
-        one.setlk(a, lock(1, 0, 99), false).await.unwrap();
+        one.setlk(a, lock(1, 0, 99), None).await.unwrap();
         one.close(a).await;
         two.close(b).await;
     });
@@ -272,7 +284,7 @@ fn nothing_is_changed_on_a_mount_for_reading() {
         std::fs::write(world.path("f"), b"x").unwrap();
         let settings = Settings { read_only: true, ..Settings::of(0, 0) };
         let one = volume(world, settings).await;
-        let told = one.lookup(ROOT, name("f")).await.unwrap();
+        let told = one.lookup(ROOT, name("f")).await.unwrap().there();
         assert_eq!(told.attr.perm & 0o222, 0);
         let id = told.attr.ino.0;
         assert_eq!(one.open(id, libc::O_RDWR).await, Err(Errno::EROFS));
@@ -488,7 +500,7 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         // A listing that was read before it, and is gone on with.
         std::fs::write(world.path("g"), b"").unwrap();
         let listing = one.opendir(ROOT).unwrap();
-        let listed = one.entries(listing, 0).await.unwrap();
+        let listed = one.entries(listing, 0, false).await.unwrap();
         let other = one.take("g", libc::O_RDWR).await;
         one.write(other, 0, b"more").await.unwrap();
         one.close(other).await;
@@ -562,8 +574,8 @@ fn who_waits_for_a_lock_is_told_when_it_is_all_over() {
         let one = plain(world).await;
         let handle = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
-        one.setlk(handle, lock(1), false).await.unwrap();
-        let waits = one.setlk(handle, lock(2), true);
+        one.setlk(handle, lock(1), None).await.unwrap();
+        let waits = one.setlk(handle, lock(2), Some(Caller::new(0)));
         let over = async {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             one.settle().await;
@@ -571,5 +583,44 @@ fn who_waits_for_a_lock_is_told_when_it_is_all_over() {
         let both = async { tokio::join!(waits, over).0 };
         let told = tokio::time::timeout(std::time::Duration::from_secs(5), both).await;
         assert_eq!(told.expect("not for ever"), Err(Errno::EBADF));
+    });
+}
+
+#[test]
+fn who_waits_for_a_lock_ends_when_he_is_told_to() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        one.setlk(handle, lock(1), None).await.unwrap();
+        // A process with a signal that it has not taken, as one that waits has it.
+        let mut waiter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = waiter.id();
+        let stop = |signal: &str| {
+            std::process::Command::new("kill").args([signal, &pid.to_string()]).status().unwrap()
+        };
+        stop("-STOP");
+        let waits = one.setlk(handle, lock(2), Some(Caller::new(pid)));
+        let told = async {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            stop("-TERM");
+        };
+        let both = async { tokio::join!(waits, told).0 };
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), both).await;
+        waiter.kill().unwrap();
+        waiter.wait().unwrap();
+        assert_eq!(ended.expect("not for ever"), Err(Errno::EINTR));
+        // The whole file, by an open file that only reads; others write through it.
+        one.unlock(handle, lock(1)).await.unwrap();
+        let reader = one.take("f", libc::O_RDONLY).await;
+        let whole = Range::of(3, 7, (0, i64::MAX as u64), libc::F_WRLCK);
+        one.setlk(reader, whole, None).await.unwrap();
+        one.write(handle, 0, b"written").await.unwrap();
+        one.fsync(handle).await.unwrap();
+        assert_eq!(one.setlk(handle, lock(2), None).await, Err(Errno::EAGAIN));
+        one.unlock_owner(reader, 3).await;
+        one.setlk(handle, lock(2), None).await.unwrap();
+        one.close(reader).await;
+        one.close(handle).await;
     });
 }

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from .. import trees
 from ..model import OUT, Failure, group
@@ -60,7 +61,7 @@ class Mount:
         self.said = ctx.work / f"{name}.said"
         url = url or f"smb://{server.user}@{server.address}:{server.port}/{server.share}"
         env = {**os.environ, "FREVO_PASSWORD": password or server.password}
-        command = [os.environ["FREVO_CLIENT"], "mount", *options, url, self.folder]
+        command = [os.environ["FREVO_CLIENT"], "mount", "--foreground", *options, url, self.folder]
         ctx.log.write("$ " + " ".join(map(str, command)) + "\n")
         with open(self.said, "w") as said:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env)
@@ -259,6 +260,89 @@ def locks(one, two):
         equal(waiter.poll(), None, "who waits for a lock")
     equal(waiter.communicate(timeout=PATIENCE)[0].strip(), "free", "who waited")
     os.unlink(one / "locked")
+
+
+FLOCK = """
+import fcntl, sys
+with open(sys.argv[1], "rb") as file:
+    try:
+        fcntl.flock(file, int(sys.argv[2]))
+        print("free")
+    except OSError:
+        print("held")
+"""
+
+
+def flocks(one, two):
+    """flock: the whole file, for the open file that took it; the next mount sees it too."""
+
+    def start(folder, kind):
+        return subprocess.Popen([sys.executable, "-c", FLOCK, folder / "whole", str(kind)], stdout=subprocess.PIPE, text=True)
+
+    def state(folder, kind):
+        return start(folder, kind | fcntl.LOCK_NB).communicate(timeout=PATIENCE)[0].strip()
+
+    (one / "whole").write_bytes(b"data")
+    with open(one / "whole", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        equal((state(one, fcntl.LOCK_SH), state(two, fcntl.LOCK_SH)), ("held", "held"), "exclusive")
+        # Who has it writes through another file descriptor, as scripts do.
+        with open(one / "whole", "r+b", buffering=0) as writer:
+            writer.write(b"more")
+        equal(state(two, fcntl.LOCK_EX), "held", "closing another descriptor lets nothing go")
+        fcntl.flock(file, fcntl.LOCK_SH)
+        equal((state(one, fcntl.LOCK_SH), state(two, fcntl.LOCK_SH), state(two, fcntl.LOCK_EX)), ("free", "free", "held"), "shared")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for folder in (one, two):
+            waiter = start(folder, fcntl.LOCK_EX)
+            time.sleep(0.3)
+            equal(waiter.poll(), None, "who waits")
+            waiter.terminate()
+            equal(waiter.wait(3), -signal.SIGTERM, "who was told to stop waiting")
+        waiter = start(two, fcntl.LOCK_EX)
+        time.sleep(0.2)
+    equal(waiter.communicate(timeout=PATIENCE)[0].strip(), "free", "who waited until it was closed")
+    equal((two / "whole").read_bytes(), b"more", "what was written under it")
+    os.unlink(one / "whole")
+
+
+def background(ctx):
+    """Without --foreground: it returns when the share is mounted, and goes on until it is unmounted."""
+    server = ctx.server
+    url = f"smb://{server.user}@{server.address}:{server.port}/{server.share}"
+    folder, log = ctx.work / "behind", ctx.work / "behind.log"
+    folder.mkdir()
+    helper = ctx.work / "mount.frevo"
+    helper.symlink_to(os.environ["FREVO_CLIENT"])
+    program = os.environ["FREVO_CLIENT"]
+    env = {"FREVO_PASSWORD": server.password}
+    options = ["-o", f"rw,_netdev,uid=7,file_mode=0640,log_file={log}"]
+    for command in ([program, "mount", "--uid", "7", "--file-mode", "0640", "--log-file", log, url, folder], [helper, url, folder, *options]):
+        status, output = ctx.command(*command, env=env)
+        if status or output.strip() or not os.path.ismount(folder):
+            raise Failure(f"status {status}: {output.strip()[-200:]}")
+        try:
+            (folder / "behind").write_bytes(b"x")
+            found = os.stat(folder / "behind")
+            if server.kind != "frevo":
+                equal((found.st_uid, found.st_mode & 0o777), (7, 0o640), "owner and mode")
+            pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and str(folder) in command_of(p)]
+            equal(len(pids), 1, "programs that are left")
+            equal(os.getsid(pids[0]), pids[0], "a session of its own")
+        finally:
+            subprocess.run(["fusermount3", "-u", folder], check=True)
+        until("it has ended", lambda: not os.path.exists(f"/proc/{pids[0]}"))
+        os.unlink(server.path / "behind")
+        log.unlink()
+    status, output = ctx.command(program, "mount", url + "/nowhere", folder, env=env)
+    if status != 6 or "no such file or directory" not in output:
+        raise Failure(f"what is wrong is said before: {status}: {output.strip()[-200:]}")
+
+
+def command_of(process):
+    with contextlib.suppress(OSError):
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
 
 
 def seen(one, two):
@@ -493,6 +577,10 @@ def mount(ctx):
         seen(one, two)
         with ctx.check("locks"):
             locks(one, two)
+        with ctx.check("flock"):
+            flocks(one, two)
+    with ctx.check("background"):
+        background(ctx)
     with ctx.check("read-only"), mounted(ctx, "reading", "-r") as here:
         equal((here / "last").read_bytes(), b"gathered", "read")
         refused(30, lambda: (here / "new").write_bytes(b""))

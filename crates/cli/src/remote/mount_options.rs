@@ -1,0 +1,120 @@
+//! `mount.frevo`: what mount(8) calls for `mount -t frevo` and a line in fstab.
+//!
+//! A link of that name to this program is all that it takes:
+//! `mount.frevo SOURCE FOLDER [-sfnv] [-o OPTION,...]` becomes `frevo mount`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// The name of the link.
+const HELPER: &str = "mount.frevo";
+
+/// The arguments of this program behind its name, as if it had been called `frevo`.
+pub(crate) fn arguments() -> Vec<OsString> {
+    let mut all = std::env::args_os();
+    let name = all.next().unwrap_or_default();
+    let rest: Vec<OsString> = all.collect();
+    if Path::new(&name).file_name() == Some(OsStr::new(HELPER)) { translated(&rest) } else { rest }
+}
+
+/// What mount(8) says, as `frevo mount` has it. What is not understood is left for
+/// the parser to refuse.
+fn translated(said: &[OsString]) -> Vec<OsString> {
+    let mut out = vec![OsString::from("mount")];
+    let mut said = said.iter();
+    while let Some(one) = said.next() {
+        match one.to_str() {
+            Some("-o") => {
+                let options = said.next().cloned().unwrap_or_default();
+                match options.to_str() {
+                    Some(options) => out.extend(options.split(',').flat_map(option)),
+                    None => out.push(options),
+                }
+            }
+            // Sloppy, verbose, no mtab: nothing to do about it.
+            Some("-s" | "-v" | "-n" | "-sv" | "-vs") => {}
+            // The kind of the file system, which the name says.
+            Some("-t") => drop(said.next()),
+            Some(source) if source.starts_with("//") => {
+                // mount.cifs' spelling is understood as it is.
+                out.push(source.into());
+            }
+            _ => out.push(one.clone()),
+        }
+    }
+    out
+}
+
+/// One of the options behind `-o`.
+fn option(option: &str) -> Vec<OsString> {
+    let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+    let with = |flag: &str| {
+        let mut both = vec![OsString::from(flag)];
+        both.extend(value.map(OsString::from));
+        both
+    };
+    match name {
+        "ro" => vec!["--read-only".into()],
+        "credentials" | "cred" => with("--credentials"),
+        "user" | "username" if value.is_some() => with("--user"),
+        "seal" => vec!["--encrypt".into()],
+        "cache" if value == Some("none") => vec!["--no-cache".into()],
+        "actimeo" => with("--attr-timeout"),
+        // For mount(8) and systemd, or what a FUSE mount is anyway.
+        "" | "rw" | "defaults" | "auto" | "noauto" | "user" | "users" | "nouser" | "owner"
+        | "group" | "nofail" | "_netdev" | "exec" | "noexec" | "suid" | "nosuid" | "dev"
+        | "nodev" | "async" | "relatime" | "noatime" | "strictatime" | "nodiratime" | "cache" => {
+            Vec::new()
+        }
+        name if name.starts_with("x-") || name.starts_with("comment") => Vec::new(),
+        // The rest is called as on the command line: allow_other, uid=, file_mode=, ...
+        name => with(&format!("--{}", name.replace('_', "-"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(said: &[&str]) -> Vec<String> {
+        let said: Vec<OsString> = said.iter().map(OsString::from).collect();
+        translated(&said).into_iter().map(|one| one.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_mount_says_is_a_command() {
+        let said = ["//box/photos", "/mnt", "-s", "-o", "rw,_netdev,x-systemd.automount"];
+        assert_eq!(of(&said), ["mount", "//box/photos", "/mnt"]);
+        let said =
+            ["smb://box/a", "/mnt", "-o", "ro,uid=5,file_mode=0640,credentials=/etc/c,allow_other"];
+        let wanted = [
+            "mount",
+            "smb://box/a",
+            "/mnt",
+            "--read-only",
+            "--uid",
+            "5",
+            "--file-mode",
+            "0640",
+            "--credentials",
+            "/etc/c",
+            "--allow-other",
+        ];
+        assert_eq!(of(&said), wanted);
+        assert_eq!(
+            of(&["-o", "user,username=ann,cache=none"]),
+            ["mount", "--user", "ann", "--no-cache"]
+        );
+        // A slip is not passed over.
+        assert_eq!(of(&["-o", "rad_only"]), ["mount", "--rad-only"]);
+    }
+
+    #[test]
+    fn all_of_it_is_understood_by_the_parser() {
+        use clap::Parser;
+        let options = "ro,uid=5,gid=6,file_mode=0640,dir_mode=0750,credentials=/c,allow_other,seal,cache=none,actimeo=0,username=ann";
+        let line = [OsString::from("//box/photos"), "/mnt".into(), "-o".into(), options.into()];
+        let line = std::iter::once(OsString::from("frevo")).chain(translated(&line));
+        crate::arguments::Arguments::try_parse_from(line).unwrap();
+    }
+}

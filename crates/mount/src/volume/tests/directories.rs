@@ -1,0 +1,189 @@
+//! What is kept of directories.
+
+use super::*;
+
+/// All that is in a directory, by names alone.
+async fn names_of(volume: &Volume, directory: u64) -> Vec<String> {
+    let listing = volume.opendir(directory).unwrap();
+    let listed = volume.entries(listing, 2, true).await.unwrap();
+    let mut names: Vec<String> = listed.entries().map(|(_, entry)| entry.name()).collect();
+    volume.releasedir(listing);
+    names.sort();
+    names
+}
+
+/// Waits for what a break brings, which nobody waits for.
+async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..400 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("not soon: {what}");
+}
+
+/// The metadata that a listing brought, told from one that was asked for by name.
+fn asked_at(volume: &Volume, file: &str) -> std::time::Instant {
+    let [node] = &*volume.nodes.seen_as(ROOT, file) else { panic!("{file}") };
+    node.known().unwrap().at
+}
+
+#[test]
+fn a_listing_is_kept_as_long_as_the_lease_on_the_directory() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        std::fs::write(world.path("a"), b"").unwrap();
+        let root = Arc::clone(one.nodes.root());
+        let first = one.listing(&root, true).await.unwrap();
+        let kept = one.listing(&root, true).await.unwrap();
+        assert!(Arc::ptr_eq(&first.entries, &kept.entries), "the server is not asked again");
+        // What this mount does is seen at once, and leaves it its lease.
+        let grant = one.dir_grant(&root).expect("a lease");
+        let handle = one.make("b").await;
+        assert_eq!(names_of(&one, ROOT).await, ["a", "b"]);
+        assert_eq!(one.dir_grant(&root), Some(grant));
+        one.close(handle).await;
+        // What others do takes it, whoever they are.
+        two.unlink(ROOT, name("a")).await.unwrap();
+        soon("one less", async || names_of(&one, ROOT).await == ["b"]).await;
+        let made = two.make("c").await;
+        soon("one more", async || names_of(&one, ROOT).await == ["b", "c"]).await;
+        two.close(made).await;
+        one.settle().await;
+        assert!(one.dir_grant(&root).is_none() && !root.listed.is_held());
+    });
+}
+
+#[test]
+fn what_is_not_there_is_believed_until_somebody_makes_it() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        let is_absent = async |volume: &Volume| {
+            matches!(volume.lookup(ROOT, name("x")).await, Ok(Found::Absent(_)))
+        };
+        assert_eq!(one.lookup(ROOT, name("x")).await.err(), Some(Errno::ENOENT), "no lease yet");
+        names_of(&one, ROOT).await;
+        let root = Arc::clone(one.nodes.root());
+        let before = one.dir_grant(&root);
+        assert!(before.is_some() && is_absent(&one).await);
+        let made = two.make("x").await;
+        soon("it is there", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
+        assert!(!one.is_absent(&root, "x".into(), before), "an answer from before the break");
+        two.close(made).await;
+        // Nobody believes it without being told how long.
+        let strict = Settings { believed_for: std::time::Duration::ZERO, ..Settings::of(0, 0) };
+        let three = volume(world, strict).await;
+        names_of(&three, ROOT).await;
+        assert_eq!(three.lookup(ROOT, name("y")).await.err(), Some(Errno::ENOENT));
+        assert!(!three.nodes.root().listed.is_held());
+    });
+}
+
+#[test]
+fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let files: Vec<String> = (0..6).map(|at| format!("f{at}")).collect();
+        for file in &files {
+            std::fs::write(world.path(file), file).unwrap();
+        }
+        for file in &files {
+            let told = one.lookup(ROOT, name(file)).await.unwrap().there();
+            assert_eq!(told.attr.size, 2);
+            assert!(told.ttl <= one.settings.believed_for);
+        }
+        assert_ne!(asked_at(&one, "f0"), asked_at(&one, "f1"), "a few are asked for by name");
+        assert_eq!(asked_at(&one, "f3"), asked_at(&one, "f5"), "many come with the others");
+        // What was written since is not lost by that.
+        let handle = one.take("f4", libc::O_RDWR).await;
+        one.write(handle, 0, b"longer").await.unwrap();
+        assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().there().attr.size, 6);
+        one.close(handle).await;
+        assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().there().attr.size, 6);
+        // A directory that is being filled is not listed for each new file.
+        for at in 0..6 {
+            let handle = one.make(&format!("g{at}")).await;
+            one.close(handle).await;
+            assert!(!matches!(one.lookup(ROOT, name("none")).await, Ok(Found::There(_))));
+        }
+        assert!(one.nodes.root().listed.listing().is_none());
+    });
+}
+
+#[test]
+fn directories_that_are_held_are_in_nobodys_way() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        for directory in ["d", "d/e", "gone"] {
+            std::fs::create_dir(world.path(directory)).unwrap();
+        }
+        let at = async |volume: &Volume, parent, directory| {
+            volume.lookup(parent, name(directory)).await.unwrap().there().attr.ino.0
+        };
+        let d = at(&one, ROOT, "d").await;
+        for held in [d, at(&one, d, "e").await, at(&one, ROOT, "gone").await] {
+            names_of(&one, held).await;
+            assert!(one.nodes.find(held).unwrap().listed.is_held());
+        }
+        let in_time = std::time::Duration::from_secs(5);
+        let theirs = async {
+            at(&two, ROOT, "d").await;
+            two.rename((ROOT, name("d")), (ROOT, name("new")), 0).await.unwrap();
+            two.rmdir(ROOT, name("gone")).await.unwrap();
+        };
+        tokio::time::timeout(in_time, theirs).await.expect("they need not wait");
+        assert!(world.path("new/e").exists() && !world.path("gone").exists());
+        // One's own.
+        let new = at(&one, ROOT, "new").await;
+        let e = at(&one, new, "e").await;
+        names_of(&one, e).await;
+        let mine = async {
+            one.rename((ROOT, name("new")), (ROOT, name("old")), 0).await.unwrap();
+            one.rmdir(new, name("e")).await.unwrap();
+            one.rmdir(ROOT, name("old")).await.unwrap();
+        };
+        tokio::time::timeout(in_time, mine).await.expect("nor does this mount");
+        assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn nothing_of_a_directory_is_believed_after_the_session_was_lost() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        names_of(&one, ROOT).await;
+        let root = Arc::clone(one.nodes.root());
+        assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(Found::Absent(_))));
+        for session in world.server.sessions() {
+            world.server.close_session(&session);
+        }
+        std::fs::write(world.path("x"), b"meanwhile").unwrap();
+        // With this one learns that the session is gone.
+        one.statfs().await.unwrap();
+        assert!(one.dir_grant(&root).is_none());
+        one.tidy().await;
+        assert!(!root.listed.is_held());
+        assert_eq!(names_of(&one, ROOT).await, ["x"]);
+        assert_eq!(one.lookup(ROOT, name("x")).await.unwrap().there().attr.size, 9);
+    });
+}
+
+#[test]
+fn the_oldest_directory_makes_room() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let mut first = None;
+        for at in 0..=crate::limits::HELD_DIRS {
+            let directory = format!("d{at}");
+            std::fs::create_dir(world.path(&directory)).unwrap();
+            let asked = std::time::Instant::now();
+            let metadata = one.share.lookup(&directory).await.unwrap();
+            let node = one.nodes.found(&one.nodes.root().clone(), &directory, metadata, asked);
+            one.listing(&node, true).await.unwrap();
+            assert!(node.listed.is_held());
+            first.get_or_insert(node);
+        }
+        assert!(!first.unwrap().listed.is_held());
+    });
+}
