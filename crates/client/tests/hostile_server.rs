@@ -350,7 +350,7 @@ fn numbers_of_a_negotiate_response_that_cannot_be() {
 }
 
 #[test]
-fn frames_that_are_none() {
+fn f6_frames_that_are_none() {
     let mut bomb = vec![0xFC, b'S', b'M', b'B'];
     bomb.extend_from_slice(&u32::MAX.to_le_bytes());
     bomb.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
@@ -429,7 +429,7 @@ fn a_waiting_client_asks_whether_the_server_lives() {
 }
 
 #[test]
-fn no_credits_no_answers_to_what_was_not_asked() {
+fn f6_no_credits_no_answers_to_what_was_not_asked() {
     let tried = lies(|asked| match asked.header.command {
         Command::NEGOTIATE | Command::SESSION_SETUP => Act::Honest,
         _ => Act::Changed(Box::new(|message| set(message, 14, &[0, 0]))),
@@ -484,7 +484,7 @@ fn breaks_of_what_nobody_holds() {
 
 /// MS-SMB2 3.2.5.1.1 and 3.2.5.1.3
 #[test]
-fn answers_without_the_protection_that_was_agreed_on() {
+fn f6_answers_without_the_protection_that_was_agreed_on() {
     let bare = |asked: &Asked<'_>| match asked.header.command {
         Command::NEGOTIATE | Command::SESSION_SETUP => Act::Honest,
         _ => Act::Bare,
@@ -555,7 +555,7 @@ fn logons_that_do_not_end_or_end_too_soon() {
 
 /// MS-FSCC 2.4: names that lead elsewhere, entries that point elsewhere.
 #[test]
-fn listings_that_lie() {
+fn f6_listings_that_lie() {
     for name in ["..", "a/b", "a\\b", "../x", "/etc/passwd", "a\0b", "\\\\host\\share", ""] {
         if name == ".." {
             continue; // Left out, as a good server may list it.
@@ -771,7 +771,7 @@ fn stopped(target: &str, relative: bool) -> Vec<u8> {
 }
 
 #[test]
-fn sizes_and_counts_beyond_all_bounds() {
+fn f6_sizes_and_counts_beyond_all_bounds() {
     // A file of 2^63 bytes: what comes is believed, not what is said.
     let tried = with_body(Command::CREATE, |message| {
         set(message, 64 + 48, &(u64::MAX >> 1).to_le_bytes());

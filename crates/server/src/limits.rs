@@ -37,6 +37,9 @@ pub const NEGOTIATE_DEADLINE: Duration = Duration::from_secs(10);
 /// again when its last session has ended.
 pub const AUTHENTICATE_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How long a new session waits for what the one that it takes over has under way.
+pub const TAKE_OVER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Sessions on one connection.
 pub const SESSIONS_PER_CONNECTION: usize = 64;
 

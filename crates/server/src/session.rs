@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Dialect;
-use frevo_store::FileTable;
 use frevo_store::security::Token;
+use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use parking_lot::{Mutex, RwLock};
@@ -310,6 +310,12 @@ impl Session {
         self.opens.write().remove(&open.file_id.volatile).ok_or(Status::FILE_CLOSED)?;
         open.close(files);
         Ok(())
+    }
+
+    /// Whether one of these Opens is its own.
+    pub fn has_any(&self, ids: &[OpenId]) -> bool {
+        let opens = self.opens.read();
+        ids.iter().any(|id| opens.contains_key(&id.0))
     }
 
     /// How many Opens there are.

@@ -55,6 +55,7 @@ fn rights(node: &dyn Node, kind: Kind, viewer: &Token) -> Option<AccessMask> {
 /// take the same steps, whether or not there is a file.
 pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> Status {
     let file = name.with_stream(None);
+    let around = vfs.open(&file.parent(), &LOOK);
     match vfs.open(&file, &LOOK) {
         Ok(opened) => {
             let rights = rights(&*opened.node, opened.stat.kind, viewer);
@@ -68,7 +69,16 @@ pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> St
             | Fault::PathNotDirectory
             | Fault::AccessDenied
             | Fault::Stale,
-        ) => absence(vfs, &file, viewer),
+        ) => {
+            // As much is asked of its directory as was asked of a file that is hidden,
+            // here and where its rights were not enough.
+            if let Ok(around) = &around {
+                for _ in 0..2 {
+                    let _ = rights(&*around.node, around.stat.kind, viewer);
+                }
+            }
+            absence(vfs, &file, viewer)
+        }
         // A link on the way, or a file system that fails.
         Err(_) => status,
     }

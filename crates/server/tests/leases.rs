@@ -3,6 +3,8 @@
 //! in `frevo_store::lease`.
 #![allow(clippy::print_stdout, reason = "tests")]
 
+#[path = "leases/acknowledged.rs"]
+mod acknowledged;
 mod client;
 #[path = "leases/host.rs"]
 mod host;
@@ -172,7 +174,7 @@ fn oplock_acknowledgments_that_are_wrong() {
 
 /// THREATS X6, MS-SMB2 3.3.5.22.2.
 #[test]
-fn a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
+fn x6_a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
     in_frozen_world(settings(), async |world| {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let (mut two, theirs) = world.session("ann", &Offer::default()).await;
@@ -256,7 +258,7 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
 /// THREATS L4: a holder that is silent, goes, or closes while its break is
 /// waited for. The opener gets what he wants within 35 seconds.
 #[test]
-fn whatever_the_holder_does_the_opener_gets_an_answer() {
+fn l4_whatever_the_holder_does_the_opener_gets_an_answer() {
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum End {
         Silence,

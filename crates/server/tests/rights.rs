@@ -11,6 +11,10 @@ mod acting;
 mod asking;
 #[path = "ioctl/calls.rs"]
 mod calls;
+#[path = "races/cores.rs"]
+mod cores;
+#[path = "rights/crowd.rs"]
+mod crowd;
 #[path = "rights/lasting.rs"]
 mod lasting;
 #[path = "rights/lists.rs"]
@@ -21,3 +25,5 @@ mod paths;
 mod probe;
 #[path = "rights/quotas.rs"]
 mod quotas;
+#[path = "rights/unseen.rs"]
+mod unseen;

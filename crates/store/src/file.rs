@@ -260,6 +260,11 @@ impl File {
         self.opens.iter().find(|e| e.id == id).and_then(|e| e.lease)
     }
 
+    /// Opens that belong to a lease.
+    pub fn opens_of(&self, lease: LeaseOwner) -> Vec<OpenId> {
+        self.opens.iter().filter(|e| e.lease == Some(lease)).map(|e| e.id).collect()
+    }
+
     /// What an Open may cache now.
     pub fn held(&self, id: OpenId) -> Granted {
         self.oplocks.held(id, self.lease_of(id))

@@ -1,5 +1,6 @@
 //! OPLOCK_BREAK acknowledgments: MS-SMB2 3.3.5.22.
 
+use frevo_store::OpenId;
 use frevo_store::lease::{LeaseOwner, LeaseState, Owner};
 use frevo_wire::Status;
 use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLevel};
@@ -9,6 +10,7 @@ use crate::lease;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::session::Session;
 
 /// Takes back what a client gives back.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -59,6 +61,25 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
     Ok(OplockBreak { oplock_level, file_id: open.file_id })
 }
 
+/// Whether one of a lease's Opens is of this session, or of another of its user.
+///
+/// Deviation: MS-SMB2 3.3.5.22.2 asks for the ClientGuid and the key alone, and the
+/// ClientGuid goes over the wire in the clear. Who has none of the Opens would give up
+/// for others what they still cache.
+fn is_own(rq: &Request<'_>, opens: &[OpenId]) -> Result<bool, Status> {
+    let session = rq.session()?;
+    if session.has_any(opens) {
+        return Ok(true);
+    }
+    let own = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let is_same = |other: &Session| {
+        let user = other.identity();
+        other.client_guid == session.client_guid && user.is_some_and(|user| user.is_same_user(&own))
+    };
+    let sessions = rq.server().sessions();
+    Ok(sessions.iter().any(|other| is_same(other) && other.has_any(opens)))
+}
+
 /// MS-SMB2 3.3.5.22.2.
 async fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
     let client = rq.connection.negotiated()?.client_guid;
@@ -66,6 +87,10 @@ async fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Sta
     let files = &rq.server().files;
     let cell = files.leases.file(owner).and_then(|key| files.find(key));
     let cell = cell.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    let opens = cell.lock().opens_of(owner);
+    if !is_own(rq, &opens)? {
+        return Err(Status::OBJECT_NAME_NOT_FOUND);
+    }
     let acknowledged = cell.lock().oplocks.acknowledge(Owner::Lease(owner), request.lease_state)?;
     lease::announce(rq.server(), &cell, acknowledged.next.into_iter().collect());
     record::keep_file(rq.server(), &cell).await?;

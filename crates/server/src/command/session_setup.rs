@@ -14,7 +14,7 @@ use frevo_wire::{HeaderFlags, Status};
 
 use crate::connection::Channel;
 use crate::host_users::OnHost;
-use crate::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION};
+use crate::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TAKE_OVER_PATIENCE};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
@@ -80,8 +80,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
                 }
                 Err(Status::USER_SESSION_DELETED.into())
             }
-            Some(host) => finish(rq, &request, &authentication, (&done, host), out)
-                .inspect_err(|_| abandon(rq, &session, Purpose::New)),
+            Some(host) => {
+                let finished = finish(rq, &request, &authentication, (&done, host), out)
+                    .inspect_err(|_| abandon(rq, &session, Purpose::New))?;
+                if finished == Status::SUCCESS && authentication.purpose == Purpose::New {
+                    take_over(rq, request.previous_session_id, &session).await;
+                }
+                Ok(finished)
+            }
             None => {
                 abandon(rq, &session, authentication.purpose);
                 Err(Status::LOGON_FAILURE.into())
@@ -329,9 +335,6 @@ fn finish(
         }
     }
     rq.connection.ticket.borrow_mut().take();
-    if request.previous_session_id != 0 && authentication.purpose == Purpose::New {
-        take_over(rq, request.previous_session_id, session);
-    }
     let encrypt = session.security().is_some_and(|s| s.encrypt_data);
     let flags = if encrypt { SessionFlags::ENCRYPT_DATA } else { SessionFlags::EMPTY };
     respond(out, flags, &done.token);
@@ -415,9 +418,11 @@ fn refuse_binding(out: &mut Response, status: Status) -> Status {
     status
 }
 
-/// The same user's earlier session ends, MS-SMB2 3.3.5.5.3.
-fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
-    if previous == session.id {
+/// The same user's earlier session ends, MS-SMB2 3.3.5.5.3. What it has under way is
+/// waited for: no write of old shall come after what the client does next. But not for
+/// ever, lest what hangs keep its user out.
+async fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
+    if previous == 0 || previous == session.id {
         return;
     }
     let Some(old) = rq.server().session(previous) else { return };
@@ -428,6 +433,7 @@ fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
     if same {
         rq.connection.remove_channel(previous);
         rq.server().close_session(&old);
+        let _ = tokio::time::timeout(TAKE_OVER_PATIENCE, old.under_way.drained()).await;
     }
 }
 

@@ -14,7 +14,7 @@ fn replay(want: &Want) -> Draft {
 
 /// The same CREATE again is the same Open, until it has been used.
 #[test]
-fn a_replayed_create_gets_the_open_that_is_there() {
+fn s2_a_replayed_create_gets_the_open_that_is_there() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let want = Want::file("f").disposition(CreateDisposition::CREATE).sharing(ALONE);
@@ -48,7 +48,7 @@ fn a_replayed_create_gets_the_open_that_is_there() {
 /// L7: a replay over another channel of the session finds the Open, and the
 /// first channel goes on with it.
 #[test]
-fn a_replay_over_another_channel_leaves_the_first_its_handle() {
+fn l7_a_replay_over_another_channel_leaves_the_first_its_handle() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let mut channel = world.connect();
@@ -105,7 +105,7 @@ fn old_dialects_have_no_create_guids() {
 /// S1: an instance with a later version closes what the earlier one has open,
 /// locks and all; an equal, an earlier or no version is refused.
 #[test]
-fn an_application_takes_over_from_its_former_self() {
+fn s1_an_application_takes_over_from_its_former_self() {
     in_world(async |world| {
         let (mut old, mount) = world.session("ann", &Offer::default()).await;
         let ask = |version| with(Want::file("f").sharing(ALONE), &app(1, version));
@@ -133,7 +133,7 @@ fn an_application_takes_over_from_its_former_self() {
 
 /// The same with an Open that waits for a client that will not come.
 #[test]
-fn an_application_takes_over_what_waits() {
+fn s1_an_application_takes_over_what_waits() {
     in_world(async |world| {
         let (mut old, mount) = world.session("ann", &Offer::default()).await;
         let want = with(Want::file("f").sharing(ALONE), &app(1, None));

@@ -8,4 +8,7 @@ mod asking;
 mod handles;
 mod instances;
 mod persistent;
+mod replayed;
 mod resilient;
+mod scavenged;
+mod theft;

@@ -106,7 +106,7 @@ fn a_cancelled_lock_leaves_the_record() {
 
 /// All that is kept, kept: the whole of a handle before and after a crash.
 #[test]
-fn a_crash_costs_no_handle_lock_lease_or_byte() {
+fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
     runs(async |start, store| {
         let world = start();
         let client = guid(0x31);

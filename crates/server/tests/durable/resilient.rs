@@ -91,7 +91,7 @@ fn the_scavenger_closes_what_nobody_takes_up() {
 /// A reconnect in the moment of the time-out: of the two one has the Open, and
 /// its lock is released exactly when that was the scavenger.
 #[test]
-fn a_reconnect_and_the_scavenger_never_both_have_it() {
+fn l5_a_reconnect_and_the_scavenger_never_both_have_it() {
     for late in [-2_i64, -1, 0, 1, 2] {
         in_frozen_world(settings(), async |world| {
             let (mut peer, mount) = world.session("ann", &Offer::default()).await;
@@ -227,7 +227,7 @@ fn the_channel_sequence_goes_on_from_the_reconnect() {
 
 /// S3: a server that starts later never gives a FileId that an earlier one gave.
 #[test]
-fn file_ids_never_come_twice() {
+fn s3_file_ids_never_come_twice() {
     use std::collections::HashSet;
     let mut seen = HashSet::new();
     let mut last = 0;

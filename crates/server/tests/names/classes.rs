@@ -58,7 +58,7 @@ fn every_class_is_answered_or_refused() {
 
 /// THREATS F4: no name of an extended attribute reaches what servers keep.
 #[test]
-fn extended_attributes_reach_no_private_ones() {
+fn f4_extended_attributes_reach_no_private_ones() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let stream = peer.open_file(&mount, &Want::file("f:s")).await;

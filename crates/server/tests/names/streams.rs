@@ -204,7 +204,7 @@ fn streams_are_renamed_within_their_file() {
 
 /// THREATS F4 and F5: a stream's name reaches nothing that is the server's.
 #[test]
-fn stream_names_reach_nothing_else() {
+fn f4_f5_stream_names_reach_nothing_else() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         for name in [

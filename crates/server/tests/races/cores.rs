@@ -3,7 +3,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
@@ -20,19 +22,37 @@ pub struct Cores {
     server: Arc<Server>,
     doors: Vec<mpsc::UnboundedSender<Accepted>>,
     threads: Vec<JoinHandle<()>>,
+    watchdog: Arc<AtomicBool>,
+    watcher: JoinHandle<()>,
 }
+
+/// No task keeps its core for as long, however busy the machine.
+const STALLED_MS: u64 = 5_000;
 
 impl Cores {
     pub fn start(server: &Arc<Server>, count: usize) -> Self {
         let (mut doors, mut threads) = (Vec::new(), Vec::new());
-        for _ in 0..count {
+        let began = Instant::now();
+        let beats: Vec<Arc<AtomicU64>> = (0..count).map(|_| Arc::default()).collect();
+        for beat in &beats {
+            let beat = Arc::clone(beat);
             let (door, mut accepted) = mpsc::unbounded_channel();
             let server = Arc::clone(server);
             doors.push(door);
             threads.push(std::thread::spawn(move || {
-                let runtime =
-                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .on_thread_start(frevo_server::acting::begin_thread)
+                    .build()
+                    .unwrap();
                 LocalSet::new().block_on(&runtime, async {
+                    // It lives: no task keeps the core for long.
+                    let life = tokio::task::spawn_local(async move {
+                        loop {
+                            beat.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+                            tokio::time::sleep(Duration::from_millis(50)).await;
+                        }
+                    });
                     let mut tasks = Vec::new();
                     while let Some(one) = accepted.recv().await {
                         let run = connection::run(Arc::clone(&server), one);
@@ -41,10 +61,24 @@ impl Cores {
                     for task in tasks {
                         task.await.unwrap().unwrap();
                     }
+                    life.abort();
                 });
             }));
         }
-        Self { server: Arc::clone(server), doors, threads }
+        let watchdog = Arc::new(AtomicBool::new(true));
+        let watching = Arc::clone(&watchdog);
+        let watcher = std::thread::spawn(move || {
+            while watching.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(50));
+                let now = began.elapsed().as_millis() as u64;
+                for beat in &beats {
+                    let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
+                    // L6: whoever waits here waits for itself.
+                    assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
+                }
+            }
+        });
+        Self { server: Arc::clone(server), doors, threads, watchdog, watcher }
     }
 
     /// A connection that is served by core `at`, of the client `guid`.
@@ -84,6 +118,8 @@ impl Cores {
     /// Waits for every connection to end; their clients are gone.
     pub fn stop(self) {
         drop(self.doors);
+        self.watchdog.store(false, Ordering::Relaxed);
+        self.watcher.join().unwrap();
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

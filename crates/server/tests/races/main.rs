@@ -1,4 +1,4 @@
-//! Channels of one client on several cores: THREATS L1 to L3 and L6.
+//! Clients on several cores: rows A6, L1 to L4 and L6 of the catalogue of faults.
 //!
 //! More of it: `FREVO_RACE_RUNS=100000 cargo test -p frevo-server --release
 //! --test races`.
@@ -11,7 +11,10 @@ mod channels;
 mod cores;
 mod model;
 mod names;
+mod orders;
+mod racing;
 mod sync;
+mod takeover;
 
 #[path = "../../src/under_way.rs"]
 #[allow(dead_code, reason = "the model has no use for all of it")]

@@ -143,6 +143,36 @@ fn l2_bind_disconnect_and_logoff_in_any_order() {
     });
 }
 
+/// All of them at once: a channel is bound, used and lost, another is lost, and the
+/// session ends twice.
+#[test]
+fn l1_setup_bind_io_logoff_and_disconnect_in_any_order() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let session = Session::new();
+        let run = |what: fn(&Session)| {
+            let session = Arc::clone(&session);
+            thread::spawn(move || what(&session))
+        };
+        let others = [
+            run(|session| {
+                if session.bind() {
+                    session.io();
+                    session.disconnect();
+                }
+            }),
+            run(|session| session.disconnect()),
+            run(|session| _ = session.logoff()),
+        ];
+        session.logoff();
+        assert!(!session.io());
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(session.closed.load(Ordering::SeqCst), 1);
+        assert_eq!(*session.channels.lock().unwrap(), 0);
+    });
+}
+
 /// Who waits by nature hears of the end whenever it comes.
 #[test]
 fn a_wait_ends_with_its_session() {

@@ -201,7 +201,7 @@ fn who_the_host_says_nothing_of_is_kept_out() {
 /// Row A5: what has changed in the account file counts from the next
 /// authentication on, in the same session, and without one after a reload.
 #[test]
-fn new_groups_count_from_the_next_request_on() {
+fn a5_new_groups_count_from_the_next_request_on() {
     in_world(async |world| {
         let rules = || Rules { allow: names(&["@staff"]), ..Rules::default() };
         share(world, false, rules(), STAFF);

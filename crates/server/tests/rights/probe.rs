@@ -2,7 +2,7 @@
 //! What is called after a user (`ann-f`) is his: only he may touch it.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use frevo_server::ambient::{Ambient, Host};
@@ -22,7 +22,7 @@ use crate::acting::{acts_as, uid};
 /// What was seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    calls: Mutex<BTreeSet<&'static str>>,
+    calls: Mutex<BTreeMap<&'static str, usize>>,
     wrong: Mutex<Vec<String>>,
     shut: Mutex<bool>,
     turn: Condvar,
@@ -41,9 +41,19 @@ impl Seen {
             let (body, _) = rest.split_once("\n}\n").unwrap();
             let names = body.lines().filter_map(|line| line.strip_prefix("    fn "));
             let names = names.map(|line| line.split_once('(').unwrap().0);
-            missing.extend(names.filter(|name| !calls.contains(name)).map(str::to_owned));
+            missing.extend(names.filter(|name| !calls.contains_key(name)).map(str::to_owned));
         }
         missing
+    }
+
+    /// Begins to count anew.
+    pub fn forget(&self) {
+        self.calls.lock().clear();
+    }
+
+    /// How often each call was made.
+    pub fn counted(&self) -> BTreeMap<&'static str, usize> {
+        self.calls.lock().clone()
     }
 
     /// Holds up whoever opens something called `...held`.
@@ -53,7 +63,7 @@ impl Seen {
     }
 
     fn note(&self, call: &'static str, whose: Option<u32>) {
-        self.calls.lock().insert(call);
+        *self.calls.lock().entry(call).or_default() += 1;
         let now = acts_as();
         if whose.is_some_and(|whose| whose != now) {
             self.wrong.lock().push(format!("{call} of {whose:?} was made as {now}"));

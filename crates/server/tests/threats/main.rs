@@ -7,11 +7,15 @@
 #[path = "../client/mod.rs"]
 mod client;
 
+mod again;
 mod authentication;
 mod compounds;
 mod contexts;
+mod documented;
 mod frames;
 mod integrity;
 mod names;
 mod offsets;
+mod previous;
+mod programs;
 mod seals;

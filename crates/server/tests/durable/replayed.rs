@@ -1,0 +1,136 @@
+//! S2: requests of a channel that has been lost, and requests that come again.
+//! MS-SMB2 3.3.5.2.10, 3.3.5.9.10, 3.3.5.14.
+
+use crate::asking::*;
+use crate::client::world::EXCLUSIVE;
+use crate::client::*;
+use files::{close_draft, flush_draft, lock_draft, read_draft, set_draft, write_draft};
+use frevo_wire::command::create::CreateDisposition;
+use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
+use frevo_wire::fscc::FileInfoClass;
+
+/// A request of the channel that has this number.
+fn at(sequence: u16, mut draft: Draft) -> Draft {
+    draft.header.status = Status(u32::from(sequence));
+    draft
+}
+
+fn control(file: FileId) -> Draft {
+    let range = [0_i64.to_le_bytes(), 1_i64.to_le_bytes()].concat();
+    let code = CtlCode::SET_ZERO_DATA;
+    Draft::new(Command::IOCTL).with(|w| ioctl::Request::fsctl(code, file, &range, 0).encode(w))
+}
+
+fn query(file: FileId) -> Draft {
+    let request = query_info::Request {
+        info_type: InfoType::FILE,
+        file_info_class: FileInfoClass::STANDARD.0,
+        output_buffer_length: 4096,
+        additional_information: 0,
+        flags: QueryInfoFlags::EMPTY,
+        file_id: file,
+        input: &[],
+    };
+    Draft::new(Command::QUERY_INFO).with(|w| request.encode(w))
+}
+
+/// What is stale and would change something is refused, and has changed nothing; what
+/// only reads is answered.
+#[test]
+fn s2_stale_requests_change_nothing() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let end = |bytes: u64| set_draft(FileInfoClass::END_OF_FILE, file, &bytes.to_le_bytes());
+        peer.on(&mount, at(5, write_draft(file, 0, b"fresh"))).await.ok();
+        for sequence in [4, 0, 5_u16.wrapping_sub(0x7FFF)] {
+            for draft in [write_draft(file, 0, b"stale"), end(1), control(file)] {
+                for flags in [HeaderFlags::EMPTY, HeaderFlags::REPLAY_OPERATION] {
+                    let draft = at(sequence, draft.clone().flags(flags));
+                    let what = draft.header.command;
+                    let reply = peer.on(&mount, draft).await;
+                    assert_eq!(reply.status(), Status::FILE_NOT_AVAILABLE, "{what} {sequence}");
+                }
+            }
+            assert_eq!(world.content("f"), b"fresh");
+            for draft in [read_draft(file, 0, 5), query(file), flush_draft(file)] {
+                peer.on(&mount, at(sequence, draft)).await.ok();
+            }
+            let lock = lock_draft(file, &[(0, 1, EXCLUSIVE)]);
+            peer.on(&mount, at(sequence, lock)).await.ok();
+            let unlock = frevo_wire::command::lock::LockFlags::UNLOCK;
+            peer.on(&mount, at(sequence, lock_draft(file, &[(0, 1, unlock)]))).await.ok();
+        }
+        // The later one counts, over the wrap too.
+        for sequence in [6, 0x7000, 0xE000, 2] {
+            peer.on(&mount, at(sequence, write_draft(file, 0, b"later"))).await.ok();
+        }
+        peer.on(&mount, at(1, end(1))).await.expect(Status::FILE_NOT_AVAILABLE);
+        peer.on(&mount, at(1, close_draft(file))).await.ok();
+        assert_eq!(world.content("f"), b"later");
+    });
+}
+
+/// A CREATE that comes again, over whichever channel and however often, is the one
+/// Open; nothing is made twice.
+#[test]
+fn s2_a_create_that_comes_again_is_one_open() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let mut channel = world.connect();
+        channel.guid = peer.guid;
+        channel.negotiate(&Offer::default()).await;
+        let bound = channel.try_log_on(Setup::binding("ann", &mount.logon)).await.unwrap();
+        let there = mount.on(&bound);
+        let want = Want::file("f").disposition(CreateDisposition::CREATE);
+        let want = with(want.sharing(Default::default()), &[dh2q(guid(7), false)]);
+        let replay = || want.draft().flags(HeaderFlags::REPLAY_OPERATION);
+        let first = peer.create(&mount, &want).await;
+        let file = files::file_id(first.ok());
+        for _ in 0..5 {
+            for (peer, mount) in [(&mut peer, &mount), (&mut channel, &there)] {
+                let reply = peer.on(mount, replay()).await;
+                assert_eq!(files::file_id(reply.ok()), file);
+            }
+        }
+        let session = world.server.session(mount.logon.id).unwrap();
+        assert_eq!(session.open_count(), 1);
+        assert_eq!(world.server.durables.counts().0, 1);
+        channel.close(&there, file).await;
+        assert_eq!(session.open_count(), 0);
+    });
+}
+
+/// A LOCK that comes again with its number is carried out once, unlocks too.
+#[test]
+fn s2_a_lock_that_comes_again_is_carried_out_once() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        assert_eq!(make_resilient(&mut peer, &mount, file, 60_000).await, Status::SUCCESS);
+        let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
+        let other = bob.open_file(&theirs, &Want::file("f")).await;
+        // LockSequenceIndex 1 and a number.
+        let numbered = |draft: Draft, number: u8| draft.patch(68, &[0x10 | number]);
+        let lock = || lock_draft(file, &[(0, 4, EXCLUSIVE)]);
+        let unlock = || lock_draft(file, &[(0, 4, frevo_wire::command::lock::LockFlags::UNLOCK)]);
+        let taken = lock_draft(other, &[(0, 4, EXCLUSIVE)]);
+        for round in 0..3_u8 {
+            for _ in 0..3 {
+                peer.on(&mount, numbered(lock(), round * 2 + 1)).await.ok();
+                let refused = bob.on(&theirs, taken.clone()).await;
+                refused.expect(Status::LOCK_NOT_GRANTED);
+            }
+            for _ in 0..3 {
+                peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
+            }
+            // Unlocked once: what another has locked since is not touched.
+            bob.on(&theirs, taken.clone()).await.ok();
+            peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
+            peer.on(&mount, lock()).await.expect(Status::LOCK_NOT_GRANTED);
+            let free = lock_draft(other, &[(0, 4, frevo_wire::command::lock::LockFlags::UNLOCK)]);
+            bob.on(&theirs, free).await.ok();
+        }
+    });
+}

@@ -1,0 +1,71 @@
+//! `docs/threats.md` says which tests prove what: they are there, and the rows of the
+//! faults that this folder is named after are all there too.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            rust_files(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Names of all functions that are tests.
+fn tests(root: &Path) -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for part in ["crates", "dev"] {
+        rust_files(&root.join(part), &mut files);
+    }
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                is_test = true;
+            } else if is_test
+                && let Some((_, rest)) = line.split_once("fn ")
+                && let Some((name, _)) = rest.split_once(['(', '<'])
+            {
+                names.insert(name.to_owned());
+                is_test = false;
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn the_threats_have_the_tests_that_are_said_to_prove_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let tests = tests(root);
+    assert!(tests.len() > 1_000, "only {} tests", tests.len());
+    let page = std::fs::read_to_string(root.join("docs/threats.md")).unwrap();
+    let mut rows = BTreeSet::new();
+    for line in page.lines().filter(|line| line.starts_with("| ") && line.contains('`')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, id, attacked, proofs, _] = cells[..] else { panic!("{line}") };
+        assert!(!attacked.is_empty(), "{line}");
+        assert!(rows.insert(id.to_owned()), "{id} comes twice");
+        let named: Vec<&str> = proofs.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "{id} has no test");
+        for name in named {
+            let is_there = match name.strip_suffix('*') {
+                Some(start) => tests.iter().any(|test| test.starts_with(start)),
+                None => tests.contains(name),
+            };
+            assert!(is_there, "{id}: there is no test {name}");
+        }
+    }
+    for (letter, count) in [('A', 8), ('F', 6), ('L', 7), ('X', 8), ('S', 3)] {
+        for number in 1..=count {
+            assert!(rows.contains(&format!("{letter}{number}")), "{letter}{number} is missing");
+        }
+    }
+}

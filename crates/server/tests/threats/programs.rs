@@ -1,0 +1,85 @@
+//! F3: nothing that comes over the network reaches a shell. No code of ours starts a
+//! program, but for the one that mounts and unmounts on the user's own machine, by its
+//! name and with arguments of their own.
+
+use std::path::{Path, PathBuf};
+
+/// What starts programs, however it is spelt.
+const STARTS: [&str; 11] = [
+    "process::Command",
+    "Command as Process",
+    "Command as Program",
+    "std::process::{",
+    "libc::system",
+    "libc::popen",
+    "libc::exec",
+    "libc::fork",
+    "posix_spawn",
+    "execve",
+    "os::unix::process::CommandExt",
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn f3_no_code_starts_a_program() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            sources(&source, &mut all);
+        }
+    }
+    assert!(all.len() > 400, "only {} files", all.len());
+    let mut starting = Vec::new();
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let starts: Vec<&str> = text
+            .lines()
+            .filter(|line| STARTS.iter().any(|what| line.contains(what)))
+            .map(str::trim)
+            .collect();
+        if starts.is_empty() {
+            continue;
+        }
+        let name = path.strip_prefix(crates).unwrap().to_str().unwrap().to_owned();
+        if name == "mount/src/mounted.rs" {
+            for line in &starts {
+                let is_named = line.contains(r#"Command::new("fusermount3")"#);
+                assert!(is_named, "{name}: {line}");
+            }
+            continue;
+        }
+        // ExitCode and the number of this process start nothing.
+        let harmless = |line: &&str| line.contains("std::process::{") && !line.contains("Command");
+        if !starts.iter().all(harmless) {
+            starting.push((name, starts.join("; ")));
+        }
+    }
+    assert_eq!(starting, [], "these start programs");
+}
+
+/// Nor does the configuration have a way to name one: what Samba runs by a setting is
+/// unknown here.
+#[test]
+fn f3_no_setting_names_a_program() {
+    let schema = include_str!("../../src/config/schema.rs");
+    let fields = schema.lines().filter_map(|line| line.trim().strip_prefix("pub "));
+    let names: Vec<&str> = fields.filter_map(|field| field.split_once(':')).map(|f| f.0).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        for word in ["script", "command", "exec", "program", "hook", "shell", "wins"] {
+            assert!(!name.contains(word), "{name}");
+        }
+    }
+}
