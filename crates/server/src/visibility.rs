@@ -140,6 +140,30 @@ pub fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
     true
 }
 
+/// Whether `viewer` may list every folder between `directory` and what has these names
+/// below it. He has it open for listing himself.
+pub fn are_listed<'a>(
+    vfs: &dyn Vfs,
+    directory: &Name,
+    names: impl IntoIterator<Item = &'a str>,
+    viewer: &Token,
+) -> bool {
+    names.into_iter().all(|name| {
+        let mut folder = directory.clone();
+        let Some((way, _)) = name.rsplit_once('\\') else { return true };
+        way.split('\\').all(|part| {
+            folder = folder.child(part).with_stream(None);
+            lists(vfs, &folder, viewer)
+        })
+    })
+}
+
+fn lists(vfs: &dyn Vfs, folder: &Name, viewer: &Token) -> bool {
+    let Ok(opened) = vfs.open(folder, &LOOK) else { return false };
+    let rights = rights(&*opened.node, opened.stat.kind, viewer);
+    rights.is_some_and(|rights| rights.contains(AccessMask::READ_DATA))
+}
+
 /// Whether `viewer` sees everything of these names below `directory` now. What
 /// has gone cannot be seen.
 pub fn are_visible<'a>(

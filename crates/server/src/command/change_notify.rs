@@ -12,6 +12,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
 
+use crate::acting;
 use crate::limits::NOTIFIES_PER_SESSION;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
@@ -69,9 +70,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 }
 
 /// Whether changes name something that, on a share that hides, the user does not
-/// see, or that has gone so that nobody can say whether he did.
+/// see, or that has gone so that nobody can say whether he did. And whoever acts as a
+/// user of the host is told of no names in a folder that he may not list there.
 fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let names = changes.iter().map(|change| &*change.name);
+    if acting::actor_of(&*file.node).is_some()
+        && !visibility::are_listed(&*file.vfs, &file.name(), names.clone(), &open.tree().token())
+    {
+        return true;
+    }
     visibility::viewer(&open.tree())
         .is_some_and(|viewer| !visibility::are_visible(&*file.vfs, &file.name(), names, &viewer))
 }

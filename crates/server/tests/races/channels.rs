@@ -12,6 +12,27 @@ use crate::client::*;
 
 const GUID: Guid = Guid([0x5A; 16]);
 
+/// Other numbers in each process, which it names.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        let given = std::env::var("FREVO_RACE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0_u8));
+        println!("FREVO_RACE_SEED={seed}");
+        Self(seed | 1)
+    }
+
+    fn roll(&mut self) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}
+
 /// L2: every reply to a signed request bears the key of its own channel (the
 /// client verifies each), however channels come and go beside it.
 #[test]
@@ -21,15 +42,22 @@ fn l2_channels_come_and_go_during_signed_io() {
         let (mut one, mount) = cores.session(0, GUID).await;
         let file = one.open_file(&mount, &Want::file("f")).await;
         one.write(&mount, file, 0, &[7; 4096]).await;
-        for run in 0..runs(150) {
+        let mut dice = Dice::new();
+        for _ in 0..runs(150) {
             let reads: Vec<_> = (0..4).map(|_| mount.put(read_draft(file, 0, 4096))).collect();
             let mut ids = Vec::new();
             for read in reads {
                 ids.extend(one.send(vec![read], mount.via()).await);
             }
-            let (mut two, there) = cores.bind(1 + run % 2, &one, &mount).await;
+            let chance = dice.roll();
+            let core = 1 + usize::try_from(chance % 2).unwrap();
+            let (mut two, there) = cores.bind(core, &one, &mount).await;
             let read = two.send(vec![there.put(read_draft(file, 0, 64))], there.via()).await[0];
-            match run % 3 {
+            // Now and then between one request and the next.
+            if chance & 4 != 0 {
+                tokio::time::sleep(Duration::from_micros(chance >> 8 & 0xFF)).await;
+            }
+            match chance >> 4 & 3 {
                 0 => drop(two),
                 1 => {
                     two.final_reply(read).await.ok();

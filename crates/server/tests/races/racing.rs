@@ -66,7 +66,7 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
         for run in 0..runs(40) {
             for holder in all {
                 let is_durable = holder == Holder::Waits;
-                if is_durable && run % 4 != 0 {
+                if is_durable && (run % 4 != 0 || run >= 40) {
                     // The time of a durable Open is a second and more.
                     continue;
                 }

@@ -314,7 +314,8 @@ fn x7_every_call_to_a_file_system_is_its_users() {
         // They ask nobody, or are tried where their file system is.
         let without_call =
             ["descriptor", "device", "is_hidden_by_name", "key", "shows_locks", "volume"];
-        let elsewhere = ["birth", "quota_from", "rewind", "snapshot"];
+        let elsewhere =
+            ["birth", "quota_from", "rewind", "set_quota", "set_quota_defaults", "snapshot"];
         let mut expected: Vec<_> = [&without_call[..], &elsewhere].concat();
         expected.sort_unstable();
         assert_eq!(missing, expected);
@@ -383,6 +384,24 @@ fn x7_changes_are_told_from_one_user_to_another() {
             let file = ann.open_file(&anns, &Want::file(&format!("shown\\{name}"))).await;
             let told = tokio::time::timeout(Duration::from_secs(10), bob.final_reply(id)).await;
             assert_eq!(changes(told.expect("told").ok()), [name]);
+            ann.close(&anns, file).await;
+        }
+        // Of a folder that he may not list he is told no names, however far up he
+        // watches; he lists again what he may.
+        folder(world, "shown/open", "ann", 0o755);
+        folder(world, "shown/private", "ann", 0o711);
+        for (way, is_told) in [("open\\one", true), ("private\\two", false), ("open\\three", true)]
+        {
+            let id = bob.send(vec![bobs.put(watch(directory))], bobs.via()).await[0];
+            bob.interim().await;
+            let file = ann.open_file(&anns, &Want::file(&format!("shown\\{way}"))).await;
+            let told = tokio::time::timeout(Duration::from_secs(10), bob.final_reply(id)).await;
+            let told = told.expect("told");
+            if is_told {
+                assert_eq!(changes(told.ok())[0], way);
+            } else {
+                assert!(changes(told.expect(Status::NOTIFY_ENUM_DIR)).is_empty());
+            }
             ann.close(&anns, file).await;
         }
         // Who may not list it may not watch it.

@@ -10,8 +10,8 @@ use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, QuotaState, Replacement, Security, SecurityChange, ShownLock, Space,
-    StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    OpenHow, Opened, QuotaLimits, QuotaState, Replacement, Security, SecurityChange, ShownLock,
+    Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -173,6 +173,21 @@ impl Vfs for Probe {
         self.inner.quota_from(uid)
     }
 
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        self.seen.note("set_quota", Some(0));
+        self.inner.set_quota(uid, limits)
+    }
+
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        self.seen.note("quota_defaults", Some(0));
+        self.inner.quota_defaults()
+    }
+
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        self.seen.note("set_quota_defaults", Some(0));
+        self.inner.set_quota_defaults(limits)
+    }
+
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
         self.seen.named("snapshots", name);
         self.inner.snapshots(name)
@@ -244,6 +259,8 @@ impl Node for ProbeNode {
         fn clear_streams() -> VfsResult<()>;
         fn eas() -> VfsResult<Vec<(String, Vec<u8>)>>;
         fn set_ea(name: &str, value: &[u8]) -> VfsResult<()>;
+        fn needed_eas() -> VfsResult<Vec<String>>;
+        fn set_ea_needed(name: &str, needed: bool) -> VfsResult<()>;
         fn link_target() -> VfsResult<String>;
         fn reparse_buffer() -> VfsResult<Vec<u8>>;
         fn keep_reparse(buffer: Option<&[u8]>) -> VfsResult<()>;
