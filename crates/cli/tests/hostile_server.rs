@@ -279,3 +279,82 @@ fn trees_with_links_of_a_namespace_in_them() {
     let listed = run(&place, &["ls", "-R", "--dfs", "never", &url]);
     assert_eq!(listed.succeeds(), "known\nlink1\n");
 }
+
+/// A tree that a server takes its time to let go of: another file comes up in it, and its
+/// removal is answered with success before it is done.
+#[test]
+fn a_tree_that_goes_reluctantly() {
+    use frevo_wire::Status;
+    use frevo_wire::command::create;
+    use frevo_wire::dtyp::AccessMask;
+    use std::sync::Mutex;
+    let removed = Arc::new(Mutex::new(Vec::<String>::new()));
+    let [refusals, looks, listings, ended] = [0; 4].map(|_| Arc::new(AtomicUsize::new(0)));
+    let (log, seen, end) = (Arc::clone(&removed), Arc::clone(&looks), Arc::clone(&ended));
+    let script = move |asked: &Asked<'_>| match asked.header.command {
+        Command::CREATE => {
+            let request = create::Request::parse(asked.message).unwrap();
+            let name = request.name.to_string_lossy();
+            if request.desired_access.contains(AccessMask::DELETE) {
+                log.lock().unwrap().push(name);
+                return Act::Honest;
+            }
+            let is_gone = refusals.load(Ordering::SeqCst) > 2;
+            match is_gone && seen.fetch_add(1, Ordering::SeqCst) > 1 {
+                true => Act::Refused(Status::OBJECT_NAME_NOT_FOUND),
+                false => Act::Honest,
+            }
+        }
+        Command::SET_INFO if log.lock().unwrap().last().is_some_and(|name| name == "dir") => {
+            match refusals.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => Act::Refused(Status::DIRECTORY_NOT_EMPTY),
+                _ => Act::Honest,
+            }
+        }
+        // Twice for each listing.
+        Command::QUERY_DIRECTORY if listings.fetch_add(1, Ordering::SeqCst) == 2 => {
+            Act::Body(evil::buffer(&evil::entries(&[("late".into(), false)])))
+        }
+        Command::LOGOFF => {
+            end.fetch_add(1, Ordering::SeqCst);
+            Act::Honest
+        }
+        _ => Act::Honest,
+    };
+    let server = start(listing(&[("early", false)]), script);
+    let place = Place::new();
+    run(&place, &["rm", "-r", &format!("smb://ann@{server}/data/dir")]).succeeds();
+    let removed = removed.lock().unwrap().clone();
+    let wanted = ["dir\\early", "dir", "dir\\late", "dir", "dir\\early", "dir"];
+    assert_eq!(removed, wanted);
+    assert_eq!(looks.load(Ordering::SeqCst), 3, "until it is gone");
+    assert_eq!(ended.load(Ordering::SeqCst), 1, "the server is told of the end");
+}
+
+/// What cannot be read does not keep the rest from being fetched.
+#[test]
+fn one_bad_file_is_not_the_end_of_a_tree() {
+    use frevo_wire::Status;
+    use frevo_wire::command::create;
+    let script = |asked: &Asked<'_>| match asked.header.command {
+        Command::CREATE => {
+            let name = create::Request::parse(asked.message).unwrap().name.to_string_lossy();
+            match name.contains("bad") {
+                true => Act::Refused(Status::ACCESS_DENIED),
+                false => Act::Honest,
+            }
+        }
+        _ => Act::Honest,
+    };
+    for bad in [&["bad"][..], &["bad", "bad2"]] {
+        let mut names: Vec<_> = bad.iter().map(|name| (*name, false)).collect();
+        names.extend([("good", false), ("good2", false)]);
+        let server = start(listing(&names), script);
+        let place = Place::new();
+        let got = run(&place, &["get", "-r", &format!("smb://ann@{server}/data/"), "back"]);
+        assert_eq!(got.code, 1, "{got:?}");
+        assert_eq!(got.err.matches("permission denied").count(), bad.len(), "{got:?}");
+        assert_eq!(got.err.lines().count(), if bad.len() == 1 { 1 } else { bad.len() + 1 });
+        assert_eq!(fs::read_dir(place.path("back")).unwrap().count(), 2);
+    }
+}

@@ -313,3 +313,54 @@ fn access_lists_are_shown_with_names_and_changed() {
     let lines = acl(&["--json"]).succeeds().to_owned();
     assert!(lines.contains("\"name\":") && lines.contains("\"owner_name\":"), "{lines}");
 }
+
+/// Makes a file of holes, with `data` at `at`.
+fn sparse(world: &World, name: &str, len: u64, at: u64, data: &[u8]) {
+    use frevo_client::{Client, Credentials, OpenOptions, ServerName};
+    let (host, port) = world.address.split_once(':').unwrap();
+    let server = ServerName::new(host).at_port(port.parse().unwrap());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let user = Credentials::password("ann", "secret");
+        let session = Client::default().log_on(server, user).await.unwrap();
+        let share = session.share("share").await.unwrap();
+        let file = OpenOptions::new().write(true).create(true).open(&share, name).await.unwrap();
+        file.set_sparse().await.unwrap();
+        file.set_len(len).await.unwrap();
+        file.write_at(at, data).await.unwrap();
+        file.close().await.unwrap();
+        share.log_off().await;
+    });
+}
+
+#[test]
+fn copies_on_the_server_and_between_two() {
+    use std::os::unix::fs::MetadataExt;
+    let (world, other) = (World::new(), World::new());
+    let data = bytes(9_000_001, 5);
+    fs::write(world.there("whole"), &data).unwrap();
+    let json = |said: Said| serde_json::from_str::<serde_json::Value>(said.succeeds()).unwrap();
+    let copied = json(world.run(&["cp", "--json", &world.url("whole"), &world.url("copy")]));
+    assert_eq!(
+        (&copied["bytes"], &copied["bytes_by_server"]),
+        (&9_000_001.into(), &9_000_001.into())
+    );
+    assert!(fs::read(world.there("copy")).unwrap() == data);
+    // Holes stay holes.
+    sparse(&world, "sparse", 300 << 20, 100 << 20, &data);
+    world.run(&["cp", &world.url("sparse"), &world.url("sparse copy")]).succeeds();
+    let found = fs::metadata(world.there("sparse copy")).unwrap();
+    assert_eq!(found.len(), 300 << 20);
+    assert!(found.blocks() * 512 < 64 << 20, "{} blocks", found.blocks());
+    let there = fs::read(world.there("sparse copy")).unwrap();
+    assert!(there[100 << 20..][..data.len()] == data);
+    assert!(there[..100 << 20].iter().all(|byte| *byte == 0));
+    // Through this machine, which is said.
+    let said = world.run(&["cp", &world.url("whole"), &other.url("from the other")]);
+    said.succeeds();
+    assert!(said.err.contains("two servers"), "{said:?}");
+    assert!(fs::read(other.there("from the other")).unwrap() == data);
+    let copied = json(world.run(&["cp", "--json", &world.url("whole"), &other.url("again")]));
+    assert_eq!(copied["bytes_by_server"], 0);
+    assert!(fs::read_dir(other.there("")).unwrap().count() == 2, "no parts are left");
+}

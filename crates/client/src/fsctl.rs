@@ -288,13 +288,21 @@ impl File {
         self.set_info(FileInfoClass::ALLOCATION, "reserve room for", data).await
     }
 
+    /// Lets the file have holes: what is not written takes no room.
+    ///
+    /// # Errors
+    /// What the server says, where its file system has none.
+    pub async fn set_sparse(&self) -> Result<()> {
+        control(&self.open, "make holes in", CtlCode::SET_SPARSE, &[], 0, &[]).await?;
+        Ok(())
+    }
+
     /// Gives the range back to the file system: it reads as zeros.
     ///
     /// # Errors
     /// What the server says.
     pub async fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
-        let set_sparse = CtlCode::SET_SPARSE;
-        control(&self.open, "make holes in", set_sparse, &[], 0, &[]).await?;
+        self.set_sparse().await?;
         let mut input = Vec::new();
         Writer::new(&mut input).u64(offset).u64(offset.saturating_add(len));
         let code = CtlCode::SET_ZERO_DATA;

@@ -127,6 +127,16 @@ impl Share {
         self.inner.bound.lock().is_some_and(|bound| bound.kind == ShareType::DISK)
     }
 
+    /// Ends its session, and those with the servers that its links led to. What was open
+    /// is closed, and kept by no server for a client that does not come back.
+    pub async fn log_off(self) {
+        let mut sessions = self.way.as_ref().map_or_else(Vec::new, |way| way.sessions());
+        if !sessions.iter().any(|session| session.is_same(self.session())) {
+            sessions.push(self.session().clone());
+        }
+        futures_util::future::join_all(sessions.into_iter().map(Session::log_off)).await;
+    }
+
     /// Attempts at an operation: each gets the session and the tree connect as
     /// they are then.
     pub(crate) const fn attempts<'a>(

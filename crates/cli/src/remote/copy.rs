@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::path::Path;
 
-use frevo_client::{Metadata, Share};
-use futures_util::stream::{StreamExt, TryStreamExt};
+use frevo_client::{Cause, Error, Metadata, Share};
+use futures_util::stream::StreamExt;
 use serde_json::json;
 
 use super::arguments::{Connection, Cp, Get, Put};
-use super::logon::failed;
+use super::logon::{failed, innermost};
 use super::output::{human, line};
 use super::place::{Place, Url, join};
 use super::progress::Progress;
@@ -30,6 +30,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             done => drop(done.map_err(failed)?),
         }
+        file.close().await.map_err(failed)?;
     }
     Ok(())
 }
@@ -66,7 +67,10 @@ pub(crate) fn report(connection: &Connection, progress: &Progress) {
     progress.finish();
     let (files, bytes, seconds) = (progress.files(), progress.bytes(), progress.seconds());
     if connection.json {
-        line(json!({ "files": files, "bytes": bytes, "seconds": seconds }));
+        let by_server = progress.bytes_by_server();
+        line(
+            json!({ "files": files, "bytes": bytes, "seconds": seconds, "bytes_by_server": by_server }),
+        );
     } else if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         // The cast saturates.
         let rate = human((bytes as f64 / seconds.max(1e-6)) as u64);
@@ -102,26 +106,31 @@ async fn fetch(
         return Err(is_directory(url));
     }
     let progress = Progress::new(Some(0), connection.json);
-    fetch_tree(share, &url.path, &target, &progress).await?;
+    let failures = fetch_tree(share, &url.path, &target, &progress).await?;
     report(connection, &progress);
-    Ok(())
+    failures.end()
 }
 
 /// A directory with all in it. Names come from the server: the library refuses
 /// those that are not one component, so that none leads out of `to`.
-async fn fetch_tree(share: &Share, path: &str, to: &Path, progress: &Progress) -> Done {
+async fn fetch_tree(
+    share: &Share,
+    path: &str,
+    to: &Path,
+    progress: &Progress,
+) -> Result<Failures, Failure> {
+    let mut failures = Failures::default();
     let mut files: Vec<(String, Metadata)> = Vec::new();
     let mut directories = vec![to.to_owned()];
-    walk::remote(share, path, |name, metadata| {
+    let see = |name: &str, metadata: &Metadata| {
         if metadata.is_dir() {
             directories.push(to.join(name));
         } else if metadata.is_file() {
             progress.expect(metadata.len());
             files.push((name.to_owned(), *metadata));
         }
-    })
-    .await
-    .map_err(failed)?;
+    };
+    walk::remote_but(share, path, see, |error| failures.note(error)).await.map_err(failed)?;
     for directory in directories {
         std::fs::create_dir_all(&directory)
             .map_err(Failure::failed(format!("cannot make {}", directory.display())))?;
@@ -130,15 +139,78 @@ async fn fetch_tree(share: &Share, path: &str, to: &Path, progress: &Progress) -
         let target = to.join(name);
         transfer::down(share, &join(path, name), &target, Some(metadata), progress).await
     });
-    each(fetched).await
+    each(fetched, &mut failures).await?;
+    Ok(failures)
 }
 
-/// Runs them, many at once, until the first fails.
+/// Runs them, many at once. What fails for itself alone does not keep the others from being
+/// done; what would fail for all ends it.
 pub(crate) async fn each(
     all: impl Iterator<Item = impl Future<Output = frevo_client::Result<()>>>,
+    failures: &mut Failures,
 ) -> Done {
-    let running = futures_util::stream::iter(all).buffer_unordered(AT_ONCE);
-    running.try_for_each(|()| std::future::ready(Ok(()))).await.map_err(failed)
+    let mut running = futures_util::stream::iter(all).buffer_unordered(AT_ONCE);
+    while let Some(done) = running.next().await {
+        if let Err(error) = done {
+            failures.note(error).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// What failed while the rest went on.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    first: Option<Failure>,
+    count: u64,
+}
+
+impl Failures {
+    /// One that failed.
+    ///
+    /// # Errors
+    /// It again, when the others would fail too.
+    pub(crate) fn note(&mut self, error: Error) -> frevo_client::Result<()> {
+        if is_everyones(&error) {
+            return Err(error);
+        }
+        self.count += 1;
+        let failure = failed(error);
+        match &self.first {
+            None => self.first = Some(failure),
+            Some(first) => {
+                if self.count == 2 {
+                    crate::tell(first);
+                }
+                crate::tell(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// How it ended: with the code of the first, which is said if it is the only one.
+    pub(crate) fn end(self) -> Done {
+        match (self.first, self.count) {
+            (None, _) => Ok(()),
+            (Some(first), 1) => Err(first),
+            (Some(first), count) => {
+                Err(Failure::new(first.exit, format!("{count} of them failed, the rest is done")))
+            }
+        }
+    }
+}
+
+/// Whether what went wrong would do so for every other file too.
+fn is_everyones(error: &Error) -> bool {
+    use std::io::ErrorKind;
+    let error = innermost(error);
+    match error.cause() {
+        Cause::Transport(_) | Cause::Logon(_) | Cause::Security(_) => true,
+        _ => matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::BrokenPipe
+        ),
+    }
 }
 
 async fn send(
@@ -149,15 +221,11 @@ async fn send(
     connection: &Connection,
 ) -> Done {
     let shown = from.display();
-    let metadata = std::fs::metadata(from).map_err(|error| {
-        let exit = if error.kind() == std::io::ErrorKind::NotFound {
-            Exit::NotFound
-        } else {
-            Exit::Failed
-        };
-        Failure::new(exit, format!("{shown}: {error}"))
-    })?;
-    let name = from.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+    let metadata = std::fs::metadata(from).map_err(walk::local_failed(from))?;
+    // `.` has a name too.
+    let whole = if from.file_name().is_none() { from.canonicalize().ok() } else { None };
+    let named = whole.as_deref().unwrap_or(from);
+    let name = named.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{shown} has no name that a share can hold"))
     })?;
     let into = url.path.is_empty()
@@ -169,9 +237,9 @@ async fn send(
             return Err(Failure::new(Exit::Usage, text));
         }
         let progress = Progress::new(Some(0), connection.json);
-        send_tree(share, from, &target, &progress).await?;
+        let failures = send_tree(share, from, &target, &progress).await?;
         report(connection, &progress);
-        return Ok(());
+        return failures.end();
     }
     let progress = Progress::new(Some(metadata.len()), connection.json);
     transfer::up(share, from, &target, &progress).await.map_err(failed)?;
@@ -179,35 +247,49 @@ async fn send(
     Ok(())
 }
 
-async fn send_tree(share: &Share, from: &Path, target: &str, progress: &Progress) -> Done {
-    let all =
-        walk::local(from).map_err(Failure::failed(format!("cannot list {}", from.display())))?;
+async fn send_tree(
+    share: &Share,
+    from: &Path,
+    target: &str,
+    progress: &Progress,
+) -> Result<Failures, Failure> {
+    let mut failures = Failures::default();
+    let all = walk::local(from).map_err(walk::local_failed(from))?;
     share.create_dir_all(target).await.map_err(failed)?;
     let (directories, files): (Vec<_>, Vec<_>) = all.iter().partition(|file| file.is_dir);
     let depth = |name: &str| name.matches('/').count();
     let mut directories: Vec<&str> = directories.iter().map(|file| &*file.name).collect();
     directories.sort_by_key(|name| depth(name));
     for level in directories.chunk_by(|a, b| depth(a) == depth(b)) {
-        each(
-            level.iter().map(|name| async move { share.create_dir_all(&join(target, name)).await }),
-        )
-        .await?;
+        let made =
+            level.iter().map(|name| async move { share.create_dir_all(&join(target, name)).await });
+        each(made, &mut failures).await?;
     }
     files.iter().for_each(|file| progress.expect(file.len));
-    each(files.iter().map(|file| async move {
+    let sent = files.iter().map(|file| async move {
         transfer::up(share, &file.path, &join(target, &file.name), progress).await
-    }))
-    .await
+    });
+    each(sent, &mut failures).await?;
+    Ok(failures)
 }
 
 async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     let connection = &cp.connection;
     let ((source, from), (target, to)) = &connection.reach_both(from, to).await?;
+    if from.server != to.server && !connection.json {
+        let text = "these are two servers: what is copied goes through this machine";
+        crate::tell(text);
+    }
     let metadata = source.metadata(&from.path).await.map_err(failed)?;
     let name = frevo_client::path::split(&from.path).1;
     let into = to.path.is_empty()
         || target.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     let path = if into { to.below(name) } else { to.path.clone() };
+    let is_itself = (&from.server, from.share.to_lowercase(), from.path.to_lowercase())
+        == (&to.server, to.share.to_lowercase(), path.to_lowercase());
+    if is_itself {
+        return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
+    }
     if !metadata.is_dir() {
         let progress = Progress::new(Some(metadata.len()), connection.json);
         transfer::across(source, &from.path, target, &path, &progress).await.map_err(failed)?;
@@ -218,26 +300,28 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
         return Err(is_directory(from));
     }
     let progress = Progress::new(Some(0), connection.json);
+    let mut failures = Failures::default();
     let mut files = Vec::new();
     let mut directories = vec![path.clone()];
-    walk::remote(source, &from.path, |name, metadata| {
+    let see = |name: &str, metadata: &Metadata| {
         if metadata.is_dir() {
             directories.push(join(&path, name));
         } else if metadata.is_file() {
             progress.expect(metadata.len());
             files.push(name.to_owned());
         }
-    })
-    .await
-    .map_err(failed)?;
+    };
+    walk::remote_but(source, &from.path, see, |error| failures.note(error))
+        .await
+        .map_err(failed)?;
     for directory in &directories {
         target.create_dir_all(directory).await.map_err(failed)?;
     }
     let (path, shown) = (&path, &progress);
-    each(files.iter().map(|name| async move {
+    let copied = files.iter().map(|name| async move {
         transfer::across(source, &join(&from.path, name), target, &join(path, name), shown).await
-    }))
-    .await?;
+    });
+    each(copied, &mut failures).await?;
     report(connection, &progress);
-    Ok(())
+    failures.end()
 }

@@ -6,6 +6,7 @@ use frevo_client::{DirEntry, FileType, Metadata, Share};
 use frevo_wire::fscc::Pattern;
 
 use super::arguments::{Connection, Find, Kind, Ls};
+use super::copy::Failures;
 use super::logon::failed;
 use super::output::{attributes, human, kind, line, object, time};
 use super::place::{Url, join};
@@ -15,23 +16,25 @@ use crate::exit::Done;
 pub(crate) async fn ls(ls: &Ls) -> Done {
     let (share, url) = &ls.connection.reach(&ls.url).await?;
     if ls.recursive {
-        let mut found = Vec::new();
+        let (mut found, mut failures) = (Vec::new(), Failures::default());
         let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
-        walk::remote(share, &url.path, see).await.map_err(failed)?;
+        let note = |error| failures.note(error);
+        walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
-        found.iter().all(|(name, metadata)| show(ls, name, metadata));
-        return Ok(());
+        found.iter().all(|(name, metadata)| show(ls, &ls.url.path, name, metadata));
+        return failures.end();
     }
     let entries = match share.read_dir(&url.path).await {
         // A file is listed as itself.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let metadata = share.metadata(&url.path).await.map_err(failed)?;
-            show(ls, frevo_client::path::split(&ls.url.path).1, &metadata);
+            let (directory, name) = frevo_client::path::split(&ls.url.path);
+            show(ls, directory, name, &metadata);
             return Ok(());
         }
         entries => sorted(entries.map_err(failed)?),
     };
-    entries.iter().all(|entry| show(ls, entry.name(), entry.metadata()));
+    entries.iter().all(|entry| show(ls, &ls.url.path, entry.name(), entry.metadata()));
     Ok(())
 }
 
@@ -41,9 +44,9 @@ fn sorted(mut entries: Vec<DirEntry>) -> Vec<DirEntry> {
 }
 
 /// False when nobody reads any more.
-fn show(ls: &Ls, name: &str, metadata: &Metadata) -> bool {
+fn show(ls: &Ls, directory: &str, name: &str, metadata: &Metadata) -> bool {
     if ls.connection.json {
-        return line(object(&ls.url.below(name), metadata));
+        return line(object(&join(directory, name), metadata));
     }
     let slash = if metadata.is_dir() { "/" } else { "" };
     if !ls.long {
@@ -133,7 +136,10 @@ pub(crate) async fn find(find: &Find) -> Done {
             line(find.url.at(path));
         }
     };
-    walk::remote(share, &url.path, see).await.map_err(failed)
+    let mut failures = Failures::default();
+    let note = |error| failures.note(error);
+    walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
+    failures.end()
 }
 
 const fn is_of(metadata: &Metadata, kind: Kind) -> bool {

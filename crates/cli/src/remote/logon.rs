@@ -1,10 +1,13 @@
 //! From arguments to sessions and shares.
 
+use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::options::{Cipher, Encryption, Referrals, Signing, SigningAlgorithm};
 use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session, Share};
+
+use futures_util::future::join_all;
 
 use super::arguments::{CipherName, Connection, DfsLinks, SigningName};
 use super::place::Url;
@@ -27,10 +30,42 @@ const fn algorithm(name: SigningName) -> SigningAlgorithm {
     }
 }
 
+/// What a command has logged on to.
+#[derive(Default)]
+struct Kept {
+    sessions: Vec<Session>,
+    shares: Vec<Share>,
+}
+
+thread_local! {
+    /// Until it ends.
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// Logs off from all that a command has logged on to. Without a word a server keeps
+/// durable handles for a client that may come back: ksmbd for minutes in which their files
+/// cannot be removed.
+pub(crate) async fn log_off() {
+    let kept = KEPT.take();
+    let shares = join_all(kept.shares.into_iter().map(Share::log_off));
+    let sessions = join_all(kept.sessions.into_iter().map(Session::log_off));
+    futures_util::future::join(shares, sessions).await;
+}
+
+/// What was wrong at the other end of a copy, if that is what ended it.
+pub(crate) fn innermost(error: &frevo_client::Error) -> &frevo_client::Error {
+    let inner = match error.cause() {
+        Cause::Local(local) => local.get_ref().and_then(|inner| inner.downcast_ref()),
+        _ => None,
+    };
+    inner.unwrap_or(error)
+}
+
 /// For [`Result::map_err`]: with the exit code that the error means.
 #[allow(clippy::needless_pass_by_value, reason = "map_err gives it by value")]
 pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     use frevo_wire::Status;
+    let error = innermost(&error);
     let exit = match error.cause() {
         Cause::Logon(_) | Cause::Security(_) => Exit::Auth,
         Cause::Status(
@@ -48,7 +83,10 @@ impl Connection {
     /// Logs on to the server of `url`.
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url)?;
-        self.client().log_on(url.server.clone(), credentials).await.map_err(failed)
+        let session =
+            self.client().log_on(url.server.clone(), credentials).await.map_err(failed)?;
+        KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
+        Ok(session)
     }
 
     /// The client that the options describe.
@@ -83,7 +121,9 @@ impl Connection {
             let text = format!("{url} names no share; `frevo shares {url}` lists them");
             return Err(Failure::new(Exit::Usage, text));
         }
-        self.log_on(url).await?.share(&url.share).await.map_err(failed)
+        let share = self.log_on(url).await?.share(&url.share).await.map_err(failed)?;
+        KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+        Ok(share)
     }
 
     /// The share of `url` and the URL in it: another one, perhaps of another
@@ -96,6 +136,7 @@ impl Connection {
         let client = self.client();
         let found = client.reach(url.server.clone(), &credentials, &url.share, &url.path).await;
         let (share, path) = found.map_err(failed)?;
+        KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
         let server = share.session().server().clone();
         let url = Url { user: url.user.clone(), server, share: share.name().into(), path };
         Ok((share, url))
@@ -122,8 +163,11 @@ impl Connection {
 
     fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {
         if let Some(path) = &self.credentials {
-            return Credentials::from_file(path)
-                .map_err(|error| Failure::new(Exit::Auth, error.to_string()));
+            return Credentials::from_file(path).map_err(|error| {
+                // The system does not name it.
+                let bare = error.get_ref().is_none().then(|| format!("{}: ", path.display()));
+                Failure::new(Exit::Auth, format!("{}{error}", bare.unwrap_or_default()))
+            });
         }
         let user = url.user.clone().or_else(|| self.user.clone());
         let user = user.or_else(|| std::env::var("USER").ok()).ok_or_else(|| {

@@ -32,7 +32,7 @@ pub(crate) fn run(verb: &Verb) -> Done {
     match verb {
         // It ends in another way.
         Verb::Mount(arguments) => mount::run(arguments),
-        verb => block_on(dispatch(verb)),
+        verb => block_on(dispatch(verb)).and_then(|()| output::unwritten()),
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
         .build()
         .map_err(Failure::failed("cannot start"))?;
     let done = runtime.block_on(async {
-        tokio::select! {
+        let done = tokio::select! {
             done = work => {
                 // What was dropped is closed by tasks of its own, which get to send that.
                 for _ in 0..LAST_TURNS {
@@ -60,7 +60,9 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
                             .frevo-part and gone on with the next time";
                 Err(Failure::new(Exit::Interrupted, text))
             }
-        }
+        };
+        logon::log_off().await;
+        done
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     done

@@ -41,7 +41,7 @@ async fn mount(arguments: &Mount) -> Done {
         found = arguments.connection.reach(&arguments.url) => found?,
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
-    let session = share.session().clone();
+    let kept = share.clone();
     let mut mounted = frevo_mount::mount(share, &url.path, &arguments.folder, settings(arguments))
         .await
         .map_err(refused)?;
@@ -55,7 +55,7 @@ async fn mount(arguments: &Mount) -> Done {
         ));
     }
     let ended = wait(&mut mounted, &mut signals).await;
-    session.log_off().await;
+    kept.log_off().await;
     ended?;
     tell(format_args!("{folder} is unmounted"));
     Ok(())

@@ -1,6 +1,9 @@
 //! `mv`, `rm`, `mkdir`.
 
+use std::io::ErrorKind;
+
 use frevo_client::{Cause, Error, Metadata, Share};
+use frevo_wire::Status;
 use futures_util::stream::{StreamExt, TryStreamExt};
 
 use super::arguments::Connection;
@@ -11,7 +14,7 @@ use crate::exit::{Done, Exit, Failure};
 
 /// Requests that are under way at once.
 const AT_ONCE: usize = 64;
-/// How often a directory that should be empty is tried: 1.3 s in all.
+/// How often a directory that should be empty, or gone, is tried: 1.3 s in all.
 const EMPTYING: u32 = 7;
 
 pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: bool) -> Done {
@@ -112,22 +115,62 @@ pub(crate) async fn remove_all(share: &Share, path: &str) -> frevo_client::Resul
             .try_collect::<Vec<()>>()
             .await?;
     }
-    Ok(())
+    see_gone(share, path).await
 }
 
 /// Removes a directory whose files were removed. Some servers (ksmbd, Windows with
-/// a scanner) take a moment longer for those than their answers say.
+/// a scanner) take a moment longer for those than their answers say, and others may have put
+/// something there meanwhile: what is in it goes too.
 async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
     let mut pause = std::time::Duration::from_millis(10);
     for _ in 0..EMPTYING {
         match share.remove_dir(path).await {
-            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             done => return done,
         }
         tokio::time::sleep(pause).await;
         pause *= 2;
+        remove_found(share, path).await?;
     }
     share.remove_dir(path).await
+}
+
+/// Removes what is listed in a directory that should be empty, directories without what
+/// may be in them. What is on its way out stays so.
+async fn remove_found(share: &Share, path: &str) -> frevo_client::Result<()> {
+    for entry in share.read_dir(path).await? {
+        if entry.metadata().is_junction() {
+            continue;
+        }
+        let path = super::place::join(path, entry.name());
+        match remove_one(share, &path, entry.metadata()).await {
+            Err(error) if error.is_not_found() || is_going(&error) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether another word to the server is of no use now.
+fn is_going(error: &Error) -> bool {
+    let going = error.status() == Some(Status::DELETE_PENDING);
+    going || error.kind() == ErrorKind::DirectoryNotEmpty
+}
+
+/// Makes sure that a tree whose removal was answered with success is gone: one that
+/// somebody else had open at that moment goes when he closes it.
+async fn see_gone(share: &Share, path: &str) -> frevo_client::Result<()> {
+    let mut pause = std::time::Duration::from_millis(10);
+    for _ in 0..EMPTYING {
+        match share.metadata(path).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if !is_going(&error) => return Err(error),
+            _ => {}
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Err(Error::new(Status::DELETE_PENDING, "remove", share.url(path)))
 }
 
 /// Removes a file, or a link to a directory, which is one itself on the wire.

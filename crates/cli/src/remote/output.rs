@@ -1,11 +1,14 @@
 //! What people and scripts read.
 
 use std::io::Write;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use frevo_client::{FileType, Metadata};
 use frevo_wire::dtyp::FileAttributes;
 use serde_json::{Value, json};
+
+use crate::exit::{Done, Failure};
 
 /// `4.2M`
 pub(crate) fn human(bytes: u64) -> String {
@@ -100,11 +103,29 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
 /// `?`, that none moves the cursor or types for the user.
 pub(crate) fn line(text: impl std::fmt::Display) -> bool {
     let mut out = std::io::stdout().lock();
-    if std::io::IsTerminal::is_terminal(&out) {
-        writeln!(out, "{}", shown(&text.to_string())).is_ok()
+    let written = if std::io::IsTerminal::is_terminal(&out) {
+        writeln!(out, "{}", shown(&text.to_string()))
     } else {
-        writeln!(out, "{text}").is_ok()
+        writeln!(out, "{text}")
+    };
+    match written {
+        Ok(()) => true,
+        Err(error) => {
+            if error.kind() != std::io::ErrorKind::BrokenPipe {
+                let _ = UNWRITTEN.set(error.to_string());
+            }
+            false
+        }
     }
+}
+
+/// Why lines could not be written, if it was not that nobody reads any more.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// The failure of a command whose lines could not be written.
+pub(crate) fn unwritten() -> Done {
+    let tried = Failure::failed("cannot write to standard output");
+    UNWRITTEN.get().map_or(Ok(()), |why| Err(tried(why)))
 }
 
 /// `text` without what a terminal would obey.

@@ -11,6 +11,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     bytes: AtomicU64,
     files: AtomicU64,
+    /// Bytes of them that a server copied by itself.
+    by_server: AtomicU64,
     started: std::time::Instant,
 }
 
@@ -28,8 +30,8 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { bar, bytes, files, started: std::time::Instant::now() }
+        let (bytes, files, by_server) = Default::default();
+        Self { bar, bytes, files, by_server, started: std::time::Instant::now() }
     }
 
     /// More is known to come.
@@ -41,6 +43,16 @@ impl Progress {
     pub(crate) fn advance(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bar.inc(bytes);
+    }
+
+    /// `bytes` of those were copied by the server.
+    pub(crate) fn by_server(&self, bytes: u64) {
+        self.by_server.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that were copied by the server so far.
+    pub(crate) fn bytes_by_server(&self) -> u64 {
+        self.by_server.load(Ordering::Relaxed)
     }
 
     /// One more file is there.

@@ -9,7 +9,7 @@ use frevo_net::buffer::Buf;
 use serde_json::json;
 
 use super::arguments::Sync;
-use super::copy::{each, report};
+use super::copy::{Failures, each, report};
 use super::logon::failed;
 use super::output::line;
 use super::place::{Place, join};
@@ -41,8 +41,7 @@ impl End {
         match self {
             Self::Local(root) if may_be_missing && !root.exists() => Ok(BTreeMap::new()),
             Self::Local(root) => {
-                let all = walk::local(root)
-                    .map_err(Failure::failed(format!("cannot list {}", root.display())))?;
+                let all = walk::local(root).map_err(walk::local_failed(root))?;
                 let entry = |file: walk::LocalFile| {
                     (
                         file.name,
@@ -147,6 +146,7 @@ impl End {
                     std::future::ready(Ok(()))
                 };
                 file.fetch_all(sink).await?;
+                file.close().await?;
             }
         }
         Ok(digest.finalize().to_vec())
@@ -188,10 +188,12 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     let total = plan.files.iter().map(|(_, entry)| entry.len).sum();
     let progress = Progress::new(Some(total), sync.connection.json);
     let (from, to, shown) = (&from, &to, &progress);
-    each(plan.files.iter().map(|(name, _)| async move { copy(from, to, name, shown).await }))
-        .await?;
+    let mut failures = Failures::default();
+    let copies =
+        plan.files.iter().map(|(name, _)| async move { copy(from, to, name, shown).await });
+    each(copies, &mut failures).await?;
     report(&sync.connection, &progress);
-    Ok(())
+    failures.end()
 }
 
 async fn ends(sync: &Sync) -> Result<(End, End), Failure> {

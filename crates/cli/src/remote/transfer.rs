@@ -2,20 +2,26 @@
 //! when it is whole, gone on with when it was interrupted.
 
 use std::fs::File as LocalHandle;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use frevo_client::{Cause, Error, File, Metadata, OpenOptions, STORE_WINDOW, Share};
 use frevo_net::buffer::Buf;
+use frevo_wire::dtyp::FileAttributes;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::place::join;
 use super::progress::Progress;
 
 /// Files up to this many bytes go in one round trip and are not resumed.
 const SMALL: u64 = 65_536;
+
+/// Pieces that are written at once where they were read from another server: 16 MiB.
+const WRITES_AT_ONCE: usize = 16;
 
 /// Ends the name of a file that is not whole.
 pub(crate) const PART: &str = ".frevo-part";
@@ -59,6 +65,9 @@ pub(crate) async fn down(
             local.set_modified(metadata.modified())?;
             std::fs::rename(&part, to)
         });
+        if written.is_err() {
+            let _ = std::fs::remove_file(&part);
+        }
         written.map_err(broken)?;
         progress.advance(data.len() as u64);
         progress.file();
@@ -82,7 +91,11 @@ pub(crate) async fn down(
         progress.advance(piece.len() as u64);
         std::future::ready(written)
     };
-    let count = file.fetch(begun, metadata.len() - begun, sink).await?;
+    let fetched = file.fetch(begun, metadata.len() - begun, sink).await;
+    if fetched.as_ref().is_err_and(|error| !may_go_on(error)) {
+        let _ = std::fs::remove_file(&part);
+    }
+    let count = fetched?;
     local
         .set_len(begun + count)
         .and_then(|()| local.set_modified(metadata.modified()))
@@ -122,10 +135,19 @@ pub(crate) async fn up(
         progress.advance(bytes);
         true
     };
-    file.store(begun, len - begun, fill, advance).await?;
-    file.set_len(len).await?;
-    file.sync().await?;
-    file.set_times(Some(modified), None).await?;
+    let stored = async {
+        file.store(begun, len - begun, fill, advance).await?;
+        file.set_len(len).await?;
+        file.sync().await?;
+        file.set_times(Some(modified), None).await
+    };
+    if let Err(error) = stored.await {
+        let _ = file.close().await;
+        if !may_go_on(&error) {
+            let _ = share.remove_file(&part).await;
+        }
+        return Err(error);
+    }
     file.close().await?;
     put_in_place(share, &part, path).await?;
     progress.file();
@@ -149,8 +171,14 @@ async fn put_in_place(share: &Share, part: &str, path: &str) -> frevo_client::Re
     }
 }
 
-/// Copies from one share to another: on the server when both are in one session
-/// and it can, else through this machine.
+/// Whether what is there of a file may be gone on with: not when there is no room for it,
+/// which it would take from others.
+fn may_go_on(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Copies from one share to another: on the server when both are on one and it can, else
+/// through this machine.
 pub(crate) async fn across(
     from: &Share,
     path: &str,
@@ -162,46 +190,128 @@ pub(crate) async fn across(
     let metadata = source.metadata_at_open();
     let (directory, name) = frevo_client::path::split(target);
     let part = join(directory, &part_name(name, metadata.len(), metadata.modified()));
-    let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
+    let options = OpenOptions::new().read(true).write(true).create(true);
     let file = options.open(to, &part).await?;
-    if let Err(error) = fill(&source, &file, &metadata, progress).await {
-        // It cannot be gone on with, so it does not stay.
+    let filled = fill(&source, &file, &metadata, progress).await;
+    // Not left to a CLOSE that nobody waits for: a handle that outlives this program is in
+    // the way of whoever removes the file.
+    let closed = source.close().await;
+    if let Err(error) = filled {
         let _ = file.close().await;
-        let _ = to.remove_file(&part).await;
+        if !may_go_on(&error) {
+            let _ = to.remove_file(&part).await;
+        }
         return Err(error);
     }
+    closed?;
     file.close().await?;
     put_in_place(to, &part, target).await?;
     progress.file();
     Ok(())
 }
 
-/// Copies the content and the time of `source`.
+/// Copies the content and the time of `source`: what is not there of it yet.
 async fn fill(
     source: &File,
     file: &File,
     metadata: &Metadata,
     progress: &Progress,
 ) -> frevo_client::Result<()> {
+    let len = metadata.len();
     let same = source.share().session().server() == file.share().session().server();
-    let mut done = metadata.is_empty();
-    if same && !done {
-        done = source.copy_range_to(file, 0, 0, metadata.len()).await?.is_some();
-        if done {
-            progress.advance(metadata.len());
+    // Pieces go out of order, but none further ahead than that.
+    let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
+    progress.advance(begun);
+    let mut at = begun;
+    for (start, count) in data_of(source, file, metadata).await? {
+        let end = start.saturating_add(count).min(len);
+        let skipped = start.min(len).saturating_sub(at);
+        progress.advance(skipped);
+        at = at.saturating_add(skipped);
+        while at < end {
+            let piece = (end - at).min(STORE_WINDOW);
+            let copied = same && source.copy_range_to(file, at, at, piece).await?.is_some();
+            if copied {
+                progress.advance(piece);
+                progress.by_server(piece);
+                at += piece;
+            } else {
+                at += stream(source, file, at, end - at, progress).await?;
+                // It has become shorter meanwhile.
+                if at < end {
+                    break;
+                }
+            }
         }
     }
-    if !done {
-        let sink = |at: u64, piece: Buf| async move {
-            file.write_at(at, &piece).await.map_err(io::Error::from)?;
-            progress.advance(piece.len() as u64);
-            Ok(())
-        };
-        source.fetch_all(sink).await?;
-    }
-    file.set_len(metadata.len()).await?;
+    progress.advance(len.saturating_sub(at));
+    file.set_len(len).await?;
     file.sync().await?;
     file.set_times(Some(metadata.modified()), None).await
+}
+
+/// What of `source` is to be copied: all, or in a sparse file what is no hole, where
+/// `file` can have holes too.
+async fn data_of(
+    source: &File,
+    file: &File,
+    metadata: &Metadata,
+) -> frevo_client::Result<Vec<(u64, u64)>> {
+    let whole = vec![(0, metadata.len())];
+    // Not every server tells of holes that its host made.
+    let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
+        || metadata.allocation() < metadata.len();
+    if !may_have_holes || metadata.is_empty() {
+        return Ok(whole);
+    }
+    match file.set_sparse().await {
+        Err(error) if error.status().is_some() => return Ok(whole),
+        done => done?,
+    }
+    match source.allocated(0, metadata.len()).await {
+        Err(error) if error.status().is_some() => Ok(whole),
+        ranges => ranges,
+    }
+}
+
+/// Reads here and writes there, many pieces under way: how much there was.
+async fn stream(
+    source: &File,
+    file: &File,
+    from: u64,
+    len: u64,
+    progress: &Progress,
+) -> frevo_client::Result<u64> {
+    let places = Arc::new(Semaphore::new(WRITES_AT_ONCE));
+    let writes = Mutex::new(JoinSet::new());
+    let under_way = || writes.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = |written: Result<frevo_client::Result<u64>, _>| match written {
+        Ok(written) => written.map(|count| progress.advance(count)).map_err(io::Error::from),
+        Err(_) => Err(ErrorKind::Interrupted.into()),
+    };
+    let sink = |at: u64, piece: Buf| {
+        let (places, file) = (Arc::clone(&places), file.clone());
+        let (under_way, taken) = (&under_way, &taken);
+        async move {
+            let place = places.acquire_owned().await.map_err(io::Error::other)?;
+            // One that failed ends it now.
+            while let Some(written) = under_way().try_join_next() {
+                taken(written)?;
+            }
+            under_way().spawn(async move {
+                let _place = place;
+                file.write_at(at, &piece).await?;
+                Ok(piece.len() as u64)
+            });
+            Ok(())
+        }
+    };
+    let count = source.fetch(from, len, sink).await?;
+    let mut writes = std::mem::take(&mut *under_way());
+    while let Some(written) = writes.join_next().await {
+        taken(written).map_err(local_error("copy to", Path::new(&file.share().url(""))))?;
+    }
+    Ok(count)
 }
 
 /// Where a fetched thing goes: into a directory under its own name.

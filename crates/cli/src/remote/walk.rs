@@ -9,6 +9,7 @@ use frevo_client::{Cause, DirEntry, Error, Metadata, Share};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::place::join;
+use crate::exit::{Exit, Failure};
 
 /// Directories that are listed at once.
 const LISTED_AT_ONCE: usize = 16;
@@ -63,7 +64,7 @@ pub(crate) async fn remote(
     path: &str,
     see: impl FnMut(&str, &Metadata),
 ) -> frevo_client::Result<()> {
-    remote_but(share, path, see, |_, error| Err(error)).await
+    remote_but(share, path, see, Err).await
 }
 
 /// The same; `failed` is told of a directory below that cannot be listed, and says
@@ -72,7 +73,7 @@ pub(crate) async fn remote_but(
     share: &Share,
     path: &str,
     mut see: impl FnMut(&str, &Metadata),
-    mut failed: impl FnMut(&str, Error) -> frevo_client::Result<()>,
+    mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
 ) -> frevo_client::Result<()> {
     let start = Waiting { below: String::new(), is_junction: false, trail: None };
     let mut waiting = VecDeque::from([start]);
@@ -91,7 +92,7 @@ pub(crate) async fn remote_but(
             Ok(listed) => listed,
             Err(error) if below.is_empty() => return Err(error),
             Err(error) => {
-                failed(&below, error)?;
+                failed(error)?;
                 continue;
             }
         };
@@ -157,6 +158,16 @@ pub(crate) struct LocalFile {
     pub(crate) len: u64,
     /// Time of the last write.
     pub(crate) modified: SystemTime,
+}
+
+/// For [`Result::map_err`]: what is wrong with the local `path`.
+pub(crate) fn local_failed(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    let shown = path.display().to_string();
+    move |error| {
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let exit = if is_missing { Exit::NotFound } else { Exit::Failed };
+        Failure::new(exit, format!("{shown}: {error}"))
+    }
 }
 
 /// Lists a local directory and all below it, directories before what is in

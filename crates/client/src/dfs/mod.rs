@@ -215,6 +215,11 @@ impl Way {
         Some(Arc::new(way))
     }
 
+    /// Those that there are.
+    pub(crate) fn sessions(&self) -> Vec<Session> {
+        self.sessions.lock().clone()
+    }
+
     fn policy(&self) -> Policy {
         self.client.options().referrals
     }

@@ -33,8 +33,7 @@ use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateCon
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use parking_lot::Mutex;
 
-pub use frames::framed;
-use frames::put;
+pub use frames::{framed, put};
 
 /// What every file holds.
 pub const CONTENT: &[u8] = b"what an evil server says a file holds";

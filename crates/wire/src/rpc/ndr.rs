@@ -73,6 +73,17 @@ impl<'a> NdrReader<'a> {
         Ok(sid)
     }
 
+    /// The same where there may be none: Samba sends one of zeros then.
+    pub fn sid_or_none(&mut self, what: &'static str) -> Parsed<Option<Sid>> {
+        self.align(4)?;
+        let mut ahead = self.0.clone();
+        if ahead.array(what)? == [0_u8; 12] {
+            self.0 = ahead;
+            return Ok(None);
+        }
+        self.sid(what).map(Some)
+    }
+
     /// The fixed part of an RPC_UNICODE_STRING, MS-DTYP 2.3.10: what
     /// [`Self::unicode`] needs to read its text at its place.
     pub fn unicode_head(&mut self, what: &'static str) -> Parsed<UnicodeHead> {

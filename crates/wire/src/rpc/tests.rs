@@ -6,6 +6,7 @@ mod lsarpc;
 mod samr;
 mod services;
 
+use super::ndr::{NdrReader, NdrWriter};
 use super::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
 use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId};
 use crate::dtyp::{FileTime, Sid};
@@ -173,4 +174,17 @@ fn call(
             return Ok(answer);
         }
     }
+}
+
+/// What Samba answers about a name that it does not know.
+#[test]
+fn a_sid_of_zeros_is_none() {
+    let mut w = NdrWriter::new();
+    w.u32(0).u32(0).u32(0).sid(&Sid::EVERYONE);
+    let stub = w.into_stub();
+    let mut r = NdrReader::new(&stub);
+    assert_eq!(r.sid_or_none("none"), Ok(None));
+    assert_eq!(r.sid_or_none("one"), Ok(Some(Sid::EVERYONE)));
+    assert!(r.sid_or_none("more").is_err());
+    assert!(NdrReader::new(&[0; 11]).sid_or_none("cut").is_err());
 }

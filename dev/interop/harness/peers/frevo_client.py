@@ -112,7 +112,9 @@ def everything(ctx, options, disk=None):
         client.run("get", "-r", client.url("tree"), "tree-back")
         trees.same_tree(here, ctx.work / "tree-back")
     with ctx.check("copy on the server"):
-        client.run("cp", client.url("size 30000000"), client.url("copy"))
+        said = json.loads(client.run("cp", "--json", client.url("size 30000000"), client.url("copy")))
+        if said["bytes_by_server"] != 30_000_000:
+            raise Failure(f"it came through here: {said}")
         if there.bytes("copy") != there.bytes("size 30000000"):
             raise Failure("the copy differs")
         client.run("cp", "-r", client.url("tree"), client.url("tree-copy"))

@@ -368,7 +368,7 @@ impl LookupReply<TranslatedSid> {
             let in_domain = || domains.get(domain?)?.sid;
             let sid = match (form, kind) {
                 // There rid is the referent identifier of the whole SID.
-                (NamesForm::Names3, _) if rid != 0 => Some(r.sid(WHAT)?),
+                (NamesForm::Names3, _) if rid != 0 => r.sid_or_none(WHAT)?,
                 (NamesForm::Names3, _) | (_, SidNameUse::UNKNOWN) => None,
                 (_, SidNameUse::DOMAIN) => in_domain(),
                 _ => in_domain().and_then(|sid| sid.with_rid(rid)),

@@ -1,0 +1,246 @@
+//! Copies on the server: what is asked for, in which order, and what is done when the
+//! server cannot.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod evil;
+mod world;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script, framed, put};
+use frevo_client::dial::Dialing;
+use frevo_client::{
+    Client, CopyMethod, Credentials, Dial, Error, File, OpenOptions, Options, ServerName, Share,
+};
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::memory;
+use frevo_net::transport::Stream;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::copychunk::{CopyRequest, CopyResponse};
+use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::compound::Compound;
+use frevo_wire::{Command, Header, Status};
+use parking_lot::Mutex;
+use world::{World, in_world};
+
+/// What was asked for: IOCTLs by their code, reads and writes.
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn named(message: &[u8], command: Command) -> Option<String> {
+    let code = || ioctl::Request::parse(message).unwrap().ctl_code;
+    match command {
+        Command::READ => Some("read".into()),
+        Command::WRITE => Some("write".into()),
+        Command::IOCTL => Some(
+            match code() {
+                CtlCode::DUPLICATE_EXTENTS_TO_FILE => "clone",
+                CtlCode::OFFLOAD_READ => "offload read",
+                CtlCode::OFFLOAD_WRITE => "offload write",
+                CtlCode::SRV_REQUEST_RESUME_KEY => "key",
+                CtlCode::SRV_COPYCHUNK_WRITE => "chunks",
+                _ => "other",
+            }
+            .into(),
+        ),
+        _ => None,
+    }
+}
+
+/// Listens to what goes to the server.
+struct Counting {
+    server: Arc<dyn Dial>,
+    log: Log,
+}
+
+impl std::fmt::Debug for Counting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Counting")
+    }
+}
+
+impl Dial for Counting {
+    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+        Box::pin(async move {
+            let there = Arc::new(self.server.dial(server, address).await?);
+            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            let (ours, theirs) = memory::pair(1 << 20, [at(1), at(2)]);
+            let here = Arc::new(Stream::Memory(theirs));
+            let log = Arc::clone(&self.log);
+            let note = move |frame: &[u8]| {
+                for (_, message) in Compound::new(frame).flatten() {
+                    let Ok(header) = Header::parse(message) else { continue };
+                    log.lock().extend(named(message, header.command));
+                }
+            };
+            tokio::spawn(carry(Arc::clone(&here), Arc::clone(&there), note));
+            tokio::spawn(carry(there, here, |_| {}));
+            Ok(Stream::Memory(ours))
+        })
+    }
+}
+
+async fn carry(from: Arc<Stream>, to: Arc<Stream>, note: impl Fn(&[u8])) {
+    let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
+    while let Ok(Some(frame)) = reader.next(&from).await {
+        note(&frame);
+        if put(&to, &framed(&frame)).await.is_err() {
+            return from.abort();
+        }
+    }
+    to.abort();
+}
+
+async fn share_of(client: &Client, name: &str) -> Share {
+    let user = Credentials::password("ann", "secret");
+    let session = client.log_on(ServerName::new("frevo"), user).await.unwrap();
+    session.share(name).await.unwrap()
+}
+
+async fn pair(from: &Share, to: &Share) -> (File, File) {
+    let source = from.open("from").await.unwrap();
+    let target = OpenOptions::new().read(true).write(true).create(true);
+    (source, target.open(to, "to").await.unwrap())
+}
+
+/// Frevo's server on a file system that may or may not share extents.
+#[test]
+fn no_byte_of_a_copy_comes_here() {
+    in_world(async |world: &World| {
+        let log = Log::default();
+        let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
+        let dial = Arc::new(Counting { server, log: Arc::clone(&log) });
+        let client = Client::over(Options::default(), dial);
+        // No whole sector at its end.
+        let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
+        std::fs::write(world.path("from"), &data).unwrap();
+        let share = share_of(&client, "data").await;
+        let (source, target) = pair(&share, &share).await;
+        log.lock().clear();
+        let len = data.len() as u64;
+        let how = source.copy_range_to(&target, 0, 0, len).await.unwrap().unwrap();
+        assert!(std::fs::read(world.path("to")).unwrap() == data);
+        let asked = std::mem::take(&mut *log.lock());
+        assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
+        assert_eq!(asked[0], "clone", "the cheapest way first");
+        match how {
+            CopyMethod::Cloned => assert_eq!(asked.len(), 1),
+            CopyMethod::Offloaded => assert_eq!(asked[1..], ["offload read", "offload write"]),
+            // What is less than a sector, and is no more than that.
+            CopyMethod::OnServer => {
+                assert_eq!(asked[1..], ["offload read", "offload write", "key", "chunks"]);
+            }
+        }
+        // Another share of the same session is as good.
+        source.close().await.unwrap();
+        target.close().await.unwrap();
+        let other = share.session().share("sealed").await.unwrap();
+        let (source, target) = pair(&share, &other).await;
+        log.lock().clear();
+        target.set_len(0).await.unwrap();
+        assert!(source.copy_range_to(&target, 0, 0, len).await.unwrap().is_some());
+        assert!(std::fs::read(world.path("to")).unwrap() == data);
+        assert!(!log.lock().iter().any(|what| what == "read" || what == "write"));
+    });
+}
+
+/// What is answered to a request of that name.
+type Answer = dyn Fn(&str, &Asked<'_>) -> Act + Send + Sync;
+
+/// A scripted server.
+struct Scripted(Arc<Answer>, Log);
+
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl Dial for Scripted {
+    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+        Box::pin(async move {
+            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            let (ours, theirs) = memory::pair(1 << 20, [at(1), at(2)]);
+            let (answer, log) = (Arc::clone(&self.0), Arc::clone(&self.1));
+            let script: Arc<Script> = Arc::new(move |asked| {
+                // FileAllInformation of an empty file.
+                if asked.header.command == Command::QUERY_INFO {
+                    return Act::Changed(Box::new(|message| {
+                        message[8..12].fill(0);
+                        message.truncate(64);
+                        message.extend(evil::buffer(&[0; 104]));
+                    }));
+                }
+                let Some(what) = named(asked.message, asked.header.command) else {
+                    return Act::Honest;
+                };
+                log.lock().push(what.clone());
+                answer(&what, asked)
+            });
+            let manners = Arc::new(Manners::default());
+            let evil = Evil { manners, script, overheard: Overheard::default(), connection: 0 };
+            tokio::spawn(evil.serve(Stream::Memory(theirs)));
+            Ok::<_, io::Error>(Stream::Memory(ours))
+        })
+    }
+}
+
+fn answered(asked: &Asked<'_>, output: &[u8]) -> Act {
+    let request = ioctl::Request::parse(asked.message).unwrap();
+    let (ctl_code, file_id) = (request.ctl_code, request.file_id);
+    let mut body = Vec::new();
+    ioctl::Response { ctl_code, file_id, input: &[], output }.encode(&mut Writer::new(&mut body));
+    Act::Body(body)
+}
+
+/// What a server that does not know these FSCTLs is asked, and what becomes of it.
+fn asked_of(unknown: &'static [&'static str]) -> (Result<Option<CopyMethod>, Error>, Vec<String>) {
+    let log = Log::default();
+    let answer = move |what: &str, asked: &Asked<'_>| match what {
+        _ if unknown.contains(&what) => Act::Refused(Status::INVALID_DEVICE_REQUEST),
+        "chunks" => {
+            let request = ioctl::Request::parse(asked.message).unwrap();
+            let chunks = CopyRequest::parse(request.input).unwrap().chunks;
+            let mut output = Vec::new();
+            CopyResponse {
+                chunks_written: chunks.len() as u32,
+                chunk_bytes_written: 0,
+                total_bytes_written: chunks.iter().map(|chunk| chunk.length).sum(),
+            }
+            .encode(&mut Writer::new(&mut output));
+            answered(asked, &output)
+        }
+        _ => Act::Honest,
+    };
+    let dial = Arc::new(Scripted(Arc::new(answer), Arc::clone(&log)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let how = runtime.block_on(async {
+        let client = Client::over(Options::default(), dial);
+        let share = share_of(&client, "data").await;
+        let (source, target) = pair(&share, &share).await;
+        log.lock().clear();
+        source.copy_range_to(&target, 0, 0, CONTENT.len() as u64).await
+    });
+    let asked = std::mem::take(&mut *log.lock());
+    (how, asked)
+}
+
+#[test]
+fn what_the_server_cannot_the_next_way_does() {
+    let (how, asked) = asked_of(&[]);
+    assert_eq!((how.unwrap(), asked), (Some(CopyMethod::Cloned), vec![String::from("clone")]));
+    // Less than a sector is not offloaded.
+    let (how, asked) = asked_of(&["clone"]);
+    assert_eq!(how.unwrap(), Some(CopyMethod::OnServer));
+    assert_eq!(asked, ["clone", "key", "chunks"]);
+    for unknown in [&["clone", "offload read", "key"][..], &["clone", "offload read", "chunks"]] {
+        let (how, asked) = asked_of(unknown);
+        assert_eq!(how.unwrap(), None, "the caller copies");
+        assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
+    }
+}
