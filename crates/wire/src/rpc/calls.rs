@@ -1,5 +1,6 @@
 //! What each call does with what the server supplies.
 
+mod display;
 mod lsarpc;
 mod samr;
 

@@ -1,7 +1,7 @@
 //! The calls of MS-SAMR: whoever has an account may look, and nobody may
 //! change anything.
 
-use super::Answer;
+use super::{Answer, display};
 use crate::Status;
 use crate::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
@@ -32,7 +32,7 @@ const DOMAIN: AccessMask = AccessMask(0x0002_0385);
 const DOMAIN_READ_PASSWORD_PARAMETERS: AccessMask = AccessMask(0x1);
 const DOMAIN_READ_OTHER_PARAMETERS: AccessMask = AccessMask(0x4);
 const DOMAIN_GET_ALIAS_MEMBERSHIP: AccessMask = AccessMask(0x80);
-const DOMAIN_LIST_ACCOUNTS: AccessMask = AccessMask(0x100);
+pub(super) const DOMAIN_LIST_ACCOUNTS: AccessMask = AccessMask(0x100);
 const DOMAIN_LOOKUP: AccessMask = AccessMask(0x200);
 
 /// GROUP_READ and GROUP_EXECUTE, 2.2.1.5.
@@ -109,6 +109,12 @@ pub(in crate::rpc) fn samr(
             query_user(OnHandle::parse_class(stub)?, handles, services)
         }
         samr::GET_GROUPS_FOR_USER => groups_of_user(OnHandle::parse(stub)?, handles),
+        samr::QUERY_DISPLAY_INFORMATION
+        | samr::QUERY_DISPLAY_INFORMATION2
+        | samr::QUERY_DISPLAY_INFORMATION3 => display::query(stub, handles, services),
+        samr::GET_DISPLAY_ENUMERATION_INDEX | samr::GET_DISPLAY_ENUMERATION_INDEX2 => {
+            display::index(stub, handles, services)
+        }
         samr::RID_TO_SID => rid_to_sid(OnHandle::parse_number(stub)?, handles),
         _ => Err(FaultStatus::OP_RNG_ERROR),
     }
@@ -177,7 +183,7 @@ fn server(
     object(handle, needed, handles, |held| matches!(held, Object::Server).then_some(()))
 }
 
-fn domain(
+pub(super) fn domain(
     handle: &ContextHandle,
     needed: AccessMask,
     handles: &Handles,
@@ -251,18 +257,18 @@ fn open_account(
     Ok(handle_reply(opened))
 }
 
-fn rid(sid: &Sid) -> u32 {
+pub(super) fn rid(sid: &Sid) -> u32 {
     sid.split_rid().map_or(0, |(_, rid)| rid)
 }
 
-fn control(user: &Sid, services: &dyn Services) -> u32 {
+pub(super) fn control(user: &Sid, services: &dyn Services) -> u32 {
     let disabled = if services.is_enabled(user) { 0 } else { ACCOUNT_DISABLED };
     NORMAL_ACCOUNT | DONT_EXPIRE_PASSWORD | disabled
 }
 
 /// The accounts of one kind, in the order of their numbers, so that an
 /// enumeration goes on where it was.
-fn of_kind(domain: &Sid, kind: SidNameUse, services: &dyn Services) -> Vec<Account> {
+pub(super) fn of_kind(domain: &Sid, kind: SidNameUse, services: &dyn Services) -> Vec<Account> {
     let mut all = services.accounts_in(domain);
     all.retain(|account| account.kind == kind);
     all.sort_by_key(|account| rid(&account.sid));

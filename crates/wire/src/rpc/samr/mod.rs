@@ -1,17 +1,19 @@
 //! The accounts of a machine, MS-SAMR: what those who show or pick users and
 //! groups ask for. Nothing can be changed by it.
 
+mod display;
 mod info;
 mod reply;
 mod request;
 
+pub use display::{Display, DisplayIndex, QueryDisplay, Shown, encode_display};
 pub use info::{
     AliasInformation, DomainFacts, DomainInformation, GroupInformation, UserFacts, UserInformation,
     encode_alias, encode_domain, encode_group, encode_user,
 };
 pub use reply::{
-    Entry, encode_descriptor, encode_enumeration, encode_groups, encode_members, encode_names,
-    encode_numbers, encode_rids, encode_sid, encode_sids,
+    Entry, GROUP_ATTRIBUTES, encode_descriptor, encode_enumeration, encode_groups, encode_members,
+    encode_names, encode_numbers, encode_rids, encode_sid, encode_sids,
 };
 pub use request::{
     Connect, Enumerate, GetAliasMembership, LookupDomain, LookupIds, LookupNames, OnHandle,
@@ -62,10 +64,20 @@ pub const OPEN_USER: u16 = 34;
 pub const QUERY_INFORMATION_USER: u16 = 36;
 /// SamrGetGroupsForUser, 3.1.5.9.1.
 pub const GET_GROUPS_FOR_USER: u16 = 39;
+/// SamrQueryDisplayInformation, 3.1.5.3.3.
+pub const QUERY_DISPLAY_INFORMATION: u16 = 40;
+/// SamrGetDisplayEnumerationIndex, 3.1.5.3.5.
+pub const GET_DISPLAY_ENUMERATION_INDEX: u16 = 41;
 /// SamrQueryInformationDomain2, 3.1.5.5.1.
 pub const QUERY_INFORMATION_DOMAIN2: u16 = 46;
 /// SamrQueryInformationUser2, 3.1.5.5.5.
 pub const QUERY_INFORMATION_USER2: u16 = 47;
+/// SamrQueryDisplayInformation2, 3.1.5.3.2.
+pub const QUERY_DISPLAY_INFORMATION2: u16 = 48;
+/// SamrGetDisplayEnumerationIndex2, 3.1.5.3.4.
+pub const GET_DISPLAY_ENUMERATION_INDEX2: u16 = 49;
+/// SamrQueryDisplayInformation3, 3.1.5.3.1.
+pub const QUERY_DISPLAY_INFORMATION3: u16 = 51;
 /// SamrConnect2, 3.1.5.1.3.
 pub const CONNECT2: u16 = 57;
 /// SamrConnect4, 3.1.5.1.2.

@@ -8,8 +8,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// SE_GROUP_MANDATORY, SE_GROUP_ENABLED_BY_DEFAULT and SE_GROUP_ENABLED,
-/// MS-SAMR 2.2.1.10: what every membership has.
-const ATTRIBUTES: u32 = 7;
+/// MS-SAMR 2.2.1.10: what every membership and every group has.
+pub const GROUP_ATTRIBUTES: u32 = 7;
 
 /// SAMPR_RID_ENUMERATION: an account or a domain as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub fn encode_members(members: Result<&[u32], Status>) -> Vec<u8> {
         let count = count(rids);
         w.u32(count).pointer(count > 0).pointer(count > 0);
         array(&mut w, rids.iter().copied());
-        array(&mut w, rids.iter().map(|_| ATTRIBUTES));
+        array(&mut w, rids.iter().map(|_| GROUP_ATTRIBUTES));
     }
     end(w, members.err().unwrap_or(Status::SUCCESS))
 }
@@ -164,7 +164,7 @@ pub fn encode_groups(groups: Result<&[u32], Status>) -> Vec<u8> {
             w.u32(count);
         }
         for rid in rids {
-            w.u32(*rid).u32(ATTRIBUTES);
+            w.u32(*rid).u32(GROUP_ATTRIBUTES);
         }
     }
     end(w, groups.err().unwrap_or(Status::SUCCESS))

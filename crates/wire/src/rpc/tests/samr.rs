@@ -187,6 +187,126 @@ fn domains_and_who_is_in_them() {
     assert_eq!(aliases, [(544, "Administrators".into())]);
 }
 
+/// TotalAvailable, TotalReturned, the accounts with Index, Rid, bits and name, and
+/// the status.
+type Displayed = (u32, u32, Vec<(u32, u32, u32, String)>, Status);
+
+fn display(stub: &[u8]) -> Displayed {
+    const WHAT: &str = "display";
+    let mut r = NdrReader::new(stub);
+    let (available, returned) = (r.u32(WHAT).unwrap(), r.u32(WHAT).unwrap());
+    let class = r.u16(WHAT).unwrap();
+    let count = r.u32(WHAT).unwrap();
+    let mut shown = Vec::new();
+    if r.pointer(WHAT).unwrap() {
+        let count = r.array(count, 8, WHAT).unwrap();
+        let empty = if class == 1 { 2 } else { 1 };
+        let mut heads = Vec::new();
+        for _ in 0..count {
+            let numbers = [0; 3].map(|_| r.u32(WHAT).unwrap());
+            let name = r.unicode_head(WHAT).unwrap();
+            let rest: Vec<_> = (0..empty).map(|_| r.unicode_head(WHAT).unwrap()).collect();
+            heads.push((numbers, name, rest));
+        }
+        for ([index, rid, bits], head, rest) in heads {
+            let name = r.unicode(head, WHAT).unwrap().decode().unwrap();
+            for head in rest {
+                assert_eq!(r.unicode(head, WHAT).unwrap().decode().unwrap(), "");
+            }
+            shown.push((index, rid, bits, name));
+        }
+    }
+    (available, returned, shown, Status(r.u32("status").unwrap()))
+}
+
+fn query_display(on_domain: &ContextHandle, class: u16, rest: [u32; 3]) -> Vec<u8> {
+    on(on_domain, |w| {
+        w.u16(class);
+        for number in rest {
+            w.u32(number);
+        }
+    })
+}
+
+#[test]
+fn accounts_are_shown_by_name() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let ours = domain(&mut ends, machine());
+    // Every account is a normal one whose password does not expire; the last is off.
+    let all = [
+        (1, 1000, 0x210, "root".into()),
+        (2, 1001, 0x210, "smbuser".into()),
+        (3, 1002, 0x211, "smbuser2".into()),
+    ];
+    let whole = [0, 1000, u32::MAX];
+    let bytes = 3 * 36 + 2 * (4 + 7 + 8);
+    for opnum in [QUERY_DISPLAY_INFORMATION, QUERY_DISPLAY_INFORMATION2, QUERY_DISPLAY_INFORMATION3]
+    {
+        let reply = asked(&mut ends, opnum, &query_display(&ours, 1, whole)).unwrap();
+        assert_eq!(display(&reply), (bytes, bytes, all.to_vec(), Status::SUCCESS));
+    }
+    let mut ask = |class, rest| {
+        let stub = query_display(&ours, class, rest);
+        asked(&mut ends, QUERY_DISPLAY_INFORMATION, &stub)
+    };
+    // One after the other, by their number or by their size; one there is always.
+    for rest in [[1, u32::MAX], [u32::MAX, 36 + 16], [0, u32::MAX], [1000, 0]] {
+        for (at, account) in (0..).zip(&all) {
+            let (_, _, told, said) = display(&ask(1, [at, rest[0], rest[1]]).unwrap());
+            assert_eq!(told, core::slice::from_ref(account), "{rest:?}");
+            assert_eq!(said, if at == 2 { Status::SUCCESS } else { Status::MORE_ENTRIES });
+        }
+    }
+    for index in [3, 4, u32::MAX] {
+        let told = display(&ask(1, [index, 1000, 4096]).unwrap());
+        assert_eq!(told, (bytes, 0, Vec::new(), Status::SUCCESS));
+    }
+    assert_eq!(display(&ask(2, whole).unwrap()), (0, 0, Vec::new(), Status::SUCCESS));
+    let (_, _, groups, _) = display(&ask(3, whole).unwrap());
+    assert_eq!(groups, [(1, 513, 7, "None".into())]);
+    // Without full names in a code page of one byte.
+    let oem = ask(4, whole).unwrap();
+    assert_eq!(oem[..12], [0, 0, 0, 0, 55, 0, 0, 0, 4, 0, 0, 0]);
+    let text = |text: &[u8]| oem.windows(text.len()).any(|window| window == text);
+    assert!(text(b"root") && text(b"smbuser2"));
+    // What the union has no arm for is no call at all.
+    for class in [0, 6, u16::MAX] {
+        let mut ends = bound(Pipe::Samr, &fixture());
+        let ours = domain(&mut ends, machine());
+        let faulted =
+            asked(&mut ends, QUERY_DISPLAY_INFORMATION, &query_display(&ours, class, whole));
+        assert_eq!(faulted, Err(RpcError::Fault(FaultStatus::NDR)), "{class}");
+    }
+}
+
+#[test]
+fn a_prefix_leads_to_an_account() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let ours = domain(&mut ends, machine());
+    let absent = Err(Status::NO_MORE_ENTRIES);
+    for opnum in [GET_DISPLAY_ENUMERATION_INDEX, GET_DISPLAY_ENUMERATION_INDEX2] {
+        for (class, prefix, expected) in [
+            (1, "", Ok(0)),
+            (1, "ROO", Ok(0)),
+            (1, "s", Ok(1)),
+            (1, "smbuser", Ok(1)),
+            (1, "SMBUSER2", Ok(2)),
+            (1, "smbuser3", Ok(1)),
+            (1, "x", absent),
+            (2, "root", absent),
+            (3, "none", Ok(0)),
+            (4, "root", Err(Status::INVALID_INFO_CLASS)),
+            (0, "root", Err(Status::INVALID_INFO_CLASS)),
+        ] {
+            let stub = on(&ours, |w| {
+                w.u16(class).unicode_head(prefix, 0).unicode(prefix, 0);
+            });
+            let reply = asked(&mut ends, opnum, &stub).unwrap();
+            assert_eq!(reply, DisplayIndex::encode_reply(expected), "{class} {prefix}");
+        }
+    }
+}
+
 #[test]
 fn names_and_numbers_lead_to_each_other() {
     let mut ends = bound(Pipe::Samr, &fixture());
@@ -334,6 +454,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
         (OPEN_USER, numbers(&weak, &[MAXIMUM, 1000])),
         (LOOKUP_IDS, numbers(&weak, &[1, 1000, 0, 1, 1000])),
         (GET_ALIAS_MEMBERSHIP, numbers(&weak, &[0, 0])),
+        (QUERY_DISPLAY_INFORMATION, query_display(&weak, 1, [0, 1, 1])),
         (QUERY_INFORMATION_DOMAIN, class(&weak, 2)),
         (QUERY_SECURITY_OBJECT, numbers(&weak, &[4])),
     ] {
