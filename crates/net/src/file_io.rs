@@ -2,8 +2,8 @@
 //!
 //! A read is first tried inline with `preadv2(RWF_NOWAIT)`: what lies in the
 //! page cache is served on the spot, and nothing else. A miss goes to the
-//! core's own io_uring, and where the kernel forbids that, to a bounded set of
-//! threads. Which calls a file system understands is learned once per mount.
+//! core's own io_uring, and where the kernel forbids that, or a server or process
+//! answers for the file system, to a bounded set of threads. Which calls a file system understands is learned once per mount.
 //!
 //! A buffered write to a local disk is a copy into the page cache and is done
 //! inline, 1 MiB at a time, as long as the disk follows: on ext4 that is three
@@ -131,6 +131,13 @@ enum Attempt {
 }
 
 impl File {
+    /// Whether what has to be waited for goes to the core's ring. Where a server or a
+    /// process answers it does not: of a descriptor with `O_NONBLOCK` the kernel
+    /// believes that it can be tried at once, on the core, and FUSE waits there.
+    fn takes_ring(&self) -> bool {
+        self.mount.medium() != Medium::Remote && takes_ring()
+    }
+
     /// Looks up the mount of a regular file.
     ///
     /// # Errors
@@ -277,7 +284,7 @@ impl File {
     }
 
     async fn read_off_core(&self, offset: u64, buf: Buf, len: usize) -> io::Result<Buf> {
-        if takes_ring() {
+        if self.takes_ring() {
             let permit = permit(&self.mount.ring_ops).await?;
             let (buf, outcome) = ring::read(&self.fd, offset, buf, len, permit).await;
             return match outcome {
@@ -418,7 +425,7 @@ impl File {
     {
         let (mut data, mut done) = (data, done);
         while done < (*data).as_ref().len() {
-            if !takes_ring() {
+            if !self.takes_ring() {
                 return self.write_on_thread(offset, data, done).await;
             }
             let permit = permit(&self.mount.blocking_calls).await?;
@@ -462,7 +469,7 @@ impl File {
     /// What the file system says. After a failure nothing may be concluded
     /// from a later success: the data may be gone.
     pub async fn sync(&self, data_only: bool) -> io::Result<()> {
-        if takes_ring() {
+        if self.takes_ring() {
             let permit = permit(&self.mount.blocking_calls).await?;
             return ring::sync(&self.fd, data_only, permit).await;
         }

@@ -19,6 +19,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use frevo_net::file_io::{self, RoadChoice};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{Command, Status};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
@@ -286,16 +287,21 @@ fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
         | Command::SET_INFO
         | Command::IOCTL
         | Command::TREE_DISCONNECT => true,
-        // Where data has no descriptor, streams for instance, it is moved by the
-        // file system's own calls.
-        Command::READ | Command::WRITE => match rq.open.as_ref().map(|open| &open.target) {
-            Some(OpenTarget::File(file)) => file.fd.is_none(),
-            _ => false,
-        },
+        Command::READ | Command::WRITE => rq.open.as_ref().is_some_and(|open| asks(rq, open)),
         // These wait for others by nature and ask the file system for nothing.
         _ => false,
     };
     goes.then_some(annex)
+}
+
+/// Whether moving data asks the file system for more than the data. Where that has
+/// no descriptor, streams for instance, it is moved by the file system's own calls.
+fn asks(rq: &Request<'_>, open: &Open) -> bool {
+    let OpenTarget::File(file) = &open.target else { return false };
+    let writes = rq.header.command == Command::WRITE;
+    // Where the end is, and times that an Open keeps.
+    let appends = writes && !open.granted_access.contains(AccessMask::WRITE_DATA);
+    file.fd.is_none() || appends || writes && file.times.has_any()
 }
 
 /// A request on its way to another thread.

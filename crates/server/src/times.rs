@@ -111,7 +111,8 @@ impl Times {
         Self { any: AtomicBool::new(defers), defers, state: Mutex::new(state) }
     }
 
-    fn has_any(&self) -> bool {
+    /// Whether the Open keeps any.
+    pub fn has_any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 }

@@ -141,14 +141,15 @@ impl Mount {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let device = stat.st_dev;
-        let mut known = MOUNTS.lock();
-        let known = known.get_or_insert_default();
-        if let Some(mount) = known.get(&device) {
+        if let Some(mount) = MOUNTS.lock().get_or_insert_default().get(&device) {
             return Ok(Arc::clone(mount));
         }
+        // Without the lock: a server that does not answer would hold up all mounts.
+        let magic = rustix::fs::fstatfs(fd)?.f_type as u64;
+        let mut known = MOUNTS.lock();
+        let known = known.get_or_insert_default();
         // Beyond the limit the unusual host learns less, and works.
         let device = if known.len() < MOUNTS_MAX { device } else { u64::MAX };
-        let magic = rustix::fs::fstatfs(fd)?.f_type as u64;
         let mount = known.entry(device).or_insert_with(|| Arc::new(Self::new(device, magic)));
         Ok(Arc::clone(mount))
     }

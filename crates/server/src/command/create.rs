@@ -32,6 +32,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use parking_lot::Mutex;
 
 use crate::acting;
+use crate::annex;
 use crate::changes;
 use crate::ipc;
 use crate::lease as breaks;
@@ -448,6 +449,10 @@ impl Create<'_> {
         let tree = Arc::clone(self.rq.tree()?);
         let sequence = self.rq.header.channel_sequence();
         let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
+        if annex::is_here() {
+            // To look up where its data lies may have to be waited for; the core cannot.
+            let _ = open.file()?.io();
+        }
         let applied = self.apply(&*node, action, stat.attributes).and_then(|changed| {
             let file = open.file()?;
             if changed || file.base.is_some() { file.stat() } else { Ok(stat) }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use frevo_net::file_io::Medium;
 use frevo_store::byte_range::Range;
 use frevo_wire::Status;
 use frevo_wire::command::read::{self, Channel, ReadFlags, ReadResponseFlags};
@@ -87,7 +88,10 @@ fn direct(
     if request.length < DIRECT_MIN || !rq.response_is_bare() || rq.connection.is_same_host() {
         return Ok(None);
     }
-    let Some(io) = file.io() else { return Ok(None) };
+    // What a server or a process answers for is not asked for its size on the core.
+    let Some(io) = file.io().filter(|io| io.mount().medium() != Medium::Remote) else {
+        return Ok(None);
+    };
     // The size alone: attributes are not asked for here.
     let end = rustix::fs::fstat(io.fd()).map_err(|errno| frevo_posix::fault_of(errno).status())?;
     let end = u64::try_from(end.st_size).unwrap_or(0);

@@ -10,6 +10,7 @@ mod compounds;
 mod credits;
 mod files;
 mod host_locks;
+mod hung;
 mod negotiation;
 mod off_core;
 mod sessions;
