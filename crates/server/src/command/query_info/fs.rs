@@ -88,7 +88,8 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::VOLUME => FsVolumeInformation {
             creation_time: volume.created,
             serial_number: volume.serial,
-            supports_objects: false,
+            // Windows: of NTFS (MS-FSCC 2.5.9), whose object ids these are.
+            supports_objects: volume.xattrs,
             label: share.name.as_str(),
         }
         .encode(w),
@@ -158,16 +159,19 @@ fn device(read_only: bool) -> FsDeviceInformation {
     FsDeviceInformation { device_type: DeviceType::DISK, characteristics }
 }
 
-/// What holds, and nothing more: security descriptors are made up from POSIX
-/// modes and cannot be kept, so PERSISTENT_ACLS is not among them.
+/// What holds, and nothing more. Windows shows the page of a file's security only
+/// where lists are kept, and its link tracking asks for ids where there are some.
 pub(super) fn attributes(volume: &Volume, read_only: bool, exact_names: bool) -> FsAttributes {
     let mut attributes = FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK
-        | FsAttributes::SUPPORTS_HARD_LINKS;
+        | FsAttributes::SUPPORTS_HARD_LINKS
+        | FsAttributes::SUPPORTS_POSIX_UNLINK_RENAME;
     for (holds, attribute) in [
         (volume.sparse, FsAttributes::SUPPORTS_SPARSE_FILES),
         (volume.xattrs, FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES),
         (volume.xattrs, FsAttributes::SUPPORTS_REPARSE_POINTS),
+        (volume.xattrs, FsAttributes::SUPPORTS_OBJECT_IDS),
+        (volume.descriptors, FsAttributes::PERSISTENT_ACLS),
         (volume.streams, FsAttributes::NAMED_STREAMS),
         (volume.shares_extents, FsAttributes::SUPPORTS_BLOCK_REFCOUNTING),
         (volume.compresses, FsAttributes::FILE_COMPRESSION),

@@ -1,4 +1,4 @@
-use frevo_posix::PosixOptions;
+use frevo_posix::{NtAcls, PosixOptions};
 use frevo_proto::Dialect;
 use frevo_wire::Status;
 use frevo_wire::command::query_info::{InfoType, QueryInfoFlags, Request, SecurityInformation};
@@ -314,11 +314,35 @@ fn a_volume_is_told_of_as_it_is() {
     let attributes = data(of_volume(&open, FsInfoClass::ATTRIBUTE, PLENTY));
     let attributes = FsAttributeInformation::parse(&attributes).unwrap();
     assert!(attributes.file_system_name.is("NTFS"));
-    let not = FsAttributes::READ_ONLY_VOLUME | FsAttributes::PERSISTENT_ACLS;
-    assert!(attributes.attributes.contains(FsAttributes::NAMED_STREAMS));
-    let exact = attributes.attributes.contains(FsAttributes::CASE_SENSITIVE_SEARCH);
-    assert_eq!(exact, file(&open).vfs.volume().posix_names);
-    assert!(!attributes.attributes.intersects(not));
+    // What works, one by one, and nothing else.
+    let volume = file(&open).vfs.volume();
+    let always = FsAttributes::CASE_PRESERVED_NAMES
+        | FsAttributes::UNICODE_ON_DISK
+        | FsAttributes::SUPPORTS_SPARSE_FILES
+        | FsAttributes::SUPPORTS_REPARSE_POINTS
+        | FsAttributes::SUPPORTS_OBJECT_IDS
+        | FsAttributes::NAMED_STREAMS
+        | FsAttributes::SUPPORTS_HARD_LINKS
+        | FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES
+        | FsAttributes::SUPPORTS_POSIX_UNLINK_RENAME
+        | FsAttributes::PERSISTENT_ACLS;
+    let sometimes = [
+        (volume.posix_names, FsAttributes::CASE_SENSITIVE_SEARCH),
+        (volume.shares_extents, FsAttributes::SUPPORTS_BLOCK_REFCOUNTING),
+        (volume.compresses, FsAttributes::FILE_COMPRESSION),
+    ];
+    let expected = sometimes.iter().filter(|(holds, _)| *holds);
+    let expected = expected.fold(always, |all, (_, attribute)| all | *attribute);
+    assert_eq!(attributes.attributes, expected);
+    assert!(file(&open).node.object_id().unwrap().is_none(), "there can be one");
+    // Where no list is kept none is promised, nor where it is only the mode.
+    for nt_acls in [NtAcls::Posix, NtAcls::Off] {
+        let bench = Bench::with(false, PosixOptions { nt_acls, ..PosixOptions::default() });
+        let attributes =
+            data(of_volume(&bench.open("", ALL_RIGHTS), FsInfoClass::ATTRIBUTE, PLENTY));
+        let attributes = FsAttributeInformation::parse(&attributes).unwrap().attributes;
+        assert_eq!(attributes, expected.without(FsAttributes::PERSISTENT_ACLS));
+    }
     let read_only = PosixOptions { read_only: true, ..PosixOptions::default() };
     for bench in [Bench::with(true, PosixOptions::default()), Bench::with(false, read_only)] {
         let open = bench.open("", AccessMask::FILE_GENERIC_READ);
