@@ -37,7 +37,8 @@ PROFILES = {
     "torture": ([*OFFERED, *OLD, "-x", "--test-hooks", "-c", "anonymous = true", "-e"], ["-e", "-i", "{address};speed=10000000000,capability=RSS"]),
     "torture-signed": (["-x", "--encryption", "-x", "offered", *OLD], ["-g", "server signing = mandatory"]),
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
-    "crossing": (OFFERED, AS_ROOT),
+    # Root may read and set system access control lists.
+    "crossing": ([*OFFERED, "-r"], [*AS_ROOT, "-r"]),
     # Files are used as the user of the host who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }

@@ -1,16 +1,18 @@
 """Fills a folder over SMB, tells what a server shows of it, or changes it: for folders that two servers serve in turn.
 
     crossing_peer.py write|change|facts FILE
+    crossing_peer.py audit|reaudit|unprivileged|audits FILE
 
 `facts` writes JSON, {facet: {name: value}}; what a server refuses to tell is a value that begins with "error".
-`write` and `change` print a line per facet.  The server and the share are SMB_*'s.
+`write` and `change` print a line per facet.  `audit` sets system access control lists and `reaudit` changes them, for
+which the user needs SeSecurityPrivilege, `audits` tells them, and `unprivileged` is refused all of it.  The server and the share are SMB_*'s.
 """
 import json
 import os
 import struct
 import sys
 
-from raw import Tree, chained
+from raw import Refused, Tree, chained
 from report import check, pattern
 
 # A record as macOS writes it: with Finder information.  One without is none by macOS's rules, smbd's vfs_fruit removes it
@@ -62,6 +64,67 @@ DACLS = {
     "guarded folder": descriptor(
         (0, 3, 0x001F01FF, EVERYONE), (0, 0xB, 0x10000000, CREATOR), (0, 1, READ, AUTHENTICATED), control=PROTECTED),
 }
+
+
+SACL, SYSTEM_SECURITY, SACL_PRESENT = 8, 0x01000000, 0x10
+SUCCESS, FAILURE, HEIRS = 0x40, 0x80, 3
+
+
+def audit_list(*aces):
+    """A security descriptor with nothing but a SACL; an entry is (flags, mask, sid)."""
+    acl = b"".join(struct.pack("<BBHI", 2, flags, 8 + len(sid), mask) + sid for flags, mask, sid in aces)
+    acl = struct.pack("<BBHHH", 2, 0, 8 + len(acl), len(aces), 0) + acl
+    return struct.pack("<BBHIIII", 1, 0, SELF_RELATIVE | SACL_PRESENT, 0, 0, 20, 0) + acl
+
+
+AUDITS = {
+    "audited.txt": audit_list((SUCCESS | FAILURE, 0x2, EVERYONE), (FAILURE, 0x001F01FF, USERS)),
+    "audited folder": audit_list((SUCCESS | HEIRS, 0x00010000, AUTHENTICATED)),
+}
+
+
+def audit(smb, lists):
+    """Sets these lists; in the folder something inherits them, or not."""
+    for name, wanted in lists.items():
+        with check("audit-" + name.replace(" ", "-")):
+            smb.close(make(smb, name, folder="folder" in name))
+            file = smb.open(name, access=SYSTEM_SECURITY | 0x00060080, options=0, disposition=1)
+            smb.set(file, SECURITY, 0, wanted, additional=SACL)
+            smb.close(file)
+            if "folder" in name:
+                smb.close(make(smb, name + "\\heir.txt"))
+
+
+def audits(smb):
+    """What is audited, by name: entries as hexadecimal digits."""
+    told = {}
+    for name in [*AUDITS, "audited folder\\heir.txt"]:
+        file = smb.open(name, access=SYSTEM_SECURITY | 0x00020080, options=0, disposition=1)
+        data = smb.query(file, SECURITY, 0, additional=SACL)
+        offset, told[name] = struct.unpack_from("<I", data, 12)[0], []
+        for _ in range(struct.unpack_from("<H", data, offset + 4)[0] if offset else 0):
+            at = offset + 8 + sum(len(entry) // 2 for entry in told[name])
+            told[name].append(data[at:at + struct.unpack_from("<H", data, at + 2)[0]].hex())
+        smb.close(file)
+    return {"audits": told}
+
+
+def unprivileged(smb):
+    """Without the privilege no handle has the right, and without the right nothing is told."""
+    with check("unprivileged"):
+        for name in AUDITS:
+            try:
+                smb.open(name, access=SYSTEM_SECURITY | 0x00020080, options=0, disposition=1)
+                raise AssertionError(f"{name}: opened")
+            except Refused as refused:
+                assert refused.status in (0xC0000061, 0xC0000022), hex(refused.status)
+            file = smb.open(name, access=0x00020080, options=0, disposition=1)
+            try:
+                smb.query(file, SECURITY, 0, additional=SACL)
+                raise AssertionError(f"{name}: told")
+            except Refused as refused:
+                assert refused.status == 0xC0000022, hex(refused.status)
+            smb.close(file)
 
 
 def tree():
@@ -225,8 +288,11 @@ def facts(smb):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "facts":
+    told = {"facts": facts, "audits": audits}
+    if sys.argv[1] in told:
         with open(sys.argv[2], "w") as f:
-            json.dump(facts(tree()), f)
+            json.dump(told[sys.argv[1]](tree()), f)
     else:
-        {"write": write, "change": change}[sys.argv[1]](tree())
+        CHANGED = {"audited.txt": audit_list((SUCCESS, 0x1, AUTHENTICATED)), "audited folder": audit_list()}
+        {"write": write, "change": change, "unprivileged": unprivileged, "audit": lambda smb: audit(smb, AUDITS),
+         "reaudit": lambda smb: audit(smb, CHANGED)}[sys.argv[1]](tree())

@@ -31,16 +31,16 @@ def both(ctx):
         other.stop()
 
 
-def peer(ctx, server, what, *args):
+def peer(ctx, server, what, *args, **more):
     """crossing_peer.py against one of the two; its output."""
     status, output = ctx.command(VENV / "bin/python", HERE / "peers/crossing_peer.py", what, *args,
-                                 env={**server.environment(), "SMB_SHARE": "torture"}, timeout=120)
+                                 env={**server.environment(), "SMB_SHARE": "torture", **more}, timeout=120)
     return status, output
 
 
-def facts(ctx, server, name):
+def facts(ctx, server, name, what="facts", **more):
     path = ctx.work / name
-    status, output = peer(ctx, server, "facts", path)
+    status, output = peer(ctx, server, what, path, **more)
     if status or not path.exists():
         raise Failure(f"{server.kind} does not tell: {output.strip()[-200:]}")
     return json.loads(path.read_text())
@@ -96,3 +96,34 @@ def to_smbd(ctx):
     """A folder that the server under test filled, shown and then changed by smbd."""
     with both(ctx) as (server, smbd):
         crossing(ctx, server, smbd)
+
+
+def audited(ctx, writer, reader):
+    """System access control lists that `writer` sets and `reader` shows and changes, for who may; root may on both."""
+    names = ["audit-audited.txt", "audit-audited-folder"]
+    ctx.report(peer(ctx, writer, "audit", SMB_USER="root")[1], needed=names)
+    for prefix in ("", "changed-"):
+        with ctx.check(prefix + "audits"):
+            ours = facts(ctx, writer, prefix + "ours", "audits", SMB_USER="root")["audits"]
+            theirs = facts(ctx, reader, prefix + "theirs", "audits", SMB_USER="root")["audits"]
+            if ours != theirs or bool(ours["audited folder"]) == bool(prefix):
+                raise Failure(f"{writer.kind}: {ours}, {reader.kind}: {theirs}")
+        ctx.report(peer(ctx, reader, "unprivileged")[1].replace("unprivileged", prefix + "unprivileged"),
+                   needed=[prefix + "unprivileged"])
+        if not prefix:
+            output = peer(ctx, reader, "reaudit", SMB_USER="root")[1]
+            ctx.report(output.replace("audit-", "reaudit-"), needed=["re" + name for name in names])
+
+
+@group("crossing/audits-from-smbd", profile="crossing")
+def audits_from_smbd(ctx):
+    """What smbd keeps of auditing, shown and changed by the server under test."""
+    with both(ctx) as (server, smbd):
+        audited(ctx, smbd, server)
+
+
+@group("crossing/audits-to-smbd", profile="crossing")
+def audits_to_smbd(ctx):
+    """The same the other way round."""
+    with both(ctx) as (server, smbd):
+        audited(ctx, server, smbd)

@@ -20,6 +20,12 @@ ACCOUNTS = [
     ("queryusergroups", "queryusergroups {rid}", [r"group rid:\[0x201\] attr:\[0x7\]"]),
     ("querygroup", "querygroup 513", [r"Group Name:\s*None"]),
     ("querydominfo", "querydominfo 2", [r"Total Users:\s*[2-9]"]),
+    # Three ways to ask the same; the fourth word is what an account is.
+    ("querydispinfo", "querydispinfo 1", [r"RID: {rid:#x} acb: 0x00000[0-9a-f]1[0-9a-f] Account: {user}\s"]),
+    ("querydispinfo2", "querydispinfo2 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
+    ("querydispinfo3", "querydispinfo3 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
+    ("querydispinfo-one-by-one", "querydispinfo 1 0 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
+    ("querydispinfo-groups", "querydispinfo 3", [r"Account: None\s"]),
     ("querysecobj", "samquerysecobj", [r"type: ACCESS ALLOWED", r"SID: S-1-5-11|SID: S-1-1-0"]),
 ]
 # What nobody may do from afar, here or there; rpcclient's word for it.
