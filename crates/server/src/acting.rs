@@ -109,6 +109,16 @@ pub fn beneath(vfs: &dyn Vfs) -> &dyn Vfs {
     any.downcast_ref::<ActingVfs>().map_or(vfs, |acting| &*acting.inner)
 }
 
+/// The same file system as the server uses it: for what is found out once for all who
+/// ask, whoever asks first.
+pub fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
+    let any: &dyn Any = &**vfs;
+    match any.downcast_ref::<ActingVfs>() {
+        Some(acting) => Arc::new(ActingVfs { inner: Arc::clone(&acting.inner), whom: As::Server }),
+        None => Arc::clone(vfs),
+    }
+}
+
 /// Who acts through `node`, if somebody else than the server does.
 pub fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
     let node: &dyn Any = node;

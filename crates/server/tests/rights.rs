@@ -25,5 +25,7 @@ mod paths;
 mod probe;
 #[path = "rights/quotas.rs"]
 mod quotas;
+#[path = "rights/takeover.rs"]
+mod takeover;
 #[path = "rights/unseen.rs"]
 mod unseen;

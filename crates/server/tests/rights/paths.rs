@@ -10,6 +10,7 @@ use frevo_posix::{PosixOptions, PosixVfs, credentials};
 use frevo_server::Server;
 use frevo_server::command::ioctl::table::{On, TABLE};
 use frevo_server::share::{RunAs, Share, Shares, Target};
+use frevo_server::time_machine::Limit;
 use frevo_store::Vfs;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
@@ -613,6 +614,52 @@ fn x7_snapshots_show_each_what_is_his() {
             } else {
                 reply.expect(Status::ACCESS_DENIED);
             }
+        }
+    });
+    all_at_rest();
+}
+
+/// What backups take is counted for all, not as much of it as the first who asks may see.
+#[test]
+fn x7_what_is_counted_for_all_is_counted_by_the_server() {
+    const SIZE: u64 = 1 << 30;
+    let test_name = "x7_what_is_counted_for_all_is_counted_by_the_server";
+    if let Err(why) = credentials::check() {
+        println!("skipped: {test_name}: {why}");
+        return;
+    }
+    frevo_server::acting::act_lazily();
+    let dir = tempfile::tempdir().unwrap();
+    set_mode(dir.path(), 0o755);
+    let image = dir.path().join("ann.sparsebundle");
+    std::fs::create_dir_all(image.join("bands")).unwrap();
+    let plist = "<key>band-size</key>\n<integer>8388608</integer>";
+    std::fs::write(image.join("Info.plist"), plist).unwrap();
+    for band in 0..10 {
+        std::fs::write(image.join(format!("bands/{band}")), b"").unwrap();
+    }
+    chown(&image, Some(uid("ann")), Some(uid("ann"))).unwrap();
+    set_mode(&image, 0o700);
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    let share = Share {
+        run_as: RunAs::User,
+        time_machine: true,
+        time_machine_limit: Some(Arc::new(Limit::new(SIZE))),
+        ..Share::new("data", Target::Disk(Arc::new(vfs)))
+    };
+    let server = Server::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
+    in_own_world(false, &World::of(server, dir), async |world| {
+        for user in ["bob", "ann"] {
+            let (mut peer, mount) = session(world, user).await;
+            let want = Want::directory("").access(AccessMask::READ_ATTRIBUTES);
+            let root = peer.open_file(&mount, &want).await;
+            // FileFsSizeInformation
+            let reply = peer.on(&mount, query(InfoType::FILESYSTEM, 3, root)).await;
+            let told = query_info::Response::parse(&reply.ok().message).unwrap().output;
+            let word = |at: usize| u32::from_le_bytes(told[at..at + 4].try_into().unwrap());
+            let unit = u64::from(word(16)) * u64::from(word(20));
+            let available = u64::from_le_bytes(told[8..16].try_into().unwrap()) * unit;
+            assert!(available <= SIZE - (10 << 23), "{user} is told of {available} bytes");
         }
     });
     all_at_rest();
