@@ -5,9 +5,10 @@
 //! to the key that they are unique for. Nothing here reads a clock or draws a
 //! random number.
 //!
-//! AWS-LC does SHA-512, HMAC, CMAC, GCM and the key derivation. CCM, whose
-//! 11-byte nonces AWS-LC's safe interface does not offer, is composed here
-//! (`sealing/ccm.rs`) over the AES of RustCrypto.
+//! AWS-LC does SHA-512, HMAC, GCM and the key derivation. CCM, whose 11-byte
+//! nonces AWS-LC's safe interface does not offer, and CMAC, of which it signs
+//! one message at a time, are composed here (`sealing/ccm.rs`, `signing/cmac.rs`)
+//! over the AES of RustCrypto.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

@@ -159,6 +159,12 @@ impl FrameReader {
         !matches!(self.partial, Partial::Nothing)
     }
 
+    /// Whether [`Self::try_next`] has one.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// A frame that has arrived already, without asking the system.
     pub fn try_next(&mut self) -> Option<Buf> {
         let frame = self.ready.pop_front()?;

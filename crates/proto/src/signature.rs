@@ -1,6 +1,8 @@
 //! Signing and verifying SMB2 messages by their headers, MS-SMB2 3.1.4.1 and
 //! 3.1.5.1. Which key signs is the session's to know (3.2.4.1.1, 3.3.4.1.1).
 
+use alloc::vec::Vec;
+
 use frevo_crypto::{Sender, SignatureNonce, SigningKey, TooShort};
 use frevo_wire::{Command, Header, HeaderFlags, Status};
 
@@ -20,11 +22,30 @@ pub fn is_signable(header: &Header) -> bool {
 /// Sets SMB2_FLAGS_SIGNED in `message` and signs it. `message` begins with its
 /// header and ends with the padding before the next one of its compound.
 pub fn sign(message: &mut [u8], key: &SigningKey, sender: Sender) -> Result<(), TooShort> {
+    let nonce = prepare(message, sender)?;
+    key.sign(message, nonce)
+}
+
+/// The same for several messages, which some algorithms sign beside each other.
+pub fn sign_all(
+    messages: &mut [&mut [u8]],
+    key: &SigningKey,
+    sender: Sender,
+) -> Result<(), TooShort> {
+    let mut prepared = Vec::with_capacity(messages.len());
+    for message in messages {
+        let nonce = prepare(message, sender)?;
+        prepared.push((&mut **message, nonce));
+    }
+    key.sign_all(&mut prepared)
+}
+
+fn prepare(message: &mut [u8], sender: Sender) -> Result<SignatureNonce, TooShort> {
     let header = Header::parse(message).map_err(|_| TooShort)?;
     debug_assert!(is_signable(&header), "{header:?} is not to be signed");
     let flags = header.flags | HeaderFlags::SIGNED;
     message.get_mut(FLAGS).ok_or(TooShort)?.copy_from_slice(&flags.0.to_le_bytes());
-    key.sign(message, nonce(&header, sender))
+    Ok(nonce(&header, sender))
 }
 
 /// Whether `message`, from `sender`, bears the right signature; it is written

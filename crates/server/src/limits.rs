@@ -275,3 +275,11 @@ pub const USER_MAP_NAMES: usize = 100_000;
 
 /// Users that one answer tells the quotas of, and that one query may name.
 pub const QUOTA_ENTRIES: usize = 1_024;
+/// Replies that are signed together where that is faster (AES-CMAC).
+pub const SIGNED_TOGETHER: usize = 4;
+/// Replies shorter than this do not wait for each other.
+pub const SIGNED_TOGETHER_BYTES_MIN: usize = 8 << 10;
+/// Nor do replies that are so long together.
+pub const SIGNED_TOGETHER_BYTES_MAX: usize = 8 << 20;
+/// After so long it is tried again to remove what the state store did not remove.
+pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);

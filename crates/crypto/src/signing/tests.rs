@@ -81,6 +81,7 @@ fn shortest_message() {
         let key = SigningKey::new(algorithm, &[1; 16]);
         for len in [0, 47, 48, 63] {
             assert_eq!(key.sign(&mut vec![0; len], NONCE), Err(TooShort));
+            assert_eq!(key.sign_all(&mut [(&mut vec![0; len], NONCE)]), Err(TooShort));
             assert!(!key.verify(&mut vec![0; len], NONCE));
         }
         for len in [64, 65] {
@@ -118,6 +119,28 @@ fn ids_and_printing() {
 }
 
 proptest! {
+    #[test]
+    fn several_at_once_are_each_alone(
+        messages in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 64..300), 0..11),
+        which in 0..3_usize,
+    ) {
+        let key = SigningKey::new(ALL[which], &[9; 16]);
+        let nonce = |at: usize| SignatureNonce { message_id: at as u64, ..NONCE };
+        let mut alone = messages.clone();
+        for (at, message) in alone.iter_mut().enumerate() {
+            key.sign(message, nonce(at)).unwrap();
+        }
+        let mut together = messages;
+        let mut all: Vec<(&mut [u8], SignatureNonce)> = together
+            .iter_mut()
+            .enumerate()
+            .map(|(at, message)| (&mut message[..], nonce(at)))
+            .collect();
+        key.sign_all(&mut all).unwrap();
+        prop_assert_eq!(together, alone);
+    }
+
     #[test]
     fn any_flipped_bit_is_found(
         mut message in proptest::collection::vec(any::<u8>(), 64..400),

@@ -106,6 +106,7 @@ async fn serve(
             alone_since = Some(now);
             deadline.as_mut().reset(now + AUTHENTICATE_DEADLINE);
         }
+        connection.settle();
         connection.queue.try_flush(stream).map_err(End::Send)?;
         reader.set_limit(connection.frame_limit());
         let look = connection.next_break_look();
@@ -131,6 +132,9 @@ async fn serve(
             }
             frame = reader.next(stream), if may_read => {
                 let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
+                if reader.has_more() {
+                    connection.gather();
+                }
                 connection.begin(frame, in_flight).await;
                 while !connection.is_doomed() && !connection.queue.is_full() {
                     // What is told meanwhile does not wait for a long row of requests.

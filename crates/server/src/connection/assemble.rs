@@ -246,18 +246,30 @@ impl Assembly {
                 connection.disconnect(why);
                 return;
             }
+        } else if let (None, None, Some(channel)) = (&tail, &hashed, sole_signer(&parts))
+            && connection.gathers(channel, frame.len())
+        {
+            return connection.sign_later(frame, Rc::clone(channel));
         } else {
             sign_parts(&mut frame, &parts);
         }
         if let Some((command, session_id, status)) = hashed {
             hash_response(connection, command, session_id, status, &frame);
         }
-        connection.queue.push(match tail {
+        connection.enqueue(match tail {
             Some(Payload::File { file, offset, length }) => {
                 OutFrame::with_tail(frame, Segment::File { file, offset, len: length as usize })
             }
             _ => OutFrame::new(frame),
         });
+    }
+}
+
+/// The channel whose key signs all there is, which is one message.
+fn sole_signer(parts: &[Part]) -> Option<&Rc<Channel>> {
+    match parts {
+        [Part { start: 0, signer: Some(Signer::Channel(channel)) }] => Some(channel),
+        _ => None,
     }
 }
 
@@ -399,7 +411,7 @@ pub(super) fn send_interim(
         connection.disconnect(why);
         return;
     }
-    connection.queue.push(OutFrame::new(frame));
+    connection.enqueue(OutFrame::new(frame));
     // Its request goes on, so that nothing else tells of it.
     connection.attention.notify_one();
 }

@@ -54,7 +54,7 @@ impl Connection {
             self.disconnect(why);
             return;
         }
-        self.queue.push(OutFrame::new(frame));
+        self.enqueue(OutFrame::new(frame));
         let rto = stream.facts().map_or(BREAK_RTO_MAX, |facts| facts.rto);
         let rto = rto.clamp(BREAK_RTO_MIN, BREAK_RTO_MAX);
         let now = Instant::now();

@@ -6,6 +6,7 @@ mod assemble;
 mod breaks;
 mod receive;
 mod serve;
+mod together;
 mod waiting;
 
 pub use accept::{Accepted, run};
@@ -123,6 +124,7 @@ pub struct Connection {
     channels: RefCell<Vec<Rc<Channel>>>,
     waiting: RefCell<waiting::Waiting>,
     queue: SendQueue,
+    together: together::Together,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     /// Break notifications on their way.
     breaks: RefCell<Vec<breaks::Sent>>,
@@ -194,6 +196,7 @@ impl Connection {
             channels: RefCell::default(),
             waiting: RefCell::new(waiting::Waiting::default()),
             queue: SendQueue::new(SendLimits::default()),
+            together: together::Together::default(),
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),
             plays_dead: Cell::new(false),

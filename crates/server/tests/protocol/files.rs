@@ -52,6 +52,44 @@ fn dispositions_do_what_they_say() {
     });
 }
 
+/// Replies that are signed beside each other, with one among them that is not: each has its
+/// own signature, which the peer verifies.
+#[test]
+fn reads_that_come_at_once_are_signed_each() {
+    in_world(async |world| {
+        let content: Vec<u8> = (0..500_000_u32).map(|at| (at / 97) as u8).collect();
+        world.file("f", &content);
+        for dialect in [Dialect::SMB_3_0, Dialect::SMB_3_1_1, Dialect::SMB_2_1] {
+            let (mut peer, mount) = world.session("ann", &Offer::only(dialect)).await;
+            let file = peer.open_file(&mount, &Want::existing("f")).await;
+            peer.expect_alive_in(&mount).await;
+            let mut wire = Vec::new();
+            let mut asked = Vec::new();
+            for at in 0..11_u64 {
+                // Of different lengths, some too short to wait.
+                let (offset, length) = (at * 31_000, [60_000, 8_192, 100, 33_333][at as usize % 4]);
+                let draft = if at == 5 { Draft::echo() } else { read_draft(file, offset, length) };
+                let mut draft = mount.put(draft);
+                peer.stamp(&mut draft);
+                let frame = draft::pack(&[draft.clone()], mount.via());
+                wire.extend_from_slice(&(frame.len() as u32).to_be_bytes());
+                wire.extend_from_slice(&frame);
+                asked.push((draft.header.message_id, offset as usize, length as usize));
+            }
+            peer.send_bytes(&wire).await;
+            let ids: Vec<u64> = asked.iter().map(|(id, ..)| *id).collect();
+            let replies = peer.collect(&ids).await;
+            for (at, (reply, (_, offset, length))) in replies.iter().zip(asked).enumerate() {
+                assert!(reply.ok().is_signed(), "{dialect:?}");
+                if at != 5 {
+                    assert_eq!(data(reply), &content[offset..offset + length]);
+                }
+            }
+            peer.close(&mount, file).await;
+        }
+    });
+}
+
 #[test]
 fn parameters_that_make_no_sense() {
     in_world(async |world| {
