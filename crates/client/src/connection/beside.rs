@@ -40,6 +40,13 @@ impl Swiftness {
         self.nanoseconds.store(after, Ordering::Relaxed);
     }
 
+    /// As if it had taken `time`.
+    #[cfg(test)]
+    pub(super) fn is_told(&self, time: Duration) {
+        let told = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanoseconds.store(told, Ordering::Relaxed);
+    }
+
     /// Whether others should do it.
     pub(super) fn is_for_others(&self, bytes: usize) -> bool {
         let measured = Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));

@@ -9,6 +9,8 @@ mod credits;
 mod negotiate;
 mod outbox;
 mod reader;
+#[cfg(test)]
+mod receiving;
 mod waiters;
 
 use negotiate::Agreed;

@@ -18,6 +18,14 @@ use super::{Connection, Message, Unasked};
 use crate::error::Cause;
 use crate::limits::{HAND_OVER_BYTES, INTERIMS};
 
+/// Where a frame is opened.
+pub(super) enum Begun {
+    /// It was, by who read it.
+    Here,
+    /// On another core.
+    Elsewhere,
+}
+
 impl Connection {
     /// Reads until the end; the reason, if it is not an orderly one.
     pub(super) async fn read(self: &Arc<Self>) -> Option<Cause> {
@@ -37,19 +45,26 @@ impl Connection {
             };
             *self.heard.lock() = Instant::now();
             let len = frame.len();
-            if is_sealed(&frame) && self.opening_speed.is_for_others(len) {
-                let connection = Arc::clone(self);
-                beside(move || {
-                    if let Err(why) = connection.on_frame(frame) {
-                        connection.fail(why);
-                    }
-                });
-            } else if let Err(why) = self.on_frame(frame) {
-                return Some(why);
-            } else if len >= HAND_OVER_BYTES {
-                tokio::task::yield_now().await;
+            match self.begin(frame) {
+                Err(why) => return Some(why),
+                Ok(Begun::Here) if len >= HAND_OVER_BYTES => tokio::task::yield_now().await,
+                Ok(Begun::Here | Begun::Elsewhere) => {}
             }
         }
+    }
+
+    /// Opens a frame and deals it out, or has another core do so.
+    pub(super) fn begin(self: &Arc<Self>, frame: Buf) -> Result<Begun, Cause> {
+        if !is_sealed(&frame) || !self.opening_speed.is_for_others(frame.len()) {
+            return self.on_frame(frame).map(|()| Begun::Here);
+        }
+        let connection = Arc::clone(self);
+        beside(move || {
+            if let Err(why) = connection.on_frame(frame) {
+                connection.fail(why);
+            }
+        });
+        Ok(Begun::Elsewhere)
     }
 
     fn frame_limit(&self) -> u32 {
