@@ -511,6 +511,12 @@ impl File {
         self.open.close().await
     }
 
+    /// Whether the server keeps the handle, with its locks and its lease, over its own
+    /// end too, as it said when it was opened (MS-SMB2 3.3.1.10 Open.IsPersistent).
+    pub fn is_persistent(&self) -> bool {
+        self.open.is_persistent()
+    }
+
     /// Whether opening it made it.
     pub fn was_created(&self) -> bool {
         self.opened.action == CreateAction::CREATED

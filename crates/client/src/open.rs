@@ -22,13 +22,14 @@ use frevo_wire::error_response::{ErrorId, ErrorResponse, SymlinkError};
 use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, HeaderFlags, Status};
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use crate::ambient::random;
 use crate::attributes::redirected;
 use crate::connection::{Call, Message};
 use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{DURABLE_TIMEOUT_MS, REDIRECTS};
+use crate::limits::{BACK_OFF_FIRST, DURABLE_TIMEOUT_MS, REDIRECTS, REPEATS};
 use crate::path::{wire_name, wire_path};
 use crate::sequences::Sequences;
 use crate::session::lease::Lease;
@@ -223,6 +224,8 @@ pub(crate) struct Open {
     /// Byte-range locks held: they go with the handle.
     pub(crate) locks: AtomicUsize,
     pub(crate) sequences: Sequences,
+    /// The session in which it was asked to be taken up again.
+    taken_up_in: Mutex<Option<u64>>,
     lost: AtomicBool,
     closed: AtomicBool,
 }
@@ -281,11 +284,17 @@ impl Open {
         };
         let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut before: Option<u64> = None;
+        // An earlier attempt may have made it, and this one is not known for its repetition.
+        let mut in_doubt = false;
+        let mut before_is_over = false;
+        let mut repeats = 0;
         let mut path = path;
         let mut redirects = 0;
         let (bound, opened) = loop {
             let (live, bound) = attempts.next().await?;
             let elsewhere = before.is_some_and(|generation| generation != live.generation);
+            before_is_over |= elsewhere;
+            in_doubt |= elsewhere || (before.is_some() && !(ask.keep && live.knows_replay()));
             // A server keeps a persistent Open whose client never heard of it, and
             // knows it by a replay in any session (MS-SMB2 3.3.5.9.10). Another
             // Open is not to be had so, and would be in the way of its CreateGuid; with
@@ -319,9 +328,31 @@ impl Open {
                     }
                 }
                 Ok(message) => Opened::parse(&message).map_err(Failure::from),
+                // The server carries it out still, or has the Open in a session that it does
+                // not know to be over.
+                Err(Failure::Final(Cause::Status(
+                    Status::FILE_NOT_AVAILABLE | Status::DUPLICATE_OBJECTID,
+                ))) if again && ask.keep && repeats < REPEATS => {
+                    sleep(BACK_OFF_FIRST * (1 << repeats)).await;
+                    repeats += 1;
+                    continue;
+                }
+                // It could not keep the Open over its own end, and what it has is not to be
+                // had: then it is another.
+                Err(Failure::Final(Cause::Status(Status::DUPLICATE_OBJECTID)))
+                    if again && before_is_over =>
+                {
+                    before_is_over = false;
+                    create_guid = Guid(random(&*ambient).during(operation, &url)?);
+                    if ask.shared.is_none() {
+                        lease = Lease::new(&share).during(operation, &url)?;
+                    }
+                    before = None;
+                    continue;
+                }
                 // Perhaps it was this very request that made it.
                 Err(Failure::Final(Cause::Status(Status::OBJECT_NAME_COLLISION)))
-                    if elsewhere && ask.disposition == CreateDisposition::CREATE =>
+                    if in_doubt && ask.disposition == CreateDisposition::CREATE =>
                 {
                     Err(Cause::Unknown.into())
                 }
@@ -345,6 +376,7 @@ impl Open {
             is_leased: AtomicBool::new(opened.lease.is_some()),
             locks: AtomicUsize::new(0),
             sequences: Sequences::default(),
+            taken_up_in: Mutex::new(None),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
@@ -356,6 +388,11 @@ impl Open {
     /// What it is called in the present session.
     pub(crate) fn file_id(&self) -> FileId {
         self.place.lock().file_id
+    }
+
+    /// Whether the server keeps it over its own end.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.place.lock().durability == Durability::V2 { persistent: true }
     }
 
     /// Its lease.
@@ -493,7 +530,15 @@ impl Open {
         let lease = is_leased.then(|| lease_context(live, &self.lease, self.lease.state()));
         let contexts: Vec<_> = [context].into_iter().chain(lease.flatten()).collect();
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
-        let mut opened = self.again(live, bound, &ask, &contexts).await?;
+        // The answer may have been lost with another channel of the session.
+        let generation = live.generation;
+        let repeats = self.taken_up_in.lock().replace(generation) == Some(generation);
+        let flags = if repeats && live.knows_replay() {
+            HeaderFlags::REPLAY_OPERATION
+        } else {
+            HeaderFlags::EMPTY
+        };
+        let mut opened = self.again(live, bound, &ask, &contexts, flags).await?;
         // The answer need not repeat what it was.
         opened.durability = old.durability;
         Ok(opened)
@@ -510,7 +555,7 @@ impl Open {
         }
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
         let contexts = contexts_of(&ask, live, bound, self.create_guid, &self.lease);
-        let opened = match self.again(live, bound, &ask, &contexts).await {
+        let opened = match self.again(live, bound, &ask, &contexts, HeaderFlags::EMPTY).await {
             Err(Failure::Final(_)) => return Err(lost()),
             other => other?,
         };
@@ -529,10 +574,12 @@ impl Open {
         bound: Bound,
         ask: &Ask,
         contexts: &[CreateContext<'_>],
+        flags: HeaderFlags,
     ) -> std::result::Result<Opened, Failure> {
         let oplock = oplock_of(contexts);
         let mut call = ask.call(&self.share.named(&self.path, bound), oplock, contexts);
         call.tree_id = bound.tree_id;
+        call.flags |= flags;
         let message = live.ask(call, bound.seal, &[]).await?;
         Ok(Opened::parse(&message)?)
     }

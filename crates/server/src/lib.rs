@@ -12,6 +12,20 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+/// Whether a fault was planted here by the simulator: never without the feature.
+macro_rules! planted {
+    ($fault:ident) => {{
+        #[cfg(feature = "plant")]
+        {
+            crate::plant::is_planted(crate::plant::Plant::$fault)
+        }
+        #[cfg(not(feature = "plant"))]
+        {
+            false
+        }
+    }};
+}
+
 pub mod acting;
 pub mod admission;
 pub mod ambient;
@@ -30,6 +44,8 @@ pub mod lease;
 pub mod limits;
 pub mod offload;
 pub mod open;
+#[cfg(feature = "plant")]
+pub mod plant;
 pub mod posix;
 pub mod principals;
 pub mod protection;

@@ -3,6 +3,7 @@
 
 mod appending;
 mod counting;
+mod keeping;
 mod naming;
 mod registers;
 
@@ -41,10 +42,19 @@ pub struct Stage {
     pub network: Arc<Network>,
     /// The disk has failed at times.
     pub is_disk_bad: AtomicBool,
+    /// So has the store of persistent handles.
+    pub is_store_bad: AtomicBool,
     /// The server has fallen at times.
     pub has_fallen: AtomicBool,
     /// When actors stop.
     pub until: Instant,
+}
+
+impl Stage {
+    /// Whether the store of persistent handles has ever failed.
+    pub(crate) fn has_store_failed(&self) -> bool {
+        self.is_store_bad.load(Ordering::Relaxed)
+    }
 }
 
 /// One actor.
@@ -55,6 +65,8 @@ pub struct Actor {
     pub client: usize,
     /// Where.
     pub share: Share,
+    /// The share is continuous.
+    pub is_lasting: bool,
     /// Its chance.
     pub dice: Dice,
     /// The rest.
@@ -71,6 +83,8 @@ pub(crate) struct Ended<T> {
     pub(crate) disturbed: bool,
     /// What it returned.
     pub(crate) outcome: Result<T, Failed>,
+    /// The handle is lost.
+    pub(crate) is_handle_lost: bool,
 }
 
 /// A call that failed as it may.
@@ -98,7 +112,8 @@ impl Actor {
     /// Acts until the time is over.
     pub async fn act(mut self) {
         while Instant::now() < self.stage.until && !self.stage.trace.is_violated() {
-            match self.dice.below(10) {
+            match self.dice.below(12) {
+                10..12 => self.keeping().await,
                 0..4 => self.registers().await,
                 4..6 => self.append().await,
                 6..8 => self.count().await,
@@ -129,6 +144,8 @@ impl Actor {
         let before = network.losses(self.client);
         let outcome = timeout(CALL_MAX, call).await;
         let disturbed = network.losses(self.client) != before;
+        let is_handle_lost =
+            matches!(&outcome, Ok(Err(error)) if matches!(error.cause(), Cause::HandleLost));
         let outcome = match outcome {
             Err(_) => {
                 violation!(trace, "a{} {what}: the call does not end", self.id);
@@ -143,7 +160,7 @@ impl Actor {
                 Err(self.judged(what, may, &error))
             }
         };
-        Ended { asked, disturbed, outcome }
+        Ended { asked, disturbed, outcome, is_handle_lost }
     }
 
     /// Whether a call may fail like that.

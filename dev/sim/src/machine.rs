@@ -1,6 +1,7 @@
 //! The server's machine: a server process that can be killed, on a medium that
 //! can lose what was not synced.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
 use frevo_proto::Dialect;
 use frevo_server::connection::{self, Accepted};
+use frevo_server::durable::{record, scavenger};
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::{Server, Settings};
@@ -19,6 +21,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use crate::ambient::Simulated;
 use crate::dice::Dice;
 use crate::network::Network;
+use crate::store::Store;
 use crate::trace::Trace;
 use crate::{event, violation};
 
@@ -49,6 +52,7 @@ pub struct Machine {
     trace: Arc<Trace>,
     dice: Mutex<Dice>,
     vfs: Mutex<Arc<MemoryVfs>>,
+    store: Mutex<Arc<Store>>,
     process: Mutex<Option<Process>>,
 }
 
@@ -63,15 +67,17 @@ pub enum Fall {
 
 impl Machine {
     /// A machine with an empty disk, switched off.
-    pub fn new(network: Arc<Network>, trace: Arc<Trace>, dice: Dice) -> Self {
+    pub fn new(network: Arc<Network>, trace: Arc<Trace>, mut dice: Dice) -> Self {
         let start = trace.start();
         let vfs =
             MemoryVfs::new(MemoryOptions::default(), Arc::new(move || Simulated::time(start)));
+        let store = Store::new(BTreeMap::new(), Dice::new(dice.next(), 0));
         Self {
             network,
             trace,
             dice: Mutex::new(dice),
             vfs: Mutex::new(Arc::new(vfs)),
+            store: Mutex::new(Arc::new(store)),
             process: Mutex::new(None),
         }
     }
@@ -81,14 +87,25 @@ impl Machine {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.trace.start(), Dice::new(u64::from_le_bytes(seed), 0));
+        // Two shares of the same files; of what is opened through one handles outlive us.
         let share = Share::new("data", Target::Disk(Arc::clone(&self.vfs.lock()) as _));
+        let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
             encryption: Encryption::Offered,
             ..Settings::default()
         };
-        let server =
-            Server::new(settings, Shares::new([share]), Arc::new(Users), Arc::new(ambient));
+        let server = Server::new(
+            settings,
+            Shares::new([share, lasting]),
+            Arc::new(Users),
+            Arc::new(ambient),
+        );
+        match record::restore(&server, Arc::clone(&self.store.lock()) as _) {
+            Ok(count) => event!(self.trace, "machine: {count} persistent Opens wait"),
+            Err(fault) => violation!(self.trace, "{fault}"),
+        }
+        scavenger::start(&server);
         let connections: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
         let mut heard = self.network.listen();
         let (serving, all) = (Arc::clone(&server), Arc::clone(&connections));
@@ -127,6 +144,11 @@ impl Machine {
         self.vfs.lock().faults().clone()
     }
 
+    /// Where its server keeps persistent Opens.
+    pub fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store.lock())
+    }
+
     /// What is on the disk, as the server sees it.
     pub fn contents(&self) -> Vec<(String, Vec<u8>)> {
         let all = self.vfs.lock().contents();
@@ -151,6 +173,10 @@ impl Machine {
             Fall::Crash => vfs.crash_with(&mut || dice.percent(likely)),
         };
         *vfs = Arc::new(left);
+        // What the process had not seen stable may have become so, or not.
+        let mut store = self.store.lock();
+        let records = store.after_fall(&mut || dice.percent(50));
+        *store = Arc::new(Store::new(records, Dice::new(dice.next(), 0)));
     }
 
     /// What must not be left when everybody is gone.
@@ -159,6 +185,10 @@ impl Machine {
         let sessions = server.sessions().len();
         let (opens, waiting) = server.durables.counts();
         let files = server.files.len();
+        let (records, changes) = self.store.lock().counts();
+        if records + changes > 0 {
+            violation!(self.trace, "left in the store: {records} records, {changes} changes");
+        }
         if sessions + opens + waiting + files > 0 {
             violation!(
                 self.trace,

@@ -32,8 +32,8 @@ struct Args {
     /// Go on after a violation.
     #[arg(long)]
     keep_going: bool,
-    /// Plant this fault in the client, or each in turn (`all`), and demand that
-    /// it is found.
+    /// Plant this fault in client or server, or each in turn (`all`), and demand
+    /// that it is found.
     #[cfg(feature = "plant")]
     #[arg(long)]
     plant: Option<String>,
@@ -101,19 +101,27 @@ fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Ve
 
 #[cfg(feature = "plant")]
 fn planted(args: &Args, name: &str) -> ExitCode {
-    use frevo_client::plant::{Plant, plant};
-    let chosen: Vec<_> = Plant::ALL
-        .into_iter()
-        .filter(|fault| name == "all" || format!("{fault:?}").eq_ignore_ascii_case(name))
+    use frevo_client::plant as client;
+    use frevo_server::plant as server;
+    type Planting = Box<dyn Fn() + Sync>;
+    let clients = client::Plant::ALL.into_iter().map(|fault| -> (String, Planting) {
+        (format!("{fault:?}"), Box::new(move || client::plant(Some(fault))))
+    });
+    let servers = server::Plant::ALL.into_iter().map(|fault| -> (String, Planting) {
+        (format!("{fault:?}"), Box::new(move || server::plant(Some(fault))))
+    });
+    let chosen: Vec<_> = clients
+        .chain(servers)
+        .filter(|(fault, _)| name == "all" || fault.eq_ignore_ascii_case(name))
         .collect();
     let mut all_found = !chosen.is_empty();
-    for fault in chosen {
-        let found = search(args, args.from, args.seeds, &|| plant(Some(fault)));
+    for (fault, plant) in chosen {
+        let found = search(args, args.from, args.seeds, &*plant);
         if let Some(outcome) = found.first() {
             let what = outcome.violations.first().map_or("", String::as_str);
-            println!("{fault:?}: found by seed {}: {what}", outcome.seed);
+            println!("{fault}: found by seed {}: {what}", outcome.seed);
         } else {
-            println!("{fault:?}: not found in {} seeds from {}", args.seeds, args.from);
+            println!("{fault}: not found in {} seeds from {}", args.seeds, args.from);
             all_found = false;
         }
         if args.trace {

@@ -107,6 +107,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
         judge: Mutex::new(Judge::new(Arc::clone(trace))),
         network: Arc::clone(&network),
         is_disk_bad: AtomicBool::new(false),
+        is_store_bad: AtomicBool::new(false),
         has_fallen: AtomicBool::new(false),
         until: Instant::now() + dice.millis(10_000, 40_000),
     });
@@ -129,13 +130,15 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
             Err(why) => return violation!(trace, "c{client} cannot log on: {why}"),
         };
         for _ in 0..=dice.below(2) {
-            let share = match session.share("data").await {
+            let is_lasting = dice.percent(50);
+            let name = if is_lasting { "lasting" } else { "data" };
+            let share = match session.share(name).await {
                 Ok(share) => share,
                 Err(why) => return violation!(trace, "c{client} has no share: {why}"),
             };
             let id = actors.len() as u64 + 1;
-            let dice = Dice::new(seed, 100 + id);
-            actors.push(Actor { id, client, share, dice, stage: Arc::clone(&stage), sequence: 0 });
+            let (dice, stage) = (Dice::new(seed, 100 + id), Arc::clone(&stage));
+            actors.push(Actor { id, client, share, is_lasting, dice, stage, sequence: 0 });
         }
         sessions.push(session);
     }

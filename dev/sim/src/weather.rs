@@ -63,6 +63,7 @@ pub async fn make(stage: &Arc<Stage>, machine: &Machine, clients: usize, mut dic
     }
     event!(stage.trace, "weather: clears up");
     machine.faults().heal();
+    machine.store().heal();
     stage.network.heal();
 }
 
@@ -112,6 +113,12 @@ async fn fall(stage: &Stage, machine: &Machine, how: Fall, dice: &mut Dice) {
 /// A few calls fail before they change anything.
 fn fail_disk(stage: &Stage, machine: &Machine, dice: &mut Dice) {
     stage.is_disk_bad.store(true, Ordering::Relaxed);
+    if dice.percent(20) {
+        stage.is_store_bad.store(true, Ordering::Relaxed);
+        let times = 1 + dice.below(3);
+        event!(stage.trace, "store: the next {times} changes fail");
+        return machine.store().fail(times);
+    }
     let operation = *dice.pick(&[
         Operation::Write,
         Operation::Write,

@@ -4,7 +4,7 @@ use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::close::{self, CloseFlags};
 
-use crate::durable::record;
+use crate::durable::{record, scavenger};
 use crate::lease;
 use crate::open::{Open, OpenTarget};
 use crate::refusal::Outcome;
@@ -41,8 +41,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.under_way.give_up();
         open.under_way.drained().await;
     }
-    // It is closed whether or not the record could be removed.
-    let _ = record::gone(rq.server(), open).await;
+    // It is closed whether or not the record could be removed, which is tried again.
+    if record::gone(rq.server(), open).await.is_err() {
+        scavenger::start(rq.server());
+    }
     response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }

@@ -11,6 +11,7 @@
 pub mod disk;
 mod reconnect;
 pub mod record;
+mod removal;
 pub mod scavenger;
 mod survival;
 mod table;

@@ -52,6 +52,8 @@ pub struct Reconnect<'a> {
     pub file_name: &'a str,
     /// The share it is asked of.
     pub share: &'a str,
+    /// SMB2_FLAGS_REPLAY_OPERATION: the answer to the same may have been lost with a channel.
+    pub is_replay: bool,
 }
 
 /// An Open that somebody asks for, as it is now.

@@ -92,6 +92,7 @@ fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
 pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
     let (done, stable) = oneshot::channel();
     match put(server, open, Box::new(move |result| _ = done.send(result))) {
+        true if planted!(AnswerBeforeStable) => Ok(()),
         true => stood(stable.await),
         false => Ok(()),
     }
@@ -133,7 +134,8 @@ pub async fn gone(server: &Server, open: &Open) -> Result<(), Status> {
     let Some(store) = server.durables.store().filter(|_| is_persistent) else { return Ok(()) };
     let (done, stable) = oneshot::channel();
     let done = Box::new(move |result| _ = done.send(result));
-    store.remove(RecordId(open.file_id.persistent), done);
+    let removals = server.durables.removals();
+    removals.remove(&**store, RecordId(open.file_id.persistent), done);
     stood(stable.await)
 }
 
@@ -172,7 +174,7 @@ pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize
             Err(why) => {
                 tracing::warn!(target: "frevo::durable", why, "a persistent Open is lost");
                 if let Some(store) = server.durables.store() {
-                    store.remove(id, Box::new(|_| {}));
+                    server.durables.removals().remove(&**store, id, Box::new(|_| {}));
                 }
             }
         }
@@ -231,7 +233,7 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
             write: shared.contains(ShareAccess::WRITE),
             delete: shared.contains(ShareAccess::DELETE),
         },
-        delete_on_close: record.delete_on_close,
+        delete_on_close: record.delete_on_close && !planted!(DeletionForgotten),
         lease: lease_owner(record),
         overwrites: false,
     };
@@ -321,7 +323,7 @@ fn put_back(server: &Server, open: &Open, record: &OpenRecord) {
     let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
     server.files.grant(&file.cell, file.id, false, wish, route);
     let mut state = file.cell.lock();
-    for lock in &record.locks {
+    for lock in record.locks.iter().filter(|_| !planted!(LocksLeftBehind)) {
         if let Err(status) = state.ranges.lock(file.id, lock.range, lock.mode) {
             tracing::warn!(target: "frevo::durable", %status, "a lock of a persistent Open is lost");
         } else if let Err(status) = host::show(file, &state.ranges, lock.range) {

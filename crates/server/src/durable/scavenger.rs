@@ -1,4 +1,5 @@
-//! The durable and the resilient open scavenger timers: MS-SMB2 3.3.6.2, 3.3.6.4.
+//! The durable and the resilient open scavenger timers: MS-SMB2 3.3.6.2, 3.3.6.4. What
+//! the state store did not remove is asked for again beside them.
 
 use std::sync::Arc;
 
@@ -6,12 +7,15 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::server::Server;
 
-/// Starts the scavenger unless it runs or has nothing to wait for. It lives on
+/// Starts the scavenger unless it runs, when it looks again what to wait for, or has
+/// nothing to wait for. It lives on
 /// the calling core for as long as some Open waits for its client.
 pub fn start(server: &Arc<Server>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     if server.durables.needs_scavenger() {
         runtime.spawn(scavenge(Arc::clone(server)));
+    } else {
+        server.durables.earlier.notify_one();
     }
 }
 
@@ -22,6 +26,7 @@ async fn scavenge(server: Arc<Server>) {
             () = sleep_until(deadline) => {}
             () = server.durables.earlier.notified() => continue,
         }
+        server.durables.remove_again(Instant::now());
         let expired = server.durables.expired(Instant::now());
         if !expired.is_empty() {
             tracing::info!(target: "frevo::durable", count = expired.len(),

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::reconnect::{Kept, Reconnect, Version, is_early, verdict};
+use super::removal::Removals;
 use super::{Caching, Survival};
 use crate::limits::{
     DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, RECONNECT_PATIENCE,
@@ -64,6 +65,8 @@ pub struct Durables {
     table: Mutex<Table>,
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
+    /// Records that are to go from there.
+    removals: Removals,
     /// Persistent Opens that wait for their client.
     orphans: AtomicUsize,
     /// Told when a deadline comes that is before all others.
@@ -122,6 +125,14 @@ impl Durables {
     /// DUPLICATE_OBJECTID to anybody else.
     pub fn enter(self: &Arc<Self>, key: (Guid, Guid), is_replay: bool) -> Result<Replay, Status> {
         let mut table = self.table.lock();
+        // Its Open may be found already, before it is on record and in its session.
+        if table.creating.contains(&key) {
+            return Err(if is_replay {
+                Status::FILE_NOT_AVAILABLE
+            } else {
+                Status::DUPLICATE_OBJECTID
+            });
+        }
         let eligible =
             |entry: &&Entry| entry.open.survival().is_some_and(Survival::is_replay_eligible);
         let found = table.by_create.get(&key).and_then(|id| table.opens.get(id)).filter(eligible);
@@ -132,13 +143,7 @@ impl Durables {
                 Place::Disconnected(_) => Replay::Disconnected(open),
             });
         }
-        if !table.creating.insert(key) {
-            return Err(if is_replay {
-                Status::FILE_NOT_AVAILABLE
-            } else {
-                Status::DUPLICATE_OBJECTID
-            });
-        }
+        table.creating.insert(key);
         Ok(Replay::New(Creating { table: Arc::clone(self), key }))
     }
 
@@ -155,6 +160,41 @@ impl Durables {
         self.store.get()
     }
 
+    /// Records on their way out of it.
+    pub(super) const fn removals(&self) -> &Removals {
+        &self.removals
+    }
+
+    /// A persistent Open could not be put on record: it is durable at most.
+    pub fn not_kept(&self, open: &Open) {
+        let Some(survival) = open.survival() else { return };
+        let id = open.file_id.persistent;
+        let mut table = self.table.lock();
+        if !survival.is_persistent() {
+            return;
+        }
+        survival.set_persistent(false);
+        if let Some(guid) = survival.create_guid {
+            remove_if(&mut table.by_persistent, guid, id);
+        }
+        let place = table.opens.get(&id).map(|entry| entry.place);
+        if matches!(place, Some(Place::Disconnected(_))) {
+            self.orphans.fetch_sub(1, Ordering::AcqRel);
+        }
+        drop(table);
+        // Somebody else may have put it there, with what is known of its file.
+        if let Some(store) = self.store() {
+            self.removals.remove(&**store, RecordId(id), Box::new(|_| {}));
+        }
+    }
+
+    /// Asks again for removals that failed.
+    pub(super) fn remove_again(&self, now: Instant) {
+        if let Some(store) = self.store() {
+            self.removals.retry(&**store, now);
+        }
+    }
+
     /// Keeps persistent Opens in `store` from now on.
     pub(super) fn set_store(&self, store: Arc<dyn StateStore>) {
         let _ = self.store.set(store);
@@ -165,7 +205,11 @@ impl Durables {
         let table = self.table.lock();
         let of_file = |open: &&Open| open.file().is_ok_and(|file| file.cell.key() == key);
         let opens = table.by_persistent.values().filter_map(|id| table.opens.get(id));
-        opens.filter(|e| of_file(&&*e.open)).map(|e| Arc::clone(&e.open)).collect()
+        let mut found: Vec<_> =
+            opens.filter(|e| of_file(&&*e.open)).map(|e| Arc::clone(&e.open)).collect();
+        // Put on record in an order that does not depend on the map.
+        found.sort_unstable_by_key(|open| open.file_id.persistent);
+        found
     }
 
     /// Takes in a new Open of `session`. INSUFFICIENT_RESOURCES when there are too many.
@@ -281,7 +325,9 @@ impl Durables {
     ///
     /// Deviation: a client may be back before the end of its old connection has
     /// been seen, which another core may have to do. It is waited for a moment;
-    /// the specification knows no such order of events.
+    /// the specification knows no such order of events. Nor does it know how a client
+    /// gets an answer that was lost with one channel of its session: a replay in that
+    /// session is answered again.
     pub async fn reconnect(
         &self,
         asked: &Reconnect<'_>,
@@ -312,16 +358,20 @@ impl Durables {
         }
         let entry = table.opens.get(&id).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
         let survival = entry.open.survival().ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let is_again = asked.is_replay && entry.place == Place::Attached(session);
         let kept = Kept {
             survival,
             caching: Caching::of(&entry.open),
-            is_attached: matches!(entry.place, Place::Attached(_)),
+            is_attached: matches!(entry.place, Place::Attached(_)) && !is_again,
             share: &entry.open.tree().share.name,
         };
         if is_early(kept, asked) {
             return Ok(Met::Early);
         }
         verdict(kept, asked)?;
+        if is_again {
+            return Ok(Met::Taken(Arc::clone(&entry.open)));
+        }
         let open = self.attach(&mut table, id, session);
         open.map(Met::Taken).ok_or(Status::OBJECT_NAME_NOT_FOUND)
     }
@@ -388,7 +438,8 @@ impl Durables {
     /// The next deadline. None ends the scavenger, which a later one starts again.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let mut table = self.table.lock();
-        let next = table.deadlines.first().map(|(at, _)| *at);
+        let deadline = table.deadlines.first().map(|(at, _)| *at);
+        let next = deadline.into_iter().chain(self.removals.next()).min();
         table.is_scavenging = next.is_some();
         next
     }
@@ -396,7 +447,8 @@ impl Durables {
     /// Whether a scavenger has to be started; from then on one counts as started.
     pub(super) fn needs_scavenger(&self) -> bool {
         let mut table = self.table.lock();
-        let needs = !table.is_scavenging && !table.deadlines.is_empty();
+        let has_work = !table.deadlines.is_empty() || self.removals.next().is_some();
+        let needs = !table.is_scavenging && has_work;
         table.is_scavenging |= needs;
         needs
     }
@@ -409,7 +461,8 @@ impl Durables {
             && survival.is_persistent()
         {
             // Whoever has to know that it is gone waits for it.
-            store.remove(RecordId(open.file_id.persistent), Box::new(|_| {}));
+            let id = RecordId(open.file_id.persistent);
+            self.removals.remove(&**store, id, Box::new(|_| {}));
         }
     }
 

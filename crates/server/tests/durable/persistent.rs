@@ -53,10 +53,26 @@ fn numbered_lock(file: FileId, sequence: LockSequence) -> Draft {
 }
 
 /// A store that says that something is stable when it is told to.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Slow {
     memory: MemoryState,
     is_slow: std::sync::atomic::AtomicBool,
+    unsaid: std::sync::Mutex<Vec<Done>>,
+}
+
+impl Slow {
+    /// Says what it has not said.
+    fn is_done(&self) {
+        self.is_slow.store(false, std::sync::atomic::Ordering::Relaxed);
+        let unsaid = std::mem::take(&mut *self.unsaid.lock().unwrap());
+        unsaid.into_iter().for_each(|done| done(Ok(())));
+    }
+}
+
+impl std::fmt::Debug for Slow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Slow")
+    }
 }
 
 impl StateStore for Slow {
@@ -66,7 +82,7 @@ impl StateStore for Slow {
 
     fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
         if self.is_slow.load(std::sync::atomic::Ordering::Relaxed) {
-            std::mem::forget(done);
+            self.unsaid.lock().unwrap().push(done);
             return self.memory.put(id, record, Box::new(|_| {}));
         }
         self.memory.put(id, record, done);
@@ -101,6 +117,75 @@ fn a_cancelled_lock_leaves_the_record() {
         peer.on(&mount, numbered_lock(file, LockSequence::new(5, 9))).await.ok();
         assert_eq!(records(&store.memory)[0].locks.len(), 1);
         peer.close(&mount, file).await;
+    });
+}
+
+/// A CREATE whose Open is not on record yet is not answered by way of its repetition.
+#[test]
+fn a_replay_does_not_overtake_the_record() {
+    in_world(async |world| {
+        let store = Arc::new(Slow::default());
+        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        let client = guid(0x31);
+        let (mut peer, mount) = back(world, client, "ann", "lasting").await;
+        store.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
+        let id = peer.send(vec![mount.put(want.draft())], mount.via()).await[0];
+        peer.interim().await;
+        let (mut twin, own) = back(world, client, "ann", "lasting").await;
+        let replay = want.draft().flags(HeaderFlags::REPLAY_OPERATION);
+        twin.on(&own, replay).await.expect(Status::FILE_NOT_AVAILABLE);
+        twin.on(&own, want.draft()).await.expect(Status::DUPLICATE_OBJECTID);
+        store.is_done();
+        let file = files::file_id(&peer.final_reply(id).await);
+        peer.close(&mount, file).await;
+        assert!(records(&store.memory).is_empty());
+    });
+}
+
+/// The answer to a reconnect may be lost with one of several channels: the same again, as a
+/// replay and in that session, gets the same Open. Without the flag it is refused, as
+/// MS-SMB2 3.3.5.9.12 has it.
+#[test]
+fn a_reconnect_is_repeated_in_its_session() {
+    runs(async |start, _| {
+        let world = start();
+        let client = guid(0x31);
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
+        let file = peer.open_file(&mount, &want).await;
+        world.crash();
+        let world = start();
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        let want = leased(Want::existing("f"), 1, RWH, &[dh2c(file, guid(3), true)]);
+        let replay = || want.draft().flags(HeaderFlags::REPLAY_OPERATION);
+        let first = files::file_id(&peer.create(&mount, &want).await);
+        peer.create(&mount, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        assert_eq!(files::file_id(&peer.on(&mount, replay()).await), first);
+        let (mut other, theirs) = back(&world, client, "ann", "lasting").await;
+        other.on(&theirs, replay()).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        peer.write(&mount, first, 0, b"it works").await;
+        peer.close(&mount, first).await;
+        assert_eq!(world.server.durables.counts(), (0, 0));
+    });
+}
+
+/// A record that the store would not let go is asked for again: it would be an Open that
+/// nobody has after the next start.
+#[test]
+fn what_could_not_be_removed_is_removed_later() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
+        let want = with(Want::file("f"), &[dh2q(guid(3), true)]);
+        let file = peer.open_file(&mount, &want).await;
+        store.set_failing(true);
+        peer.close(&mount, file).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(records(store).len(), 1);
+        store.set_failing(false);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(records(store).is_empty());
     });
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use frevo_client::OpenOptions;
 
 use super::Actor;
-use crate::judge::record;
+use crate::judge::{End, record};
 
 /// Far behind the data, as programs lock that only want to keep each other out.
 pub(super) const LOCK_AT: u64 = 1 << 40;
@@ -33,9 +33,17 @@ impl Actor {
                     file.write_at(offset, &data),
                 )
                 .await;
-            stage.judge.lock().log.appended(value, offset, written.end());
+            let end = match written.end() {
+                // It was written before the sync failed.
+                End::Not if self.is_lasting => End::Unknown,
+                end => end,
+            };
+            stage.judge.lock().log.appended(value, offset, end);
             if written.outcome.is_err() {
                 break;
+            }
+            if self.is_lasting {
+                stage.judge.lock().log.stable(value);
             }
             if self.dice.percent(40) && self.flush(&file).await.is_some() {
                 stage.judge.lock().log.stable(value);

@@ -23,7 +23,8 @@ impl Actor {
             if self.call(format_args!("lock counter"), &may, lock).await.outcome.is_err() {
                 break;
             }
-            let hold = Hold { client: self.client, losses, id: self.value() };
+            let kept = file.is_persistent();
+            let hold = Hold { client: self.client, losses, kept, id: self.value() };
             let stage = Arc::clone(&self.stage);
             stage.judge.lock().lock.locked(hold, |client| stage.network.losses(client));
             let is_well = self.count_on(&file).await;
@@ -55,6 +56,9 @@ impl Actor {
         stage.judge.lock().lock.wrote(next, written.end());
         if written.outcome.is_err() {
             return false;
+        }
+        if self.is_lasting {
+            stage.judge.lock().lock.stable(next);
         }
         if self.dice.percent(30) && self.flush(file).await.is_some() {
             stage.judge.lock().lock.stable(next);

@@ -56,14 +56,15 @@ struct Opened<'a> {
 impl Actor {
     pub(super) async fn registers(&mut self) {
         let name = *self.dice.pick(&FILES);
-        let through = self.dice.percent(25);
+        let asked = self.dice.percent(25);
         let lease = *self.dice.pick(&[
             LeaseState::EMPTY,
             LeaseState::READ,
             LeaseState::READ | LeaseState::HANDLE,
             LeaseState::READ | LeaseState::WRITE | LeaseState::HANDLE,
         ]);
-        let options = OpenOptions::new().read(true).write(true).write_through(through).lease(lease);
+        let options = OpenOptions::new().read(true).write(true).write_through(asked).lease(lease);
+        let through = asked || self.is_lasting;
         let Some(file) = self.open(options, name).await else { return };
         let cache = Arc::new(Cache::default());
         let holder: Arc<dyn LeaseHolder> = Arc::clone(&cache) as _;

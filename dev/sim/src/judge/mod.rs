@@ -8,11 +8,13 @@
 mod log;
 mod mutex;
 mod names;
+mod passing;
 mod registers;
 
 pub use log::{Log, record};
 pub use mutex::{Hold, LockFile};
 pub use names::{Did, Names, Step, number};
+pub use passing::Passing;
 pub use registers::{Registers, SLOT, SLOTS, content};
 
 use std::collections::BTreeMap;
@@ -57,6 +59,8 @@ pub struct Judge {
     pub lock: LockFile,
     /// Names below each actor's folder.
     pub names: BTreeMap<String, Names>,
+    /// Files that go with their handles.
+    pub passing: Passing,
 }
 
 impl Judge {
@@ -70,6 +74,7 @@ impl Judge {
             times: vec![Instant::now()],
             registers: BTreeMap::new(),
             names: BTreeMap::new(),
+            passing: Passing::default(),
         }
     }
 
@@ -96,6 +101,7 @@ impl Judge {
     pub fn on_fall(&mut self, how: Fall, contents: &[(String, Vec<u8>)]) {
         let now = self.moment();
         self.look(contents, how == Fall::Crash, now);
+        self.passing.on_fall(how, contents, &self.trace);
         for (name, registers) in &mut self.registers {
             if let Some((_, content)) = contents.iter().find(|(found, _)| found == name) {
                 registers.begin_anew(content, now);
@@ -110,6 +116,7 @@ impl Judge {
     pub fn at_the_end(&mut self, contents: &[(String, Vec<u8>)]) {
         let now = self.moment();
         self.look(contents, false, now);
+        self.passing.at_the_end(contents, &self.trace);
         for (folder, names) in &mut self.names {
             let prefix = format!("{folder}\\");
             let found = contents

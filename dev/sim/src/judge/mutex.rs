@@ -19,6 +19,8 @@ pub struct Hold {
     /// How often the client's connections had been disturbed when it got the
     /// lock: as long as that stays so the lock cannot have been lost.
     pub losses: u64,
+    /// The server said that the handle outlives it: then the lock does.
+    pub kept: bool,
     /// Which hold.
     pub id: u64,
 }
@@ -53,7 +55,7 @@ impl LockFile {
     /// `hold` has got the lock; `losses` says how often each client was
     /// disturbed until now.
     pub fn locked(&mut self, hold: Hold, losses: impl Fn(usize) -> u64) {
-        self.holds.retain(|other| losses(other.client) == other.losses);
+        self.holds.retain(|other| other.kept || losses(other.client) == other.losses);
         for other in &self.holds {
             violation!(self.trace, "{hold:?} has the lock that {other:?} has");
         }

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frevo_store::lease::{Granted, OplockLevel};
-use frevo_wire::Status;
 use frevo_wire::command::create::{self, CreateAction, CreateOptions};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::create_context::{
@@ -14,6 +13,7 @@ use frevo_wire::create_context::{
 };
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
+use frevo_wire::{HeaderFlags, Status};
 
 use super::Create;
 use crate::durable::{
@@ -140,6 +140,7 @@ pub(super) async fn reconnect(
         user: &identity.user,
         file_name: &file_name,
         share: &rq.tree()?.share.name,
+        is_replay: rq.header.flags.contains(HeaderFlags::REPLAY_OPERATION),
     };
     let open = rq.server().durables.reconnect(&asked, session.id).await?;
     attach(rq, &open)?;
@@ -210,11 +211,11 @@ impl Create<'_> {
         }
         let file = open.file()?;
         // MS-SMB2 3.3.5.9: what was acknowledged is there after a crash.
-        file.mode.fetch_or(u64::from(CreateOptions::WRITE_THROUGH.0), Ordering::Relaxed);
-        if let (Err(_), Some(survival)) =
-            (record::keep(self.rq.server(), open).await, open.survival())
-        {
-            survival.set_persistent(false);
+        if !planted!(WriteNotThrough) {
+            file.mode.fetch_or(u64::from(CreateOptions::WRITE_THROUGH.0), Ordering::Relaxed);
+        }
+        if record::keep(self.rq.server(), open).await.is_err() {
+            self.rq.server().durables.not_kept(open);
         }
         // What it caches others of its lease may have more or less of now.
         let _ = record::keep_file(self.rq.server(), &file.cell).await;

@@ -66,6 +66,7 @@ fn asked(version: Version, lease: Option<u8>) -> Reconnect<'static> {
         user: "ann",
         file_name: "DIR\\FILE",
         share: "data",
+        is_replay: false,
     }
 }
 

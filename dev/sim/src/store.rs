@@ -1,0 +1,180 @@
+//! Where the simulated server keeps persistent Opens: each change takes a while to
+//! become stable, and of those that are not, the end of the server leaves some first
+//! ones or none.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use frevo_store::StateStore;
+use frevo_store::state::{Done, RecordId, StateFault};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::dice::Dice;
+
+/// The store of one run of the server.
+pub struct Store(Arc<Mutex<Kept>>);
+
+struct Kept {
+    stable: BTreeMap<RecordId, Vec<u8>>,
+    /// Asked for, in that order.
+    pending: VecDeque<Change>,
+    /// A task makes them stable.
+    is_writing: bool,
+    /// So many of the next changes fail.
+    failing: u64,
+    dice: Dice,
+}
+
+struct Change {
+    id: RecordId,
+    /// None removes it.
+    record: Option<Vec<u8>>,
+    done: Done,
+}
+
+impl Store {
+    /// One with these records.
+    pub fn new(stable: BTreeMap<RecordId, Vec<u8>>, dice: Dice) -> Self {
+        let (pending, is_writing, failing) = (VecDeque::new(), false, 0);
+        Self(Arc::new(Mutex::new(Kept { stable, pending, is_writing, failing, dice })))
+    }
+
+    /// The next `times` changes fail.
+    pub fn fail(&self, times: u64) {
+        self.0.lock().failing = times;
+    }
+
+    /// No more of them fail.
+    pub fn heal(&self) {
+        self.fail(0);
+    }
+
+    /// Records that are stable, and changes that are not.
+    pub fn counts(&self) -> (usize, usize) {
+        let kept = self.0.lock();
+        (kept.stable.len(), kept.pending.len())
+    }
+
+    /// What a server finds that starts after this one's has ended now: all that is
+    /// stable and, as long as `survives` says so, what was about to be. The old one goes
+    /// on for itself.
+    pub fn after_fall(&self, survives: &mut dyn FnMut() -> bool) -> BTreeMap<RecordId, Vec<u8>> {
+        let kept = self.0.lock();
+        let mut left = kept.stable.clone();
+        for change in kept.pending.iter().take_while(|_| survives()) {
+            apply(&mut left, change.id, change.record.clone());
+        }
+        left
+    }
+
+    fn change(&self, change: Change) {
+        let mut kept = self.0.lock();
+        if kept.failing > 0 {
+            kept.failing -= 1;
+            drop(kept);
+            return (change.done)(Err(StateFault("the medium fails".into())));
+        }
+        kept.pending.push_back(change);
+        if !std::mem::replace(&mut kept.is_writing, true) {
+            tokio::spawn(write(Arc::clone(&self.0)));
+        }
+    }
+}
+
+impl StateStore for Store {
+    fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault> {
+        let kept = self.0.lock();
+        Ok(kept.stable.iter().map(|(id, record)| (*id, record.clone())).collect())
+    }
+
+    fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
+        self.change(Change { id, record: Some(record), done });
+    }
+
+    fn remove(&self, id: RecordId, done: Done) {
+        self.change(Change { id, record: None, done });
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+fn apply(records: &mut BTreeMap<RecordId, Vec<u8>>, id: RecordId, record: Option<Vec<u8>>) {
+    match record {
+        Some(record) => drop(records.insert(id, record)),
+        None => drop(records.remove(&id)),
+    }
+}
+
+/// Until there is nothing more to write: what has come meanwhile goes together.
+async fn write(kept: Arc<Mutex<Kept>>) {
+    loop {
+        let (count, takes) = {
+            let mut kept = kept.lock();
+            if kept.pending.is_empty() {
+                kept.is_writing = false;
+                return;
+            }
+            let longest = *kept.dice.pick(&[1, 5, 5, 40, 300]);
+            (kept.pending.len(), kept.dice.millis(0, longest))
+        };
+        sleep(takes).await;
+        let done: Vec<Done> = {
+            let mut kept = kept.lock();
+            let batch: Vec<Change> = kept.pending.drain(..count).collect();
+            let stable = &mut kept.stable;
+            let one = |Change { id, record, done }| {
+                apply(stable, id, record);
+                done
+            };
+            batch.into_iter().map(one).collect()
+        };
+        done.into_iter().for_each(|done| done(Ok(())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_acknowledged_may_be_lost_and_what_was_is_not() {
+        let store = Store::new(BTreeMap::new(), Dice::new(1, 1));
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        let done = || -> Done {
+            let acknowledged = Arc::clone(&acknowledged);
+            Box::new(move |result| {
+                assert!(result.is_ok());
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        store.put(RecordId(1), vec![1], done());
+        store.put(RecordId(2), vec![2], done());
+        store.remove(RecordId(1), done());
+        assert_eq!(acknowledged.load(Ordering::Relaxed), 0);
+        let ids = |left: BTreeMap<RecordId, Vec<u8>>| -> Vec<u64> {
+            left.into_keys().map(|id| id.0).collect()
+        };
+        for (survivors, expected) in [(0, vec![]), (1, vec![1]), (2, vec![1, 2]), (3, vec![2])] {
+            let mut left = survivors;
+            let mut survives = || {
+                left -= 1;
+                left >= 0
+            };
+            assert_eq!(ids(store.after_fall(&mut survives)), expected, "{survivors}");
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(acknowledged.load(Ordering::Relaxed), 3);
+        assert_eq!(ids(store.after_fall(&mut || false)), [2]);
+        store.fail(1);
+        store.remove(RecordId(2), Box::new(|result| assert!(result.is_err())));
+        assert_eq!(store.counts(), (1, 0));
+    }
+}
