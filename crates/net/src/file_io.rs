@@ -289,10 +289,9 @@ impl File {
             let (buf, outcome) = ring::read(&self.fd, offset, buf, len, permit).await;
             return match outcome {
                 Ok(_) => Ok(buf),
-                // The kernel's worker was interrupted: a thread is not.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    self.read_on_thread(offset, buf, len).await
-                }
+                // The kernel's worker was interrupted, or has given the wait up, as it
+                // does where the medium fails: a thread finds out what is wrong.
+                Err(error) if gave_up(&error) => self.read_on_thread(offset, buf, len).await,
                 Err(error) => Err(error),
             };
         }
@@ -435,9 +434,13 @@ impl File {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) if !gave_up(&error) => return Err(error),
+                Err(_) => {
+                    let data = back.ok_or_else(lost)?;
+                    return self.write_on_thread(offset, data, done).await;
+                }
             }
-            data = back.ok_or_else(|| io::Error::other("the ring lost its data"))?;
+            data = back.ok_or_else(lost)?;
         }
         Ok(())
     }
@@ -504,6 +507,15 @@ impl File {
 /// Bytes between `offset` and the last offset the kernel can say.
 fn before_last_offset(offset: u64) -> u64 {
     (i64::MAX as u64).saturating_sub(offset)
+}
+
+/// Whether an operation of the ring has ended with nothing found out.
+fn gave_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+fn lost() -> io::Error {
+    io::Error::other("the ring lost its data")
 }
 
 async fn permit(semaphore: &Arc<Semaphore>) -> io::Result<OwnedSemaphorePermit> {

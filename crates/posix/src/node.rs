@@ -11,7 +11,10 @@ use frevo_store::vfs::{
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::Mutex;
-use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, Statx, Timespec, Timestamps};
+use rustix::fs::{
+    Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, StatVfsMountFlags, Statx, Timespec,
+    Timestamps,
+};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
@@ -278,6 +281,15 @@ impl Node for PosixNode {
         }
         let is_marked = |dos: DosAttrib| dos.attributes & FileAttributes::READONLY.0 != 0;
         Ok(self.dos_attrib().is_some_and(is_marked))
+    }
+
+    fn takes_changes(&self) -> VfsResult<()> {
+        self.share.writable()?;
+        let mounted = rustix::fs::fstatvfs(self.handle.fd()).map_err(fault_of)?;
+        if mounted.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(Fault::ReadOnly);
+        }
+        Ok(())
     }
 
     fn is_hidden_by_name(&self) -> bool {

@@ -58,6 +58,7 @@ pub(crate) struct Extra {
 }
 
 pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
+    let key = key_of(stx);
     let kind = kind_of(stx);
     let directory = kind == Kind::Directory;
     let reparse_tag = match kind {
@@ -72,7 +73,8 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     // Whatever has happened to the file since voids what a client had set.
     let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
     Stat {
-        key: key_of(stx),
+        key,
+        id: key.inode,
         kind,
         end_of_file: if data { stx.stx_size } else { 0 },
         allocation: if data { stx.stx_blocks.saturating_mul(512) } else { 0 },

@@ -47,9 +47,18 @@ pub(crate) struct Share {
     pub(crate) streams: streams::Table,
     /// The kernel has getxattrat(2).
     entry_xattrs: bool,
+    /// The file system that the root is on.
+    home: u64,
     /// What the keys of files are marked with; 0 but for snapshots.
     mark: u64,
     snapshots: Snapshots,
+}
+
+/// A number all of whose bits say what it was made of: the finalizer of SplitMix64.
+const fn spread(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ number >> 31
 }
 
 impl Share {
@@ -61,7 +70,14 @@ impl Share {
     /// The state of a file of this share.
     pub(crate) fn stat_of(&self, stx: &Statx, extra: &Extra) -> Stat {
         let stat = stat::stat_of(stx, extra);
-        Stat { key: self.marked(stat.key), ..stat }
+        Stat { key: self.marked(stat.key), id: self.id_of(stat.key), ..stat }
+    }
+
+    /// The number that clients know a file by. Those of a file system that is mounted
+    /// below, or of a subvolume of btrfs, whose numbers all begin alike, are told
+    /// apart by their upper half, where numbers hardly reach.
+    fn id_of(&self, key: FileKey) -> u64 {
+        if key.device == self.home { key.inode } else { key.inode ^ spread(key.device) << 32 }
     }
 
     /// Whether DOSATTRIB is used at all.
@@ -162,6 +178,7 @@ impl PosixVfs {
         let snapshots = Snapshots::default();
         let streams = streams::Table::open(root.as_fd(), &options);
         let hidden = options.hide_files.iter().map(|text| Pattern::new(text, true)).collect();
+        let home = stat::key_of(&sys::stat_fd(root.as_fd())?).device;
         let share = Share {
             root: Arc::new(root),
             hidden,
@@ -172,6 +189,7 @@ impl PosixVfs {
             streams,
             ntacl: crate::security::attribute(),
             entry_xattrs,
+            home,
             mark,
             snapshots,
         };

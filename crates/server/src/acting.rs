@@ -310,6 +310,11 @@ impl Node for ActingNode {
         self.inner.is_read_only()
     }
 
+    fn takes_changes(&self) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.takes_changes()
+    }
+
     fn birth(&self) -> Option<FileTime> {
         let _acting = self.whom.act().ok()?;
         self.inner.birth()

@@ -10,7 +10,7 @@ use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::lease::Actor;
-use frevo_store::{Departure, FileCell, FileKey, FileTable, Name, Node, OpenId, Vfs};
+use frevo_store::{Departure, Fault, FileCell, FileKey, FileTable, Name, Node, OpenId, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
@@ -43,6 +43,8 @@ pub struct Open {
     pub lock_sequences: Mutex<LockSequences>,
     /// Open.CurrentQuotaIndex: the least number that the next user told of has.
     pub quota_from: AtomicU64,
+    /// Why its close did not remove what was to go with it.
+    removal_failure: OnceLock<Status>,
     /// Places of its byte-range locks among those of the session that took them.
     pub lock_places: Mutex<Vec<Slot>>,
     /// What is open.
@@ -131,6 +133,7 @@ impl Open {
             channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Mutex::new(LockSequences::new()),
             quota_from: AtomicU64::new(0),
+            removal_failure: OnceLock::new(),
             lock_places: Mutex::default(),
             target,
             survival: OnceLock::new(),
@@ -241,16 +244,14 @@ impl Open {
                 for (name, removed) in names.iter().zip(removed) {
                     match removed {
                         Ok(()) => gone(name),
-                        Err(fault) => {
-                            tracing::debug!(%name, %fault, "delete on close left the file");
-                        }
+                        Err(fault) => self.not_removed(name, fault),
                     }
                 }
             }
             Departure::Unlink(name) => {
                 match file.remove(files, cell, &name) {
                     Ok(()) => gone(&name),
-                    Err(fault) => tracing::debug!(%name, %fault, "unlinking left the file"),
+                    Err(fault) => self.not_removed(&name, fault),
                 }
                 files.unlinked();
             }
@@ -260,6 +261,35 @@ impl Open {
             }
             _ => {}
         }
+    }
+
+    /// It was acknowledged that this would go, and it has not.
+    fn not_removed(&self, name: &Name, fault: Fault) {
+        tracing::debug!(%name, %fault, "closing left the file");
+        // What means something else by now, or nothing, is gone for who deleted it; a
+        // directory that somebody has filled stays.
+        let is_failure = matches!(
+            fault,
+            Fault::ReadOnly
+                | Fault::Io(_)
+                | Fault::DiskFull
+                | Fault::QuotaExceeded
+                | Fault::AccessDenied
+                | Fault::NoMemory
+                | Fault::TooManyOpen
+        );
+        // Who may not delete has not asked for it: it was another's wish.
+        if is_failure && self.granted_access.contains(AccessMask::DELETE) {
+            let _ = self.removal_failure.set(fault.status());
+        }
+    }
+
+    /// Why its close did not remove what was to go with it, as its client is told.
+    ///
+    /// # Errors
+    /// The status.
+    pub fn removed(&self) -> Result<(), Status> {
+        self.removal_failure.get().copied().map_or(Ok(()), Err)
     }
 
     /// It has lost its session. True when it is kept for its client, otherwise
@@ -298,7 +328,7 @@ impl FileOpen {
         name: &Name,
     ) -> frevo_store::vfs::VfsResult<()> {
         if apple::outlives_deletion(self, name) {
-            return Err(frevo_store::Fault::Busy);
+            return Err(Fault::Busy);
         }
         let _name = files.names.hold(self.place(), name);
         let is_own = std::ptr::eq(cell, &*self.cell);

@@ -79,7 +79,7 @@ pub fn attributes(stat: &Stat) -> PosixAttributes {
         end_of_file: stat.end_of_file,
         allocation_size: stat.allocation,
         attributes: stat.attributes,
-        inode: stat.key.inode,
+        inode: stat.id,
         device: u32::try_from(device & u64::from(u32::MAX)).unwrap_or(0),
         links: stat.links,
         reparse_tag: stat.reparse_tag,

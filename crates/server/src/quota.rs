@@ -135,6 +135,7 @@ impl Node for QuotaIndex {
     fn stat(&self) -> VfsResult<Stat> {
         Ok(Stat {
             key: self.0,
+            id: self.0.inode,
             kind: Kind::Directory,
             end_of_file: 0,
             allocation: 0,

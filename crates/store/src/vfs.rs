@@ -29,7 +29,7 @@ use crate::snapshot::Moment;
 pub struct FileKey {
     /// The file system.
     pub device: u64,
-    /// The file in it; also the FileId that clients see.
+    /// The file in it.
     pub inode: u64,
     /// The stream: 0 is the file's own data (or the directory), any other a hash
     /// of the folded name, see [`Name::stream_id`].
@@ -183,6 +183,9 @@ pub enum Kind {
 pub struct Stat {
     /// Which file.
     pub key: FileKey,
+    /// FileId: which file, as clients see it. They take all of a share for one volume,
+    /// so that it is not only [`FileKey::inode`] where others are mounted below.
+    pub id: u64,
     /// Kind.
     pub kind: Kind,
     /// Bytes to the end of file; 0 for directories.
@@ -568,6 +571,12 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// that alone is asked for.
     fn is_read_only(&self) -> VfsResult<bool> {
         Ok(self.stat()?.attributes.contains(FileAttributes::READONLY))
+    }
+
+    /// Whether what it is on takes changes now, [`Fault::ReadOnly`] if not: the host
+    /// can make a file system read-only at any time, and does so when one fails.
+    fn takes_changes(&self) -> VfsResult<()> {
+        Ok(())
     }
 
     /// Whether it is HIDDEN because of its name alone, see [`Stat::attributes`].

@@ -194,6 +194,10 @@ impl Node for StreamNode {
         None
     }
 
+    fn takes_changes(&self) -> VfsResult<()> {
+        self.file.takes_changes()
+    }
+
     fn stat(&self) -> VfsResult<Stat> {
         let file = self.file.stat()?;
         let state = self.body.lock();

@@ -234,6 +234,8 @@ impl Create<'_> {
             let granted = access::grant(self, &opened, action);
             let granted = granted.and_then(|granted| {
                 if self.has(CreateOptions::DELETE_ON_CLOSE) {
+                    // MS-FSA 2.1.5.1.2.1.
+                    opened.node.takes_changes().map_err(|_| Status::CANNOT_DELETE)?;
                     acting::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
                 }
                 access::protect(self, &opened, &nursery)?;

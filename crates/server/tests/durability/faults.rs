@@ -256,8 +256,9 @@ fn a_removal_that_failed_leaves_the_file_and_frees_its_name() {
         for round in 0..3 {
             let file = peer.open_file(mount, &deleting).await;
             disk.faults().fail_next(Operation::Remove, IO);
-            // MS-FSA 2.1.5.5 has nobody to tell.
-            peer.close(mount, file).await;
+            // Whoever takes it for gone is told better.
+            peer.on(mount, close_draft(file)).await.expect(Status::UNEXPECTED_IO_ERROR);
+            peer.on(mount, close_draft(file)).await.expect(Status::FILE_CLOSED);
             assert!(disk.world.server.files.is_empty(), "round {round}");
             assert_eq!(disk.contents().len(), 1);
         }
@@ -303,7 +304,7 @@ fn a_chain_that_fails_in_its_middle_is_answered_in_whole() {
             (Operation::Create, [1, 1, 1, 1]),
             (Operation::Write, [0, 1, 0, 0]),
             (Operation::Sync, [0, 0, 1, 0]),
-            (Operation::Remove, [0, 0, 0, 0]),
+            (Operation::Remove, [0, 0, 0, 1]),
         ] {
             disk.faults().fail_next(operation, IO);
             let want = Want::file("chain").options(CreateOptions::DELETE_ON_CLOSE);

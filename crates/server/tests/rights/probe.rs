@@ -248,6 +248,7 @@ impl Node for ProbeNode {
     watched! {
         fn stat() -> VfsResult<Stat>;
         fn is_read_only() -> VfsResult<bool>;
+        fn takes_changes() -> VfsResult<()>;
         fn birth() -> Option<FileTime>;
         fn read_at(offset: u64, into: &mut [u8]) -> VfsResult<usize>;
         fn write_at(offset: u64, data: &[u8]) -> VfsResult<()>;

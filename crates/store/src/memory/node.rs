@@ -160,6 +160,10 @@ fn settable(time: Option<FileTime>) -> Option<FileTime> {
 }
 
 impl Node for MemoryNode {
+    fn takes_changes(&self) -> VfsResult<()> {
+        self.hold.shared.writable()
+    }
+
     fn key(&self) -> FileKey {
         let key = self.hold.shared.key(self.hold.ino);
         let Some(id) = self.stream else { return key };

@@ -190,6 +190,7 @@ impl Inode {
         }
         Stat {
             key,
+            id: key.inode,
             kind: self.kind(),
             end_of_file,
             allocation: pages.saturating_mul(unit),

@@ -88,3 +88,19 @@ def features(ctx):
     if not missing(ctx):
         with guest(ctx, ["ext4", "xfs", "btrfs"]):
             python(ctx, "features_peer.py", needed=["ext4-copies", "xfs-copies", "btrfs-snapshots"])
+
+
+@group("disks/faults")
+def faults(ctx):
+    """Full, read-only and failing disks under the server: statuses, and FLUSH that does not lie."""
+    if not missing(ctx):
+        with guest(ctx, ["ext4", "xfs", "few", "sick"]):
+            python(ctx, "faults_peer.py", needed=["full", "fails", "flush-never-lies"])
+
+
+@group("disks/nfs", full_only=True)
+def nfs(ctx):
+    """A share on NFS whose server stalls: its requests wait, nobody else's do."""
+    if not missing(ctx):
+        with guest(ctx, ["ext4", "nfs"]):
+            python(ctx, "nfs_peer.py", needed=["everything", "stalls"])

@@ -132,7 +132,7 @@ pub(super) fn answers(
     }
     if create.wanted.disk_id {
         answers.push(ResponseContext::OnDiskId(OnDiskId {
-            disk_file_id: if open.file()?.apple { 0 } else { stat.key.inode },
+            disk_file_id: if open.file()?.apple { 0 } else { stat.id },
             volume_id: u64::from(create.vfs.volume().serial),
         }));
     }

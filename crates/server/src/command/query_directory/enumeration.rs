@@ -278,7 +278,7 @@ fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str>
         attributes: stat.attributes,
         ea_size: stat.ea_size,
         reparse_tag: stat.reparse_tag,
-        file_id: stat.key.inode,
+        file_id: stat.id,
         file_id_128: wide_id(stat),
         posix: posix.then(|| posix::attributes(stat)),
         reserved2: 0,

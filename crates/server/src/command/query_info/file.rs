@@ -209,7 +209,7 @@ fn standard(file: &FileOpen, stat: &Stat) -> FileStandardInformation {
 }
 
 const fn internal(file: &FileOpen, stat: &Stat) -> FileInternalInformation {
-    FileInternalInformation { index_number: if file.apple { 0 } else { stat.key.inode } }
+    FileInternalInformation { index_number: if file.apple { 0 } else { stat.id } }
 }
 
 const fn access(open: &Open) -> FileAccessInformation {
@@ -277,7 +277,7 @@ fn id(file: &FileOpen, stat: &Stat) -> FileIdInformation {
 /// The 128-bit identifier: the narrow one with zeros behind, as NTFS has it.
 pub(in crate::command) fn wide_id(stat: &Stat) -> [u8; 16] {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&stat.key.inode.to_le_bytes());
+    id[..8].copy_from_slice(&stat.id.to_le_bytes());
     id
 }
 
