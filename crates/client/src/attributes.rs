@@ -43,7 +43,7 @@ pub struct LinkTarget {
 }
 
 impl Share {
-    async fn open_for(
+    pub(crate) async fn open_for(
         &self,
         path: &str,
         access: AccessMask,

@@ -17,11 +17,15 @@ use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
 use crate::metadata::Metadata;
 use crate::open::{Ask, Open};
 use crate::path::is_sound;
+use crate::posix::Posix;
 use crate::session::lease::Lease;
 use crate::share::{Replay, Share};
 
-/// The class asked for: names, times, sizes, attributes, ids, reparse tags.
-const CLASS: FileInfoClass = FileInfoClass::ID_BOTH_DIRECTORY;
+/// The class asked for: names, times, sizes, attributes, ids, reparse tags; of a POSIX
+/// Open modes and owners too.
+const fn class(posix: bool) -> FileInfoClass {
+    if posix { FileInfoClass::POSIX } else { FileInfoClass::ID_BOTH_DIRECTORY }
+}
 /// IO_REPARSE_TAG_DFS and IO_REPARSE_TAG_DFSR, MS-FSCC 2.1.2.1.
 const DFS: u32 = 0x8000_000A;
 const DFSR: u32 = 0x8000_0012;
@@ -139,15 +143,15 @@ impl Dir {
         };
         // Where a scan stands is known to the server alone.
         let replay = if self.fresh { Replay::Idempotent } else { Replay::Never };
-        let pattern = &self.pattern;
-        let message =
-            self.open.ask(replay, "list", &also, |id| Ok(call(id, flags, pattern, most))).await?;
+        let (pattern, class) = (&self.pattern, class(self.open.is_posix()));
+        let ask = |id| Ok(call(id, class, flags, pattern, most));
+        let message = self.open.ask(replay, "list", &also, ask).await?;
         self.fresh = false;
         if message.header.status != Status::SUCCESS {
             self.ended = true;
             return Ok(());
         }
-        read(&message, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
+        read(&message, class, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
         let Some(left) = self.left.checked_sub(self.ready.len()) else {
             let cause = Cause::Protocol("a listing without end");
             return Err(Error::new(cause, "list", &*self.open.url));
@@ -220,12 +224,13 @@ pub(crate) const fn listing_access() -> AccessMask {
 
 pub(crate) fn call(
     file_id: FileId,
+    class: FileInfoClass,
     flags: QueryDirectoryFlags,
     pattern: &str,
     most: u32,
 ) -> Call<'static> {
     let request = query_directory::Request {
-        file_information_class: CLASS.0,
+        file_information_class: class.0,
         flags,
         file_index: 0,
         file_id,
@@ -239,11 +244,12 @@ pub(crate) fn call(
 /// lead out of the directory is the server's attack, and ends the listing.
 pub(crate) fn read(
     message: &Message,
+    class: FileInfoClass,
     share: &Share,
     into: &mut VecDeque<DirEntry>,
 ) -> std::result::Result<(), Cause> {
     let output = query_directory::Response::parse(message.bytes())?.output;
-    let entries = DirectoryEntries::new(output, CLASS).ok_or(Cause::Protocol("entries"))?;
+    let entries = DirectoryEntries::new(output, class).ok_or(Cause::Protocol("entries"))?;
     for entry in entries {
         let entry = entry?;
         let name = entry.name.decode().unwrap_or_else(|_| entry.name.to_string_lossy());
@@ -272,7 +278,8 @@ pub(crate) fn read(
             changed: entry.change_time,
             reparse_tag: entry.reparse_tag,
             file_id: entry.file_id,
-            links: 0,
+            links: entry.posix.map_or(0, |posix| posix.links),
+            posix: entry.posix.as_ref().map(Posix::of),
             is_junction: false,
         };
         let metadata = metadata.found_in(share, is_junction);

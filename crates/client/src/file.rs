@@ -42,6 +42,7 @@ pub struct OpenOptions {
     shared: Option<Arc<Lease>>,
     follow: bool,
     attributes: FileAttributes,
+    mode: u32,
 }
 
 impl Default for OpenOptions {
@@ -81,6 +82,7 @@ impl OpenOptions {
             shared: None,
             follow: true,
             attributes: FileAttributes::EMPTY,
+            mode: 0o644,
         }
     }
 
@@ -136,6 +138,13 @@ impl OpenOptions {
         self
     }
 
+    /// Permission bits of a file that is made, where the share has POSIX extensions.
+    #[must_use]
+    pub const fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// Opens a symbolic link itself instead of what it leads to.
     #[must_use]
     pub fn no_follow(mut self) -> Self {
@@ -184,6 +193,7 @@ impl OpenOptions {
             shared: self.shared.clone(),
             snapshot: None,
             is_of_name: false,
+            mode: self.mode,
         }
     }
 

@@ -16,14 +16,16 @@ pub(crate) const ALL_MAX: u32 = 1024;
 
 /// FileAllInformation of an Open.
 pub(crate) async fn metadata(open: &Open) -> Result<Metadata> {
-    let class = FileInfoClass::ALL.0;
+    let posix = open.is_posix();
+    let class = if posix { FileInfoClass::POSIX.0 } else { FileInfoClass::ALL.0 };
     let message = open
         .ask(Replay::Idempotent, "stat", &[Status::BUFFER_OVERFLOW], |id| {
             Ok(query(InfoType::FILE, class, 0, id, &[], ALL_MAX))
         })
         .await?;
     let bytes = output(&message).during("stat", &open.url)?;
-    Ok(read_all(bytes).during("stat", &open.url)?.found_in(&open.share, false))
+    let read = if posix { crate::posix::read_posix(bytes) } else { read_all(bytes) };
+    Ok(read.during("stat", &open.url)?.found_in(&open.share, false))
 }
 
 /// What of FileAllInformation a [`Metadata`] keeps.
@@ -41,6 +43,7 @@ pub(crate) fn read_all(bytes: &[u8]) -> frevo_wire::codec::Parsed<Metadata> {
         file_id: all.internal.index_number,
         links: all.standard.number_of_links,
         is_junction: false,
+        posix: None,
     })
 }
 

@@ -182,6 +182,7 @@ pub mod options;
 pub mod path;
 #[cfg(feature = "plant")]
 pub mod plant;
+mod posix;
 mod rpc;
 mod sequences;
 mod session;
@@ -199,6 +200,7 @@ pub use fsctl::CopyMethod;
 pub use lookup::Room;
 pub use metadata::{FileType, Metadata, file_time, system_time};
 pub use options::Options;
+pub use posix::{Kind as PosixKind, Posix};
 pub use rpc::ListedShare;
 pub use session::breaks::{LeaseHolder, Yield};
 pub use session::lease::{Grant, Lease};

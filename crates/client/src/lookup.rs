@@ -37,12 +37,12 @@ pub struct Room {
 /// The handle of the CREATE that a compound begins with.
 const RELATED: FileId = FileId::ALL_ONES;
 
-fn close_call() -> Call<'static> {
+pub(crate) fn close_call() -> Call<'static> {
     let request = close::Request { flags: CloseFlags::EMPTY, file_id: RELATED };
     Call::new(Command::CLOSE, |w| request.encode(w))
 }
 
-fn look_at(access: AccessMask) -> Ask {
+pub(crate) fn look_at(access: AccessMask) -> Ask {
     let mut ask = Ask::existing(access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
     ask.options |= CreateOptions::OPEN_REPARSE_POINT;
     ask
@@ -56,6 +56,9 @@ impl Share {
     /// What the server says.
     pub async fn lookup(&self, path: &str) -> Result<Metadata> {
         const OPERATION: &str = "look up";
+        if self.is_posix() {
+            return self.lookup_posix(path).await;
+        }
         let ask = look_at(AccessMask::EMPTY);
         let ask_for =
             |class: FileInfoClass, most| query(InfoType::FILE, class.0, 0, RELATED, &[], most);
@@ -176,6 +179,6 @@ impl Share {
     }
 }
 
-fn missing(operation: &'static str, url: String) -> Error {
+pub(crate) fn missing(operation: &'static str, url: String) -> Error {
     Error::new(Cause::Protocol("an answer is missing"), operation, url)
 }

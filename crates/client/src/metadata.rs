@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::open::Opened;
+use crate::posix::Posix;
 use crate::share::Share;
 
 /// What a file is.
@@ -33,6 +34,7 @@ pub struct Metadata {
     pub(crate) file_id: u64,
     pub(crate) links: u32,
     pub(crate) is_junction: bool,
+    pub(crate) posix: Option<Posix>,
 }
 
 impl Metadata {
@@ -121,6 +123,11 @@ impl Metadata {
         if self.file_id == u64::MAX { 0 } else { self.file_id }
     }
 
+    /// What it is to POSIX, if the share has the extensions.
+    pub const fn posix(&self) -> Option<Posix> {
+        self.posix
+    }
+
     /// Hard links, 0 if the server did not tell.
     pub const fn links(&self) -> u32 {
         self.links
@@ -151,7 +158,8 @@ impl From<&Opened> for Metadata {
             changed: opened.changed,
             reparse_tag: 0,
             file_id: opened.identity.map_or(0, |identity| identity.disk_file_id),
-            links: 0,
+            links: opened.links,
+            posix: opened.posix,
             is_junction: false,
         }
     }

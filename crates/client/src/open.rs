@@ -31,6 +31,7 @@ use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{BACK_OFF_FIRST, DURABLE_TIMEOUT_MS, REDIRECTS, REPEATS};
 use crate::path::{wire_name, wire_path};
+use crate::posix::Posix;
 use crate::sequences::Sequences;
 use crate::session::lease::Lease;
 use crate::session::{Failure, Live};
@@ -53,6 +54,8 @@ pub(crate) struct Ask {
     pub(crate) snapshot: Option<FileTime>,
     /// What follows is done to the name: not to what a link of a DFS namespace leads to.
     pub(crate) is_of_name: bool,
+    /// Permission bits of what a POSIX Open makes.
+    pub(crate) mode: u32,
 }
 
 impl Ask {
@@ -71,6 +74,7 @@ impl Ask {
             shared: None,
             snapshot: None,
             is_of_name: false,
+            mode: 0o755,
         }
     }
 
@@ -97,8 +101,12 @@ impl Ask {
         (name, is_dfs): &(String, bool),
         oplock: OplockLevel,
         contexts: &[CreateContext<'_>],
+        posix: bool,
     ) -> Call<'static> {
         let mut all: Vec<_> = contexts.to_vec();
+        if posix {
+            all.push(CreateContext::Posix { mode: self.mode });
+        }
         if let Some(time) = self.snapshot {
             all.push(CreateContext::Timewarp(time));
         }
@@ -137,6 +145,8 @@ pub(crate) struct Opened {
     /// None: the Open is of no lease.
     lease: Option<Granted>,
     pub(crate) identity: Option<OnDiskId>,
+    pub(crate) posix: Option<Posix>,
+    pub(crate) links: u32,
 }
 
 /// What an answer says of a lease.
@@ -179,6 +189,8 @@ impl Opened {
             durability: Durability::None,
             lease: None,
             identity: None,
+            posix: None,
+            links: 0,
         };
         for context in response.contexts.responses() {
             match context? {
@@ -192,6 +204,10 @@ impl Opened {
                     opened.lease = Some(Granted::of(&lease.lease, Some(lease.epoch)));
                 }
                 ResponseContext::OnDiskId(id) => opened.identity = Some(id),
+                ResponseContext::Posix(posix) => {
+                    opened.posix = Some(Posix::of_answer(&posix)?);
+                    opened.links = posix.nlink;
+                }
                 _ => {}
             }
         }
@@ -217,6 +233,7 @@ pub(crate) struct Open {
     create_guid: Guid,
     lease: Arc<Lease>,
     identity: Option<OnDiskId>,
+    posix: bool,
     place: Mutex<Place>,
     placing: tokio::sync::Mutex<()>,
     /// It is of a lease, if only one that allows nothing any more.
@@ -307,8 +324,9 @@ impl Open {
                 }
             }
             lease.asked(bound);
-            let name = share.named(&path, bound);
-            let mut call = first(&ask, &name, &live, bound, create_guid, &lease);
+            let contexts = contexts_of(&ask, &live, bound, create_guid, &lease);
+            let (name, posix) = (share.named(&path, bound), share.is_posix_in(&live));
+            let mut call = ask.call(&name, oplock_of(&contexts), &contexts, posix);
             call.tree_id = bound.tree_id;
             let again = before.is_some() && (is_kept || !elsewhere);
             if again && live.knows_replay() && !planted!(SkippedReplayFlag) {
@@ -371,6 +389,7 @@ impl Open {
             create_guid,
             lease,
             identity: opened.identity,
+            posix: opened.posix.is_some(),
             place: Mutex::new(place),
             placing: tokio::sync::Mutex::new(()),
             is_leased: AtomicBool::new(opened.lease.is_some()),
@@ -393,6 +412,11 @@ impl Open {
     /// Whether the server keeps it over its own end.
     pub(crate) fn is_persistent(&self) -> bool {
         self.place.lock().durability == Durability::V2 { persistent: true }
+    }
+
+    /// Whether the server took it for a POSIX Open.
+    pub(crate) const fn is_posix(&self) -> bool {
+        self.posix
     }
 
     /// Its lease.
@@ -577,7 +601,8 @@ impl Open {
         flags: HeaderFlags,
     ) -> std::result::Result<Opened, Failure> {
         let oplock = oplock_of(contexts);
-        let mut call = ask.call(&self.share.named(&self.path, bound), oplock, contexts);
+        let (name, posix) = (self.share.named(&self.path, bound), self.share.is_posix_in(live));
+        let mut call = ask.call(&name, oplock, contexts, posix);
         call.tree_id = bound.tree_id;
         call.flags |= flags;
         let message = live.ask(call, bound.seal, &[]).await?;
@@ -720,16 +745,4 @@ fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {
     let lease =
         |c: &CreateContext<'_>| matches!(c, CreateContext::Lease(_) | CreateContext::LeaseV2(_));
     if contexts.iter().any(lease) { OplockLevel::LEASE } else { OplockLevel::NONE }
-}
-
-fn first(
-    ask: &Ask,
-    name: &(String, bool),
-    live: &Live,
-    bound: Bound,
-    create_guid: Guid,
-    lease: &Lease,
-) -> Call<'static> {
-    let contexts = contexts_of(ask, live, bound, create_guid, lease);
-    ask.call(name, oplock_of(&contexts), &contexts)
 }

@@ -96,9 +96,19 @@ impl Share {
     /// # Errors
     /// What the server says.
     pub async fn create_dir(&self, path: &str) -> Result<()> {
+        self.create_dir_with(path, 0o755).await
+    }
+
+    /// The same with permission bits, of which those without POSIX extensions know
+    /// nothing.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn create_dir_with(&self, path: &str, mode: u32) -> Result<()> {
         let mut ask = Ask::existing(AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
         ask.disposition = CreateDisposition::CREATE;
         ask.options |= CreateOptions::DIRECTORY_FILE;
+        ask.mode = mode;
         let close = close_call(CloseFlags::EMPTY);
         self.chain("make directory", path, Replay::Never, &ask, &[], || vec![close()]).await?;
         Ok(())
@@ -375,8 +385,8 @@ impl Share {
     ) -> Result<Vec<Message>> {
         loop {
             let (live, bound) = attempts.next().await?;
-            let name = self.named(path, bound);
-            let mut all = vec![ask.call(&name, OplockLevel::NONE, &[])];
+            let (name, posix) = (self.named(path, bound), self.is_posix_in(&live));
+            let mut all = vec![ask.call(&name, OplockLevel::NONE, &[], posix)];
             all.extend(calls());
             if let Some(first) = all.first_mut() {
                 first.tree_id = bound.tree_id;

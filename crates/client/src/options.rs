@@ -77,6 +77,9 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Ask for handles that survive a lost connection.
     pub durable: bool,
+    /// Offer the POSIX extensions of SMB 3.1.1; [`crate::Share::speak_posix`] makes use of
+    /// them.
+    pub posix: bool,
     /// Largest READ or WRITE, bytes.
     pub transfer: u32,
     /// Whether links of DFS namespaces are followed.
@@ -116,6 +119,7 @@ impl Default for Options {
             recover_for: limits::RECOVER_FOR,
             connect_timeout: limits::CONNECT_TIMEOUT,
             durable: true,
+            posix: false,
             transfer: limits::TRANSFER_MAX,
             referrals: Referrals::Anywhere,
             domain_controller: None,

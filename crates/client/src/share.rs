@@ -1,6 +1,7 @@
 //! Shares: tree connects that are made again when the session was.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use frevo_proto::Dialect;
 use frevo_wire::command::ioctl::{self, CtlCode, validate_negotiate};
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) session: Session,
     name: String,
     bound: Mutex<Option<Bound>>,
+    /// What is opened in it are POSIX Opens.
+    pub(crate) posix: AtomicBool,
     binding: tokio::sync::Mutex<()>,
 }
 
@@ -73,6 +76,7 @@ impl Share {
             session,
             name: name.into(),
             bound: Mutex::new(None),
+            posix: AtomicBool::new(false),
             binding: tokio::sync::Mutex::new(()),
         };
         let share = Self { inner: Arc::new(inner), way: None, salt: 0 };

@@ -146,8 +146,8 @@ impl Filesystem for Bridge {
         _: &Request,
         ino: INodeNo,
         mode: Option<u32>,
-        _uid: Option<u32>,
-        _gid: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
         size: Option<u64>,
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
@@ -160,7 +160,7 @@ impl Filesystem for Bridge {
         reply: ReplyAttr,
     ) {
         let (accessed, modified) = (accessed.map(time), modified.map(time));
-        let changes = Changes { mode, size, accessed, modified };
+        let changes = Changes { mode, uid, gid, size, accessed, modified };
         self.go(async move |volume| attr(reply, &volume.setattr(ino.0, changes).await));
     }
 
@@ -180,17 +180,16 @@ impl Filesystem for Bridge {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _rdev: u32,
+        rdev: u32,
         reply: ReplyEntry,
     ) {
-        // Devices, FIFOs and sockets would be another machine's.
-        if mode & libc::S_IFMT != libc::S_IFREG {
-            return reply.error(Errno::EPERM);
-        }
         let name = name.to_owned();
         self.go(async move |volume| {
+            if mode & libc::S_IFMT != libc::S_IFREG {
+                return entry(reply, &volume.mknod(parent.0, &name, mode, rdev).await);
+            }
             let flags = libc::O_EXCL | libc::O_RDWR;
-            let made = volume.create(parent.0, &name, flags).await;
+            let made = volume.create(parent.0, &name, flags, mode).await;
             if let Ok((_, handle)) = &made {
                 volume.release(*handle).await;
             }
@@ -203,12 +202,12 @@ impl Filesystem for Bridge {
         _: &Request,
         parent: INodeNo,
         name: &OsStr,
-        _mode: u32,
+        mode: u32,
         _umask: u32,
         reply: ReplyEntry,
     ) {
         let name = name.to_owned();
-        self.go(async move |volume| entry(reply, &volume.mkdir(parent.0, &name).await));
+        self.go(async move |volume| entry(reply, &volume.mkdir(parent.0, &name, mode).await));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -273,13 +272,13 @@ impl Filesystem for Bridge {
         _: &Request,
         parent: INodeNo,
         name: &OsStr,
-        _mode: u32,
+        mode: u32,
         _umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let name = name.to_owned();
-        self.go(async move |volume| match volume.create(parent.0, &name, flags).await {
+        self.go(async move |volume| match volume.create(parent.0, &name, flags, mode).await {
             Ok((Told { attr, ttl }, handle)) => {
                 let direct = FopenFlags::FOPEN_DIRECT_IO;
                 reply.created(&ttl, &attr, GENERATION, FileHandle(handle), direct);
@@ -376,9 +375,10 @@ impl Filesystem for Bridge {
     ) {
         self.go(async move |volume| match volume.entries(handle.0, offset, true).await {
             Ok(listed) => {
+                let spelling = volume.spelling();
                 for (next, entry) in listed.entries() {
                     let number = INodeNo(entry.number());
-                    if reply.add(number, next, entry.kind(), entry.name()) {
+                    if reply.add(number, next, entry.kind(), entry.name(spelling)) {
                         break;
                     }
                 }
@@ -398,8 +398,9 @@ impl Filesystem for Bridge {
     ) {
         self.go(async move |volume| match volume.entries(handle.0, offset, false).await {
             Ok(listed) => {
+                let spelling = volume.spelling();
                 for (next, entry) in listed.entries() {
-                    let name = entry.name();
+                    let name = entry.name(spelling);
                     let full = match entry {
                         Entry::Itself(..) => {
                             // Not looked up by being listed.

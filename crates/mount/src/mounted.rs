@@ -144,6 +144,9 @@ pub async fn mount(
 ) -> Result<Mounted, MountError> {
     check_folder(folder)?;
     check_machine()?;
+    if settings.posix {
+        share.speak_posix().await.map_err(MountError::Server)?;
+    }
     let asked = std::time::Instant::now();
     let found = share.lookup(path).await.map_err(MountError::Server)?;
     if !found.is_dir() {
@@ -193,11 +196,16 @@ fn config(share: &Share, path: &str, settings: &Settings) -> Config {
     config.mount_options = vec![
         MountOption::FSName(name),
         MountOption::Subtype(String::from("frevo")),
-        MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
         MountOption::NoAtime,
     ];
+    // The server's modes are about its own users, and it judges by them itself; where
+    // others of this machine may go in as the one who mounts, they must not do more than
+    // the modes say.
+    if settings.allow_other || !share.is_posix() {
+        config.mount_options.push(MountOption::DefaultPermissions);
+    }
     if settings.read_only {
         config.mount_options.push(MountOption::RO);
     }

@@ -21,11 +21,26 @@ const MAPPED: [(char, char); 8] = [
 const LAST_SPACE: char = '\u{f028}';
 const LAST_PERIOD: char = '\u{f029}';
 
+/// How names are spelled on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// As SMB has them, with what it reserves mapped.
+    Mapped,
+    /// As the POSIX extensions have them: only the backslash separates.
+    Exact,
+}
+
+/// What stands for a backslash where it separates.
+const BACKSLASH: char = '\u{f026}';
+
 /// One component for the wire; nothing if it is no Unicode or cannot be a name.
-pub(crate) fn to_wire(name: &OsStr) -> Option<String> {
+pub(crate) fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
     let name = name.to_str()?;
     if name.is_empty() || name.contains(['/', '\0']) {
         return None;
+    }
+    if spelling == Spelling::Exact {
+        return Some(name.replace('\\', "\u{f026}"));
     }
     let last = name.chars().count().checked_sub(1)?;
     Some(
@@ -45,7 +60,10 @@ pub(crate) fn to_wire(name: &OsStr) -> Option<String> {
 }
 
 /// One component from the wire.
-pub(crate) fn from_wire(wire: &str) -> String {
+pub(crate) fn from_wire(wire: &str, spelling: Spelling) -> String {
+    if spelling == Spelling::Exact {
+        return wire.replace(BACKSLASH, "\\");
+    }
     let back = |one: char| match one {
         LAST_SPACE => ' ',
         LAST_PERIOD => '.',
@@ -65,24 +83,29 @@ mod tests {
     fn names_come_back() {
         for name in ["a", "a:b", "what?", "x.", "x ", "...", "\\", "é \u{1}\u{1f}.txt", "a<b>|\"*"]
         {
-            let wire = to_wire(OsStr::new(name)).unwrap();
+            let wire = to_wire(OsStr::new(name), Spelling::Mapped).unwrap();
+            let exact = to_wire(OsStr::new(name), Spelling::Exact).unwrap();
+            assert!(!exact.contains('\\') && from_wire(&exact, Spelling::Exact) == name);
             assert!(!wire.contains([':', '*', '?', '"', '<', '>', '|', '\\']), "{name:?}");
             assert!(!wire.ends_with(['.', ' ']), "{name:?}");
-            assert_eq!(from_wire(&wire), name);
+            assert_eq!(from_wire(&wire, Spelling::Mapped), name);
         }
-        assert_eq!(to_wire(OsStr::new("a. b")).unwrap(), "a. b");
+        let to_wire = |name: &str| to_wire(OsStr::new(name), Spelling::Mapped);
+        assert_eq!(to_wire("a. b").unwrap(), "a. b");
         // What would be the directory itself, or the one above.
         for wire in ["\u{f029}", ".\u{f029}"] {
-            assert_eq!(from_wire(wire), wire);
-            assert_eq!(to_wire(OsStr::new(wire)).unwrap(), wire);
+            assert_eq!(from_wire(wire, Spelling::Mapped), wire);
+            assert_eq!(to_wire(wire).unwrap(), wire);
         }
     }
 
     #[test]
     fn what_is_no_name_is_refused() {
         use std::os::unix::ffi::OsStrExt;
-        assert_eq!(to_wire(OsStr::new("")), None);
-        assert_eq!(to_wire(OsStr::new("a/b")), None);
-        assert_eq!(to_wire(OsStr::from_bytes(b"\xff")), None);
+        for spelling in [Spelling::Mapped, Spelling::Exact] {
+            assert_eq!(to_wire(OsStr::new(""), spelling), None);
+            assert_eq!(to_wire(OsStr::new("a/b"), spelling), None);
+            assert_eq!(to_wire(OsStr::from_bytes(b"\xff"), spelling), None);
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frevo_client::{FileType as Type, Metadata};
+use frevo_client::{FileType as Type, Metadata, PosixKind};
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::reparse::ReparseTag;
 use fuser::{Errno, FileType};
@@ -263,7 +263,11 @@ impl Nodes {
     ) -> Arc<Node> {
         let node = self.enter(parent, name, &metadata);
         if !node.is_open() {
-            let links = node.known().map_or(1, |known| known.metadata.links());
+            let links = match metadata.links() {
+                0 => node.known().map_or(1, |known| known.metadata.links()),
+                // The POSIX extensions tell it in listings too.
+                told => told,
+            };
             node.learn(metadata.with_links(links.max(1)), asked);
         }
         node
@@ -391,6 +395,14 @@ impl Table {
 
 /// What it is, to POSIX.
 pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
+    match metadata.posix().map(|posix| posix.kind) {
+        Some(PosixKind::Symlink) => return FileType::Symlink,
+        Some(PosixKind::CharDevice) => return FileType::CharDevice,
+        Some(PosixKind::BlockDevice) => return FileType::BlockDevice,
+        Some(PosixKind::Fifo) => return FileType::NamedPipe,
+        Some(PosixKind::Socket) => return FileType::Socket,
+        Some(PosixKind::Plain) | None => {}
+    }
     match metadata.file_type() {
         Type::Directory => FileType::Directory,
         Type::File => FileType::RegularFile,

@@ -17,6 +17,9 @@ pub struct Settings {
     pub file_mode: u16,
     /// Those of directories.
     pub dir_mode: u16,
+    /// Whether the server's POSIX extensions are made use of, if it has them: then modes
+    /// and owners are its own.
+    pub posix: bool,
     /// Whether anything is kept under leases.
     pub cache: bool,
     /// Most bytes kept of what was read.
@@ -36,6 +39,7 @@ impl Settings {
             gid,
             file_mode: 0o755,
             dir_mode: 0o755,
+            posix: true,
             cache: true,
             cache_bytes: limits::CACHE_BYTES,
             allow_other: false,

@@ -392,6 +392,10 @@ pub(crate) struct Mount {
     /// [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Mount")]
     pub(crate) attr_timeout: Option<f64>,
+    /// Do without the server's POSIX extensions: permissions and owners are what the
+    /// options here say
+    #[arg(long, help_heading = "Mount")]
+    pub(crate) no_posix: bool,
     /// Stay in the foreground, until Ctrl-C
     #[arg(long, short, help_heading = "Mount")]
     pub(crate) foreground: bool,

@@ -84,13 +84,13 @@ impl Connection {
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url)?;
         let session =
-            self.client().log_on(url.server.clone(), credentials).await.map_err(failed)?;
+            self.client(false).log_on(url.server.clone(), credentials).await.map_err(failed)?;
         KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
         Ok(session)
     }
 
-    /// The client that the options describe.
-    fn client(&self) -> Client {
+    /// The client that the options describe, which offers the POSIX extensions or not.
+    fn client(&self, posix: bool) -> Client {
         let default = Options::default();
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
@@ -103,6 +103,7 @@ impl Connection {
             require_signing: !self.sign_when_asked,
             sign: if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always },
             channels: self.channels.max(1),
+            posix,
             recover_for: Duration::from_secs(self.patience),
             referrals: match self.dfs {
                 DfsLinks::Anywhere => Referrals::Anywhere,
@@ -129,11 +130,16 @@ impl Connection {
     /// The share of `url` and the URL in it: another one, perhaps of another
     /// server, where a DFS namespace leads there.
     pub(crate) async fn reach(&self, url: &Url) -> Result<(Share, Url), Failure> {
+        self.reach_with(url, false).await
+    }
+
+    /// The same, where the POSIX extensions are offered if `posix` says so.
+    pub(crate) async fn reach_with(&self, url: &Url, posix: bool) -> Result<(Share, Url), Failure> {
         if url.share.is_empty() {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
         let credentials = self.credentials(url)?;
-        let client = self.client();
+        let client = self.client(posix);
         let found = client.reach(url.server.clone(), &credentials, &url.share, &url.path).await;
         let (share, path) = found.map_err(failed)?;
         KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));

@@ -38,7 +38,7 @@ async fn mount(arguments: &Mount) -> Done {
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot start"))?;
     let (share, url) = tokio::select! {
-        found = arguments.connection.reach(&arguments.url) => found?,
+        found = arguments.connection.reach_with(&arguments.url, !arguments.no_posix) => found?,
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
     let kept = share.clone();
@@ -101,6 +101,7 @@ fn settings(arguments: &Mount) -> Settings {
         read_only: arguments.read_only,
         file_mode: arguments.file_mode.or(left).unwrap_or(default.file_mode),
         dir_mode: arguments.dir_mode.or(left).unwrap_or(default.dir_mode),
+        posix: !arguments.no_posix,
         cache: !arguments.no_cache,
         allow_other: arguments.allow_other,
         believed_for: arguments.attr_timeout.map_or(default.believed_for, Duration::from_secs_f64),

@@ -26,6 +26,8 @@ pub(crate) struct Agreed {
     pub(crate) security_mode: SecurityMode,
     /// What was offered, for VALIDATE_NEGOTIATE_INFO.
     pub(crate) offered: Vec<Dialect>,
+    /// The POSIX extensions were offered and are there.
+    pub(crate) posix: bool,
     /// The logon's hint.
     pub(crate) hint: Vec<u8>,
 }
@@ -57,6 +59,7 @@ impl Agreed {
         server_guid: Guid([0; 16]),
         security_mode: SecurityMode::EMPTY,
         offered: Vec::new(),
+        posix: false,
         hint: Vec::new(),
     };
 
@@ -133,6 +136,9 @@ fn contexts<'a>(
     if !options.signing.is_empty() {
         contexts.push(NegotiateContext::Signing(signing.collect()));
     }
+    if options.posix {
+        contexts.push(NegotiateContext::Posix(&context::POSIX_GUID));
+    }
     contexts
 }
 
@@ -177,6 +183,9 @@ fn judge(
             max_read_size: size(response.max_read_size)?,
             max_write_size: size(response.max_write_size)?,
         },
+        posix: options.posix
+            && dialect == Dialect::SMB_3_1_1
+            && response.negotiate_contexts.iter().any(NegotiateContext::is_posix),
         capabilities: response.capabilities,
         server_guid: response.server_guid,
         security_mode: response.security_mode,

@@ -44,6 +44,8 @@ pub(crate) struct Live {
     pub(crate) security: Security,
     pub(crate) terms: Negotiated,
     pub(crate) capabilities: GlobalCapabilities,
+    /// The POSIX extensions were negotiated.
+    pub(crate) posix: bool,
     pub(crate) channels: RwLock<Vec<Arc<Channel>>>,
     /// Session.ChannelSequence
     pub(crate) sequence: AtomicU16,

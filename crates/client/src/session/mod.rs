@@ -313,6 +313,7 @@ impl Inner {
             security: logged_on.security,
             terms: agreed.terms,
             capabilities: agreed.capabilities,
+            posix: agreed.posix,
             channels: RwLock::new(vec![Arc::new(logged_on.channel)]),
             sequence: AtomicU16::new(0),
             broken: OnceLock::new(),

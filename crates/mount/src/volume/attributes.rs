@@ -9,6 +9,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 
+use super::names::MODE_BITS;
 use super::{Told, Volume};
 use crate::errno::{Outcome, errno};
 use crate::limits::XATTR_MAX;
@@ -24,12 +25,14 @@ const USER: &str = "user.";
 
 /// The attributes of a node as the kernel wants them.
 pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> FileAttr {
-    let mut perm = match node.kind {
-        FileType::Symlink => 0o777,
-        FileType::Directory => settings.dir_mode,
-        _ => settings.file_mode,
+    let posix = metadata.posix();
+    let mut perm = match (posix, node.kind) {
+        (Some(posix), _) => posix.mode,
+        (None, FileType::Symlink) => 0o777,
+        (None, FileType::Directory) => settings.dir_mode,
+        (None, _) => settings.file_mode,
     };
-    let is_read_only = metadata.attributes().contains(FileAttributes::READONLY);
+    let is_read_only = posix.is_none() && metadata.attributes().contains(FileAttributes::READONLY);
     // On a directory the attribute means something else to Windows.
     if settings.read_only || (is_read_only && !node.is_dir()) {
         perm &= !(WRITE_BITS as u16);
@@ -45,8 +48,8 @@ pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> Fil
         kind: node.kind,
         perm,
         nlink: metadata.links().max(1),
-        uid: settings.uid,
-        gid: settings.gid,
+        uid: posix.and_then(|posix| posix.uid).unwrap_or(settings.uid),
+        gid: posix.and_then(|posix| posix.gid).unwrap_or(settings.gid),
         rdev: 0,
         blksize: BLOCK,
         flags: 0,
@@ -80,6 +83,8 @@ impl Told {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Changes {
     pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<SystemTime>,
     pub(crate) modified: Option<SystemTime>,
@@ -144,7 +149,17 @@ impl Volume {
         if let Some(size) = changes.size {
             self.truncate(&node, size).await?;
         }
-        let attributes = match changes.mode {
+        if self.share.is_posix() {
+            let path = || node.path();
+            let Changes { mode, uid, gid, .. } = changes;
+            let mode = mode.map(|mode| mode & MODE_BITS);
+            if mode.is_some() || uid.is_some() || gid.is_some() {
+                let set = self.share.set_posix(&path()?, mode, uid, gid).await;
+                set.map_err(|error| errno(&error))?;
+                node.unlearn();
+            }
+        }
+        let attributes = match changes.mode.filter(|_| !self.share.is_posix()) {
             Some(mode) => self.attributes_for(&node, mode).await?,
             None => None,
         };

@@ -11,7 +11,8 @@ use frevo_wire::command::oplock_break::LeaseState;
 use fuser::{Errno, INodeNo};
 use tokio::time::Instant;
 
-use super::{Told, Volume, wire};
+use super::names::MODE_BITS;
+use super::{Told, Volume};
 use crate::cache::{Content, Course};
 use crate::errno::{Outcome, errno};
 use crate::limits::{KEPT_FILES, KEPT_FOR};
@@ -242,9 +243,10 @@ impl Volume {
         parent: u64,
         name: &OsStr,
         flags: i32,
+        mode: u32,
     ) -> Outcome<(Told, u64)> {
         self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
         // What this mount does takes nothing of what it keeps of the directory.
@@ -252,6 +254,7 @@ impl Volume {
         let asked = std::time::Instant::now();
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
+        let options = options.mode(mode & MODE_BITS);
         let make = options.clone().create(true).create_new(exclusive);
         let file = match make.open(&self.share, &path).await {
             // It was made, or somebody else made it meanwhile; nobody knows.

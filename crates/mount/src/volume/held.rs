@@ -390,11 +390,12 @@ impl Volume {
     pub(super) fn changed(&self, directory: &Node, name: &str) {
         directory.listed.changed();
         directory.unlearn();
-        let folded = from_wire(name).to_lowercase();
+        let name = from_wire(name, self.spelling());
+        let folded = name.to_lowercase();
         let is_it =
             |other: &OsString| other.to_str().is_none_or(|other| other.to_lowercase() == folded);
         let gone: Vec<OsString> = directory.listed.state.lock().absent.extract_if(is_it).collect();
-        let others = gone.into_iter().filter(|other| other.to_str() != Some(&*from_wire(name)));
+        let others = gone.into_iter().filter(|other| other.to_str() != Some(&*name));
         self.forget_absent(directory, others.collect());
     }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Told, Volume};
 use crate::errno::Outcome;
-use crate::names::from_wire;
+use crate::names::{Spelling, from_wire};
 use crate::node::{Node, kind_of};
 
 /// An open directory: what was in it when it was read from its beginning.
@@ -37,10 +37,10 @@ pub(crate) enum Entry<'a> {
 
 impl Entry<'_> {
     /// Its name, as POSIX has it.
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn name(&self, spelling: Spelling) -> String {
         match self {
             Self::Itself(_, name) => (*name).to_owned(),
-            Self::Named(entry) => from_wire(entry.name()),
+            Self::Named(entry) => from_wire(entry.name(), spelling),
         }
     }
 

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use crate::cache::Keeper;
 use crate::errno::{Outcome, errno};
 use crate::limits::{ABSENT_FOR, UNKNOWN_TRIES};
-use crate::names::to_wire;
+use crate::names::{Spelling, to_wire};
 use crate::node::{Known, Node, Nodes};
 use crate::settings::Settings;
 use listing::Listing;
@@ -124,7 +124,7 @@ impl Volume {
     /// `name` in `parent`.
     pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<Found> {
         let parent = self.nodes.find(parent)?;
-        let spelled = wire(name)?;
+        let spelled = self.wire(name)?;
         if let Some(told) = self.look_in_listing(&parent, &spelled).await {
             return Ok(Found::There(told));
         }
@@ -169,15 +169,22 @@ pub(crate) enum Found {
     Absent(Duration),
 }
 
-/// A component as the wire has it.
-///
-/// # Errors
-/// EINVAL for what is no Unicode: SMB has no names of bytes.
-fn wire(name: &OsStr) -> Outcome<String> {
-    if name.len() > crate::limits::NAME_MAX as usize {
-        return Err(Errno::ENAMETOOLONG);
+impl Volume {
+    /// How names are spelled on the wire.
+    pub(crate) fn spelling(&self) -> Spelling {
+        if self.share.is_posix() { Spelling::Exact } else { Spelling::Mapped }
     }
-    to_wire(name).ok_or(Errno::EINVAL)
+
+    /// A component as the wire has it.
+    ///
+    /// # Errors
+    /// EINVAL for what is no Unicode: SMB has no names of bytes.
+    fn wire(&self, name: &OsStr) -> Outcome<String> {
+        if name.len() > crate::limits::NAME_MAX as usize {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        to_wire(name, self.spelling()).ok_or(Errno::EINVAL)
+    }
 }
 
 /// Carries out what must not be done twice. When a lost connection leaves open

@@ -8,13 +8,17 @@ use std::time::Instant;
 
 use frevo_client::Error;
 use frevo_wire::Status;
+use frevo_wire::fscc::reparse::NfsSpecial;
 use fuser::Errno;
 
-use super::{Told, Volume, once, wire};
+use super::{Told, Volume, once};
 use crate::errno::{Outcome, errno};
 use crate::limits::{REMOVE_AGAIN, REMOVE_TRIES};
 use crate::names::from_wire;
 use crate::node::Node;
+
+/// Permission bits of a mode, those that a client may give.
+pub(super) const MODE_BITS: u32 = 0o7777;
 
 /// How names begin that files have from their removal to their last close, on
 /// servers that cannot take a name from an open file.
@@ -46,11 +50,11 @@ impl Volume {
         if self.settings.read_only { Err(Errno::EROFS) } else { Ok(()) }
     }
 
-    pub(crate) async fn mkdir(&self, parent: u64, name: &OsStr) -> Outcome<Told> {
+    pub(crate) async fn mkdir(&self, parent: u64, name: &OsStr, mode: u32) -> Outcome<Told> {
         self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
-        let make = || self.share.create_dir(&path);
+        let make = || self.share.create_dir_with(&path, mode & MODE_BITS);
         once(make, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();
@@ -61,7 +65,7 @@ impl Volume {
 
     pub(crate) async fn rmdir(&self, parent: u64, name: &OsStr) -> Outcome<()> {
         self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         self.let_go_below(&path).await;
         let mut tries = REMOVE_TRIES;
@@ -134,7 +138,7 @@ impl Volume {
 
     pub(crate) async fn unlink(&self, parent: u64, name: &OsStr) -> Outcome<()> {
         self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         self.unlink_in(&parent, &name).await?;
         self.removed(&parent, &name);
         Ok(())
@@ -188,8 +192,8 @@ impl Volume {
             return Err(Errno::EINVAL);
         }
         let replace = flags & libc::RENAME_NOREPLACE == 0;
-        let (old_parent, old) = (self.nodes.find(from.0)?, wire(from.1)?);
-        let (new_parent, new) = (self.nodes.find(to.0)?, wire(to.1)?);
+        let (old_parent, old) = (self.nodes.find(from.0)?, self.wire(from.1)?);
+        let (new_parent, new) = (self.nodes.find(to.0)?, self.wire(to.1)?);
         let (source, target) = (old_parent.below(&old)?, new_parent.below(&new)?);
         self.let_go_at(&old_parent, &old, &source).await;
         self.let_go_at(&new_parent, &new, &target).await;
@@ -255,7 +259,7 @@ impl Volume {
     pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<Told> {
         self.check_writable()?;
         let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
-        let name = wire(name)?;
+        let name = self.wire(name)?;
         let (from, to) = (node.path()?, parent.below(&name)?);
         let link = || self.share.hard_link(&from, &to, false);
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
@@ -268,7 +272,7 @@ impl Volume {
 
     pub(crate) async fn symlink(&self, parent: u64, name: &OsStr, target: &Path) -> Outcome<Told> {
         self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, wire(name)?);
+        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let target = target.to_str().ok_or(Errno::EINVAL)?;
         // Windows wants to know what it leads to.
@@ -300,10 +304,42 @@ impl Volume {
         self.share.metadata(&path).await.is_ok_and(|found| found.is_dir())
     }
 
+    /// Makes a FIFO, a socket or a device, where the server knows them.
+    pub(crate) async fn mknod(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        device: u32,
+    ) -> Outcome<Told> {
+        self.check_writable()?;
+        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
+        let (major, minor) = (libc::major(device.into()), libc::minor(device.into()));
+        let special = match mode & libc::S_IFMT {
+            libc::S_IFIFO => NfsSpecial::Fifo,
+            libc::S_IFSOCK => NfsSpecial::Socket,
+            libc::S_IFCHR => NfsSpecial::Character { major, minor },
+            libc::S_IFBLK => NfsSpecial::Block { major, minor },
+            _ => return Err(Errno::EINVAL),
+        };
+        if !self.share.is_posix() {
+            return Err(Errno::EPERM);
+        }
+        let path = parent.below(&name)?;
+        let made = self.share.make_special(&path, &special, mode & MODE_BITS).await;
+        made.map_err(|error| errno(&error))?;
+        self.changed(&parent, &name);
+        let asked = Instant::now();
+        let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
+        let node = self.nodes.found(&parent, &name, metadata, asked);
+        Ok(self.tell(&node, &metadata))
+    }
+
     pub(crate) async fn readlink(&self, id: u64) -> Outcome<PathBuf> {
         let node = self.nodes.find(id)?;
         let target = self.share.read_link(&node.path()?).await.map_err(|error| errno(&error))?;
-        Ok(PathBuf::from(target.path.split('/').map(from_wire).collect::<Vec<_>>().join("/")))
+        let spelled = |part: &str| from_wire(part, self.spelling());
+        Ok(PathBuf::from(target.path.split('/').map(spelled).collect::<Vec<_>>().join("/")))
     }
 }
 

@@ -5,6 +5,7 @@
 mod world;
 
 mod directories;
+mod posix;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Found {
 
 impl Volume {
     async fn make(&self, file: &str) -> u64 {
-        self.create(ROOT, name(file), libc::O_RDWR).await.unwrap().1
+        self.create(ROOT, name(file), libc::O_RDWR, 0o644).await.unwrap().1
     }
 
     async fn take(&self, file: &str, flags: i32) -> u64 {
@@ -81,7 +82,7 @@ fn what_is_written_is_gathered_until_somebody_wants_it() {
 fn close_and_attributes_see_what_was_gathered() {
     in_world(async |world| {
         let one = plain(world).await;
-        let (told, handle) = one.create(ROOT, name("f"), libc::O_RDWR).await.unwrap();
+        let (told, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
         one.write(handle, 70_000, b"end").await.unwrap();
         let now = one.getattr(told.attr.ino.0).await.unwrap();
         assert_eq!(now.attr.size, 70_003);
@@ -112,7 +113,7 @@ fn appends_go_to_the_end_of_what_was_gathered() {
     in_world(async |world| {
         let (one, two) = (plain(world).await, plain(world).await);
         let flags = libc::O_RDWR | libc::O_APPEND;
-        let (_, a) = one.create(ROOT, name("log"), flags).await.unwrap();
+        let (_, a) = one.create(ROOT, name("log"), flags, 0o644).await.unwrap();
         for _ in 0..3 {
             one.write(a, 0, b"one ").await.unwrap();
         }
@@ -289,8 +290,8 @@ fn nothing_is_changed_on_a_mount_for_reading() {
         let id = told.attr.ino.0;
         assert_eq!(one.open(id, libc::O_RDWR).await, Err(Errno::EROFS));
         assert_eq!(one.unlink(ROOT, name("f")).await, Err(Errno::EROFS));
-        assert!(one.mkdir(ROOT, name("d")).await.is_err());
-        assert!(one.create(ROOT, name("g"), libc::O_RDWR).await.is_err());
+        assert!(one.mkdir(ROOT, name("d"), 0o755).await.is_err());
+        assert!(one.create(ROOT, name("g"), libc::O_RDWR, 0o644).await.is_err());
         let changes =
             super::Changes { modified: Some(std::time::UNIX_EPOCH), ..Default::default() };
         assert!(one.setattr(id, changes).await.is_err());

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -414,6 +415,38 @@ def programs(ctx, here, there):
     shutil.rmtree(here / "clone")
 
 
+def posix(here, there):
+    """The POSIX extensions: modes, owners, kinds and names are the server's own."""
+    old = os.umask(0o027)
+    try:
+        os.close(os.open(here / "f", os.O_CREAT | os.O_WRONLY, 0o664))
+        os.mkdir(here / "d", 0o775)
+    finally:
+        os.umask(old)
+    for path, mode in (("f", 0o640), ("d", 0o750)):
+        equal((os.stat(here / path).st_mode & 0o777, os.stat(there / path).st_mode & 0o777), (mode, mode), path)
+    os.chmod(here / "f", 0o605)
+    os.chown(here / "f", 12, 34)
+    found = os.stat(there / "f")
+    equal((found.st_mode & 0o777, found.st_uid, found.st_gid), (0o605, 12, 34), "chmod and chown")
+    found = os.stat(here / "f")
+    equal((found.st_mode & 0o777, found.st_uid, found.st_gid), (0o605, 12, 34), "seen here")
+    os.mkfifo(here / "pipe", 0o622)
+    os.symlink("f", here / "link")
+    equal((stat.S_ISFIFO(os.lstat(there / "pipe").st_mode), stat.S_ISFIFO(os.lstat(here / "pipe").st_mode)), (True, True), "a FIFO")
+    equal((os.readlink(here / "link"), os.readlink(there / "link")), ("f", "f"), "a link")
+    for name in ("a:b", "A:b", "what?", "x. "):
+        (here / name).write_bytes(name.encode())
+        equal((there / name).read_bytes(), name.encode(), f"{name} on the disk")
+    equal(sorted(os.listdir(here)), sorted(os.listdir(there)), "the names")
+    os.chmod(there / "d", 0o700)
+    until("what the server's host changes", lambda: os.stat(here / "d").st_mode & 0o777 == 0o700, 5)
+    shutil.rmtree(here / "d")
+    for path in list(there.iterdir()):
+        os.unlink(here / path.name)
+    equal(list(there.iterdir()), [], "left on the server")
+
+
 class Own:
     """A Frevo of this check alone, which can be killed."""
 
@@ -563,6 +596,9 @@ def mount(ctx):
             maps(here, there)
         with ctx.check("ranges"):
             sparse(here, there)
+        if ctx.server.kind == "frevo":
+            with ctx.check("posix"):
+                posix(here, there)
         with ctx.check("fsx"):
             run_fsx(ctx, here, 20_000 if ctx.full else 1_500)
         if ctx.full:
@@ -584,6 +620,11 @@ def mount(ctx):
     with ctx.check("read-only"), mounted(ctx, "reading", "-r") as here:
         equal((here / "last").read_bytes(), b"gathered", "read")
         refused(30, lambda: (here / "new").write_bytes(b""))
+    with ctx.check("no-posix"), mounted(ctx, "mapped", "--no-posix", "--file-mode", "0640") as here:
+        names(here, there)
+        (here / "f").write_bytes(b"f")
+        equal(os.stat(here / "f").st_mode & 0o777, 0o640, "the mode that was asked for")
+        os.unlink(here / "f")
     with ctx.check("no-cache"), mounted(ctx, "uncached", "--no-cache") as here:
         data = os.urandom(400_000)
         (here / "plain").write_bytes(data)

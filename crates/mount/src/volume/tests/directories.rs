@@ -3,10 +3,11 @@
 use super::*;
 
 /// All that is in a directory, by names alone.
-async fn names_of(volume: &Volume, directory: u64) -> Vec<String> {
+pub(super) async fn names_of(volume: &Volume, directory: u64) -> Vec<String> {
     let listing = volume.opendir(directory).unwrap();
     let listed = volume.entries(listing, 2, true).await.unwrap();
-    let mut names: Vec<String> = listed.entries().map(|(_, entry)| entry.name()).collect();
+    let mut names: Vec<String> =
+        listed.entries().map(|(_, entry)| entry.name(volume.spelling())).collect();
     volume.releasedir(listing);
     names.sort();
     names

@@ -1,0 +1,117 @@
+//! Against a server with the POSIX extensions.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+
+use frevo_client::Options;
+use fuser::FileType;
+
+use super::*;
+use crate::volume::Changes;
+
+async fn posix(world: &World) -> Arc<Volume> {
+    let options = Options { posix: true, ..Options::default() };
+    let share = world.session(options).await.share("data").await.unwrap();
+    assert!(share.speak_posix().await.unwrap());
+    Volume::new(share, "", Settings::of(0, 0))
+}
+
+async fn seen(volume: &Volume, file: &str) -> fuser::FileAttr {
+    volume.lookup(ROOT, name(file)).await.unwrap().there().attr
+}
+
+#[test]
+fn modes_and_owners_are_the_servers() {
+    in_world(async |world| {
+        let one = posix(world).await;
+        let (told, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o100_640).await.unwrap();
+        let there = || std::fs::metadata(world.path("f")).unwrap();
+        assert_eq!((told.attr.perm, there().permissions().mode() & 0o7777), (0o640, 0o640));
+        one.write(handle, 0, b"data").await.unwrap();
+        one.close(handle).await;
+        let told = one.mkdir(ROOT, name("d"), 0o750).await.unwrap();
+        assert_eq!((told.attr.kind, told.attr.perm), (FileType::Directory, 0o750));
+        let file = seen(&one, "f").await;
+        assert_eq!((file.perm, file.size, file.nlink), (0o640, 4, 1));
+        assert_eq!((file.uid, file.gid), (there().uid(), there().gid()));
+        // chmod, and chown for who may.
+        let changes = Changes { mode: Some(0o100_700), ..Changes::default() };
+        let told = one.setattr(file.ino.0, changes).await.unwrap();
+        assert_eq!((told.attr.perm, there().permissions().mode() & 0o7777), (0o700, 0o700));
+        if there().uid() == 0 {
+            let changes = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
+            let told = one.setattr(file.ino.0, changes).await.unwrap();
+            assert_eq!((told.attr.uid, told.attr.gid), (12, 34));
+            assert_eq!((there().uid(), there().gid()), (12, 34));
+        }
+        // What the host did, by name and in a listing.
+        std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o604)).unwrap();
+        std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
+        let two = posix(world).await;
+        assert_eq!(seen(&two, "f").await.perm, 0o604);
+        let listing = two.opendir(ROOT).unwrap();
+        let listed = two.entries(listing, 2, false).await.unwrap();
+        for (_, entry) in listed.entries() {
+            let super::super::Entry::Named(named) = entry else { continue };
+            let told = two.tell_entry(&listed, named);
+            let is_dir = named.name() == "d";
+            let wanted = if is_dir { 0o750 } else { 0o604 };
+            assert_eq!(told.attr.perm, wanted, "{}", named.name());
+            assert!(is_dir || told.attr.nlink == 2);
+        }
+        // Without the extensions they are what the settings say.
+        assert_eq!(seen(&*plain(world).await, "f").await.perm, 0o755);
+    });
+}
+
+#[test]
+fn names_and_kinds_are_posix_too() {
+    in_world(async |world| {
+        let one = posix(world).await;
+        for file in ["a:b", "A:B", "what?", "x.", "back\\slash"] {
+            let handle = one.make(file).await;
+            one.write(handle, 0, file.as_bytes()).await.unwrap();
+            one.close(handle).await;
+            assert_eq!(std::fs::read(world.path(file)).unwrap(), file.as_bytes(), "{file}");
+            assert_eq!(seen(&one, file).await.size, file.len() as u64);
+        }
+        let mut names = directories::names_of(&one, ROOT).await;
+        names.sort();
+        assert_eq!(names, ["A:B", "a:b", "back\\slash", "what?", "x."]);
+        one.rename((ROOT, name("a:b")), (ROOT, name("c|d")), 0).await.unwrap();
+        one.unlink(ROOT, name("A:B")).await.unwrap();
+        assert!(world.path("c|d").exists() && !world.path("A:B").exists());
+        let told = one.mknod(ROOT, name("pipe"), libc::S_IFIFO | 0o622, 0).await.unwrap();
+        assert_eq!(told.attr.kind, FileType::NamedPipe);
+        assert!(std::fs::metadata(world.path("pipe")).unwrap().file_type().is_fifo());
+        let told = one.symlink(ROOT, name("link"), std::path::Path::new("what?")).await.unwrap();
+        assert_eq!(told.attr.kind, FileType::Symlink);
+        assert_eq!(std::fs::read_link(world.path("link")).unwrap().to_str(), Some("what?"));
+        let target = one.readlink(told.attr.ino.0).await.unwrap();
+        assert_eq!(target.to_str(), Some("what?"));
+        std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
+        assert_eq!(seen(&one, "socket").await.kind, FileType::Socket);
+        // Nothing of the kind where the server cannot.
+        let plain = plain(world).await;
+        let refused = plain.mknod(ROOT, name("other"), libc::S_IFIFO | 0o622, 0).await;
+        assert_eq!(refused.err(), Some(Errno::EPERM));
+        assert!(!world.path("other").exists());
+    });
+}
+
+#[test]
+fn a_posix_file_outlives_its_session() {
+    in_world(async |world| {
+        let one = posix(world).await;
+        let handle = one.make("what?").await;
+        for round in 0..4_u64 {
+            one.write(handle, round * 4, b"data").await.unwrap();
+            for session in world.server.sessions() {
+                world.server.close_session(&session);
+            }
+            assert_eq!(one.read(handle, 0, 100).await.unwrap().len() as u64, (round + 1) * 4);
+        }
+        one.close(handle).await;
+        assert_eq!(std::fs::read(world.path("what?")).unwrap(), b"data".repeat(4));
+        assert_eq!(seen(&one, "what?").await.perm, 0o644);
+    });
+}
