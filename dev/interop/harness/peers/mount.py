@@ -621,6 +621,8 @@ def mount(ctx):
         equal((here / "last").read_bytes(), b"gathered", "read")
         refused(30, lambda: (here / "new").write_bytes(b""))
     with ctx.check("no-posix"), mounted(ctx, "mapped", "--no-posix", "--file-mode", "0640") as here:
+        for left in ("last", "unsent"):
+            os.unlink(here / left)
         names(here, there)
         (here / "f").write_bytes(b"f")
         equal(os.stat(here / "f").st_mode & 0o777, 0o640, "the mode that was asked for")
