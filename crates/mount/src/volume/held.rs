@@ -29,6 +29,9 @@ use crate::limits::{
 use crate::names::from_wire;
 use crate::node::Node;
 
+/// What a directory is held for.
+const KEEPING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
+
 /// What is kept of one directory.
 #[derive(Default)]
 pub(crate) struct ListedDir {
@@ -87,9 +90,10 @@ impl Snapshot {
 }
 
 impl Held {
-    /// The lease, if it allows to keep what was read.
+    /// The lease, if it allows to keep what was read, and to keep the directory open
+    /// without being in the way of who removes or moves it.
     fn grant(&self) -> Option<Grant> {
-        Some(self.lease.grant()).filter(|grant| grant.state.contains(LeaseState::READ))
+        Some(self.lease.grant()).filter(|grant| grant.state.contains(KEEPING))
     }
 }
 
@@ -104,7 +108,7 @@ impl LeaseHolder for Breaker {
         let found = self.volume.upgrade().zip(self.node.upgrade());
         Box::pin(async move {
             if let Some((volume, node)) = found
-                && !to.contains(LeaseState::READ | LeaseState::HANDLE)
+                && !to.contains(KEEPING)
             {
                 node.listed.state.lock().taken = Some(Instant::now());
                 volume.give_up_dir(&node).await;
@@ -423,8 +427,9 @@ impl Volume {
         let me = Weak::clone(&self.me);
         tokio::spawn(async move {
             let Some(volume) = me.upgrade() else { return };
-            if let Err(error) = volume.share.session().echo().await {
-                tracing::debug!(%error, "the server does not answer");
+            // An ECHO would not tell that the session has ended.
+            if let Err(error) = volume.statfs().await {
+                tracing::debug!(?error, "the server does not answer");
             }
             volume.is_listening.store(false, Ordering::Release);
         });
@@ -434,8 +439,13 @@ impl Volume {
     pub(super) async fn tidy_dirs(&self) {
         let all: Vec<_> = self.held.lock().iter().filter_map(Weak::upgrade).collect();
         for node in all {
-            if node.listed.held().is_some_and(|held| held.grant().is_none()) {
-                self.let_go_dir(&node).await;
+            if node.listed.held().is_none_or(|held| held.grant().is_some()) {
+                continue;
+            }
+            self.forget_dir(&node);
+            // Whoever lists it now finds that out himself.
+            if let Ok(_turn) = node.listed.turn.try_lock() {
+                self.close_dir(&node).await;
             }
         }
     }

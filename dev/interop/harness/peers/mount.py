@@ -373,6 +373,31 @@ def seen(one, two):
     os.unlink(two / "f")
 
 
+def leased(one, two):
+    """Listings and names that are not there are kept under leases on directories, until the other mount does something."""
+    os.mkdir(one / "shared")
+    here, there = one / "shared", two / "shared"
+    until("the directory", lambda: os.path.exists(there), 3)
+    for round in range(15):
+        name = f"new {round}"
+        for folder in (here, there):
+            os.listdir(folder)
+            for _ in range(5):
+                refused(2, lambda: os.stat(folder / name))
+        maker, other = (here, there) if round % 2 else (there, here)
+        (maker / name).write_bytes(b"x")
+        equal(name in os.listdir(maker), True, "what this mount made")
+        # Nobody waits for the message that takes the lease, only the other's belief of a second for what it has.
+        until("a name that was not there", lambda: os.path.exists(other / name), 2)
+        until("a listing", lambda: name in os.listdir(other), 2)
+        os.rename(other / name, other / "renamed")
+        until("a name that is gone", lambda: "renamed" in os.listdir(maker) and not os.path.exists(maker / name), 2)
+        os.unlink(maker / "renamed")
+        until("nothing is listed", lambda: not os.listdir(other), 2)
+    os.rmdir(there)
+    until("the directory is gone", lambda: not os.path.exists(here), 3)
+
+
 def run_fsx(ctx, folder, operations):
     config = ctx.work / "fsx.toml"
     config.write_text("[weights]\nclose_open = 0.3\nfsync = 0.1\n")
@@ -615,6 +640,8 @@ def mount(ctx):
             locks(one, two)
         with ctx.check("flock"):
             flocks(one, two)
+    with ctx.check("dir-leases"), mounted(ctx, "third") as one, mounted(ctx, "fourth") as two:
+        leased(one, two)
     with ctx.check("background"):
         background(ctx)
     with ctx.check("read-only"), mounted(ctx, "reading", "-r") as here:

@@ -188,3 +188,20 @@ fn the_oldest_directory_makes_room() {
         assert!(!first.unwrap().listed.is_held());
     });
 }
+
+#[test]
+fn a_session_that_was_lost_is_noticed_without_anybody_asking() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        names_of(&one, ROOT).await;
+        let root = Arc::clone(one.nodes.root());
+        for session in world.server.sessions() {
+            world.server.close_session(&session);
+        }
+        // What the tidying does from time to time.
+        one.listen();
+        soon("the session is a new one", async || one.dir_grant(&root).is_none()).await;
+        one.tidy().await;
+        assert!(!root.listed.is_held());
+    });
+}
