@@ -165,6 +165,7 @@ pub mod ambient;
 mod attributes;
 mod connection;
 mod credentials;
+mod dated;
 mod dfs;
 pub mod dial;
 mod dir;

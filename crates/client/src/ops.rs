@@ -14,12 +14,13 @@ use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, Status};
 
 use crate::connection::{Call, Message, Payload};
+use crate::dated::{Order, Shown};
 use crate::dfs::Located;
 use crate::dir::{Dir, DirEntry};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{File, OpenOptions};
 use crate::limits::LISTINGS;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, file_time};
 use crate::open::{Ask, Opened};
 use crate::path::wire_path;
 use crate::session::Failure;
@@ -332,19 +333,37 @@ impl Share {
         );
         ask.disposition = CreateDisposition::OVERWRITE_IF;
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
+        // Links may lead to servers of which nothing is known.
+        let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
+        let wanted = modified.filter(|_| order == Order::Unknown && !data.is_empty());
+        let flags =
+            if wanted.is_some() { CloseFlags::POSTQUERY_ATTRIB } else { CloseFlags::EMPTY };
         let calls = || {
             let request = write::Request::new(FileId::ALL_ONES, 0, &[]);
             let call = Call::new(Command::WRITE, |w| request.encode_fixed(len, w)).cost(len);
             let write = (!data.is_empty()).then(|| call.payload(Payload::Copied(data)));
-            let date = modified.map(|time| {
-                let times = crate::file::basic_times(Some(time), None);
-                let class = FileInfoClass::BASIC.0;
-                crate::file::set(InfoType::FILE, class, 0, FileId::ALL_ONES, &times)
-            });
-            let close = close_call(CloseFlags::EMPTY)();
-            write.into_iter().chain(date).chain([close]).collect()
+            let date = modified.map(date_call);
+            let both = if order == Order::Last { [write, date] } else { [date, write] };
+            both.into_iter().flatten().chain([close_call(flags)()]).collect()
         };
-        self.chain("write", path, Replay::Idempotent, &ask, &[], calls).await?;
+        let answers = self.chain("write", path, Replay::Idempotent, &ask, &[], calls).await?;
+        let Some(wanted) = wanted else { return Ok(()) };
+        let closed = answers.messages.last().ok_or_else(|| self.broken("write", path))?;
+        let closed = close::Response::parse(closed.bytes()).during("write", &self.url(path))?;
+        match self.inner.dates.learn(file_time(wanted), &closed) {
+            Shown::Dated => Ok(()),
+            Shown::Undated => self.date(path, wanted).await,
+        }
+    }
+
+    /// Sets the time of the last write of what exists.
+    async fn date(&self, path: &str, modified: SystemTime) -> Result<()> {
+        let mut ask = Ask::existing(
+            AccessMask::READ_ATTRIBUTES | AccessMask::WRITE_ATTRIBUTES | AccessMask::SYNCHRONIZE,
+        );
+        ask.options |= CreateOptions::NON_DIRECTORY_FILE;
+        let calls = || vec![date_call(modified), close_call(CloseFlags::EMPTY)()];
+        self.chain("set the times of", path, Replay::Idempotent, &ask, &[], calls).await?;
         Ok(())
     }
 
@@ -406,6 +425,11 @@ impl Share {
     fn broken(&self, operation: &'static str, path: &str) -> Error {
         Error::new(Cause::Protocol("an answer is missing"), operation, self.url(path))
     }
+}
+
+fn date_call(modified: SystemTime) -> Call<'static> {
+    let times = crate::file::basic_times(Some(modified), None);
+    crate::file::set(InfoType::FILE, FileInfoClass::BASIC.0, 0, FileId::ALL_ONES, &times)
 }
 
 fn close_call(flags: CloseFlags) -> impl Fn() -> Call<'static> {

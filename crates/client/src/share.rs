@@ -12,6 +12,7 @@ use frevo_wire::{Command, Status, Utf16};
 use parking_lot::Mutex;
 
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
+use crate::dated::Dates;
 use crate::dfs::Way;
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     /// What is opened in it are POSIX Opens.
     pub(crate) posix: AtomicBool,
     binding: tokio::sync::Mutex<()>,
+    /// When small files are given their dates.
+    pub(crate) dates: Dates,
 }
 
 impl std::fmt::Debug for Share {
@@ -78,6 +81,7 @@ impl Share {
             bound: Mutex::new(None),
             posix: AtomicBool::new(false),
             binding: tokio::sync::Mutex::new(()),
+            dates: Dates::default(),
         };
         let share = Self { inner: Arc::new(inner), way: None, salt: 0 };
         let path = share.url("");

@@ -59,6 +59,11 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) channels: usize,
 
+    /// Connections at most, each a client of its own to the server, over which trees of
+    /// many small files are copied; 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_connections)]
+    pub(crate) connections: usize,
+
     /// Seconds to wait for a lost server to come back
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) patience: u64,
@@ -410,6 +415,11 @@ pub(crate) struct Mount {
     /// the share is mounted
     #[arg(long, hide = true)]
     pub(crate) detach: bool,
+}
+
+fn parse_connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=16).contains(count));
+    count.ok_or_else(|| String::from("write a number from 1 to 16"))
 }
 
 fn parse_mode(text: &str) -> Result<u16, String> {

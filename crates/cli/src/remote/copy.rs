@@ -8,10 +8,12 @@ use futures_util::stream::StreamExt;
 use serde_json::json;
 
 use super::arguments::{Connection, Cp, Get, Put};
+use super::lanes::Lanes;
 use super::logon::{failed, innermost};
 use super::output::{human, line};
 use super::place::{Place, Url, join};
 use super::progress::Progress;
+use super::transfer::is_small;
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -106,7 +108,8 @@ async fn fetch(
         return Err(is_directory(url));
     }
     let progress = Progress::new(Some(0), connection.json);
-    let failures = fetch_tree(share, &url.path, &target, &progress).await?;
+    let lanes = Lanes::new(share, connection);
+    let failures = fetch_tree(&lanes, share, &url.path, &target, &progress).await?;
     report(connection, &progress);
     failures.end()
 }
@@ -114,6 +117,7 @@ async fn fetch(
 /// A directory with all in it. Names come from the server: the library refuses
 /// those that are not one component, so that none leads out of `to`.
 async fn fetch_tree(
+    lanes: &Lanes,
     share: &Share,
     path: &str,
     to: &Path,
@@ -135,12 +139,18 @@ async fn fetch_tree(
         std::fs::create_dir_all(&directory)
             .map_err(Failure::failed(format!("cannot make {}", directory.display())))?;
     }
-    let fetched = files.iter().map(|(name, metadata)| async move {
+    let fetch = async |share: &Share, (name, metadata): &(String, Metadata)| {
         let target = to.join(name);
         transfer::down(share, &join(path, name), &target, Some(metadata), progress).await
-    });
-    each(fetched, &mut failures).await?;
+    };
+    let small = |(_, metadata): &(String, Metadata)| is_small(metadata.len());
+    lanes.each(files.iter(), small, |(name, _)| folder(name), fetch, &mut failures).await?;
     Ok(failures)
+}
+
+/// The folder that `name` is in.
+pub(crate) fn folder(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Runs them, many at once. What fails for itself alone does not keep the others from being
@@ -237,7 +247,8 @@ async fn send(
             return Err(Failure::new(Exit::Usage, text));
         }
         let progress = Progress::new(Some(0), connection.json);
-        let failures = send_tree(share, from, &target, &progress).await?;
+        let lanes = Lanes::new(share, connection);
+        let failures = send_tree(&lanes, share, from, &target, &progress).await?;
         report(connection, &progress);
         return failures.end();
     }
@@ -248,6 +259,7 @@ async fn send(
 }
 
 async fn send_tree(
+    lanes: &Lanes,
     share: &Share,
     from: &Path,
     target: &str,
@@ -266,10 +278,11 @@ async fn send_tree(
         each(made, &mut failures).await?;
     }
     files.iter().for_each(|file| progress.expect(file.len));
-    let sent = files.iter().map(|file| async move {
+    let send = async |share: &Share, file: &walk::LocalFile| {
         transfer::up(share, &file.path, &join(target, &file.name), progress).await
-    });
-    each(sent, &mut failures).await?;
+    };
+    let small = |file: &walk::LocalFile| is_small(file.len);
+    lanes.each(files.into_iter(), small, |file| folder(&file.name), send, &mut failures).await?;
     Ok(failures)
 }
 

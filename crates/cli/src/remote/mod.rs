@@ -4,6 +4,7 @@ mod acl;
 pub(crate) mod arguments;
 mod background;
 mod copy;
+mod lanes;
 mod listing;
 pub(crate) mod logon;
 mod mount;

@@ -9,11 +9,13 @@ use frevo_net::buffer::Buf;
 use serde_json::json;
 
 use super::arguments::Sync;
-use super::copy::{Failures, each, report};
+use super::copy::{Failures, each, folder, report};
+use super::lanes::Lanes;
 use super::logon::failed;
 use super::output::line;
 use super::place::{Place, join};
 use super::progress::Progress;
+use super::transfer::is_small;
 use super::{names, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -36,6 +38,14 @@ struct Entry {
 }
 
 impl End {
+    /// The same end, a remote one over another connection.
+    fn over(&self, share: &Share) -> Self {
+        match self {
+            Self::Local(root) => Self::Local(root.clone()),
+            Self::Remote(_, path) => Self::Remote(share.clone(), path.clone()),
+        }
+    }
+
     /// All below it. What does not exist is empty, where that is allowed.
     async fn list(&self, may_be_missing: bool) -> Result<BTreeMap<String, Entry>, Failure> {
         match self {
@@ -187,11 +197,30 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     }
     let total = plan.files.iter().map(|(_, entry)| entry.len).sum();
     let progress = Progress::new(Some(total), sync.connection.json);
+    let lanes = match (&from, &to) {
+        (End::Local(_), End::Remote(share, _)) | (End::Remote(share, _), End::Local(_)) => {
+            Some(Lanes::new(share, &sync.connection))
+        }
+        // Copies on the server have to be in one session.
+        _ => None,
+    };
     let (from, to, shown) = (&from, &to, &progress);
     let mut failures = Failures::default();
-    let copies =
-        plan.files.iter().map(|(name, _)| async move { copy(from, to, name, shown).await });
-    each(copies, &mut failures).await?;
+    match lanes {
+        Some(lanes) => {
+            let copy = async |share: &Share, (name, _): &(String, Entry)| {
+                copy(&from.over(share), &to.over(share), name, shown).await
+            };
+            let small = |(_, entry): &(String, Entry)| is_small(entry.len);
+            let files = plan.files.iter();
+            lanes.each(files, small, |(name, _)| folder(name), copy, &mut failures).await?;
+        }
+        None => {
+            let copies =
+                plan.files.iter().map(|(name, _)| async move { copy(from, to, name, shown).await });
+            each(copies, &mut failures).await?;
+        }
+    }
     report(&sync.connection, &progress);
     failures.end()
 }

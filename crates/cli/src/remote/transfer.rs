@@ -2,7 +2,7 @@
 //! when it is whole, gone on with when it was interrupted.
 
 use std::fs::File as LocalHandle;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,12 @@ const SMALL: u64 = 65_536;
 
 /// Pieces that are written at once where they were read from another server: 16 MiB.
 const WRITES_AT_ONCE: usize = 16;
+
+/// Whether a file of `len` bytes goes in one round trip: then it may as well be begun
+/// again on another connection.
+pub(crate) const fn is_small(len: u64) -> bool {
+    len <= SMALL
+}
 
 /// Ends the name of a file that is not whole.
 pub(crate) const PART: &str = ".frevo-part";
@@ -53,7 +59,7 @@ pub(crate) async fn down(
 ) -> frevo_client::Result<()> {
     let broken = local_error("write", to);
     let name = to.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if let Some(known) = known.filter(|metadata| metadata.len() <= SMALL) {
+    if let Some(known) = known.filter(|metadata| is_small(metadata.len())) {
         // Nothing is not read: see `File::fetch_all`.
         let (data, metadata) = match known.is_empty() {
             true => (Vec::new(), *known),
@@ -117,8 +123,10 @@ pub(crate) async fn up(
     let metadata = local.metadata().map_err(&broken)?;
     let modified = metadata.modified().map_err(&broken)?;
     let len = metadata.len();
-    if len <= SMALL {
-        let data = std::fs::read(from).map_err(&broken)?;
+    if is_small(len) {
+        // One byte more, so that the end is seen without asking for more room.
+        let mut data = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 1);
+        (&local).take(u64::MAX).read_to_end(&mut data).map_err(&broken)?;
         share.write_dated(path, &data, Some(modified)).await?;
         progress.advance(len);
         progress.file();

@@ -162,6 +162,24 @@ impl Session {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// The same user on the same server as another client: under a ClientGuid of its
+    /// own, over one connection of its own, which waits for a lost server no longer than
+    /// `recover_for`. A server that serves a client in one process (smbd) or on one core
+    /// (Frevo) then works for both at once. Leases are the client's: what one holds
+    /// breaks when the other opens it.
+    ///
+    /// # Errors
+    /// As [`Client::log_on`].
+    ///
+    /// # Panics
+    /// As [`Client::over`].
+    pub async fn beside(&self, recover_for: Duration) -> Result<Self> {
+        let Inner { client, server, credentials, .. } = &*self.inner;
+        let options = Options { channels: 1, recover_for, ..(*client.options).clone() };
+        let other = Client::over(options, Arc::clone(&client.dial));
+        other.log_on(server.clone(), credentials.clone()).await
+    }
+
     /// The server that was named.
     pub fn server(&self) -> &ServerName {
         &self.inner.server
