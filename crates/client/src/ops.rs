@@ -336,8 +336,7 @@ impl Share {
         // Links may lead to servers of which nothing is known.
         let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
         let wanted = modified.filter(|_| order == Order::Unknown && !data.is_empty());
-        let flags =
-            if wanted.is_some() { CloseFlags::POSTQUERY_ATTRIB } else { CloseFlags::EMPTY };
+        let flags = if wanted.is_some() { CloseFlags::POSTQUERY_ATTRIB } else { CloseFlags::EMPTY };
         let calls = || {
             let request = write::Request::new(FileId::ALL_ONES, 0, &[]);
             let call = Call::new(Command::WRITE, |w| request.encode_fixed(len, w)).cost(len);

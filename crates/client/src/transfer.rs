@@ -20,6 +20,9 @@ use crate::file::File;
 
 /// Requests under way at first, and at least.
 const DEPTH_MIN: usize = 4;
+/// The same of reads: what a server has ready while this end is kept from running
+/// must not be less than what the sockets of a bare stream hold.
+const READS_MIN: usize = 8;
 /// Requests under way at most.
 const DEPTH_MAX: usize = 64;
 
@@ -34,17 +37,19 @@ struct Pace {
     since: Instant,
     bytes: u64,
     rate: f64,
+    least: usize,
     depth: usize,
 }
 
 impl Pace {
-    fn new() -> Self {
+    fn new(least: usize) -> Self {
         Self {
             fastest: Duration::MAX,
             since: Instant::now(),
             bytes: 0,
             rate: 0.0,
-            depth: DEPTH_MIN,
+            least,
+            depth: least,
         }
     }
 
@@ -62,7 +67,7 @@ impl Pace {
         let product = self.rate * self.fastest.as_secs_f64();
         let wanted = (2.0 * product / bytes.max(1) as f64).ceil();
         // The cast saturates, and the number is clamped.
-        self.depth = (wanted as usize).clamp(DEPTH_MIN, DEPTH_MAX);
+        self.depth = (wanted as usize).clamp(self.least, DEPTH_MAX);
         self.since = Instant::now();
         self.bytes = 0;
     }
@@ -98,7 +103,7 @@ impl File {
     {
         let (most, _) = self.sizes().await?;
         let end = offset.saturating_add(len);
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(READS_MIN);
         let mut under_way = FuturesOrdered::new();
         let mut next = offset;
         let mut done = offset;
@@ -176,7 +181,7 @@ impl File {
         let (_, most) = self.sizes().await?;
         let end = offset.saturating_add(len);
         let fill = Arc::new(fill);
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(DEPTH_MIN);
         let mut under_way = FuturesUnordered::new();
         let mut unacknowledged = BTreeSet::new();
         let mut next = offset;
@@ -218,7 +223,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn depth_follows_the_product() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(DEPTH_MIN);
         // 100 MB/s with 10 ms: 1 MB, so that two pieces of 1 MB cover it twice.
         for _ in 0..200 {
             tokio::time::advance(Duration::from_millis(10)).await;
@@ -226,7 +231,7 @@ mod tests {
         }
         assert_eq!(pace.depth, DEPTH_MIN);
         // 1 GB/s with 20 ms: 20 MB.
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(DEPTH_MIN);
         for _ in 0..2_000 {
             tokio::time::advance(Duration::from_millis(1)).await;
             pace.note(1_000_000, Duration::from_millis(20));
