@@ -38,13 +38,13 @@ struct Limits {
     total: u32,
 }
 
-/// How a copy was made, the cheapest way first.
+/// How a copy was made, in the order in which the ways are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyMethod {
-    /// The files share their extents.
-    Cloned,
     /// The storage copied (ODX).
     Offloaded,
+    /// The files share their extents, all of them or what was no whole sector at the end.
+    Cloned,
     /// The server copied.
     OnServer,
 }
@@ -81,18 +81,23 @@ impl File {
         len: u64,
     ) -> Result<Option<CopyMethod>> {
         if !self.share().session().is_same(target.share().session()) {
+            let was = target.metadata().await?.len();
             let done = self.offload(target, from, to, len).await?;
             // What is no whole sector at the end stays for the caller, and then
             // the whole.
+            if done == 0 && target.metadata().await?.len() != was {
+                target.set_len(was).await?;
+            }
             return Ok((done == len).then_some(CopyMethod::Offloaded));
         }
-        let mut done = self.clone_range(target, from, to, len).await?;
-        if done == len {
-            return Ok(Some(CopyMethod::Cloned));
-        }
-        done += self.offload(target, from + done, to + done, len - done).await?;
+        // A server whose files can share extents lets an offloaded copy share them.
+        let mut done = self.offload(target, from, to, len).await?;
         if done == len {
             return Ok(Some(CopyMethod::Offloaded));
+        }
+        done += self.clone_range(target, from + done, to + done, len - done).await?;
+        if done == len {
+            return Ok(Some(CopyMethod::Cloned));
         }
         let rest = self.copy_chunks(target, from + done, to + done, len - done).await?;
         Ok(rest.then_some(CopyMethod::OnServer))
@@ -101,10 +106,7 @@ impl File {
     /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: how much could be done so. Where the
     /// alignment of the file system gets in the way the rest is left.
     async fn clone_range(&self, target: &Self, from: u64, to: u64, len: u64) -> Result<u64> {
-        // Extents are put into the target, not behind its end.
-        if target.metadata().await?.len() < to.saturating_add(len) {
-            target.set_len(to.saturating_add(len)).await?;
-        }
+        target.reach_to(to.saturating_add(len)).await?;
         let mut done = 0;
         while done < len {
             let count = (len - done).min(PART);
@@ -125,6 +127,14 @@ impl File {
             }
         }
         Ok(done)
+    }
+
+    /// Extents and what tokens stand for are put into a file, not behind its end.
+    async fn reach_to(&self, end: u64) -> Result<()> {
+        if self.metadata().await?.len() < end {
+            self.set_len(end).await?;
+        }
+        Ok(())
     }
 
     /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44: how much could be done
@@ -158,6 +168,7 @@ impl File {
         let read = output(&message)
             .and_then(|output| Ok(OffloadReadReply::parse(output)?))
             .during("copy", self.url())?;
+        target.reach_to(to.saturating_add(len)).await?;
         let mut input = Vec::new();
         OffloadWriteRequest {
             size: 544,

@@ -312,6 +312,11 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     if !cp.recursive {
         return Err(is_directory(from));
     }
+    let is_one_share = from.server == to.server && from.share.eq_ignore_ascii_case(&to.share);
+    if is_one_share && is_inside(&path, &from.path) {
+        let text = format!("{from} would be copied into itself; copy it to another place");
+        return Err(Failure::new(Exit::Usage, text));
+    }
     let progress = Progress::new(Some(0), connection.json);
     let mut failures = Failures::default();
     let mut files = Vec::new();
@@ -337,4 +342,24 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     each(copied, &mut failures).await?;
     report(connection, &progress);
     failures.end()
+}
+
+/// Whether a path is below `tree`, names compared without regard to case.
+fn is_inside(path: &str, tree: &str) -> bool {
+    let names = |path: &str| -> Vec<String> {
+        path.split('/').filter(|name| !name.is_empty()).map(str::to_lowercase).collect()
+    };
+    let (path, tree) = (names(path), names(tree));
+    path.len() > tree.len() && path.starts_with(&tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_inside;
+
+    #[test]
+    fn inside_is_below_by_whole_names() {
+        assert!(is_inside("t/inside", "t") && is_inside("T/a/b", "t/A") && is_inside("x", ""));
+        assert!(!is_inside("t", "t") && !is_inside("tt/x", "t") && !is_inside("a", "t/a"));
+    }
 }

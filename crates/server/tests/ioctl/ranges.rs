@@ -9,7 +9,7 @@ use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData};
 use frevo_wire::fscc::query::FileBasicInformation;
 
 use super::calls::*;
-use crate::client::files::lock_draft;
+use crate::client::files::{lock_draft, rename_draft};
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 
@@ -35,11 +35,31 @@ fn ranges(reply: &Reply) -> Vec<(i64, i64)> {
     bytes.chunks(16).map(|r| (parse(r).file_offset, parse(r).length)).collect()
 }
 
-async fn is_sparse(peer: &mut Peer, mount: &Mount, file: FileId) -> bool {
+async fn attributes(peer: &mut Peer, mount: &Mount, file: FileId) -> FileAttributes {
     let reply = peer.on(mount, query_draft(FileInfoClass::BASIC, file)).await;
     let output = query_info::Response::parse(&reply.ok().message).unwrap().output;
-    let basic = FileBasicInformation::parse(output).unwrap();
-    basic.attributes.contains(FileAttributes::SPARSE_FILE)
+    FileBasicInformation::parse(output).unwrap().attributes
+}
+
+async fn is_sparse(peer: &mut Peer, mount: &Mount, file: FileId) -> bool {
+    attributes(peer, mount, file).await.contains(FileAttributes::SPARSE_FILE)
+}
+
+#[test]
+fn what_is_hidden_by_its_name_is_seen_by_another() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let part = peer.open_file(&mount, &Want::file(".part")).await;
+        assert!(attributes(&mut peer, &mount, part).await.contains(FileAttributes::HIDDEN));
+        ask(&mut peer, &mount, SPARSE, part, &[], 0).await.ok();
+        let rename = rename_draft(FileInfoClass::RENAME, part, "whole", false);
+        peer.on(&mount, rename).await.ok();
+        peer.close(&mount, part).await;
+        let whole = peer.open_file(&mount, &Want::file("whole")).await;
+        let seen = attributes(&mut peer, &mount, whole).await;
+        assert!(seen.contains(FileAttributes::SPARSE_FILE));
+        assert!(!seen.contains(FileAttributes::HIDDEN), "{seen:?}");
+    });
 }
 
 #[test]

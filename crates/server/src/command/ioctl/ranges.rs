@@ -33,7 +33,11 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     let node = Arc::clone(&file.node);
-    let rest = now.attributes.without(FileAttributes::SPARSE_FILE | FileAttributes::NORMAL);
+    let mut rest = now.attributes.without(FileAttributes::SPARSE_FILE | FileAttributes::NORMAL);
+    if node.is_hidden_by_name() {
+        // It is not so by another name, and nobody has said that it shall be.
+        rest = rest.without(FileAttributes::HIDDEN);
+    }
     let change = move || {
         let attributes = if sparse {
             rest | FileAttributes::SPARSE_FILE
