@@ -51,10 +51,13 @@ pub const TIDY_EVERY: Duration = Duration::from_millis(500);
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 /// Most files that are open for nobody.
 pub const KEPT_FILES: usize = 256;
-/// Most directories that are kept open for what their leases allow to keep.
+/// Most directories that are kept open for what their leases allow to keep, and most of
+/// which a listing is kept.
 pub const HELD_DIRS: usize = 256;
 /// Longest listing that is kept of one of them.
 pub const HELD_ENTRIES: usize = 16_384;
+/// Most entries in all listings that are kept.
+pub const LISTED_ENTRIES: usize = 16 * HELD_ENTRIES;
 /// How long the kernel may believe, unless it is told otherwise, that a name is not there
 /// which the lease on its directory speaks for.
 pub const ABSENT_FOR: Duration = Duration::from_secs(30);

@@ -494,6 +494,7 @@ impl Volume {
             }
         }
         self.tidy_dirs().await;
+        self.tidy_listings();
         let kept: Vec<_> = self.kept.lock().values().cloned().collect();
         for node in kept {
             let since = node.opens.lock().kept;

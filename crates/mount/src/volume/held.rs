@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use super::Volume;
 use crate::errno::{Outcome, errno};
 use crate::limits::{
-    ABSENT_MAX, HELD_DIRS, HELD_ENTRIES, NOT_HELD_FOR, WORTH_ENTRIES, WORTH_LISTING,
+    ABSENT_MAX, HELD_DIRS, HELD_ENTRIES, LISTED_ENTRIES, NOT_HELD_FOR, WORTH_ENTRIES, WORTH_LISTING,
 };
 use crate::names::from_wire;
 use crate::node::Node;
@@ -154,6 +154,11 @@ impl ListedDir {
             .then(|| snapshot.clone())
     }
 
+    /// How many entries are kept of it.
+    pub(super) fn listed_len(&self) -> usize {
+        self.state.lock().listing.as_ref().map_or(0, |listing| listing.entries.len())
+    }
+
     /// Another name is asked about: whether a listing is the shorter way.
     fn is_worth_listing(&self) -> bool {
         let mut state = self.state.lock();
@@ -229,13 +234,34 @@ impl Volume {
         let snapshot =
             Snapshot { asked, entries: Arc::new(entries), by_name: Arc::new(by_name), grant };
         if is_kept {
-            let mut state = node.listed.state.lock();
-            // Under the mutex: whoever changes something in it forgets this afterwards.
-            if node.listed.changes() == changes {
-                state.listing = Some(snapshot.clone());
-            }
+            self.keep_listing(node, snapshot.clone(), changes);
         }
         Ok(snapshot)
+    }
+
+    /// Keeps what was listed of a directory, unless it has changed since then. Those
+    /// that came first make room.
+    pub(super) fn keep_listing(&self, node: &Arc<Node>, snapshot: Snapshot, changes: u64) {
+        {
+            let mut state = node.listed.state.lock();
+            // Under the mutex: whoever changes something in it forgets this afterwards.
+            if node.listed.changes() != changes {
+                return;
+            }
+            state.listing = Some(snapshot);
+        }
+        let mut all = self.listed.lock();
+        all.retain(|one| one.as_ptr() != Arc::as_ptr(node));
+        all.push_back(Arc::downgrade(node));
+        let len = |one: &Weak<Node>| one.upgrade().map_or(0, |node| node.listed.listed_len());
+        let mut entries: usize = all.iter().map(len).sum();
+        while all.len() > HELD_DIRS || entries > LISTED_ENTRIES {
+            let Some(first) = all.pop_front() else { return };
+            if let Some(first) = first.upgrade() {
+                let gone = first.listed.state.lock().listing.take();
+                entries -= gone.map_or(0, |gone| gone.entries.len()).min(entries);
+            }
+        }
     }
 
     async fn read_dir(&self, path: &str, most: usize) -> Result<Vec<DirEntry>, Error> {
@@ -432,6 +458,17 @@ impl Volume {
                 tracing::debug!(?error, "the server does not answer");
             }
             volume.is_listening.store(false, Ordering::Release);
+        });
+    }
+
+    /// Forgets listings that no lease speaks for and that are not believed any more.
+    pub(super) fn tidy_listings(&self) {
+        self.listed.lock().retain(|one| {
+            let Some(node) = one.upgrade() else { return false };
+            let is_held = node.listed.listing().is_some();
+            let mut state = node.listed.state.lock();
+            state.listing.take_if(|kept| !is_held && !self.is_fresh(kept.asked));
+            state.listing.is_some()
         });
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Volume {
     kept: Mutex<HashMap<u64, Arc<Node>>>,
     /// Directories that are kept open, the oldest first.
     held: Mutex<VecDeque<Weak<Node>>>,
+    /// Directories of which a listing is kept, the latest last.
+    listed: Mutex<VecDeque<Weak<Node>>>,
     /// The server has no leases on directories.
     holds_none: AtomicBool,
     /// The server is being asked whether it is there.
@@ -84,6 +86,7 @@ impl Volume {
             notifier: OnceLock::new(),
             kept: Mutex::default(),
             held: Mutex::default(),
+            listed: Mutex::default(),
             holds_none: AtomicBool::new(false),
             is_listening: AtomicBool::new(false),
             files: Mutex::default(),

@@ -190,6 +190,44 @@ fn the_oldest_directory_makes_room() {
 }
 
 #[test]
+fn listings_that_no_lease_speaks_for_are_few_and_go() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        one.holds_none.store(true, std::sync::atomic::Ordering::Relaxed);
+        let mut nodes = Vec::new();
+        for at in 0..=crate::limits::HELD_DIRS {
+            let directory = format!("d{at}");
+            std::fs::create_dir_all(world.path(&directory).join("in")).unwrap();
+            let asked = std::time::Instant::now();
+            let metadata = one.share.lookup(&directory).await.unwrap();
+            let node = one.nodes.found(&one.nodes.root().clone(), &directory, metadata, asked);
+            one.listing(&node, true).await.unwrap();
+            assert_eq!(node.listed.listed_len(), 1);
+            nodes.push(node);
+        }
+        assert_eq!(nodes[0].listed.listed_len(), 0, "there are as many younger ones");
+        assert_eq!(nodes[1].listed.listed_len(), 1);
+        // All of the longest: they share their entries here, which nobody counts.
+        let mut long = one.listing(&nodes[1], true).await.unwrap();
+        let most = crate::limits::HELD_ENTRIES;
+        long.entries = Arc::new(vec![long.entries[0].clone(); most]);
+        let kept = |nodes: &[Arc<crate::node::Node>]| -> usize {
+            nodes.iter().map(|node| node.listed.listed_len()).sum()
+        };
+        for node in &nodes {
+            one.keep_listing(node, long.clone(), 0);
+            assert!(kept(&nodes) <= crate::limits::LISTED_ENTRIES);
+        }
+        assert_eq!(kept(&nodes), crate::limits::LISTED_ENTRIES);
+        // They are not believed any more, and nobody need ask for that to be forgotten.
+        tokio::time::sleep(one.settings.believed_for + std::time::Duration::from_millis(50)).await;
+        names_of(&one, nodes[0].id).await;
+        one.tidy().await;
+        assert_eq!(kept(&nodes), 1);
+    });
+}
+
+#[test]
 fn a_session_that_was_lost_is_noticed_without_anybody_asking() {
     in_world(async |world| {
         let one = plain(world).await;
