@@ -197,10 +197,20 @@ impl Connection {
         client_guid: frevo_wire::dtyp::Guid,
         unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
-        let connection = Arc::new(Self {
+        let connection = Arc::new(Self::over(stream, options.credits, unasked));
+        tokio::spawn(Arc::clone(&connection).carry());
+        tokio::spawn(watch(Arc::downgrade(&connection)));
+        let claim = Claim { connection, is_kept: false };
+        claim.negotiate(options, client_guid).await?;
+        Ok(claim)
+    }
+
+    /// One over `stream`, which nobody reads yet.
+    fn over(stream: Stream, credits: u16, unasked: mpsc::Sender<Unasked>) -> Self {
+        Self {
             stream,
             outbox: Outbox::default(),
-            credits: Credits::new(options.credits),
+            credits: Credits::new(credits),
             waiters: Waiters::default(),
             agreed: OnceLock::new(),
             preauth: Mutex::new(ConnectionPreauth::new()),
@@ -212,12 +222,7 @@ impl Connection {
             why: OnceLock::new(),
             heard: Mutex::new(Instant::now()),
             unasked,
-        });
-        tokio::spawn(Arc::clone(&connection).carry());
-        tokio::spawn(watch(Arc::downgrade(&connection)));
-        let claim = Claim { connection, is_kept: false };
-        claim.negotiate(options, client_guid).await?;
-        Ok(claim)
+        }
     }
 
     /// Reads and writes until the end.

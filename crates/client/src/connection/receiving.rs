@@ -22,22 +22,8 @@ const KEY: [u8; 32] = [7; 32];
 /// A connection that nobody is at the other end of.
 fn connection(cipher: Cipher) -> Arc<Connection> {
     let (unasked, _) = mpsc::channel(1);
-    let connection = Connection {
-        stream: Stream::Memory(memory::pair(1, ["127.0.0.1:445".parse().unwrap(); 2]).0),
-        outbox: Outbox::default(),
-        credits: Credits::new(512),
-        waiters: Waiters::default(),
-        agreed: OnceLock::new(),
-        preauth: Mutex::new(ConnectionPreauth::new()),
-        opening: RwLock::new(None),
-        sealing_speed: Swiftness::default(),
-        opening_speed: Swiftness::default(),
-        gone: AtomicBool::new(false),
-        end: Notify::new(),
-        why: OnceLock::new(),
-        heard: Mutex::new(Instant::now()),
-        unasked,
-    };
+    let (nobody, _) = memory::pair(1, ["127.0.0.1:445".parse().unwrap(); 2]);
+    let connection = Connection::over(Stream::Memory(nobody), 512, unasked);
     connection.open_with(SESSION, Arc::new(OpeningKey::new(cipher, &KEY)));
     Arc::new(connection)
 }
