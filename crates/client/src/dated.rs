@@ -2,9 +2,10 @@
 //!
 //! Whoever sets LastWriteTime through an Open wants nothing that is written through
 //! it afterwards to change it: Open.UserSetModificationTime, MS-FSA 2.1.5.15.2. So the
-//! date goes before the data. smbd then need not watch the time of the write, nor
-//! set it and tell everybody once more when the file is closed. Some servers know nothing of that. They are found out by
-//! what the first CLOSE says, the date is set again, and from then on it goes last.
+//! date goes before the data. smbd then need not watch the time of the write, nor set it
+//! and tell everybody once more when the file is closed. Some servers know nothing of
+//! that. They are found out by what the first CLOSE says, the date is set again, and from
+//! then on it goes last.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;

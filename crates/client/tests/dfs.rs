@@ -48,6 +48,8 @@ struct Host {
     flags: SessionFlags,
     is_down: AtomicBool,
     dialed: AtomicUsize,
+    /// Tree connects to IPC$.
+    pipes: AtomicUsize,
 }
 
 impl Host {
@@ -62,7 +64,10 @@ impl Host {
         }
         let note = |what: &str| log.lock().push(format!("{name} {what}"));
         match asked.header.command {
-            Command::TREE_CONNECT if asked.message.ends_with(b"I\0P\0C\0$\0") => Act::Honest,
+            Command::TREE_CONNECT if asked.message.ends_with(b"I\0P\0C\0$\0") => {
+                self.pipes.fetch_add(1, Ordering::SeqCst);
+                Act::Honest
+            }
             Command::TREE_CONNECT if !self.roots.is_empty() => {
                 Act::Refused(Status::BAD_NETWORK_NAME)
             }
@@ -412,6 +417,9 @@ fn a_policy_bounds_where_links_lead() {
         share.read("both/known").await.unwrap();
         assert_eq!(share.real_url("both").await.unwrap(), "smb://root/data2");
         assert_eq!(world.dialed("one"), 0);
+        let referrals = world.asked().iter().filter(|what| what.contains(" refer ")).count();
+        let pipes = world.host("root").pipes.load(Ordering::SeqCst);
+        assert!(pipes < referrals && pipes <= 2, "once in each session: {pipes}, {referrals}");
     });
     with_options(hosts(), options(Referrals::Never), async |world| {
         let share = world.share().await;
@@ -474,10 +482,15 @@ fn a_domains_namespace() {
         // What is no domain is a server.
         assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
     });
-    let same = Options { referrals: Referrals::SameHost, ..options };
+    let same = Options { referrals: Referrals::SameHost, ..options.clone() };
     with_options(hosts(), same, async |world| {
         assert!(world.reach("corp.example", "docs/x").await.is_err());
         assert_eq!(world.dialed("dc2") + world.dialed("root") + world.dialed("one"), 0);
+    });
+    let never = Options { referrals: Referrals::Never, ..options };
+    with_options(hosts(), never, async |world| {
+        assert!(world.reach("corp.example", "docs/x").await.is_err());
+        assert_eq!(world.dialed("dc"), 0, "nobody is asked where it leads");
     });
 }
 

@@ -289,14 +289,15 @@ impl Way {
 
     /// Asks the server of `place` for a referral, if it is in a namespace.
     async fn ask(&self, place: &Place, hops: usize) -> Result<Asked> {
+        if self.policy() == Policy::Never {
+            let session = self.session(&place.server).await?;
+            return self.share(&session, &place.share).await.map(Asked::Here);
+        }
         if let Some(asked) = self.ask_controllers(place, hops).await? {
             return Ok(asked);
         }
         let session = self.session(&place.server).await?;
         let share = self.share(&session, &place.share).await;
-        if self.policy() == Policy::Never {
-            return share.map(Asked::Here);
-        }
         let (asked, refused) = match &share {
             Ok(share) if !share.is_dfs() || place.path.is_empty() => {
                 return Ok(Asked::Here(share.clone()));
@@ -310,7 +311,7 @@ impl Way {
                 _ => return share.map(Asked::Here),
             },
         };
-        let response = match referral::targets(&session, &asked.unc()).await {
+        let response = match referral::targets(&self.ipc(&session).await?, &asked.unc()).await {
             Ok(response) if !response.referrals.is_empty() => response,
             // MS-DFSC 3.1.5.4.3: it is no link; an error is told when it is used.
             Ok(_) => return refused.map_or_else(|| share.map(Asked::Here), Err),
@@ -351,7 +352,7 @@ impl Way {
         }
         let session = self.session(&first).await?;
         let domain = &*place.server.host;
-        let found = match referral::controllers(&session, domain).await {
+        let found = match referral::controllers(&self.ipc(&session).await?, domain).await {
             Err(error) if error.status().is_some() => return Ok(None),
             found => found?,
         };
@@ -367,7 +368,8 @@ impl Way {
             }
             let asked = async {
                 let controller = self.session(&there.server).await?;
-                let response = referral::targets(&controller, &root.unc()).await?;
+                let response =
+                    referral::targets(&self.ipc(&controller).await?, &root.unc()).await?;
                 let allowed = |target: &Place| self.may_go(&controller, &there.server, target);
                 Ok(Known::understood(&response, &root, allowed))
             };
@@ -446,6 +448,11 @@ impl Way {
         let is_kept = |share: &Share| share.session().is_alive();
         self.shares.lock().retain(is_kept);
         Ok(session)
+    }
+
+    /// Where `session`'s server is asked for referrals.
+    async fn ipc(&self, session: &Session) -> Result<Share> {
+        self.share(session, "IPC$").await
     }
 
     /// The share `name` of `session`, without a way of its own.

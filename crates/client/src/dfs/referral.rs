@@ -10,7 +10,6 @@ use frevo_wire::file_id::FileId;
 
 use crate::connection::{Call, Message};
 use crate::error::{During, Result};
-use crate::session::Session;
 use crate::share::{Replay, Share, fsctl};
 
 const OPERATION: &str = "resolve";
@@ -18,17 +17,17 @@ const OPERATION: &str = "resolve";
 /// Room for a referral, whose offsets have 16 bits.
 const ROOM: u32 = 65_536;
 
-/// What `session`'s server says of `path`, a root or what is below one.
-pub(super) async fn targets(session: &Session, path: &str) -> Result<ReferralResponse> {
-    let (message, url) = ask(session, path).await?;
+/// What the server of `ipc` says of `path`, a root or what is below one.
+pub(super) async fn targets(ipc: &Share, path: &str) -> Result<ReferralResponse> {
+    let (message, url) = ask(ipc, path).await?;
     let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &url)?;
     ReferralResponse::parse(response.output).during(OPERATION, &url)
 }
 
-/// The controllers of `domain`, as `session`'s server, which is one, knows them: a DC
+/// The controllers of `domain`, as the server of `ipc`, which is one, knows them: a DC
 /// referral.
-pub(super) async fn controllers(session: &Session, domain: &str) -> Result<Vec<String>> {
-    let (message, url) = ask(session, &format!("\\{domain}")).await?;
+pub(super) async fn controllers(ipc: &Share, domain: &str) -> Result<Vec<String>> {
+    let (message, url) = ask(ipc, &format!("\\{domain}")).await?;
     let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &url)?;
     let lists = NameList::parse_all(response.output).during(OPERATION, &url)?;
     // MS-DFSC 3.1.5.4.2: it is one.
@@ -37,12 +36,11 @@ pub(super) async fn controllers(session: &Session, domain: &str) -> Result<Vec<S
     Ok(list.controllers.iter().map(bare).filter(|name| !name.is_empty()).collect())
 }
 
-async fn ask(session: &Session, path: &str) -> Result<(Message, String)> {
-    let ipc = Share::connect(session.clone(), "IPC$").await?;
+async fn ask(ipc: &Share, path: &str) -> Result<(Message, String)> {
     let mut input = Vec::new();
     ReferralRequest { max_level: REFERRAL_LEVEL, path: path.into() }
         .encode(&mut Writer::new(&mut input));
-    let url = format!("smb://{}", session.server());
+    let url = format!("smb://{}", ipc.session().server());
     let mut attempts = ipc.attempts(Replay::Idempotent, OPERATION, &url);
     loop {
         let (live, bound) = attempts.next().await?;
