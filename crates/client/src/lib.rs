@@ -184,6 +184,7 @@ pub mod path;
 #[cfg(feature = "plant")]
 pub mod plant;
 mod posix;
+mod refusals;
 mod rpc;
 mod sequences;
 mod session;

@@ -55,6 +55,8 @@ pub const REFERRAL_FOR: Duration = Duration::from_secs(3600);
 pub const REFERRAL_AT_LEAST: Duration = Duration::from_secs(10);
 /// Sessions with the targets of a namespace that are kept.
 pub const TARGET_SESSIONS: usize = 32;
+/// How long it is believed that a share's file system has no way to copy.
+pub const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// Targets of referrals that are tried on the way to one place.
 pub const TARGETS_TRIED: usize = 16;
 /// SIDs or names of one lookup.

@@ -16,6 +16,7 @@ use crate::dated::Dates;
 use crate::dfs::Way;
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
+use crate::refusals::Refusals;
 use crate::session::{Failure, Live, Session};
 
 /// Where a share is in the present session.
@@ -60,6 +61,8 @@ pub(crate) struct Inner {
     binding: tokio::sync::Mutex<()>,
     /// When small files are given their dates.
     pub(crate) dates: Dates,
+    /// How files cannot be copied in it.
+    pub(crate) refusals: Refusals,
 }
 
 impl std::fmt::Debug for Share {
@@ -82,6 +85,7 @@ impl Share {
             posix: AtomicBool::new(false),
             binding: tokio::sync::Mutex::new(()),
             dates: Dates::default(),
+            refusals: Refusals::default(),
         };
         let share = Self { inner: Arc::new(inner), way: None, salt: 0 };
         let path = share.url("");

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script, framed, put};
 use frevo_client::dial::Dialing;
+use frevo_client::limits::REFUSED_FOR;
 use frevo_client::{
-    Client, CopyMethod, Credentials, Dial, Error, File, OpenOptions, Options, ServerName, Share,
+    Cause, Client, CopyMethod, Credentials, Dial, Error, File, OpenOptions, Options, ServerName,
+    Share,
 };
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
@@ -21,11 +23,14 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::copychunk::{CopyRequest, CopyResponse};
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::compound::Compound;
+use frevo_wire::fscc::fsctl::{
+    OffloadReadReply, OffloadReadRequest, OffloadToken, OffloadWriteReply, OffloadWriteRequest,
+};
 use frevo_wire::{Command, Header, Status};
 use parking_lot::Mutex;
 use world::{World, in_world};
 
-/// What was asked for: IOCTLs by their code, reads and writes.
+/// What was asked for: IOCTLs by their code, reads and writes, sizes.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn named(message: &[u8], command: Command) -> Option<String> {
@@ -33,6 +38,8 @@ fn named(message: &[u8], command: Command) -> Option<String> {
     match command {
         Command::READ => Some("read".into()),
         Command::WRITE => Some("write".into()),
+        Command::QUERY_INFO => Some("size".into()),
+        Command::SET_INFO => Some("set size".into()),
         Command::IOCTL => Some(
             match code() {
                 CtlCode::DUPLICATE_EXTENTS_TO_FILE => "clone",
@@ -123,12 +130,13 @@ fn no_byte_of_a_copy_comes_here() {
         assert!(std::fs::read(world.path("to")).unwrap() == data);
         let asked = std::mem::take(&mut *log.lock());
         assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
-        assert_eq!(asked[..2], ["offload read", "offload write"], "that way first");
+        let first = ["offload read", "size", "set size", "offload write"];
+        assert_eq!(asked[..4], first, "that way first");
         // What is no whole sector is left for the others.
         match how {
             CopyMethod::Offloaded => panic!("not all of it: {asked:?}"),
-            CopyMethod::Cloned => assert_eq!(asked[2..], ["clone"]),
-            CopyMethod::OnServer => assert_eq!(asked[2..], ["clone", "key", "chunks"]),
+            CopyMethod::Cloned => assert_eq!(asked[4..], ["clone"]),
+            CopyMethod::OnServer => assert_eq!(asked[4..], ["clone", "key", "chunks"]),
         }
         // Another share of the same session is as good.
         source.close().await.unwrap();
@@ -162,6 +170,10 @@ impl Dial for Scripted {
             let (ours, theirs) = memory::pair(1 << 20, [at(1), at(2)]);
             let (answer, log) = (Arc::clone(&self.0), Arc::clone(&self.1));
             let script: Arc<Script> = Arc::new(move |asked| {
+                let Some(what) = named(asked.message, asked.header.command) else {
+                    return Act::Honest;
+                };
+                log.lock().push(what.clone());
                 // FileAllInformation of an empty file.
                 if asked.header.command == Command::QUERY_INFO {
                     return Act::Changed(Box::new(|message| {
@@ -170,10 +182,6 @@ impl Dial for Scripted {
                         message.extend(evil::buffer(&[0; 104]));
                     }));
                 }
-                let Some(what) = named(asked.message, asked.header.command) else {
-                    return Act::Honest;
-                };
-                log.lock().push(what.clone());
                 answer(&what, asked)
             });
             let manners = Arc::new(Manners::default());
@@ -192,8 +200,8 @@ fn answered(asked: &Asked<'_>, output: &[u8]) -> Act {
     Act::Body(body)
 }
 
-/// What a server that does not know these FSCTLs is asked, and what becomes of it.
-fn asked_of(unknown: &'static [&'static str]) -> (Result<Option<CopyMethod>, Error>, Vec<String>) {
+/// Copies on a server that does not know some FSCTLs.
+fn with(unknown: &'static [&'static str], test: impl AsyncFnOnce(&File, &File, &Log)) {
     let log = Log::default();
     let answer = move |what: &str, asked: &Asked<'_>| match what {
         _ if unknown.contains(&what) => Act::Refused(Status::INVALID_DEVICE_REQUEST),
@@ -209,6 +217,23 @@ fn asked_of(unknown: &'static [&'static str]) -> (Result<Option<CopyMethod>, Err
             .encode(&mut Writer::new(&mut output));
             answered(asked, &output)
         }
+        "offload read" => {
+            let request = ioctl::Request::parse(asked.message).unwrap();
+            let transfer_length = OffloadReadRequest::parse(request.input).unwrap().copy_length;
+            let token = OffloadToken { bytes: [7; 512] };
+            let mut output = Vec::new();
+            OffloadReadReply { size: 528, flags: 0, transfer_length, token }
+                .encode(&mut Writer::new(&mut output));
+            answered(asked, &output)
+        }
+        "offload write" => {
+            let request = ioctl::Request::parse(asked.message).unwrap();
+            let length_written = OffloadWriteRequest::parse(request.input).unwrap().copy_length;
+            let mut output = Vec::new();
+            OffloadWriteReply { size: 16, flags: 0, length_written }
+                .encode(&mut Writer::new(&mut output));
+            answered(asked, &output)
+        }
         _ => Act::Honest,
     };
     let dial = Arc::new(Scripted(Arc::new(answer), Arc::clone(&log)));
@@ -217,28 +242,79 @@ fn asked_of(unknown: &'static [&'static str]) -> (Result<Option<CopyMethod>, Err
         .start_paused(true)
         .build()
         .unwrap();
-    let how = runtime.block_on(async {
+    runtime.block_on(async {
         let client = Client::over(Options::default(), dial);
         let share = share_of(&client, "data").await;
         let (source, target) = pair(&share, &share).await;
         log.lock().clear();
-        source.copy_range_to(&target, 0, 0, CONTENT.len() as u64).await
+        test(&source, &target, &log).await;
     });
-    let asked = std::mem::take(&mut *log.lock());
-    (how, asked)
 }
+
+/// What is asked for one copy, and what becomes of it.
+fn asked_of(
+    unknown: &'static [&'static str],
+    len: u64,
+) -> (Result<Option<CopyMethod>, Error>, Vec<String>) {
+    let mut found = None;
+    with(unknown, async |source, target, log| {
+        let how = source.copy_range_to(target, 0, 0, len).await;
+        found = Some((how, std::mem::take(&mut *log.lock())));
+    });
+    found.unwrap()
+}
+
+/// Less than a sector, which is not offloaded.
+const SHORT: u64 = CONTENT.len() as u64;
 
 #[test]
 fn what_the_server_cannot_the_next_way_does() {
-    let (how, asked) = asked_of(&[]);
-    assert_eq!((how.unwrap(), asked), (Some(CopyMethod::Cloned), vec![String::from("clone")]));
-    // Less than a sector is not offloaded.
-    let (how, asked) = asked_of(&["clone"]);
+    let (how, asked) = asked_of(&[], SHORT);
+    assert_eq!(how.unwrap(), Some(CopyMethod::Cloned));
+    assert_eq!(asked, ["size", "set size", "clone"]);
+    let (how, asked) = asked_of(&["clone"], SHORT);
     assert_eq!(how.unwrap(), Some(CopyMethod::OnServer));
-    assert_eq!(asked, ["clone", "key", "chunks"]);
+    assert_eq!(asked, ["size", "set size", "clone", "key", "chunks"]);
     for unknown in [&["clone", "offload read", "key"][..], &["clone", "offload read", "chunks"]] {
-        let (how, asked) = asked_of(unknown);
+        let (how, asked) = asked_of(unknown, SHORT);
         assert_eq!(how.unwrap(), None, "the caller copies");
         assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
+        assert_eq!(asked.last().unwrap(), "set size", "it is as long as it was");
     }
+}
+
+#[test]
+fn a_long_copy_asks_for_the_size_once() {
+    let (how, asked) = asked_of(&[], 3 << 28);
+    assert_eq!(how.unwrap(), Some(CopyMethod::Offloaded));
+    let part = ["offload read", "offload write"];
+    let first = ["offload read", "size", "set size", "offload write"];
+    assert_eq!(asked, [&first[..], &part, &part].concat());
+    // Where there are no tokens after all.
+    let (how, asked) = asked_of(&["offload write"], 3 << 28);
+    assert_eq!(how.unwrap(), Some(CopyMethod::Cloned));
+    assert_eq!(asked, [&first[..], &["clone"; 3]].concat());
+    let (how, _) = asked_of(&[], u64::MAX);
+    assert!(matches!(how.unwrap_err().cause(), Cause::Usage(_)));
+}
+
+#[test]
+fn a_file_system_that_cannot_is_not_asked_for_each_file() {
+    let len = 1 << 20;
+    with(&["clone", "offload read"], async |source, target, log| {
+        let all = ["offload read", "size", "set size", "clone", "key", "chunks"];
+        let copied = async || {
+            let how = source.copy_range_to(target, 0, 0, len).await;
+            assert_eq!(how.unwrap(), Some(CopyMethod::OnServer));
+            std::mem::take(&mut *log.lock())
+        };
+        assert_eq!(copied().await, all);
+        for _ in 0..10 {
+            assert_eq!(copied().await, ["key", "chunks"]);
+        }
+        // It may be another file system by then.
+        tokio::time::advance(REFUSED_FOR).await;
+        assert_eq!(copied().await, all);
+        assert_eq!(copied().await, ["key", "chunks"]);
+    });
 }
