@@ -18,7 +18,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::acting::Actor;
 use crate::ambient::Ambient;
-use crate::limits::{HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_USER_FRESH, HOST_USERS_REMEMBERED};
+use crate::limits::{
+    HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_USER_FRESH, HOST_USERS_REMEMBERED,
+};
 
 /// A user of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,9 +167,36 @@ impl HostUsers {
         answer.await.unwrap_or(Err(Status::IO_TIMEOUT))
     }
 
-    /// The same as [`Self::look_up`] where waiting harms nobody.
-    pub fn look_up_now(&self, ambient: &dyn Ambient, name: &str) -> Option<Arc<HostUser>> {
-        self.learn(name.to_lowercase(), ambient.host_user(name).ok()?)
+    /// The same as [`Self::look_up`] where waiting harms nobody: a host that starts may
+    /// not say yet who its users are, and is asked again until `deadline`.
+    pub fn look_up_now(
+        &self,
+        ambient: &dyn Ambient,
+        name: &str,
+        deadline: std::time::Instant,
+    ) -> Option<Arc<HostUser>> {
+        self.look_up_until(name, deadline, |name| ambient.host_user(name))
+    }
+
+    fn look_up_until(
+        &self,
+        name: &str,
+        deadline: std::time::Instant,
+        mut ask: impl FnMut(&str) -> Said<HostUser>,
+    ) -> Option<Arc<HostUser>> {
+        loop {
+            match ask(name) {
+                Ok(found) => return self.learn(name.to_lowercase(), found),
+                Err(_) if std::time::Instant::now() < deadline => {
+                    std::thread::sleep(HOST_LOOKUP_AGAIN);
+                }
+                Err(errno) => {
+                    tracing::warn!(target: "frevo::session", user = name, %errno,
+                        "the host's name service does not say who a user is");
+                    return None;
+                }
+            }
+        }
     }
 
     fn fresh(&self, key: &str) -> Option<Option<Arc<HostUser>>> {
@@ -257,6 +286,23 @@ mod tests {
         tokio::time::advance(HOST_USER_FRESH).await;
         let said = users.look_up_by("ann", fails).await;
         assert_eq!(said.user().unwrap().unix.uid, 5, "what it said before");
+    }
+
+    /// What starts before the name service has not lost its users.
+    #[test]
+    fn a_service_that_starts_is_waited_for() {
+        let users = HostUsers::default();
+        let asked = std::cell::Cell::new(0);
+        let starts = |_: &str| {
+            asked.set(asked.get() + 1);
+            if asked.get() < 3 { Err(Errno::CONNREFUSED) } else { Ok(Some(user(5))) }
+        };
+        let far = std::time::Instant::now() + Duration::from_secs(3_600);
+        assert_eq!(users.look_up_until("ann", far, starts).unwrap().unix.uid, 5);
+        assert_eq!(asked.get(), 3);
+        let now = std::time::Instant::now();
+        assert!(users.look_up_until("bob", now, |_| Err(Errno::CONNREFUSED)).is_none());
+        assert!(users.look_up_until("carl", far, |_| Ok(None)).is_none(), "that is an answer");
     }
 
     #[tokio::test]

@@ -255,6 +255,9 @@ pub const HOST_LOOKUPS: usize = 4;
 /// How long it is waited for.
 pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A start asks again after so long, for [`HOST_LOOKUP_TIMEOUT`] in all.
+pub const HOST_LOOKUP_AGAIN: Duration = Duration::from_millis(250);
+
 /// Bytes that large buffers (requests and replies from 64 KiB on) of all
 /// connections may hold together, unless configured otherwise. One client alone
 /// may have credits for 512 MiB.
@@ -275,11 +278,15 @@ pub const USER_MAP_NAMES: usize = 100_000;
 
 /// Users that one answer tells the quotas of, and that one query may name.
 pub const QUOTA_ENTRIES: usize = 1_024;
+
 /// Replies that are signed together where that is faster (AES-CMAC).
 pub const SIGNED_TOGETHER: usize = 4;
+
 /// Replies shorter than this do not wait for each other.
 pub const SIGNED_TOGETHER_BYTES_MIN: usize = 8 << 10;
+
 /// Nor do replies that are so long together.
 pub const SIGNED_TOGETHER_BYTES_MAX: usize = 8 << 20;
+
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
 use crate::command::lock::host;
+use crate::limits::HOST_LOOKUP_TIMEOUT;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::server::Server;
 use crate::share::{RunAs, Share};
@@ -161,10 +162,12 @@ pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize
     let records = store.load()?;
     server.durables.set_store(store);
     let mut opens = Vec::new();
+    // One patience for all of them.
+    let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     for (id, bytes) in records {
         let record = OpenRecord::from_bytes(&bytes).map_err(|error| error.to_string());
         let made = record.and_then(|record| {
-            let open = reopen(server, &record).map_err(|why| {
+            let open = reopen(server, &record, patience).map_err(|why| {
                 format!("{} of {} in {}: {why}", record.name, record.owner, record.share)
             })?;
             Ok((open, record))
@@ -192,11 +195,16 @@ pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize
 }
 
 /// Opens the file again, as it was open.
-fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String> {
+fn reopen(
+    server: &Arc<Server>,
+    record: &OpenRecord,
+    patience: std::time::Instant,
+) -> Result<Arc<Open>, String> {
     let fault = |fault: frevo_store::Fault| fault.to_string();
     let shares = server.shares();
     let share = shares.find(&record.share).ok_or("there is no such share")?;
-    let share = &as_owner(server, share, &record.owner).ok_or("there is nobody to act as")?;
+    let share = as_owner(server, share, &record.owner, patience);
+    let share = &share.ok_or("there is nobody to act as")?;
     let vfs = share.vfs().filter(|_| share.continuous).ok_or("the share is not continuous")?;
     let name = Name::parse(&record.name, Rules::Windows)
         .or_else(|_| Name::parse(&record.name, Rules::Posix))
@@ -272,11 +280,17 @@ fn reopen(server: &Arc<Server>, record: &OpenRecord) -> Result<Arc<Open>, String
     Ok(Arc::new(open))
 }
 
-/// The share as the owner of an Open uses it. Nobody waits at the start.
-fn as_owner(server: &Server, share: &Arc<Share>, owner: &str) -> Option<Arc<Share>> {
+/// The share as the owner of an Open uses it. Nobody waits at the start but for the
+/// host, which may be starting too.
+fn as_owner(
+    server: &Server,
+    share: &Arc<Share>,
+    owner: &str,
+    patience: std::time::Instant,
+) -> Option<Arc<Share>> {
     let users = &server.host_users;
     let host = match share.run_as {
-        RunAs::User => users.look_up_now(&*server.ambient, owner),
+        RunAs::User => users.look_up_now(&*server.ambient, owner, patience),
         RunAs::Server | RunAs::One(_) => None,
     };
     Arc::clone(share).acting_for(owner, host.as_deref(), users)
