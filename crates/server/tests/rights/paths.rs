@@ -197,7 +197,7 @@ async fn everything(peer: &mut Peer, mount: &Mount, user: &str, plain: bool) {
     let secure = set_info_draft(file, InfoType::SECURITY, 0, dacl, &everyone());
     peer.on(mount, secure).await.ok();
     let mut eas = Vec::new();
-    let _ = EaWriter::new(&mut eas, 64).push(&Ea { need: false, name: b"ea", value: b"value" });
+    let _ = EaWriter::new(&mut eas, 64).push(&Ea { need: true, name: b"ea", value: b"value" });
     peer.on(mount, set_draft(FileInfoClass::FULL_EA, file, &eas)).await.ok();
     let basic = [vec![0; 32], 0x20_u64.to_le_bytes().to_vec()].concat();
     peer.on(mount, set_draft(FileInfoClass::BASIC, file, &basic)).await.ok();
@@ -527,7 +527,7 @@ fn x7_attributes_are_set_by_who_may() {
         let file = ann.open_file(&anns, &Want::file("f")).await;
         ann.close(&anns, file).await;
         let mut eas = Vec::new();
-        let _ = EaWriter::new(&mut eas, 64).push(&Ea { need: false, name: b"ea", value: b"value" });
+        let _ = EaWriter::new(&mut eas, 64).push(&Ea { need: true, name: b"ea", value: b"value" });
         let dacl = SecurityInformation::DACL.0;
         let basic = [vec![0; 32], 0x20_u64.to_le_bytes().to_vec()].concat();
         let drafts = |file: FileId| {

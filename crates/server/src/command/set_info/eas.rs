@@ -50,8 +50,9 @@ pub(super) fn set(file: &FileOpen, list: &[u8]) -> Result<(), Status> {
     if bytes_after(&before.eas, &new) > EA_BYTES {
         return Err(Status::EA_TOO_LARGE);
     }
+    let flags = !before.needed.is_empty() || new.iter().any(|ea| ea.need);
     for (at, ea) in new.iter().enumerate() {
-        if let Err(fault) = apply(file, ea) {
+        if let Err(fault) = apply(file, ea, flags) {
             before.restore(file, new.iter().take(at + 1).map(|ea| ea.name));
             return Err(fault.status());
         }
@@ -59,10 +60,14 @@ pub(super) fn set(file: &FileOpen, list: &[u8]) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is set takes the flag that comes with it, whatever the old one had.
-fn apply(file: &FileOpen, ea: &New<'_>) -> Result<(), Fault> {
+/// What is set takes the flag that comes with it, whatever the old one had. Where
+/// nothing has it and nothing gets it, it is not looked for.
+fn apply(file: &FileOpen, ea: &New<'_>, flags: bool) -> Result<(), Fault> {
     file.node.set_ea(ea.name, ea.value)?;
-    if ea.value.is_empty() { Ok(()) } else { file.node.set_ea_needed(ea.name, ea.need) }
+    if flags && !ea.value.is_empty() {
+        file.node.set_ea_needed(ea.name, ea.need)?;
+    }
+    Ok(())
 }
 
 /// Bytes of all attributes once `new` has been applied to `old`.
