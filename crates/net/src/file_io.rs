@@ -3,7 +3,8 @@
 //! A read is first tried inline with `preadv2(RWF_NOWAIT)`: what lies in the
 //! page cache is served on the spot, and nothing else. A miss goes to the
 //! core's own io_uring, and where the kernel forbids that, or a server or process
-//! answers for the file system, to a bounded set of threads. Which calls a file system understands is learned once per mount.
+//! answers for the file system, to a bounded set of threads. Which calls a file
+//! system understands is learned once per mount.
 //!
 //! A buffered write to a local disk is a copy into the page cache and is done
 //! inline, 1 MiB at a time, as long as the disk follows: on ext4 that is three

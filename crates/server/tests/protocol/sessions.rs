@@ -18,21 +18,6 @@ async fn bind(world: &World, first: &Peer, user: &str, logon: &Logon) -> (Peer, 
 }
 
 #[test]
-fn authentication_anew_keeps_keys_and_files() {
-    in_world(async |world| {
-        for dialect in negotiate::ALL_DIALECTS {
-            let (mut peer, mount) = world.session("ann", &Offer::only(dialect)).await;
-            let file = peer.open_file(&mount, &Want::file("f")).await;
-            for _ in 0..3 {
-                peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
-                peer.write(&mount, file, 0, b"still mine").await;
-            }
-            peer.close(&mount, file).await;
-        }
-    });
-}
-
-#[test]
 fn authentication_anew_is_for_the_same_user() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
