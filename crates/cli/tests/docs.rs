@@ -1,5 +1,6 @@
 //! The documents say what the program does.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -38,22 +39,55 @@ fn the_example_is_a_configuration() {
     assert_eq!((config.shares.len(), config.users.len()), (2, 1));
 }
 
+/// What a command says of itself.
+fn help(command: &[&str]) -> String {
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_frevo"));
+    let said = program.args(command).arg("--help").output().unwrap();
+    assert!(said.status.success(), "{command:?}");
+    String::from_utf8(said.stdout).unwrap()
+}
+
+/// The commands that a help lists.
+fn commands(help: &str) -> Vec<&str> {
+    let listed =
+        help.split("\nCommands:\n").nth(1).expect("commands").split("\n\n").next().unwrap();
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").collect()
+}
+
+/// The long flags at the beginning of a help's lines.
+fn flags(help: &str) -> Vec<&str> {
+    let of_options = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let flag = |line| words(line).find(|word| word.starts_with("--"));
+    of_options.filter_map(flag).filter(|flag| !matches!(*flag, "--help" | "--version")).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|one: char| !one.is_ascii_alphanumeric() && one != '-')
+}
+
 #[test]
-fn every_flag_of_serve_is_in_the_documents() {
-    let help = std::process::Command::new(env!("CARGO_BIN_EXE_frevo"))
-        .args(["serve", "--help"])
-        .output()
-        .unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
+fn every_flag_is_in_the_documents() {
+    let (frevo, user) = (help(&[]), help(&["user"]));
+    let mut all: Vec<Vec<&str>> = commands(&frevo).into_iter().map(|name| vec![name]).collect();
+    all.extend(commands(&user).into_iter().map(|name| vec!["user", name]));
+    assert!(all.len() > 25, "{all:?}");
     let documents = document("configuration.md") + &document("user-guide.md");
-    let flags: Vec<&str> = help
-        .split_whitespace()
-        .filter(|word| word.starts_with("--") && word.len() > 2)
-        .map(|word| word.trim_end_matches([',', '.']))
-        .collect();
-    assert!(flags.len() > 10, "{help}");
-    for flag in flags {
-        let is_everywhere = matches!(flag, "--help" | "--version");
-        assert!(is_everywhere || documents.contains(flag), "{flag}");
+    let documented: HashSet<&str> = words(&documents).collect();
+    let mut known = HashSet::new();
+    for command in &all {
+        for flag in flags(&help(command)) {
+            assert!(documented.contains(flag), "{command:?} {flag}");
+            known.insert(flag.to_owned());
+        }
     }
+    assert!(known.len() > 50, "{known:?}");
+    // And none that is not there.
+    let guide = document("user-guide.md");
+    let options = guide.split("\n### Options\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let more: Vec<&str> = words(options)
+        .filter(|word| word.starts_with("--") && word.ends_with(char::is_alphabetic))
+        .filter(|word| *word != "--help" && !known.contains(*word))
+        .collect();
+    assert!(more.is_empty(), "{more:?}");
 }
