@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import raw
-from guest import ADDRESS, KIND, MISSING, frevo, run, same, sh, smbclient, space, status, tree, write
+from guest import ADDRESS, KIND, frevo, has, run, same, sh, smbclient, space, status, tree, write
 from report import check, pattern
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -217,14 +217,13 @@ def snapshots():
 
 
 for disk in ("ext4", "xfs", "btrfs"):
-    if disk in MISSING:
-        print(f"skip {disk} 0.0 {MISSING[disk]}", flush=True)
+    if not has(disk, f"{disk}-copies"):
         continue
     for name, act in [("holes", holes), ("streams", streams), ("default-lists", default_lists), ("host-changes", host_changes)]:
         with check(f"{disk}-{name}"):
             act(disk)
     with check(f"{disk}-copies"):
         copies(disk, shares=disk != "ext4")
-if "btrfs" not in MISSING:
+if has("btrfs", "btrfs-snapshots"):
     with check("btrfs-snapshots"):
         snapshots()

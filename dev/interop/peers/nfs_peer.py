@@ -4,7 +4,7 @@ import threading
 import time
 
 import raw
-from guest import MISSING, same, sh, smbclient, space, status, tree, write
+from guest import has, same, sh, smbclient, space, status, tree, write
 from report import check, pattern
 
 BLOCK = pattern(65536)
@@ -93,9 +93,7 @@ def stalls():
     sh("cd /mnt/exp; for n in 0 1 2; do [ $(stat -c %s f$n) = 131072 ]; done; rm -f f? new?; rm /mnt/srv/ext4/meanwhile")
 
 
-if "nfs" in MISSING:
-    print(f"skip nfs 0.0 {MISSING['nfs']}", flush=True)
-else:
+if has("nfs", "everything", "stalls"):
     with check("everything"):
         everything()
     with check("stalls"):
