@@ -314,6 +314,28 @@ fn access_lists_are_shown_with_names_and_changed() {
     assert!(lines.contains("\"name\":") && lines.contains("\"owner_name\":"), "{lines}");
 }
 
+#[test]
+fn no_tree_is_copied_into_itself_or_removed_with_its_copy() {
+    let world = World::new();
+    fs::create_dir_all(world.there("t/inside/deep")).unwrap();
+    fs::write(world.there("t/inside/file"), b"x").unwrap();
+    let before = || world.run(&["find", &world.url("")]).succeeds().to_owned();
+    let was = before();
+    let (tree, inside) = (world.url("t"), world.url("T/Inside"));
+    world.run(&["cp", "-r", &tree, &inside]).fails(2, &["into itself"]);
+    world.run(&["cp", "-r", &tree, &world.url("t/new")]).fails(2, &["into itself"]);
+    world.run(&["sync", &tree, &inside]).fails(2, &["into itself"]);
+    world.run(&["sync", &world.url(""), &tree]).fails(2, &["into itself"]);
+    world.run(&["sync", "--delete", &inside, &tree]).fails(2, &["--delete would remove"]);
+    assert_eq!(before(), was, "nothing was done");
+    // Beside it, and upwards without removing anything.
+    world.run(&["cp", "-r", &tree, &world.url("tt")]).succeeds();
+    assert_same(&world.there("t"), &world.there("tt"));
+    world.run(&["sync", &inside, &tree]).succeeds();
+    assert!(world.there("t/file").exists() && world.there("t/deep").is_dir());
+    assert!(world.there("t/inside/file").exists());
+}
+
 /// Makes a file of holes, with `data` at `at`.
 fn sparse(world: &World, name: &str, len: u64, at: u64, data: &[u8]) {
     use frevo_client::{Client, Credentials, OpenOptions, ServerName};

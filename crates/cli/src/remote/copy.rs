@@ -269,14 +269,8 @@ async fn send_tree(
     let all = walk::local(from).map_err(walk::local_failed(from))?;
     share.create_dir_all(target).await.map_err(failed)?;
     let (directories, files): (Vec<_>, Vec<_>) = all.iter().partition(|file| file.is_dir);
-    let depth = |name: &str| name.matches('/').count();
-    let mut directories: Vec<&str> = directories.iter().map(|file| &*file.name).collect();
-    directories.sort_by_key(|name| depth(name));
-    for level in directories.chunk_by(|a, b| depth(a) == depth(b)) {
-        let made =
-            level.iter().map(|name| async move { share.create_dir_all(&join(target, name)).await });
-        each(made, &mut failures).await?;
-    }
+    let directories = directories.iter().map(|file| &*file.name).collect();
+    make_directories(share, target, directories, &mut failures).await?;
     files.iter().for_each(|file| progress.expect(file.len));
     let send = async |share: &Share, file: &walk::LocalFile| {
         transfer::up(share, &file.path, &join(target, &file.name), progress).await
@@ -284,6 +278,23 @@ async fn send_tree(
     let small = |file: &walk::LocalFile| is_small(file.len);
     lanes.each(files.into_iter(), small, |file| folder(&file.name), send, &mut failures).await?;
     Ok(failures)
+}
+
+/// Makes directories below `target`, which is there: those beside each other at once.
+pub(crate) async fn make_directories(
+    share: &Share,
+    target: &str,
+    mut names: Vec<&str>,
+    failures: &mut Failures,
+) -> Done {
+    let depth = |name: &str| name.matches('/').count();
+    names.sort_by_key(|name| depth(name));
+    for level in names.chunk_by(|a, b| depth(a) == depth(b)) {
+        let made =
+            level.iter().map(|name| async move { share.create_dir_all(&join(target, name)).await });
+        each(made, failures).await?;
+    }
+    Ok(())
 }
 
 async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
@@ -298,32 +309,30 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     let into = to.path.is_empty()
         || target.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     let path = if into { to.below(name) } else { to.path.clone() };
-    let is_itself = (&from.server, from.share.to_lowercase(), from.path.to_lowercase())
-        == (&to.server, to.share.to_lowercase(), path.to_lowercase());
-    if is_itself {
+    let copy = Url { path, ..to.clone() };
+    let path = &copy.path;
+    if copy.is_same_place(from) {
         return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
     }
     if !metadata.is_dir() {
         let progress = Progress::new(Some(metadata.len()), connection.json);
-        transfer::across(source, &from.path, target, &path, &progress).await.map_err(failed)?;
+        transfer::across(source, &from.path, target, path, &progress).await.map_err(failed)?;
         report(connection, &progress);
         return Ok(());
     }
     if !cp.recursive {
         return Err(is_directory(from));
     }
-    let is_one_share = from.server == to.server && from.share.eq_ignore_ascii_case(&to.share);
-    if is_one_share && is_inside(&path, &from.path) {
-        let text = format!("{from} would be copied into itself; copy it to another place");
-        return Err(Failure::new(Exit::Usage, text));
+    if copy.is_inside(from) {
+        return Err(into_itself(from));
     }
     let progress = Progress::new(Some(0), connection.json);
     let mut failures = Failures::default();
     let mut files = Vec::new();
-    let mut directories = vec![path.clone()];
+    let mut directories = Vec::new();
     let see = |name: &str, metadata: &Metadata| {
         if metadata.is_dir() {
-            directories.push(join(&path, name));
+            directories.push(name.to_owned());
         } else if metadata.is_file() {
             progress.expect(metadata.len());
             files.push(name.to_owned());
@@ -332,10 +341,10 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     walk::remote_but(source, &from.path, see, |error| failures.note(error))
         .await
         .map_err(failed)?;
-    for directory in &directories {
-        target.create_dir_all(directory).await.map_err(failed)?;
-    }
-    let (path, shown) = (&path, &progress);
+    target.create_dir_all(path).await.map_err(failed)?;
+    let directories = directories.iter().map(String::as_str).collect();
+    make_directories(target, path, directories, &mut failures).await?;
+    let shown = &progress;
     let copied = files.iter().map(|name| async move {
         transfer::across(source, &join(&from.path, name), target, &join(path, name), shown).await
     });
@@ -344,22 +353,8 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     failures.end()
 }
 
-/// Whether a path is below `tree`, names compared without regard to case.
-fn is_inside(path: &str, tree: &str) -> bool {
-    let names = |path: &str| -> Vec<String> {
-        path.split('/').filter(|name| !name.is_empty()).map(str::to_lowercase).collect()
-    };
-    let (path, tree) = (names(path), names(tree));
-    path.len() > tree.len() && path.starts_with(&tree)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_inside;
-
-    #[test]
-    fn inside_is_below_by_whole_names() {
-        assert!(is_inside("t/inside", "t") && is_inside("T/a/b", "t/A") && is_inside("x", ""));
-        assert!(!is_inside("t", "t") && !is_inside("tt/x", "t") && !is_inside("a", "t/a"));
-    }
+/// What would have no end, or change what it is made of.
+pub(crate) fn into_itself(from: &Url) -> Failure {
+    let text = format!("{from} would be copied into itself; copy it to another place");
+    Failure::new(Exit::Usage, text)
 }

@@ -136,6 +136,29 @@ impl Url {
     pub(crate) fn below(&self, name: &str) -> String {
         join(&self.path, name)
     }
+
+    /// Whether both are one place, as far as their names tell, case apart.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        self.is_in_share_of(other) && self.names() == other.names()
+    }
+
+    /// Whether it is below `tree`, as far as their names tell, case apart.
+    pub(crate) fn is_inside(&self, tree: &Self) -> bool {
+        let (path, tree_path) = (self.names(), tree.names());
+        self.is_in_share_of(tree) && path.len() > tree_path.len() && path.starts_with(&tree_path)
+    }
+
+    fn is_in_share_of(&self, other: &Self) -> bool {
+        self.server.port == other.server.port
+            && self.server.host.eq_ignore_ascii_case(&other.server.host)
+            && self.share.to_lowercase() == other.share.to_lowercase()
+    }
+
+    /// The names that its path is made of.
+    fn names(&self) -> Vec<String> {
+        let names = self.path.split('/').filter(|name| !name.is_empty());
+        names.map(str::to_lowercase).collect()
+    }
 }
 
 /// `name` in the directory `path`.
@@ -159,6 +182,20 @@ mod tests {
 
     fn url(text: &str) -> Url {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn inside_is_below_by_whole_names() {
+        let inside = |path: &str, tree: &str| {
+            url(&format!("smb://box/s/{path}")).is_inside(&url(&format!("smb://ann@BOX/S/{tree}")))
+        };
+        assert!(inside("t/inside", "t") && inside("T/a/b", "t/A") && inside("x", ""));
+        assert!(!inside("t", "t") && !inside("tt/x", "t") && !inside("a", "t/a"));
+        for other in ["smb://box/other/t", "smb://elsewhere/s/t", "smb://box:446/s/t"] {
+            assert!(!url("smb://box/s/t/x").is_inside(&url(other)), "{other}");
+        }
+        assert!(url("smb://box/s/a//b").is_same_place(&url("smb://ann@Box/S/A/b")));
+        assert!(!url("smb://box/s/a").is_same_place(&url("smb://box/s/ab")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use frevo_net::buffer::Buf;
 use serde_json::json;
 
 use super::arguments::Sync;
-use super::copy::{Failures, each, folder, report};
+use super::copy::{Failures, each, folder, into_itself, make_directories, report};
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::output::line;
@@ -192,8 +192,17 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     for (name, entry) in &plan.removals {
         to.remove(name, entry).await?;
     }
-    for name in &plan.directories {
-        to.make_directory(name).await?;
+    let mut failures = Failures::default();
+    match &to {
+        End::Remote(share, path) => {
+            let names = plan.directories.iter().map(String::as_str).collect();
+            make_directories(share, path, names, &mut failures).await?;
+        }
+        End::Local(_) => {
+            for name in &plan.directories {
+                to.make_directory(name).await?;
+            }
+        }
     }
     let total = plan.files.iter().map(|(_, entry)| entry.len).sum();
     let progress = Progress::new(Some(total), sync.connection.json);
@@ -205,7 +214,6 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         _ => None,
     };
     let (from, to, shown) = (&from, &to, &progress);
-    let mut failures = Failures::default();
     match lanes {
         Some(lanes) => {
             let copy = async |share: &Share, (name, _): &(String, Entry)| {
@@ -238,6 +246,13 @@ async fn ends(sync: &Sync) -> Result<(End, End), Failure> {
         }
         (Place::Remote(from), Place::Remote(to)) => {
             let ((source, from), (target, to)) = connection.reach_both(from, to).await?;
+            if to.is_inside(&from) {
+                return Err(into_itself(&from));
+            }
+            if sync.delete && from.is_inside(&to) {
+                let text = format!("--delete would remove {from}, which is below {to}");
+                return Err(Failure::new(Exit::Usage, text));
+            }
             (End::Remote(source, from.path), End::Remote(target, to.path))
         }
         (Place::Local(_), Place::Local(_)) => {
