@@ -17,7 +17,7 @@ use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use frevo_wire::rpc::{self, Endpoint, PipeError};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::{HOST_LOOKUP_TIMEOUT, PIPES_PER_SESSION};
 use crate::open::{Open, OpenTarget};
@@ -207,23 +207,33 @@ pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response
 
 /// WRITE: what the server answers is there to be read when this returns.
 pub async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
+    put(rq, open, data).await.map(|(count, _)| count)
+}
+
+/// Writes; until the turn that comes back ends, nothing else is answered elsewhere.
+async fn put(
+    rq: &Request<'_>,
+    open: &Arc<Open>,
+    data: &[u8],
+) -> Result<(u32, Option<OwnedSemaphorePermit>), Refusal> {
     open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
     let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let address = rq.connection.peer.ip();
     let is_slow = pipe(open)?.lock().asks_host();
-    let written = if is_slow {
-        write_elsewhere(rq, open, data.to_vec(), identity).await?
+    let (written, turn) = if is_slow {
+        let (written, turn) = write_elsewhere(rq, open, data.to_vec(), identity).await?;
+        (written, Some(turn))
     } else {
         let mut pipe = pipe(open)?.lock();
         let caller = Caller::new(rq.server(), &identity, address);
         let written =
             pipe.endpoint.as_mut().map_or(Err(PipeError::Disconnected), |e| e.write(data, &caller));
         pipe.filled.notify_waiters();
-        written
+        (written, None)
     };
     match written {
-        Ok(()) => Ok(count),
+        Ok(()) => Ok((count, turn)),
         Err(PipeError::Disconnected) => Err(Status::PIPE_DISCONNECTED.into()),
         Err(PipeError::Unread) => Err(Status::PIPE_BUSY.into()),
     }
@@ -237,14 +247,13 @@ async fn write_elsewhere(
     open: &Arc<Open>,
     data: Vec<u8>,
     identity: Arc<Identity>,
-) -> Result<Result<(), PipeError>, Status> {
+) -> Result<(Result<(), PipeError>, OwnedSemaphorePermit), Status> {
     let turn = Arc::clone(&pipe(open)?.lock().turn);
     let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
     let turn = turn.map_err(|_| Status::IO_TIMEOUT)?.map_err(|_| Status::PIPE_DISCONNECTED)?;
     let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
     let address = rq.connection.peer.ip();
     let written = move || {
-        let _turn = turn;
         let pipe = pipe(&open).map_err(|_| PipeError::Disconnected)?;
         // Whose turn it is finds it there.
         let endpoint = pipe.lock().endpoint.take();
@@ -255,7 +264,7 @@ async fn write_elsewhere(
         pipe.filled.notify_waiters();
         written
     };
-    rq.server().host_users.naming(written).await
+    rq.server().host_users.naming(move || (written(), turn)).await
 }
 
 /// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to
@@ -270,7 +279,8 @@ pub async fn transceive(
     max_output: u32,
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
-    write(rq, open, input).await?;
+    // Nobody else's answer comes between.
+    let (_, _turn) = put(rq, open, input).await?;
     let mut pipe = pipe(open)?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);
     let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.is_closed() {

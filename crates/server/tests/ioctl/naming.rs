@@ -17,6 +17,9 @@ use super::calls::*;
 use crate::client::world::Users;
 use crate::client::*;
 
+/// Where a PDU says which call it is of.
+const CALL_ID: std::ops::Range<usize> = 12..16;
+
 /// Accounts that take until they are let to say that there is no such user.
 #[derive(Debug, Default)]
 struct Slow {
@@ -87,5 +90,33 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let reply = client.handle_bytes(&output(reply.ok())).unwrap().unwrap();
         let reply = LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 2).unwrap();
         assert_eq!((reply.mapped, reply.status), (1, Status::SOME_NOT_MAPPED));
+    });
+}
+
+/// Transactions that come together are answered each with its own.
+#[test]
+fn transactions_of_a_pipe_do_not_take_each_others_answers() {
+    in_world(async |world| {
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        let ipc = peer.mount(&data.logon, "IPC$").await;
+        let pipe = peer.open_file(&ipc, &Want::existing("lsarpc")).await;
+        let mut client = Client::new(SyntaxId::LSARPC);
+        let transceive = CtlCode::PIPE_TRANSCEIVE;
+        let bound = ask(&mut peer, &ipc, transceive, pipe, &client.bind(), 4280).await;
+        assert!(client.handle_bind_reply(&output(bound.ok())).unwrap());
+        let open = OpenPolicy::encode(AccessMask::MAXIMUM_ALLOWED, "\\\\frevo");
+        for _ in 0..50 {
+            let mut asked = Vec::new();
+            for _ in 0..4 {
+                let [call] = &client.call(lsarpc::OPEN_POLICY2, &open)[..] else { panic!("one") };
+                let draft = ioctl_draft(transceive, pipe, call, 4280);
+                let id = peer.send(vec![ipc.put(draft)], ipc.via()).await[0];
+                asked.push((id, call[CALL_ID].to_vec()));
+            }
+            for (id, call_id) in asked {
+                let reply = peer.final_reply(id).await;
+                assert_eq!(output(reply.ok())[CALL_ID], call_id[..]);
+            }
+        }
     });
 }
