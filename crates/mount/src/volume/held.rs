@@ -421,9 +421,7 @@ impl Volume {
         directory.listed.changed();
         directory.unlearn();
         let name = from_wire(name, self.spelling());
-        let folded = name.to_lowercase();
-        let is_it =
-            |other: &OsString| other.to_str().is_none_or(|other| other.to_lowercase() == folded);
+        let is_it = |other: &OsString| other.to_str().is_none_or(|other| may_be_same(&name, other));
         let gone: Vec<OsString> = directory.listed.state.lock().absent.extract_if(is_it).collect();
         let others = gone.into_iter().filter(|other| other.to_str() != Some(&*name));
         self.forget_absent(directory, others.collect());
@@ -488,7 +486,27 @@ impl Volume {
     }
 }
 
+/// Whether a server that ignores case may take both for one name. How it folds what is
+/// not ASCII, and whether it composes letters, it tells nobody.
+fn may_be_same(one: &str, other: &str) -> bool {
+    !one.is_ascii() || !other.is_ascii() || one.eq_ignore_ascii_case(other)
+}
+
 /// Whether a listing ended because there are more entries than were wanted.
 fn is_too_long(error: &Error) -> bool {
     matches!(error.cause(), Cause::Protocol(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_server_may_take_for_one() {
+        assert!(may_be_same("Makefile", "makefile") && !may_be_same("a", "b"));
+        // A sigma at the end of a word, a composed letter, the sign of a kelvin.
+        for (one, other) in [("ΟΔΟΣ", "οδοσ"), ("\u{e9}", "e\u{301}"), ("k", "\u{212a}")] {
+            assert!(may_be_same(one, other) && may_be_same(other, one));
+        }
+    }
 }
