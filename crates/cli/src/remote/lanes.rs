@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::arguments::Connection;
 use super::copy::{Failures, each};
+use super::logon::keep;
 use crate::exit::Done;
 
 /// Small files that each lane has to have for its logon to be worth it.
@@ -126,7 +127,10 @@ impl Lanes {
                 session.share(first.share.name()).await
             };
             match opened.await {
-                Ok(share) => self.open.borrow_mut().push(Lane::new(share, false)),
+                Ok(share) => {
+                    keep(&share);
+                    self.open.borrow_mut().push(Lane::new(share, false));
+                }
                 Err(error) => {
                     tracing::debug!(%error, "no further connection");
                     return;

@@ -42,6 +42,11 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
+/// `share` is logged off from at the end, however the command ends.
+pub(crate) fn keep(share: &Share) {
+    KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+}
+
 /// Logs off from all that a command has logged on to. Without a word a server keeps
 /// durable handles for a client that may come back: ksmbd for minutes in which their files
 /// cannot be removed.
@@ -123,7 +128,7 @@ impl Connection {
             return Err(Failure::new(Exit::Usage, text));
         }
         let share = self.log_on(url).await?.share(&url.share).await.map_err(failed)?;
-        KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+        keep(&share);
         Ok(share)
     }
 
@@ -142,7 +147,7 @@ impl Connection {
         let client = self.client(posix);
         let found = client.reach(url.server.clone(), &credentials, &url.share, &url.path).await;
         let (share, path) = found.map_err(failed)?;
-        KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+        keep(&share);
         let server = share.session().server().clone();
         let url = Url { user: url.user.clone(), server, share: share.name().into(), path };
         Ok((share, url))
