@@ -4,96 +4,28 @@
 mod harness;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Child, Command};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use harness::{Place, Said, Serving, said, text};
+use harness::relay::{Fate, Relay};
+use harness::world::{World, assert_same};
+use harness::{PATIENCE, Said, said};
 
 /// Enough for two lanes, and for more to come when one is cut.
 const MANY: usize = 600;
 
-/// What becomes of the connection with that number, from 0.
-#[derive(Debug, Clone, Copy)]
-enum Fate {
-    Carried,
-    /// Closed as soon as it is made.
-    Refused,
-    /// Cut when the client has sent so many bytes.
-    CutAfter(usize),
+/// A server, with a tree of small files and a large one, here and there.
+struct Trees {
+    world: World,
 }
 
-/// A relay in front of a server, which counts connections and cuts some.
-struct Relay {
-    address: String,
-    made: Arc<AtomicUsize>,
-}
-
-impl Relay {
-    fn new(server: &str, fate: impl Fn(usize) -> Fate + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let made = Arc::new(AtomicUsize::new(0));
-        let (server, count) = (server.to_owned(), Arc::clone(&made));
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let client = client.unwrap();
-                match fate(count.fetch_add(1, Ordering::SeqCst)) {
-                    Fate::Refused => drop(client.shutdown(Shutdown::Both)),
-                    Fate::Carried => carry(client, &server, usize::MAX),
-                    Fate::CutAfter(bytes) => carry(client, &server, bytes),
-                }
-            }
-        });
-        Self { address, made }
-    }
-
-    fn made(&self) -> usize {
-        self.made.load(Ordering::SeqCst)
-    }
-}
-
-/// Carries bytes both ways, until the client has sent `most`.
-fn carry(client: TcpStream, server: &str, most: usize) {
-    let server = TcpStream::connect(server).unwrap();
-    for stream in [&client, &server] {
-        stream.set_nodelay(true).unwrap();
-    }
-    let (to_client, from_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-    thread::spawn(move || pass(from_server, to_client, usize::MAX));
-    thread::spawn(move || pass(client, server, most));
-}
-
-fn pass(mut from: TcpStream, mut to: TcpStream, most: usize) {
-    let mut left = most;
-    let mut buffer = vec![0; 16 << 10];
-    while left > 0 {
-        let Ok(count @ 1..) = from.read(&mut buffer) else { break };
-        if to.write_all(&buffer[..count]).is_err() {
-            break;
-        }
-        left = left.saturating_sub(count);
-    }
-    for stream in [&from, &to] {
-        // It may have ended already.
-        let _ = stream.shutdown(Shutdown::Both);
-    }
-}
-
-struct World {
-    place: Place,
-    server: Serving,
-}
-
-impl World {
-    /// With a tree of `count` small files and a large one, here and there.
+impl Trees {
+    /// Of `count` small files.
     fn new(count: usize) -> Self {
-        let place = Place::new();
-        for root in [place.folder("tree"), place.folder("share/tree")] {
+        let world = World::new();
+        for root in [world.place.folder("tree"), world.there("tree")] {
             for at in 0..count {
                 let folder = root.join(format!("d{}", at % 7));
                 fs::create_dir_all(&folder).unwrap();
@@ -102,30 +34,15 @@ impl World {
             }
             fs::write(root.join("large"), "large".repeat(100_000)).unwrap();
         }
-        place.file("password", "secret", 0o600);
-        let (folder, password) = (place.path("share"), place.path("password"));
-        let state = place.path("state");
-        let server = place.serve(&[
-            text(&folder),
-            "--listen",
-            "127.0.0.1:0",
-            "--user",
-            "ann",
-            "--password-file",
-            text(&password),
-            "--state-dir",
-            text(&state),
-        ]);
-        Self { place, server }
+        Self { world }
     }
 
     fn relay(&self, fate: impl Fn(usize) -> Fate + Send + 'static) -> Relay {
-        Relay::new(&self.server.address, fate)
+        Relay::new(&self.world.address, fate)
     }
 
     fn run(&self, arguments: &[&str]) -> Said {
-        let mut command = self.place.command(arguments);
-        said(command.env("FREVO_PASSWORD", "secret").output().unwrap())
+        self.world.run(arguments)
     }
 
     /// Sends the tree, and fetches it, and says how many connections each took.
@@ -150,7 +67,7 @@ impl World {
     }
 
     fn path(&self, below: &str) -> PathBuf {
-        self.place.path(below)
+        self.world.place.path(below)
     }
 }
 
@@ -159,83 +76,127 @@ fn files(root: &Path) -> u64 {
     entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
 }
 
-#[track_caller]
-fn assert_same(a: &Path, b: &Path) {
-    let out = Command::new("diff").arg("-r").arg(a).arg(b).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+/// Begins to send the tree over a relay that holds what goes through it, and waits until
+/// two connections are made and nothing moves on one of them.
+fn held_up(trees: &Trees) -> (Relay, Child) {
+    let relay = trees.relay(|nth| match nth {
+        0 => Fate::HeldAfter(40_000),
+        1 => Fate::HeldAfter(10_000),
+        _ => Fate::Carried,
+    });
+    let url = format!("smb://ann@{}/share/sent", relay.address);
+    let mut child = trees.world.command(&["put", "-r", "--json", "tree", &url]).spawn().unwrap();
+    let begun = Instant::now();
+    while relay.held() == 0 || relay.made() < 2 {
+        assert!(begun.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+        thread::sleep(Duration::from_millis(5));
+    }
+    (relay, child)
+}
+
+#[test]
+fn a_server_that_is_killed_is_waited_for() {
+    let mut trees = Trees::new(MANY);
+    let (relay, child) = held_up(&trees);
+    let made = relay.made();
+    trees.world.kill();
+    thread::sleep(Duration::from_millis(300));
+    trees.world.start();
+    let said = said(child.wait_with_output().unwrap());
+    let json: serde_json::Value = serde_json::from_str(said.succeeds()).unwrap();
+    assert_eq!(json["files"], files(&trees.path("tree")), "none is counted twice: {said:?}");
+    assert_same(&trees.path("tree"), &trees.path("share/sent"));
+    assert!(relay.made() > made);
+}
+
+#[test]
+fn ctrl_c_ends_all_of_them() {
+    let trees = Trees::new(MANY);
+    let (_relay, child) = held_up(&trees);
+    let begun = Instant::now();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let interrupted = said(child.wait_with_output().unwrap());
+    assert_eq!(interrupted.code, 130, "{interrupted:?}");
+    // Logging off waits two seconds for an answer.
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(files(&trees.path("share/sent")) < files(&trees.path("tree")));
+    let url = format!("smb://ann@{}/share/", trees.world.address);
+    trees.run(&["sync", "tree", &format!("{url}sent")]).succeeds();
+    assert_same(&trees.path("tree"), &trees.path("share/sent"));
 }
 
 #[test]
 fn many_small_files_take_a_second_connection() {
-    let world = World::new(MANY);
-    assert_eq!(world.there_and_back(&[], |_| Fate::Carried), [2, 2]);
+    let trees = Trees::new(MANY);
+    assert_eq!(trees.there_and_back(&[], |_| Fate::Carried), [2, 2]);
 }
 
 #[test]
 fn a_few_do_not_nor_do_those_who_want_one() {
-    let world = World::new(60);
-    assert_eq!(world.there_and_back(&[], |_| Fate::Carried), [1, 1]);
-    let world = World::new(MANY);
-    assert_eq!(world.there_and_back(&["--connections", "1"], |_| Fate::Carried), [1, 1]);
-    world.run(&["put", "--connections", "0", "tree", "smb://x/y"]).fails(2, &["1 to 16"]);
+    let trees = Trees::new(60);
+    assert_eq!(trees.there_and_back(&[], |_| Fate::Carried), [1, 1]);
+    let trees = Trees::new(MANY);
+    assert_eq!(trees.there_and_back(&["--connections", "1"], |_| Fate::Carried), [1, 1]);
+    trees.run(&["put", "--connections", "0", "tree", "smb://x/y"]).fails(2, &["1 to 16"]);
 }
 
 #[test]
 fn a_server_that_refuses_the_second_is_content_with_one() {
-    let world = World::new(MANY);
+    let trees = Trees::new(MANY);
     let fate = |nth| if nth == 0 { Fate::Carried } else { Fate::Refused };
-    let made = world.there_and_back(&[], fate);
+    let made = trees.there_and_back(&[], fate);
     assert!(made.iter().all(|made| *made > 1), "it was tried: {made:?}");
 }
 
 #[test]
 fn a_second_that_is_cut_comes_back() {
-    let world = World::new(MANY);
+    let trees = Trees::new(MANY);
     let fate = |nth| if nth == 1 { Fate::CutAfter(10_000) } else { Fate::Carried };
-    assert_eq!(world.there_and_back(&[], fate), [3, 3]);
+    assert_eq!(trees.there_and_back(&[], fate), [3, 3]);
 }
 
 #[test]
 fn a_second_that_is_cut_for_good_is_done_without() {
-    let world = World::new(MANY);
+    let trees = Trees::new(MANY);
     let fate = |nth| match nth {
         0 => Fate::Carried,
         1 => Fate::CutAfter(10_000),
         _ => Fate::Refused,
     };
     let patience = ["--patience", "1"];
-    let made = world.there_and_back(&patience, fate);
+    let made = trees.there_and_back(&patience, fate);
     assert!(made.iter().all(|made| *made > 2), "it was tried: {made:?}");
 }
 
 #[test]
 fn a_first_that_is_cut_comes_back() {
-    let world = World::new(MANY);
+    let trees = Trees::new(MANY);
     let fate = |nth| if nth == 0 { Fate::CutAfter(40_000) } else { Fate::Carried };
-    assert_eq!(world.there_and_back(&[], fate), [3, 3]);
+    assert_eq!(trees.there_and_back(&[], fate), [3, 3]);
 }
 
 #[test]
 fn sync_takes_it_too_both_ways() {
-    let world = World::new(MANY);
-    let relay = world.relay(|_| Fate::Carried);
+    let trees = Trees::new(MANY);
+    let relay = trees.relay(|_| Fate::Carried);
     let url = |path| format!("smb://ann@{}/share/{path}", relay.address);
-    world.run(&["sync", "tree", &url("synced")]).succeeds();
+    trees.run(&["sync", "tree", &url("synced")]).succeeds();
     assert_eq!(relay.made(), 2);
-    assert_same(&world.path("tree"), &world.path("share/synced"));
-    world.run(&["sync", &url("synced"), "back"]).succeeds();
+    assert_same(&trees.path("tree"), &trees.path("share/synced"));
+    trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 4);
-    assert_same(&world.path("tree"), &world.path("back"));
+    assert_same(&trees.path("tree"), &trees.path("back"));
     // Nothing is left to do, so that one is enough to see it.
-    world.run(&["sync", &url("synced"), "back"]).succeeds();
+    trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 5);
 }
 
 #[test]
 fn what_fails_on_both_fails() {
-    let world = World::new(MANY);
+    let trees = Trees::new(MANY);
     // A directory where a file is to go.
-    fs::create_dir_all(world.path("share/sent/tree/d3/file 598/x")).unwrap();
-    let url = format!("smb://ann@{}/share/sent", world.server.address);
-    world.run(&["put", "-r", "tree", &url]).fails(1, &["file 598"]);
+    fs::create_dir_all(trees.path("share/sent/tree/d3/file 598/x")).unwrap();
+    let url = format!("smb://ann@{}/share/sent", trees.world.address);
+    trees.run(&["put", "-r", "tree", &url]).fails(1, &["file 598"]);
 }

@@ -7,69 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::{PATIENCE, Place, Said, Serving, said, text};
-
-/// A server of the folder `share`, and a user who knows his password.
-struct World {
-    place: Place,
-    server: Option<Serving>,
-    address: String,
-}
-
-impl World {
-    fn new() -> Self {
-        let place = Place::new();
-        place.folder("share");
-        place.file("password", "secret", 0o600);
-        let mut world = Self { place, server: None, address: String::from("127.0.0.1:0") };
-        world.start();
-        world
-    }
-
-    /// Starts the server, at the same port as before if there was one.
-    fn start(&mut self) {
-        let (folder, password) = (self.place.path("share"), self.place.path("password"));
-        let state = self.place.path("state");
-        let server = self.place.serve(&[
-            text(&folder),
-            "--listen",
-            &self.address,
-            "--user",
-            "ann",
-            "--password-file",
-            text(&password),
-            "--state-dir",
-            text(&state),
-        ]);
-        self.address.clone_from(&server.address);
-        self.server = Some(server);
-    }
-
-    /// As `kill -9` does.
-    fn kill(&mut self) {
-        let server = self.server.take().unwrap();
-        server.signal("-KILL");
-        server.finish();
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("smb://ann@{}/share/{path}", self.address)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.place.command(arguments);
-        command.env("FREVO_PASSWORD", "secret");
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Said {
-        said(self.command(arguments).output().unwrap())
-    }
-
-    fn there(&self, path: &str) -> PathBuf {
-        self.place.path("share").join(path)
-    }
-}
+use harness::relay::{Fate, Relay};
+use harness::world::{World, assert_same};
+use harness::{PATIENCE, Said, said, text};
 
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
@@ -91,12 +31,6 @@ fn tree(root: &Path, count: usize) {
         fs::write(folder.join(format!("file {at} ü")), bytes(len, at as u64)).unwrap();
     }
     fs::create_dir_all(root.join("empty")).unwrap();
-}
-
-#[track_caller]
-fn assert_same(a: &Path, b: &Path) {
-    let out = Command::new("diff").arg("-r").arg(a).arg(b).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
 }
 
 #[test]
@@ -274,6 +208,33 @@ fn what_was_interrupted_is_gone_on_with() {
     world.run(&["put", "large", &world.url("")]).succeeds();
     assert!(fs::read(world.there("large")).unwrap() == data);
     assert!(part().is_none());
+}
+
+#[test]
+fn a_copy_between_two_that_was_cut_is_gone_on_with() {
+    let (world, other) = (World::new(), World::new());
+    let mut data = bytes(150_000_000, 9);
+    fs::write(world.there("large"), &data).unwrap();
+    let relay = Relay::new(&other.address, |nth| match nth {
+        0 => Fate::CutAfter(100 << 20),
+        _ => Fate::Refused,
+    });
+    let there = format!("smb://ann@{}/share/", relay.address);
+    let cut = world.run(&["cp", "--patience", "1", &world.url("large"), &there]);
+    assert_eq!(cut.code, 5, "{cut:?}");
+    let parts = || {
+        let entries = fs::read_dir(other.there("")).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| text(path).ends_with(".frevo-part")).collect::<Vec<_>>()
+    };
+    assert!(!other.there("large").exists() && parts().len() == 1, "{:?}", parts());
+    // What was there already is not sent again.
+    data[0] ^= 1;
+    let part = fs::File::options().write(true).open(&parts()[0]).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&part, &data[..1], 0).unwrap();
+    drop(part);
+    world.run(&["cp", &world.url("large"), &other.url("")]).succeeds();
+    assert!(fs::read(other.there("large")).unwrap() == data);
+    assert!(parts().is_empty());
 }
 
 /// Names come from the server (lsarpc), entries go there and are in force.

@@ -1,6 +1,9 @@
 //! The real binary, in a folder of its own.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod relay;
+pub mod world;
+
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;

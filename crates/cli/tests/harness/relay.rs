@@ -1,0 +1,93 @@
+//! What is between the program and a server, and not always there.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// What becomes of the connection with that number, from 0.
+#[derive(Debug, Clone, Copy)]
+pub enum Fate {
+    Carried,
+    /// Closed as soon as it is made.
+    Refused,
+    /// Cut when the client has sent so many bytes.
+    CutAfter(usize),
+    /// Left alone when the client has sent so many bytes: no more of it gets through.
+    HeldAfter(usize),
+}
+
+/// A relay in front of a server, which counts connections and cuts some.
+pub struct Relay {
+    pub address: String,
+    made: Arc<AtomicUsize>,
+    held: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    pub fn new(server: &str, fate: impl Fn(usize) -> Fate + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let made = Arc::new(AtomicUsize::new(0));
+        let held = Arc::new(AtomicUsize::new(0));
+        let (server, count, holds) = (server.to_owned(), Arc::clone(&made), Arc::clone(&held));
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                match fate(count.fetch_add(1, Ordering::SeqCst)) {
+                    Fate::Refused => drop(client.shutdown(Shutdown::Both)),
+                    Fate::Carried => carry(client, &server, usize::MAX, None),
+                    Fate::CutAfter(bytes) => carry(client, &server, bytes, None),
+                    Fate::HeldAfter(bytes) => {
+                        carry(client, &server, bytes, Some(Arc::clone(&holds)));
+                    }
+                }
+            }
+        });
+        Self { address, made, held }
+    }
+
+    pub fn made(&self) -> usize {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    /// Connections that are held.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
+    }
+}
+
+/// Carries bytes both ways, until the client has sent `most`: then it is cut, or held.
+fn carry(client: TcpStream, server: &str, most: usize, held: Option<Arc<AtomicUsize>>) {
+    // It may be down.
+    let Ok(server) = TcpStream::connect(server) else { return };
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).unwrap();
+    }
+    let (to_client, from_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    thread::spawn(move || pass(from_server, to_client, usize::MAX, None));
+    thread::spawn(move || pass(client, server, most, held));
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, most: usize, held: Option<Arc<AtomicUsize>>) {
+    let mut left = most;
+    let mut buffer = vec![0; 16 << 10];
+    while left > 0 {
+        let Ok(count @ 1..) = from.read(&mut buffer) else { break };
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+        left = left.saturating_sub(count);
+    }
+    if let Some(held) = held.filter(|_| left == 0) {
+        held.fetch_add(1, Ordering::SeqCst);
+        loop {
+            thread::park();
+        }
+    }
+    for stream in [&from, &to] {
+        // It may have ended already.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}

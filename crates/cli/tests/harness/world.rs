@@ -1,0 +1,75 @@
+//! A server that the program's commands are tried against.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Place, Said, Serving, said, text};
+
+/// A server of the folder `share`, and a user who knows his password.
+pub struct World {
+    pub place: Place,
+    server: Option<Serving>,
+    pub address: String,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let place = Place::new();
+        place.folder("share");
+        place.file("password", "secret", 0o600);
+        let mut world = Self { place, server: None, address: String::from("127.0.0.1:0") };
+        world.start();
+        world
+    }
+
+    /// Starts the server, at the same port as before if there was one.
+    pub fn start(&mut self) {
+        let (folder, password) = (self.place.path("share"), self.place.path("password"));
+        let state = self.place.path("state");
+        let server = self.place.serve(&[
+            text(&folder),
+            "--listen",
+            &self.address,
+            "--user",
+            "ann",
+            "--password-file",
+            text(&password),
+            "--state-dir",
+            text(&state),
+        ]);
+        self.address.clone_from(&server.address);
+        self.server = Some(server);
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self) {
+        let server = self.server.take().unwrap();
+        server.signal("-KILL");
+        server.finish();
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("smb://ann@{}/share/{path}", self.address)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(arguments);
+        command.env("FREVO_PASSWORD", "secret");
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        said(self.command(arguments).output().unwrap())
+    }
+
+    pub fn there(&self, path: &str) -> PathBuf {
+        self.place.path("share").join(path)
+    }
+}
+
+/// Two folders hold the same.
+#[track_caller]
+pub fn assert_same(a: &Path, b: &Path) {
+    let out = Command::new("diff").arg("-r").arg(a).arg(b).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+}
