@@ -15,10 +15,10 @@ use crate::errno::fault_of;
 use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
 use crate::reparse;
+use crate::share::Share;
 use crate::stat::Extra;
 use crate::streams;
 use crate::sys;
-use crate::vfs::Share;
 use crate::xattr::DOSATTRIB;
 
 /// Where the fields of struct linux_dirent64 are.

@@ -32,6 +32,7 @@ mod options;
 mod quota;
 mod reparse;
 mod security;
+mod share;
 mod short;
 mod snapshots;
 mod stat;

@@ -25,9 +25,9 @@ use crate::extents;
 use crate::locks;
 use crate::options::STORED_ATTRIBUTES;
 use crate::reparse;
+use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
-use crate::vfs::Share;
 use crate::walk::Dir;
 use crate::xattr::Handle;
 

@@ -15,9 +15,9 @@ use crate::credentials;
 use crate::errno::fault_of;
 use crate::ntacl::{self, Permissions};
 use crate::options::NtAcls;
+use crate::share::Share;
 use crate::stat;
 use crate::sys::{self, ProcPath};
-use crate::vfs::Share;
 use crate::xattr::Handle;
 
 /// The attribute that this process keeps descriptors in.

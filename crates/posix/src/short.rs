@@ -11,9 +11,9 @@ use rustix::fs::{Mode, OFlags, Statx};
 use crate::errno::fault_of;
 use crate::limits::TUNNELS;
 use crate::names;
+use crate::share::Share;
 use crate::stat;
 use crate::sys;
-use crate::vfs::Share;
 use crate::walk::Dir;
 
 /// MS-FSA 2.1.1.2: how long a name that went is remembered.

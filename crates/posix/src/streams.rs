@@ -27,8 +27,9 @@ use crate::errno::fault_of;
 use crate::limits::{COMPONENT_BYTES, STREAM_COPY_BYTES, STREAMS_SHOWN};
 use crate::node::PosixNode;
 use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
+use crate::share::Share;
 use crate::sys;
-use crate::vfs::{PosixVfs, Share};
+use crate::vfs::PosixVfs;
 use crate::xattr::Handle;
 use body::{Body, StreamNode, Where};
 

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{self, DiskPath};
+use crate::share::Share;
 use crate::sys;
-use crate::vfs::Share;
 
 /// A directory that is held open while one of its entries is worked on.
 #[derive(Debug, Clone)]

@@ -6,6 +6,9 @@
 //! through it on a road of its own (io_uring, sendfile) instead of
 //! [`Node::read_at`] and [`Node::write_at`].
 
+mod fault;
+mod volume;
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,7 +16,6 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
 
-use frevo_wire::Status;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::byte_range::Mode;
@@ -21,6 +23,9 @@ use crate::name::Name;
 use crate::observe::{Observation, Observer};
 use crate::security::HostAcl;
 use crate::snapshot::Moment;
+
+pub use fault::{Fault, VfsResult};
+pub use volume::{QuotaLimits, QuotaState, Space, UserQuota, Volume};
 
 /// What names one stream of one file on one machine for as long as it exists:
 /// share modes, byte ranges and caching rights are per stream (MS-FSA 2.1.1.3
@@ -48,105 +53,6 @@ impl FileKey {
         Self { stream: 0, ..self }
     }
 }
-
-/// Why the file system did not do it. [`Fault::status`] is what a peer is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The last component does not exist.
-    NotFound,
-    /// A component before the last does not exist.
-    PathNotFound,
-    /// A component before the last is not a directory.
-    PathNotDirectory,
-    /// A directory was asked for and this is none.
-    NotADirectory,
-    /// Something else than a directory was asked for and this is one.
-    IsADirectory,
-    /// It exists already.
-    Exists,
-    /// A directory that is not empty.
-    NotEmpty,
-    /// The system's permissions say no.
-    AccessDenied,
-    /// The file system is mounted read-only.
-    ReadOnly,
-    /// No space left.
-    DiskFull,
-    /// The owner's quota is used up.
-    QuotaExceeded,
-    /// The file would be larger than the file system allows.
-    FileTooLarge,
-    /// The name is longer than the file system allows.
-    NameTooLong,
-    /// The name cannot be stored.
-    NameInvalid,
-    /// A symbolic link that is not followed, or that leaves the share.
-    Symlink,
-    /// No more open files can be had.
-    TooManyOpen,
-    /// Source and target are on different file systems.
-    CrossDevice,
-    /// Too many hard links.
-    TooManyLinks,
-    /// In use by the host (a running program, a mount point).
-    Busy,
-    /// A program of the host has a lease on it (`F_SETLEASE`) and has been told to
-    /// give it up; it can be had when that has happened.
-    Leased,
-    /// What the name meant changed under the operation; look it up again.
-    Stale,
-    /// The file system cannot do that.
-    NotSupported,
-    /// A number or range makes no sense.
-    Invalid,
-    /// Out of memory.
-    NoMemory,
-    /// The medium failed; the host's error number, for people.
-    Io(i32),
-}
-
-/// What file-system calls return.
-pub type VfsResult<T> = Result<T, Fault>;
-
-impl Fault {
-    /// The NTSTATUS that a peer is told.
-    pub const fn status(self) -> Status {
-        match self {
-            Self::NotFound => Status::OBJECT_NAME_NOT_FOUND,
-            Self::PathNotFound | Self::PathNotDirectory => Status::OBJECT_PATH_NOT_FOUND,
-            Self::NotADirectory => Status::NOT_A_DIRECTORY,
-            Self::IsADirectory => Status::FILE_IS_A_DIRECTORY,
-            Self::Exists => Status::OBJECT_NAME_COLLISION,
-            Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
-            Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
-            Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            // Windows: whose quota is used up has no room. QUOTA_EXCEEDED is about
-            // memory, and programs do not know what to do with it.
-            Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
-            Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
-            Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,
-            Self::TooManyOpen => Status::TOO_MANY_OPENED_FILES,
-            Self::CrossDevice => Status::NOT_SAME_DEVICE,
-            Self::TooManyLinks => Status::TOO_MANY_LINKS,
-            Self::Busy | Self::Leased => Status::SHARING_VIOLATION,
-            Self::Stale => Status::FILE_DELETED,
-            Self::NotSupported => Status::NOT_SUPPORTED,
-            Self::NoMemory => Status::INSUFFICIENT_RESOURCES,
-            Self::Io(_) => Status::UNEXPECTED_IO_ERROR,
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(errno) => write!(f, "input/output error (errno {errno})"),
-            other => fmt::Debug::fmt(other, f),
-        }
-    }
-}
-
-impl core::error::Error for Fault {}
 
 /// A named stream as FileStreamInformation shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,58 +221,6 @@ pub struct BasicChange {
     pub gid: Option<u32>,
 }
 
-/// Space of the file system, MS-FSA 2.1.1.1 Volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
-    /// Bytes in one allocation unit.
-    pub unit: u32,
-    /// Units in all.
-    pub total: u64,
-    /// Free units that this user may take.
-    pub available: u64,
-    /// Free units.
-    pub free: u64,
-    /// Files that it can hold in all; 0 where there is no such limit.
-    pub files: u64,
-    /// Files that can still be made.
-    pub free_files: u64,
-}
-
-/// Facts about the file system that do not change while it is mounted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Volume {
-    /// A number that stays the same between restarts.
-    pub serial: u32,
-    /// When it was made, if known; else the share root's birth.
-    pub created: FileTime,
-    /// Name of its kind, shown to clients ("NTFS" unless configured).
-    pub file_system: String,
-    /// Longest component in bytes on the medium.
-    pub max_component: u32,
-    /// Can hold holes.
-    pub sparse: bool,
-    /// Extended attributes can be stored.
-    pub xattrs: bool,
-    /// Names that differ in case only can be stored, and characters that Windows
-    /// reserves: what POSIX clients rely on.
-    pub posix_names: bool,
-    /// Named streams can be stored.
-    pub streams: bool,
-    /// Mounted read-only.
-    pub read_only: bool,
-    /// Files can share extents: [`Node::share_extents`] works.
-    pub shares_extents: bool,
-    /// Files can be kept compressed: [`Node::set_compressed`] works.
-    pub compresses: bool,
-    /// Bytes of a cluster, to which the ranges of [`Node::share_extents`] are
-    /// aligned.
-    pub cluster: u32,
-    /// Security descriptors can be stored.
-    pub descriptors: bool,
-    /// Files have short names beside their own: [`crate::short_name`].
-    pub short_names: bool,
-}
-
 /// FILE_OBJECTID_BUFFER, MS-FSCC 2.1.3: 16 bytes of id, 48 of extended information.
 pub type ObjectId = [u8; 64];
 
@@ -401,35 +255,6 @@ pub struct Allocated {
     pub ranges: Vec<(u64, u64)>,
     /// Whether there are more than were asked for.
     pub has_more: bool,
-}
-
-/// What a file system does about the quotas of users.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QuotaState {
-    /// Who has used up his quota gets no more space; else it is counted only.
-    pub is_enforced: bool,
-}
-
-/// The quota of a user of the host, MS-FSCC 2.4.41.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UserQuota {
-    /// Whose it is.
-    pub uid: u32,
-    /// Bytes that his files take.
-    pub used: u64,
-    /// Bytes from which on he is warned: the soft limit.
-    pub threshold: Option<u64>,
-    /// Bytes that his files may take: the hard limit.
-    pub limit: Option<u64>,
-}
-
-/// How much the files of a user may take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct QuotaLimits {
-    /// As [`UserQuota::threshold`].
-    pub threshold: Option<u64>,
-    /// As [`UserQuota::limit`].
-    pub limit: Option<u64>,
 }
 
 /// A file system, or the part of one that a share shows. Names are relative to

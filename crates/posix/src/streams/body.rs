@@ -17,8 +17,8 @@ use rustix::io::{Errno, retry_on_intr};
 use super::{attribute, stat_of, stream_key};
 use crate::errno::fault_of;
 use crate::limits::XATTR_VALUE_BYTES;
+use crate::share::Share;
 use crate::sys;
-use crate::vfs::Share;
 use crate::xattr::Handle;
 
 /// Where a stream's data is.

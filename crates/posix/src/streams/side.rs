@@ -22,7 +22,7 @@ use crate::credentials::{self, Assumed};
 use crate::errno::fault_of;
 use crate::limits::{COMPONENT_BYTES, STREAMS_SHOWN};
 use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
-use crate::vfs::Share;
+use crate::share::Share;
 use crate::xattr::Handle;
 use crate::{stat, sys};
 
