@@ -209,6 +209,9 @@ fn config(share: &Share, path: &str, settings: &Settings) -> Config {
     if settings.read_only {
         config.mount_options.push(MountOption::RO);
     }
+    if settings.no_exec {
+        config.mount_options.push(MountOption::NoExec);
+    }
     config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(limits::THREADS);
     config

@@ -9,6 +9,8 @@ use crate::limits;
 pub struct Settings {
     /// Nothing can be changed through it.
     pub read_only: bool,
+    /// No program in it can be executed.
+    pub no_exec: bool,
     /// Whose files they seem to be.
     pub uid: u32,
     /// Whose group's.
@@ -35,6 +37,7 @@ impl Settings {
     pub const fn of(uid: u32, gid: u32) -> Self {
         Self {
             read_only: false,
+            no_exec: false,
             uid,
             gid,
             file_mode: 0o755,

@@ -390,6 +390,9 @@ pub(crate) struct Mount {
     /// Let other users of this machine in, as far as the permissions say
     #[arg(long, help_heading = "Mount")]
     pub(crate) allow_other: bool,
+    /// No program in it can be executed
+    #[arg(long, help_heading = "Mount")]
+    pub(crate) noexec: bool,
     /// Keep nothing: every read and write goes to the server
     #[arg(long, help_heading = "Mount")]
     pub(crate) no_cache: bool,

@@ -104,6 +104,7 @@ fn settings(arguments: &Mount) -> Settings {
         posix: !arguments.no_posix,
         cache: !arguments.no_cache,
         allow_other: arguments.allow_other,
+        no_exec: arguments.noexec,
         believed_for: arguments.attr_timeout.map_or(default.believed_for, Duration::from_secs_f64),
         ..default
     }

@@ -62,10 +62,8 @@ fn option(option: &str) -> Vec<OsString> {
         "actimeo" => with("--attr-timeout"),
         // For mount(8) and systemd, or what a FUSE mount is anyway.
         "" | "rw" | "defaults" | "auto" | "noauto" | "user" | "users" | "nouser" | "owner"
-        | "group" | "nofail" | "_netdev" | "exec" | "noexec" | "suid" | "nosuid" | "dev"
-        | "nodev" | "async" | "relatime" | "noatime" | "strictatime" | "nodiratime" | "cache" => {
-            Vec::new()
-        }
+        | "group" | "nofail" | "_netdev" | "exec" | "suid" | "nosuid" | "dev" | "nodev"
+        | "async" | "relatime" | "noatime" | "strictatime" | "nodiratime" | "cache" => Vec::new(),
         name if name.starts_with("x-") || name.starts_with("comment") => Vec::new(),
         // The rest is called as on the command line: allow_other, uid=, file_mode=, ...
         name => with(&format!("--{}", name.replace('_', "-"))),
@@ -105,6 +103,7 @@ mod tests {
             of(&["-o", "user,username=ann,cache=none"]),
             ["mount", "--user", "ann", "--no-cache"]
         );
+        assert_eq!(of(&["-o", "noexec,nosuid,nodev,user"]), ["mount", "--noexec"]);
         // A slip is not passed over.
         assert_eq!(of(&["-o", "rad_only"]), ["mount", "--rad-only"]);
     }
@@ -112,7 +111,7 @@ mod tests {
     #[test]
     fn all_of_it_is_understood_by_the_parser() {
         use clap::Parser;
-        let options = "ro,uid=5,gid=6,file_mode=0640,dir_mode=0750,credentials=/c,allow_other,seal,cache=none,actimeo=0,username=ann";
+        let options = "ro,noexec,uid=5,gid=6,file_mode=0640,dir_mode=0750,credentials=/c,allow_other,seal,cache=none,actimeo=0,username=ann";
         let line = [OsString::from("//box/photos"), "/mnt".into(), "-o".into(), options.into()];
         let line = std::iter::once(OsString::from("frevo")).chain(translated(&line));
         crate::arguments::Arguments::try_parse_from(line).unwrap();
