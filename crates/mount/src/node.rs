@@ -195,6 +195,16 @@ impl Node {
         }
     }
 
+    /// The same from a listing, which does not tell how many links there are.
+    pub(crate) fn learn_listed(&self, metadata: Metadata, asked: Instant) {
+        let links = match metadata.links() {
+            0 => self.known().map_or(1, |known| known.metadata.links()),
+            // With the POSIX extensions it does.
+            told => told,
+        };
+        self.learn(metadata.with_links(links.max(1)), asked);
+    }
+
     /// What was known is not so any more.
     pub(crate) fn unlearn(&self) {
         *self.known.lock() = Learned { known: None, changed: Some(Instant::now()) };
@@ -263,12 +273,7 @@ impl Nodes {
     ) -> Arc<Node> {
         let node = self.enter(parent, name, &metadata);
         if !node.is_open() {
-            let links = match metadata.links() {
-                0 => node.known().map_or(1, |known| known.metadata.links()),
-                // The POSIX extensions tell it in listings too.
-                told => told,
-            };
-            node.learn(metadata.with_links(links.max(1)), asked);
+            node.learn_listed(metadata, asked);
         }
         node
     }

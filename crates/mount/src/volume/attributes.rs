@@ -138,8 +138,7 @@ impl Volume {
         let Some(listing) = self.listed_lately(&parent).await else { return };
         let Some(entry) = listing.find(&name) else { return };
         if self.is_same(node, entry.metadata()) {
-            let links = node.known().map_or(1, |known| known.metadata.links()).max(1);
-            node.learn(entry.metadata().with_links(links), listing.asked);
+            node.learn_listed(*entry.metadata(), listing.asked);
         }
     }
 

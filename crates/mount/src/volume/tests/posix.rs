@@ -9,10 +9,14 @@ use super::*;
 use crate::volume::Changes;
 
 async fn posix(world: &World) -> Arc<Volume> {
+    posix_as(world, Settings::of(0, 0)).await
+}
+
+async fn posix_as(world: &World, settings: Settings) -> Arc<Volume> {
     let options = Options { posix: true, ..Options::default() };
     let share = world.session(options).await.share("data").await.unwrap();
     assert!(share.speak_posix().await.unwrap());
-    Volume::new(share, "", Settings::of(0, 0))
+    Volume::new(share, "", settings)
 }
 
 async fn seen(volume: &Volume, file: &str) -> fuser::FileAttr {
@@ -113,5 +117,28 @@ fn a_posix_file_outlives_its_session() {
         one.close(handle).await;
         assert_eq!(std::fs::read(world.path("what?")).unwrap(), b"data".repeat(4));
         assert_eq!(seen(&one, "what?").await.perm, 0o644);
+    });
+}
+
+#[test]
+fn one_listing_tells_how_many_links_many_files_have() {
+    in_world(async |world| {
+        let believed_for = std::time::Duration::from_millis(500);
+        let one = posix_as(world, Settings { believed_for, ..Settings::of(0, 0) }).await;
+        let mut nodes = Vec::new();
+        for at in 0..6 {
+            std::fs::write(world.path(&format!("f{at}")), b"").unwrap();
+            let id = seen(&one, &format!("f{at}")).await.ino.0;
+            nodes.push(one.nodes.find(id).unwrap());
+            std::fs::hard_link(world.path(&format!("f{at}")), world.path(&format!("g{at}")))
+                .unwrap();
+        }
+        nodes.iter().for_each(|node| node.unlearn());
+        tokio::time::sleep(believed_for + std::time::Duration::from_millis(50)).await;
+        for node in &nodes {
+            assert_eq!(one.getattr(node.id).await.unwrap().attr.nlink, 2);
+        }
+        let at = |node: &crate::node::Node| node.known().unwrap().at;
+        assert_eq!(at(&nodes[4]), at(&nodes[5]), "they were not asked for by name");
     });
 }
