@@ -317,14 +317,15 @@ def background(ctx):
     helper.symlink_to(os.environ["FREVO_CLIENT"])
     program = os.environ["FREVO_CLIENT"]
     env = {"FREVO_PASSWORD": server.password}
-    options = ["-o", f"rw,_netdev,uid=7,file_mode=0640,log_file={log}"]
-    for command in ([program, "mount", "--uid", "7", "--file-mode", "0640", "--log-file", log, url, folder], [helper, url, folder, *options]):
+    options = ["-o", f"rw,_netdev,noexec,uid=7,file_mode=0640,log_file={log}"]
+    for command in ([program, "mount", "--noexec", "--uid", "7", "--file-mode", "0640", "--log-file", log, url, folder], [helper, url, folder, *options]):
         status, output = ctx.command(*command, env=env)
         if status or output.strip() or not os.path.ismount(folder):
             raise Failure(f"status {status}: {output.strip()[-200:]}")
         try:
             (folder / "behind").write_bytes(b"x")
             found = os.stat(folder / "behind")
+            equal(os.statvfs(folder).f_flag & os.ST_NOEXEC, os.ST_NOEXEC, "noexec")
             if server.kind != "frevo":
                 equal((found.st_uid, found.st_mode & 0o777), (7, 0o640), "owner and mode")
             pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and str(folder) in command_of(p)]
