@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::place::{Place, behind};
-use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT};
+use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT, TARGETS_TRIED};
 
 /// Part of a namespace.
 #[derive(Debug, Clone)]
@@ -60,6 +60,10 @@ impl Known {
             if let Some(place) = target.filter(&is_allowed) {
                 targets.push(Target { place, begins_set });
                 begins_set = false;
+            }
+            // No more would be tried, and each takes room for as long as it is known.
+            if targets.len() == TARGETS_TRIED {
+                break;
             }
         }
         if targets.is_empty() {
@@ -204,6 +208,8 @@ mod tests {
         let both = response(15, &["\\one\\data", "\\FILES\\other"]);
         let here = |place: &Place| place.server.host == "FILES";
         assert_eq!(tried(&Known::understood(&both, &asked, here).unwrap().0), ["FILES"]);
+        let many = ["\\no", "\\one\\data"].repeat(TARGETS_TRIED * 2);
+        assert_eq!(known(&response(15, &many)).unwrap().0.targets.len(), TARGETS_TRIED);
         let all = Referrals::default();
         all.keep(found);
         let (found, rest) = all.find(&place("\\FILES\\DFS\\LINK\\y\\z")).unwrap();
