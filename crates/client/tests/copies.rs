@@ -2,23 +2,20 @@
 //! server cannot.
 #![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
 
+mod dialed;
 mod evil;
 mod world;
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script, framed, put};
-use frevo_client::dial::Dialing;
+use dialed::{ToEvil, on_paused_clock};
+use evil::between::Between;
+use evil::{Act, Asked, CONTENT, Manners};
 use frevo_client::limits::REFUSED_FOR;
 use frevo_client::{
     Cause, Client, CopyMethod, Credentials, Dial, Error, File, OpenOptions, Options, ServerName,
     Share,
 };
-use frevo_net::frame_reader::FrameReader;
-use frevo_net::memory;
-use frevo_net::transport::Stream;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::copychunk::{CopyRequest, CopyResponse};
 use frevo_wire::command::ioctl::{self, CtlCode};
@@ -55,48 +52,16 @@ fn named(message: &[u8], command: Command) -> Option<String> {
     }
 }
 
-/// Listens to what goes to the server.
-struct Counting {
-    server: Arc<dyn Dial>,
-    log: Log,
-}
-
-impl std::fmt::Debug for Counting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Counting")
-    }
-}
-
-impl Dial for Counting {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
-        Box::pin(async move {
-            let there = Arc::new(self.server.dial(server, address).await?);
-            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-            let (ours, theirs) = memory::pair(1 << 20, [at(1), at(2)]);
-            let here = Arc::new(Stream::Memory(theirs));
-            let log = Arc::clone(&self.log);
-            let note = move |frame: &[u8]| {
-                for (_, message) in Compound::new(frame).flatten() {
-                    let Ok(header) = Header::parse(message) else { continue };
-                    log.lock().extend(named(message, header.command));
-                }
-            };
-            tokio::spawn(carry(Arc::clone(&here), Arc::clone(&there), note));
-            tokio::spawn(carry(there, here, |_| {}));
-            Ok(Stream::Memory(ours))
-        })
-    }
-}
-
-async fn carry(from: Arc<Stream>, to: Arc<Stream>, note: impl Fn(&[u8])) {
-    let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
-    while let Ok(Some(frame)) = reader.next(&from).await {
-        note(&frame);
-        if put(&to, &framed(&frame)).await.is_err() {
-            return from.abort();
+/// Listens to what goes to `server`.
+fn counting(server: Arc<dyn Dial>, log: Log) -> Arc<Between> {
+    let note = move |frame: Vec<u8>| {
+        for (_, message) in Compound::new(&frame).flatten() {
+            let Ok(header) = Header::parse(message) else { continue };
+            log.lock().extend(named(message, header.command));
         }
-    }
-    to.abort();
+        vec![frame]
+    };
+    Arc::new(Between { server, there: Arc::new(note), back: Arc::new(|frame| vec![frame]) })
 }
 
 async fn share_of(client: &Client, name: &str) -> Share {
@@ -117,7 +82,7 @@ fn no_byte_of_a_copy_comes_here() {
     in_world(async |world: &World| {
         let log = Log::default();
         let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
-        let dial = Arc::new(Counting { server, log: Arc::clone(&log) });
+        let dial = counting(server, Arc::clone(&log));
         let client = Client::over(Options::default(), dial);
         // No whole sector at its end.
         let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
@@ -151,45 +116,24 @@ fn no_byte_of_a_copy_comes_here() {
     });
 }
 
-/// What is answered to a request of that name.
-type Answer = dyn Fn(&str, &Asked<'_>) -> Act + Send + Sync;
-
-/// A scripted server.
-struct Scripted(Arc<Answer>, Log);
-
-impl std::fmt::Debug for Scripted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scripted")
-    }
-}
-
-impl Dial for Scripted {
-    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
-        Box::pin(async move {
-            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-            let (ours, theirs) = memory::pair(1 << 20, [at(1), at(2)]);
-            let (answer, log) = (Arc::clone(&self.0), Arc::clone(&self.1));
-            let script: Arc<Script> = Arc::new(move |asked| {
-                let Some(what) = named(asked.message, asked.header.command) else {
-                    return Act::Honest;
-                };
-                log.lock().push(what.clone());
-                // FileAllInformation of an empty file.
-                if asked.header.command == Command::QUERY_INFO {
-                    return Act::Changed(Box::new(|message| {
-                        message[8..12].fill(0);
-                        message.truncate(64);
-                        message.extend(evil::buffer(&[0; 104]));
-                    }));
-                }
-                answer(&what, asked)
-            });
-            let manners = Arc::new(Manners::default());
-            let evil = Evil { manners, script, overheard: Overheard::default(), connection: 0 };
-            tokio::spawn(evil.serve(Stream::Memory(theirs)));
-            Ok::<_, io::Error>(Stream::Memory(ours))
-        })
-    }
+/// A scripted server, which answers each request by its name.
+fn scripted(
+    log: Log,
+    answer: impl Fn(&str, &Asked<'_>) -> Act + Send + Sync + 'static,
+) -> Arc<ToEvil> {
+    ToEvil::new(Manners::default(), move |asked| {
+        let Some(what) = named(asked.message, asked.header.command) else { return Act::Honest };
+        log.lock().push(what.clone());
+        // FileAllInformation of an empty file.
+        if asked.header.command == Command::QUERY_INFO {
+            return Act::Changed(Box::new(|message| {
+                message[8..12].fill(0);
+                message.truncate(64);
+                message.extend(evil::buffer(&[0; 104]));
+            }));
+        }
+        answer(&what, asked)
+    })
 }
 
 fn answered(asked: &Asked<'_>, output: &[u8]) -> Act {
@@ -236,13 +180,8 @@ fn with(unknown: &'static [&'static str], test: impl AsyncFnOnce(&File, &File, &
         }
         _ => Act::Honest,
     };
-    let dial = Arc::new(Scripted(Arc::new(answer), Arc::clone(&log)));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    let dial = scripted(Arc::clone(&log), answer);
+    on_paused_clock(async {
         let client = Client::over(Options::default(), dial);
         let share = share_of(&client, "data").await;
         let (source, target) = pair(&share, &share).await;

@@ -2,18 +2,16 @@
 //! servers that do not.
 #![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
 
+mod dialed;
 mod evil;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use evil::{Act, Asked, Evil, Manners, Overheard, Script};
-use frevo_client::dial::Dialing;
-use frevo_client::{Client, Credentials, Dial, Options, ServerName, file_time};
-use frevo_net::memory;
-use frevo_net::transport::Stream;
+use dialed::{ToEvil, on_paused_clock};
+use evil::{Act, Asked, Manners};
+use frevo_client::{Client, Credentials, Options, ServerName, file_time};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::close;
 use frevo_wire::dtyp::FileTime;
@@ -67,40 +65,14 @@ impl Disk {
     }
 }
 
-struct ToEvil(Arc<Script>);
-
-impl std::fmt::Debug for ToEvil {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ToEvil")
-    }
-}
-
-impl Dial for ToEvil {
-    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
-        Box::pin(async move {
-            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-            let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
-            let evil = Evil {
-                manners: Arc::new(Manners::default()),
-                script: Arc::clone(&self.0),
-                overheard: Overheard::default(),
-                connection: 0,
-            };
-            tokio::spawn(evil.serve(Stream::Memory(theirs)));
-            Ok::<_, io::Error>(Stream::Memory(ours))
-        })
-    }
-}
-
 /// Writes three files, the second of them empty; what was said of each, and the
 /// date that each bore at last.
 fn three_files(sticky: bool) -> (Vec<Vec<Command>>, Vec<FileTime>) {
     let disk = Arc::new(Mutex::new(Disk { sticky, ..Disk::default() }));
     let seen = Arc::clone(&disk);
-    let script: Arc<Script> = Arc::new(move |asked: &Asked<'_>| seen.lock().on(asked));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::over(Options::default(), Arc::new(ToEvil(script)));
+    let script = move |asked: &Asked<'_>| seen.lock().on(asked);
+    on_paused_clock(async {
+        let client = Client::over(Options::default(), ToEvil::new(Manners::default(), script));
         let user = Credentials::password("ann", "secret");
         let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
@@ -143,13 +115,12 @@ fn a_server_that_does_not_is_found_out_and_the_date_is_set_again() {
 
 #[test]
 fn the_date_is_the_first_errors_too() {
-    let script: Arc<Script> = Arc::new(|asked: &Asked<'_>| match asked.header.command {
+    let script = |asked: &Asked<'_>| match asked.header.command {
         Command::SET_INFO => Act::Refused(Status::ACCESS_DENIED),
         _ => Act::Honest,
-    });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::over(Options::default(), Arc::new(ToEvil(script)));
+    };
+    on_paused_clock(async {
+        let client = Client::over(Options::default(), ToEvil::new(Manners::default(), script));
         let user = Credentials::password("ann", "secret");
         let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();

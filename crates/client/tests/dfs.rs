@@ -2,23 +2,23 @@
 //! with a name of its own, good and evil ones.
 #![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
 
+mod dialed;
 mod evil;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use dialed::on_paused_clock;
 use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
 use frevo_client::dial::Dialing;
 use frevo_client::options::Referrals;
 use frevo_client::{
     Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Share,
 };
-use frevo_net::memory;
-use frevo_net::transport::Stream;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create;
 use frevo_wire::command::ioctl::dfs::{
@@ -177,16 +177,13 @@ impl Dial for Hosts {
             if host.is_down.load(Ordering::SeqCst) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-            let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
             let root = host.root.iter().map(|(name, is_dir)| ((*name).into(), *is_dir)).collect();
             let manners = Manners { root, flags: host.flags, ..Manners::default() };
             let (host, log, name) = (Arc::clone(host), Arc::clone(&self.log), *name);
             let script: Arc<Script> = Arc::new(move |asked| host.act(name, &log, asked));
             let manners = Arc::new(manners);
             let evil = Evil { manners, script, overheard: Overheard::default(), connection };
-            tokio::spawn(evil.serve(Stream::Memory(theirs)));
-            Ok::<_, io::Error>(Stream::Memory(ours))
+            Ok(evil.stream())
         })
     }
 }
@@ -234,12 +231,7 @@ fn with_options(
     options: Options,
     test: impl AsyncFnOnce(&World),
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    on_paused_clock(async {
         let all = hosts.into_iter().map(|(name, host)| (name, Arc::new(host))).collect();
         let hosts = Arc::new(Hosts { all, log: Log::default() });
         let options = Options { recover_for: Duration::from_secs(5), ..options };

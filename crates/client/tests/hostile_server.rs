@@ -3,60 +3,24 @@
 //! memory, and says nothing in the clear that it should not.
 #![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
 
+mod dialed;
 mod evil;
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
-use frevo_client::dial::Dialing;
+use dialed::{ToEvil, in_time, on_paused_clock, one_thing};
+use evil::{Act, Asked, CONTENT, Manners};
 use frevo_client::options::Encryption;
 use frevo_client::{
     Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Session, Share,
 };
 use frevo_crypto::Cipher;
-use frevo_net::memory;
-use frevo_net::transport::Stream;
 use frevo_proto::Dialect;
 use frevo_wire::command::session_setup::SessionFlags;
 use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateContext};
 use frevo_wire::{Command, Status};
-
-/// How long an operation may take, in the time of the test's clock.
-const BOUND: Duration = Duration::from_secs(1_500);
-
-struct ToEvil {
-    manners: Arc<Manners>,
-    script: Arc<Script>,
-    overheard: Overheard,
-    dialed: AtomicUsize,
-}
-
-impl std::fmt::Debug for ToEvil {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ToEvil")
-    }
-}
-
-impl Dial for ToEvil {
-    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
-        Box::pin(async move {
-            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-            let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
-            let evil = Evil {
-                manners: Arc::clone(&self.manners),
-                script: Arc::clone(&self.script),
-                overheard: Arc::clone(&self.overheard),
-                connection: self.dialed.fetch_add(1, Ordering::SeqCst),
-            };
-            tokio::spawn(evil.serve(Stream::Memory(theirs)));
-            Ok::<_, io::Error>(Stream::Memory(ours))
-        })
-    }
-}
 
 type Outcome = (&'static str, Result<(), Error>);
 
@@ -118,10 +82,6 @@ async fn end(session: Session) {
     .unwrap();
 }
 
-async fn in_time<T>(name: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(BOUND, call).await.unwrap_or_else(|_| panic!("{name} has no end"))
-}
-
 async fn read_at(share: &Share) -> Result<(), Error> {
     let file = share.open("known").await?;
     let mut into = [0; 10];
@@ -170,54 +130,17 @@ impl Tried {
     }
 }
 
-/// Tries one thing, and tells how many connections that took.
-fn one_thing<T>(
-    manners: Manners,
-    options: Options,
-    script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
-    thing: impl AsyncFnOnce(&Client) -> Result<T, Error>,
-) -> (Result<T, Error>, usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let dial = Arc::new(ToEvil {
-            manners: Arc::new(manners),
-            script: Arc::new(script),
-            overheard: Overheard::default(),
-            dialed: AtomicUsize::new(0),
-        });
-        let options = Options { recover_for: Duration::from_secs(5), ..options };
-        let client = Client::over(options, Arc::clone(&dial) as Arc<dyn Dial>);
-        let outcome = in_time("one thing", thing(&client)).await;
-        (outcome, dial.dialed.load(Ordering::SeqCst))
-    })
-}
-
 fn against(
     manners: Manners,
     options: Options,
     script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
 ) -> Tried {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let overheard = Overheard::default();
-        let dial = Arc::new(ToEvil {
-            manners: Arc::new(manners),
-            script: Arc::new(script),
-            overheard: Arc::clone(&overheard),
-            dialed: AtomicUsize::new(0),
-        });
+    on_paused_clock(async {
+        let dial = ToEvil::new(manners, script);
         let options = Options { recover_for: Duration::from_secs(5), ..options };
         let client = Client::over(options, Arc::clone(&dial) as Arc<dyn Dial>);
         let outcomes = everything(&client).await;
-        let overheard = std::mem::take(&mut *overheard.lock());
+        let overheard = std::mem::take(&mut *dial.overheard.lock());
         Tried { outcomes, overheard, connections: dial.dialed.load(Ordering::SeqCst) }
     })
 }
@@ -615,98 +538,6 @@ fn a_listing_ends_though_the_names_do_not() {
     };
     assert_eq!(listed(10).unwrap(), 10);
     assert!(is_clear(&listed(9).unwrap_err()));
-}
-
-/// Answers as the server of a namespace whose links all lead to `targets` other
-/// hosts, of which `is_good` accept the logon and have links again.
-fn namespace(
-    targets: usize,
-    is_good: impl Fn(usize) -> bool + Send + Sync + 'static,
-) -> impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static {
-    use frevo_wire::codec::Writer;
-    use frevo_wire::command::ioctl::dfs::{Referral, ReferralHeaderFlags, ReferralResponse};
-    use frevo_wire::command::ioctl::{self, CtlCode};
-    move |asked| match asked.header.command {
-        Command::TREE_CONNECT if !is_good(asked.connection) => Act::Refused(Status::ACCESS_DENIED),
-        // SMB2_SHARE_CAP_DFS
-        Command::TREE_CONNECT => Act::Changed(Box::new(|message| set(message, 72, &[8, 0, 0, 0]))),
-        Command::IOCTL => {
-            let request = ioctl::Request::parse(asked.message).unwrap();
-            assert_eq!(request.ctl_code, CtlCode::DFS_GET_REFERRALS);
-            // MaxReferralLevel before the path, a NUL behind it.
-            let path_consumed = u16::try_from(request.input.len() - 4).unwrap();
-            let referral = |at| Referral {
-                is_root: false,
-                time_to_live_s: 600,
-                path: String::new(),
-                target: format!("\\host{}-{at}\\data\\deeper", asked.connection),
-                begins_set: false,
-            };
-            let referrals = (0..targets).map(referral).collect();
-            let flags = ReferralHeaderFlags::EMPTY;
-            let output = ReferralResponse { path_consumed, flags, referrals }.encode().unwrap();
-            let (ctl_code, file_id) = (request.ctl_code, request.file_id);
-            let mut body = Vec::new();
-            ioctl::Response { ctl_code, file_id, input: &[], output: &output }
-                .encode(&mut Writer::new(&mut body));
-            Act::Body(body)
-        }
-        _ => Act::Honest,
-    }
-}
-
-async fn reach(client: &Client) -> Result<(), Error> {
-    let user = Credentials::password("ann", "secret");
-    client.reach(ServerName::new("evil"), &user, "data", "link").await.map(drop)
-}
-
-#[test]
-fn namespaces_that_lead_on_and_on() {
-    use frevo_client::limits::TARGETS_TRIED;
-    // None can be used; some lead to others.
-    for is_good in [|at| at == 0, |at| at % 4 == 0, |_| true] {
-        let (found, connections) = one_thing(
-            Manners::default(),
-            Options::default(),
-            namespace(100, is_good),
-            async |client| reach(client).await,
-        );
-        assert!(found.is_err());
-        assert!((2..=1 + TARGETS_TRIED).contains(&connections), "{connections}");
-    }
-}
-
-/// A referral decides to whom the answer to a password is given.
-#[test]
-fn referrals_that_are_not_proved_lead_nowhere() {
-    let unsigned = Options {
-        require_signing: false,
-        sign: frevo_client::options::Signing::WhenAsked,
-        ..Options::default()
-    };
-    let honest = namespace(1, |_| true);
-    let (found, connections) =
-        one_thing(Manners::default(), unsigned.clone(), honest, async |client| reach(client).await);
-    assert!(found.is_err() && connections > 1, "a signed one is followed");
-    let honest = namespace(1, |_| true);
-    let forged = move |asked: &Asked<'_>| match (asked.header.command, honest(asked)) {
-        // Of somebody on the way, who has no key.
-        (Command::IOCTL, Act::Body(body)) => {
-            Act::Bytes(evil::framed(&evil::said(&asked.header, Status::SUCCESS, &body)))
-        }
-        (_, act) => act,
-    };
-    let (found, _) =
-        one_thing(Manners::default(), unsigned, forged, async |client| reach(client).await);
-    let error = found.unwrap_err();
-    assert!(matches!(error.cause(), Cause::Security(_)), "{error}");
-    // A guest has no keys at all.
-    let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
-    let guest = Options { allow_guest: true, ..Options::default() };
-    let (found, connections) =
-        one_thing(manners, guest, namespace(1, |_| true), async |client| reach(client).await);
-    assert!(found.is_err());
-    assert_eq!(connections, 1);
 }
 
 #[test]

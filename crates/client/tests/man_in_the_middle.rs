@@ -2,75 +2,31 @@
 //! error, in time, and never with wrong data or unprotected.
 #![allow(missing_docs, reason = "tests")]
 
+#[path = "evil/between.rs"]
+mod between;
 #[path = "evil/frames.rs"]
 mod frames;
 mod world;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use frames::{framed, put};
-use frevo_client::dial::Dialing;
+use between::Between;
 use frevo_client::options::Encryption;
 use frevo_client::{Cause, Client, Credentials, Dial, Options, Result, ServerName, Session};
-use frevo_net::frame_reader::FrameReader;
-use frevo_net::memory;
-use frevo_net::transport::Stream;
 use world::{World, in_world};
 
 /// What is done to the server's frames; the number counts those of all
 /// connections.
 type Tamper = dyn Fn(usize, Vec<u8>) -> Vec<Vec<u8>> + Send + Sync;
 
-/// Somebody between the client and the server.
-struct Between {
-    server: Arc<dyn Dial>,
-    tamper: Arc<Tamper>,
-    seen: Arc<AtomicUsize>,
-}
-
-impl std::fmt::Debug for Between {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Between")
-    }
-}
-
-impl Dial for Between {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
-        Box::pin(async move {
-            let there = Arc::new(self.server.dial(server, address).await?);
-            let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-            let (ours, theirs) = memory::pair(1 << 20, [at(1), at(2)]);
-            let here = Arc::new(Stream::Memory(theirs));
-            let (tamper, seen) = (Arc::clone(&self.tamper), Arc::clone(&self.seen));
-            tokio::spawn(carry(Arc::clone(&here), Arc::clone(&there), |frame| vec![frame]));
-            tokio::spawn(carry(there, here, move |frame| {
-                tamper(seen.fetch_add(1, Ordering::SeqCst), frame)
-            }));
-            Ok(Stream::Memory(ours))
-        })
-    }
-}
-
-/// Frames from one to the other.
-async fn carry(from: Arc<Stream>, to: Arc<Stream>, change: impl Fn(Vec<u8>) -> Vec<Vec<u8>>) {
-    let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
-    while let Ok(Some(frame)) = reader.next(&from).await {
-        for frame in change(frame.to_vec()) {
-            if put(&to, &framed(&frame)).await.is_err() {
-                return from.abort();
-            }
-        }
-    }
-    to.abort();
-}
-
 fn client(world: &World, options: Options, tamper: Arc<Tamper>) -> (Client, Arc<AtomicUsize>) {
     let seen = Arc::new(AtomicUsize::new(0));
     let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
-    let between = Between { server, tamper, seen: Arc::clone(&seen) };
+    let count = Arc::clone(&seen);
+    let back = Arc::new(move |frame| tamper(count.fetch_add(1, Ordering::SeqCst), frame));
+    let between = Between { server, there: Arc::new(|frame| vec![frame]), back };
     let options = Options { recover_for: Duration::from_millis(200), ..options };
     (Client::over(options, Arc::new(between)), seen)
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
+pub mod between;
 mod frames;
 
 use std::io;

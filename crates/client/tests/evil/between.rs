@@ -1,0 +1,63 @@
+//! Somebody between the client and a server.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use frevo_client::dial::Dialing;
+use frevo_client::{Dial, ServerName};
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::memory;
+use frevo_net::transport::Stream;
+
+use super::frames::{framed, put};
+
+/// What becomes of a frame.
+pub type Tamper = dyn Fn(Vec<u8>) -> Vec<Vec<u8>> + Send + Sync;
+
+/// Carries what is dialled to `server`, and the frames of each direction as one likes.
+pub struct Between {
+    pub server: Arc<dyn Dial>,
+    pub there: Arc<Tamper>,
+    pub back: Arc<Tamper>,
+}
+
+impl std::fmt::Debug for Between {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Between")
+    }
+}
+
+impl Dial for Between {
+    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+        Box::pin(async move {
+            let beyond = Arc::new(self.server.dial(server, address).await?);
+            let (ours, theirs) = wire();
+            let here = Arc::new(theirs);
+            let (there, back) = (Arc::clone(&self.there), Arc::clone(&self.back));
+            tokio::spawn(carry(Arc::clone(&here), Arc::clone(&beyond), there));
+            tokio::spawn(carry(beyond, here, back));
+            Ok(ours)
+        })
+    }
+}
+
+/// Frames from one to the other.
+async fn carry(from: Arc<Stream>, to: Arc<Stream>, tamper: Arc<Tamper>) {
+    let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
+    while let Ok(Some(frame)) = reader.next(&from).await {
+        for frame in tamper(frame.to_vec()) {
+            if put(&to, &framed(&frame)).await.is_err() {
+                return from.abort();
+            }
+        }
+    }
+    to.abort();
+}
+
+/// Two ends of a connection.
+pub fn wire() -> (Stream, Stream) {
+    let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
+    (Stream::Memory(ours), Stream::Memory(theirs))
+}
