@@ -18,14 +18,13 @@ const AT_ONCE: usize = 64;
 const EMPTYING: u32 = 7;
 
 pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: bool) -> Done {
-    let same = from.server == to.server && from.share.eq_ignore_ascii_case(&to.share);
-    if !same {
+    if !from.is_in_share_of(to) {
         let text = "mv works within one share; use cp, then rm";
         return Err(Failure::new(Exit::Usage, text));
     }
     let (share, from) = &connection.reach(from).await?;
     let (_, to) = &connection.reach(to).await?;
-    if (&from.server, &from.share) != (&to.server, &to.share) {
+    if !from.is_in_share_of(to) {
         let text = format!(
             "{from} and {to} are different shares, to which a DFS namespace leads; use cp, then rm"
         );

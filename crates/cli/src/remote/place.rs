@@ -148,7 +148,8 @@ impl Url {
         self.is_in_share_of(tree) && path.len() > tree_path.len() && path.starts_with(&tree_path)
     }
 
-    fn is_in_share_of(&self, other: &Self) -> bool {
+    /// Whether both are in one share, as far as its name tells, case apart.
+    pub(crate) fn is_in_share_of(&self, other: &Self) -> bool {
         self.server.port == other.server.port
             && self.server.host.eq_ignore_ascii_case(&other.server.host)
             && self.share.to_lowercase() == other.share.to_lowercase()
