@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frevo_client::Share;
 use tokio::sync::Notify;
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use super::arguments::Connection;
 use super::copy::{Failures, each};
 use super::logon::keep;
+use super::lull::Lull;
 use crate::exit::Done;
 
 /// Small files that each lane has to have for its logon to be worth it.
@@ -92,9 +93,13 @@ impl Lanes {
         let folders = if folders.len() < 2 { 1 } else { self.most };
         let worth = (small.count() / FILES_PER_LANE).min(folders);
         let (is_small, work) = (&is_small, &work);
+        let lull = &Lull::new();
         let running = all.map(|one| async move {
             if is_small(one) {
-                self.on_any(one, work).await
+                let start = Instant::now();
+                let done = self.on_any(one, work).await;
+                lull.note(start.elapsed(), self.load() + 1);
+                done
             } else {
                 let first = self.first();
                 let _counted = Counted::new(&first.load);
@@ -137,6 +142,11 @@ impl Lanes {
                 }
             }
         }
+    }
+
+    /// Files under way.
+    fn load(&self) -> usize {
+        self.open.borrow().iter().map(|lane| lane.load.get()).sum()
     }
 
     fn first(&self) -> Rc<Lane> {

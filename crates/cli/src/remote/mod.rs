@@ -7,6 +7,7 @@ mod copy;
 mod lanes;
 mod listing;
 pub(crate) mod logon;
+mod lull;
 mod mount;
 pub(crate) mod mount_options;
 mod names;
@@ -44,6 +45,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     let helpers = std::env::var(HELPERS).ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(lull::rest)
         .max_blocking_threads(helpers.unwrap_or(cores).max(1))
         .build()
         .map_err(Failure::failed("cannot start"))?;

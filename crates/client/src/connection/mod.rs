@@ -209,7 +209,7 @@ impl Connection {
     fn over(stream: Stream, credits: u16, unasked: mpsc::Sender<Unasked>) -> Self {
         Self {
             stream,
-            outbox: Outbox::default(),
+            outbox: Outbox::new(),
             credits: Credits::new(credits),
             waiters: Waiters::default(),
             agreed: OnceLock::new(),
@@ -273,8 +273,9 @@ impl Connection {
         credits.saturating_mul(BYTES_PER_CREDIT)
     }
 
-    /// Ends it.
+    /// Ends it, after what was said last.
     pub(crate) fn close(&self) {
+        let _ = self.outbox.drain(&self.stream);
         self.fail(io::Error::from(io::ErrorKind::ConnectionAborted).into());
     }
 

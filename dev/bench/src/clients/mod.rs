@@ -232,10 +232,20 @@ fn plans(cores: usize) -> Vec<Plan> {
         errand,
         server,
         runners: vec![
-            ("smbclient".into(), Runner::Smbclient(Default)),
-            ("frevo".into(), frevo(Default)),
+            ("smbclient, unsigned".into(), Runner::Smbclient(Unsigned)),
+            ("frevo, unsigned".into(), frevo(Unsigned)),
+            ("smbclient, signed".into(), Runner::Smbclient(Signed)),
+            ("frevo, signed".into(), frevo(Default)),
         ],
-        promises: least.into_iter().map(|l| Promise::rate("frevo", "smbclient", l)).collect(),
+        promises: least
+            .into_iter()
+            .flat_map(|least| {
+                [
+                    Promise::rate("frevo, unsigned", "smbclient, unsigned", least),
+                    Promise::rate("frevo, signed", "smbclient, signed", least),
+                ]
+            })
+            .collect(),
     };
     // Against Frevo too: how fast smbd makes files bounds what any client can do with it.
     for (errand, name, server) in [
