@@ -124,9 +124,7 @@ pub(crate) async fn up(
     let modified = metadata.modified().map_err(&broken)?;
     let len = metadata.len();
     if is_small(len) {
-        // One byte more, so that the end is seen without asking for more room.
-        let mut data = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 1);
-        (&local).take(u64::MAX).read_to_end(&mut data).map_err(&broken)?;
+        let data = whole(&local, len).map_err(&broken)?;
         share.write_dated(path, &data, Some(modified)).await?;
         progress.advance(len);
         progress.file();
@@ -160,6 +158,30 @@ pub(crate) async fn up(
     put_in_place(share, &part, path).await?;
     progress.file();
     Ok(())
+}
+
+/// All of a file that is probably `len` bytes long. Then one read finds its end too: it
+/// leaves the byte free that there is room for beyond.
+fn whole(file: &LocalHandle, len: u64) -> io::Result<Vec<u8>> {
+    let expected = usize::try_from(len).unwrap_or(0);
+    let mut data = vec![0; expected + 1];
+    let mut filled = 0;
+    loop {
+        let room = data.get_mut(filled..).unwrap_or_default();
+        match (&*file).read(room) {
+            // What is made up while it is read, as in /proc, comes in parts.
+            Ok(count) if count == 0 || filled + count == expected => {
+                data.truncate(filled + count);
+                return Ok(data);
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if filled == data.len() {
+            data.resize(filled * 2, 0);
+        }
+    }
 }
 
 /// Gives a whole part its name. Nobody else touches the part: when the answer to
@@ -328,5 +350,33 @@ pub(crate) fn local_target(to: Option<&Path>, name: &str) -> PathBuf {
         None => PathBuf::from(name),
         Some(to) if to.is_dir() => to.join(name),
         Some(to) => to.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_a_file_is_read_whatever_its_length_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let content: Vec<u8> = (0..10_000_u32).map(|n| (n % 251) as u8).collect();
+        for held in [0, 1, 4096, 10_000] {
+            let content = content.get(..held).unwrap();
+            std::fs::write(&path, content).unwrap();
+            for said in [0, 1, 4095, 4096, 4097, 10_000, 20_000] {
+                let file = LocalHandle::open(&path).unwrap();
+                assert_eq!(whole(&file, said).unwrap(), content, "{held}, {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_made_up_while_it_is_read_is_read_to_its_end() {
+        let path = "/proc/self/limits";
+        let file = LocalHandle::open(path).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        assert_eq!(whole(&file, 0).unwrap(), std::fs::read(path).unwrap());
     }
 }
