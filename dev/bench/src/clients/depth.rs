@@ -1,21 +1,19 @@
 //! Random reads of 4 KiB through the library, few and many under way.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use frevo_client::{Client, Credentials, File, ServerName};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::relay::Relay;
 use crate::server::Target;
 
 /// Bytes of one read.
 const READ_LEN: u32 = 4096;
 
 /// Reads from `name` with `depth` requests under way for `time`; how many a second.
-/// With a `latency`, each way takes half of it longer.
+/// With a `latency`, each round trip takes that much longer.
 pub(super) async fn reads_a_second(
     target: &Target,
     name: &str,
@@ -26,7 +24,7 @@ pub(super) async fn reads_a_second(
     let port = if latency.is_zero() {
         port_of(&target.addr)?
     } else {
-        relay(target.addr.clone(), latency / 2)?
+        Relay::start(target.addr.clone(), latency)?.port
     };
     let server = ServerName::new("127.0.0.1").at_port(port);
     let user = Credentials::password(&target.user, &target.password);
@@ -66,42 +64,4 @@ async fn run(file: &File, depth: usize, blocks: u64, time: Duration) -> Result<f
         }
     }
     Ok(done as f64 / start.elapsed().as_secs_f64())
-}
-
-/// Passes one connection on to `server`, everything `delay` later; its port.
-fn relay(server: String, delay: Duration) -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
-    std::thread::spawn(move || -> Result<()> {
-        let (near, _) = listener.accept()?;
-        let far = TcpStream::connect(server)?;
-        near.set_nodelay(true)?;
-        far.set_nodelay(true)?;
-        delayed(near.try_clone()?, far.try_clone()?, delay);
-        delayed(far, near, delay);
-        Ok(())
-    });
-    Ok(port)
-}
-
-/// One thread takes bytes in with their time, another sends them on when they are due.
-fn delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
-    let (taken_in, due) = mpsc::channel::<(Instant, Vec<u8>)>();
-    std::thread::spawn(move || {
-        let mut buffer = vec![0; 256 << 10];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if taken_in.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
-                return;
-            }
-        }
-    });
-    std::thread::spawn(move || {
-        for (when, bytes) in due {
-            std::thread::sleep(when.saturating_duration_since(Instant::now()));
-            if to.write_all(&bytes).is_err() {
-                return;
-            }
-        }
-        let _ = to.shutdown(Shutdown::Both);
-    });
 }

@@ -29,11 +29,13 @@ pub(super) struct Files {
     pub(super) local: PathBuf,
     /// What is got goes here.
     target: PathBuf,
+    /// But the large one, which goes here.
+    big_target: PathBuf,
     pub(super) big_len: u64,
 }
 
 impl Files {
-    pub(super) fn prepare(scratch: &Path, mebibytes: u64) -> Result<Self> {
+    pub(super) fn prepare(scratch: &Path, big: Option<&Path>, mebibytes: u64) -> Result<Self> {
         let [share, local, target] = ["share", "local", "got"].map(|name| scratch.join(name));
         for dir in [&share, &local, &target, &share.join(PUT), &share.join(LIST)] {
             fs::create_dir(dir)?;
@@ -52,7 +54,8 @@ impl Files {
         for n in 0..LISTED_FILES {
             File::create(share.join(LIST).join(format!("file-{n:06}.dat")))?;
         }
-        Ok(Self { share, local, target, big_len: mebibytes << 20 })
+        let big_target = big.unwrap_or(&target).to_owned();
+        Ok(Self { share, local, target, big_target, big_len: mebibytes << 20 })
     }
 
     /// Where what is got under that name goes.
@@ -60,10 +63,16 @@ impl Files {
         self.target.join(name)
     }
 
+    /// Where the large one goes.
+    pub(super) fn got_big(&self) -> PathBuf {
+        self.big_target.join(BIG)
+    }
+
     /// Where the errand's result lies.
     fn result(&self, errand: Errand) -> Option<PathBuf> {
         match errand {
-            Errand::Get => Some(self.got(BIG)),
+            Errand::Get => Some(self.got_big()),
+            Errand::GetMemory => Some(self.got(BIG)),
             Errand::Put => Some(self.share.join(PUT).join(BIG)),
             Errand::GetMany => Some(self.got(MANY)),
             Errand::PutMany => Some(self.share.join(PUT).join(MANY)),
@@ -76,7 +85,9 @@ impl Files {
     pub(super) fn clear(&self, errand: Errand) -> Result<()> {
         let Some(path) = self.result(errand) else { return Ok(()) };
         match errand {
-            Errand::Get | Errand::Put if path.exists() => fs::remove_file(path)?,
+            Errand::Get | Errand::GetMemory | Errand::Put if path.exists() => {
+                fs::remove_file(path)?
+            }
             Errand::GetMany | Errand::PutMany | Errand::PutFlat if path.exists() => {
                 fs::remove_dir_all(path)?;
             }
@@ -88,7 +99,7 @@ impl Files {
     /// Whether the errand was done: every byte, every file, every entry.
     pub(super) fn check(&self, errand: Errand, output: &Path) -> Result<()> {
         match (errand, self.result(errand)) {
-            (Errand::Get, Some(path)) => same(&self.share.join(BIG), &path),
+            (Errand::Get | Errand::GetMemory, Some(path)) => same(&self.share.join(BIG), &path),
             (Errand::Put, Some(path)) => same(&self.local.join(BIG), &path),
             (Errand::GetMany | Errand::PutMany | Errand::PutFlat, Some(path)) => {
                 let content = share::block(1, 4);

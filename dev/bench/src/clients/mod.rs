@@ -5,6 +5,8 @@ mod ciphers;
 mod depth;
 mod files;
 mod page;
+mod plans;
+mod relay;
 pub(crate) mod stream;
 pub(crate) mod usage;
 
@@ -15,8 +17,10 @@ use anyhow::{Context, Result};
 
 use crate::server::{self, Kind, Peer, Target};
 use crate::{Common, proc};
-use files::{BIG, DIRECTORIES, FLAT, Files, LIST, LISTED_FILES, MANY, MANY_FILES};
-use page::{Comparison, Contestant, Figures, Page, Promise, Unit};
+use files::{BIG, FLAT, Files, LIST, LISTED_FILES, MANY, MANY_FILES};
+use page::{Comparison, Contestant, Figures, Page, Unit};
+use plans::{Plan, plans};
+use relay::Relay;
 use stream::StreamServer;
 use usage::{Invocation, Usage};
 
@@ -40,6 +44,10 @@ pub(crate) struct Arguments {
     /// Write the Markdown here and the JSON beside it (.json).
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Where the large file that is got goes, a directory in it is made and removed; where
+    /// the share is, otherwise.
+    #[arg(long)]
+    local: Option<PathBuf>,
     /// Mebibytes of the large file.
     #[arg(long, default_value_t = 1024)]
     mebibytes: u64,
@@ -63,6 +71,8 @@ enum Protection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Errand {
     Get,
+    /// To where the share is, whatever `--local` says.
+    GetMemory,
     Put,
     GetMany,
     PutMany,
@@ -74,7 +84,7 @@ enum Errand {
 impl Errand {
     fn name(self) -> &'static str {
         match self {
-            Self::Get => "get",
+            Self::Get | Self::GetMemory => "get",
             Self::Put => "put",
             Self::GetMany => "get-many",
             Self::PutMany => "put-many",
@@ -98,6 +108,8 @@ struct Lab<'a> {
     scratch: &'a Path,
     frevo: Peer,
     smbd: Peer,
+    /// To smbd.
+    relay: Relay,
     stream: StreamServer,
 }
 
@@ -105,14 +117,20 @@ struct Lab<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<Vec<String>> {
     let common = &arguments.common;
     let scratch = common.scratch()?;
-    let files = Files::prepare(scratch.path(), arguments.mebibytes)?;
+    let local = arguments.local.as_ref();
+    let local = local.map(|dir| tempfile::Builder::new().prefix("frevo-bench-").tempdir_in(dir));
+    let local = local.transpose().context("--local")?;
+    let files =
+        Files::prepare(scratch.path(), local.as_ref().map(|dir| dir.path()), arguments.mebibytes)?;
     let programs = common.programs();
     let start =
         |kind: Kind| server::start(kind, kind.name(), &files.share, scratch.path(), &programs);
+    let smbd = start(Kind::Smbd)?;
     let lab = Lab {
         arguments,
         frevo: start(Kind::Frevo)?,
-        smbd: start(Kind::Smbd)?,
+        relay: Relay::start(smbd.target.addr.clone(), LATENCY)?,
+        smbd,
         stream: StreamServer::start()?,
         files,
         scratch: scratch.path(),
@@ -124,7 +142,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<String>> {
         comparisons: Vec::new(),
         figures: Vec::new(),
     };
-    for plan in plans(lab.cores()).into_iter().filter(|plan| lab.wants(plan.name)) {
+    for plan in plans(lab.cores(), local.is_some()).into_iter().filter(|plan| lab.wants(plan.name))
+    {
         eprintln!("{}", plan.name);
         page.comparisons.push(lab.compare(plan)?);
     }
@@ -162,149 +181,6 @@ pub(crate) fn crypto(arguments: &CryptoArguments) -> Result<String> {
     Ok(format!("load average {load:.1} before, {:.1} after\n{out}", proc::load()))
 }
 
-/// One comparison before it is run.
-struct Plan {
-    name: &'static str,
-    title: String,
-    errand: Errand,
-    server: Kind,
-    runners: Vec<(String, Runner)>,
-    promises: Vec<Promise>,
-}
-
-fn frevo(protection: Protection) -> Runner {
-    Runner::Frevo(protection, Vec::new(), Vec::new())
-}
-
-fn plans(cores: usize) -> Vec<Plan> {
-    use Protection::{Default, Sealed, Signed, Unsigned};
-    let mut plans = Vec::new();
-    for (errand, name) in [(Errand::Get, "get-stream"), (Errand::Put, "put-stream")] {
-        plans.push(Plan {
-            name,
-            title: format!("{} a large file, Frevo's server and a bare TCP stream", errand.name()),
-            errand,
-            server: Kind::Frevo,
-            runners: vec![
-                ("TCP stream".into(), Runner::Stream),
-                ("frevo, unsigned".into(), frevo(Unsigned)),
-                ("frevo, signed".into(), frevo(Default)),
-            ],
-            promises: vec![Promise::rate("frevo, unsigned", "TCP stream", 0.9)],
-        });
-    }
-    for (errand, name) in [(Errand::Get, "get-plain"), (Errand::Put, "put-plain")] {
-        plans.push(Plan {
-            name,
-            title: format!("{} a large file, smbd", errand.name()),
-            errand,
-            server: Kind::Smbd,
-            runners: vec![
-                ("smbclient, unsigned".into(), Runner::Smbclient(Unsigned)),
-                ("frevo, unsigned".into(), frevo(Unsigned)),
-                ("smbclient, signed".into(), Runner::Smbclient(Signed)),
-                ("frevo, signed".into(), frevo(Default)),
-            ],
-            promises: vec![
-                Promise::rate("frevo, unsigned", "smbclient, unsigned", 1.0),
-                Promise::cpu("frevo, unsigned", "smbclient, unsigned", 0.7),
-                Promise::rate("frevo, signed", "smbclient, signed", 1.0),
-                Promise::cpu("frevo, signed", "smbclient, signed", 0.7),
-            ],
-        });
-    }
-    for (errand, name) in [(Errand::Get, "get-sealed"), (Errand::Put, "put-sealed")] {
-        plans.push(Plan {
-            name,
-            title: format!("{} a large file sealed, smbd", errand.name()),
-            errand,
-            server: Kind::Smbd,
-            runners: vec![
-                ("smbclient, sealed".into(), Runner::Smbclient(Sealed)),
-                ("frevo, sealed".into(), frevo(Sealed)),
-            ],
-            promises: vec![Promise::rate("frevo, sealed", "smbclient, sealed", 1.2)],
-        });
-    }
-    let many = |errand, name, title: String, server, least: Option<f64>| Plan {
-        name,
-        title,
-        errand,
-        server,
-        runners: vec![
-            ("smbclient, unsigned".into(), Runner::Smbclient(Unsigned)),
-            ("frevo, unsigned".into(), frevo(Unsigned)),
-            ("smbclient, signed".into(), Runner::Smbclient(Signed)),
-            ("frevo, signed".into(), frevo(Default)),
-        ],
-        promises: least
-            .into_iter()
-            .flat_map(|least| {
-                [
-                    Promise::rate("frevo, unsigned", "smbclient, unsigned", least),
-                    Promise::rate("frevo, signed", "smbclient, signed", least),
-                ]
-            })
-            .collect(),
-    };
-    // Against Frevo too: how fast smbd makes files bounds what any client can do with it.
-    for (errand, name, server) in [
-        (Errand::GetMany, "get-many", Kind::Smbd),
-        (Errand::PutMany, "put-many", Kind::Smbd),
-        (Errand::GetMany, "get-many-frevo", Kind::Frevo),
-        (Errand::PutMany, "put-many-frevo", Kind::Frevo),
-    ] {
-        let title = format!(
-            "{} {MANY_FILES} files of 4 KiB in {DIRECTORIES} directories, {}",
-            &errand.name()[..3],
-            if server == Kind::Smbd { "smbd" } else { "Frevo's server" },
-        );
-        plans.push(many(errand, name, title, server, Some(3.0)));
-    }
-    // No promise: smbd goes through the whole directory to see that a name is new.
-    plans.push(many(
-        Errand::PutFlat,
-        "put-flat",
-        format!("put {MANY_FILES} files of 4 KiB in one directory, smbd"),
-        Kind::Smbd,
-        None,
-    ));
-    plans.push(many(
-        Errand::List,
-        "list",
-        format!("list {LISTED_FILES} entries, smbd"),
-        Kind::Smbd,
-        Some(1.0),
-    ));
-    for (errand, name) in [(Errand::Get, "get-cipher"), (Errand::Put, "put-cipher")] {
-        let mut runners = Vec::new();
-        for (cipher, _) in ciphers::CIPHERS {
-            for workers in [1, cores] {
-                runners.push((
-                    format!("{cipher}, {workers} workers"),
-                    Runner::Frevo(
-                        Sealed,
-                        vec!["--cipher".into(), cipher.into()],
-                        vec![("FREVO_CRYPTO_THREADS".into(), workers.to_string())],
-                    ),
-                ));
-            }
-        }
-        plans.push(Plan {
-            name,
-            title: format!(
-                "{} a large file sealed, Frevo's server, by crypto workers of the client",
-                errand.name()
-            ),
-            errand,
-            server: Kind::Frevo,
-            runners,
-            promises: Vec::new(),
-        });
-    }
-    plans
-}
-
 impl Lab<'_> {
     fn cores(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)
@@ -324,10 +200,11 @@ impl Lab<'_> {
                 server::version(&common.smbd)
             ),
             format!(
-                "{} interleaved rounds after one that does not count; {} MiB in the large file; both ends on {}",
+                "{} interleaved rounds after one that does not count; {} MiB in the large file; both ends on {}, but what is got of the large file goes to {}",
                 self.arguments.rounds,
                 self.files.big_len >> 20,
                 proc::file_system(self.scratch),
+                proc::file_system(self.files.got_big().parent().unwrap_or(self.scratch)),
             ),
         ]
     }
@@ -345,7 +222,7 @@ impl Lab<'_> {
                 if contestant.error.is_some() {
                     continue;
                 }
-                match self.once(plan.errand, plan.server, runner) {
+                match self.once(&plan, runner) {
                     Ok(usage) if round > 0 => contestant.rounds.push(usage),
                     Ok(_) => {}
                     Err(error) => contestant.error = Some(format!("{error:#}")),
@@ -353,11 +230,14 @@ impl Lab<'_> {
             }
         }
         let (count, unit) = match plan.errand {
-            Errand::Get | Errand::Put => (self.files.big_len as f64, Unit::Bytes),
+            Errand::Get | Errand::GetMemory | Errand::Put => {
+                (self.files.big_len as f64, Unit::Bytes)
+            }
             Errand::GetMany | Errand::PutMany | Errand::PutFlat => (MANY_FILES as f64, Unit::Files),
             Errand::List => (LISTED_FILES as f64, Unit::Entries),
         };
         Ok(Comparison {
+            cores: self.cores(),
             name: plan.name.to_owned(),
             title: plan.title,
             count,
@@ -368,20 +248,25 @@ impl Lab<'_> {
     }
 
     /// One run, and whether it did what it should.
-    fn once(&self, errand: Errand, kind: Kind, runner: &Runner) -> Result<Usage> {
-        let peer = if kind == Kind::Frevo { &self.frevo } else { &self.smbd };
+    fn once(&self, plan: &Plan, runner: &Runner) -> Result<Usage> {
+        let errand = plan.errand;
+        let peer = if plan.server == Kind::Frevo { &self.frevo } else { &self.smbd };
+        let mut target = peer.target.clone();
+        if plan.is_far {
+            target.addr = format!("127.0.0.1:{}", self.relay.port);
+        }
         let output = self.scratch.join("output");
         self.files.clear(errand)?;
         let (pid, invocation) = match runner {
             Runner::Stream => (self.stream.pid(), self.stream_errand(errand)?),
             Runner::Frevo(protection, more, environment) => {
-                let invocation = self.frevo_errand(errand, &peer.target, *protection);
+                let invocation = self.frevo_errand(errand, &target, *protection);
                 let invocation = invocation.args(more);
                 let invocation = environment.iter().fold(invocation, |all, (k, v)| all.env(k, v));
                 (peer.pid(), invocation)
             }
             Runner::Smbclient(protection) => {
-                (peer.pid(), self.smbclient_errand(errand, &peer.target, *protection)?)
+                (peer.pid(), self.smbclient_errand(errand, &target, *protection)?)
             }
         };
         let usage = invocation.run(pid, self.scratch, &output)?;
@@ -392,7 +277,7 @@ impl Lab<'_> {
 
     fn stream_errand(&self, errand: Errand) -> Result<Invocation> {
         let (there, here) = match errand {
-            Errand::Get => (self.files.share.join(BIG), self.files.got(BIG)),
+            Errand::Get => (self.files.share.join(BIG), self.files.got_big()),
             Errand::Put => {
                 (self.files.share.join(files::PUT).join(BIG), self.files.local.join(BIG))
             }
@@ -410,7 +295,8 @@ impl Lab<'_> {
         let run =
             Invocation::new(&self.arguments.common.frevo).env("FREVO_PASSWORD", &target.password);
         let run = match errand {
-            Errand::Get => run.arg("get").arg(url(BIG)).arg(self.files.got(BIG)),
+            Errand::Get => run.arg("get").arg(url(BIG)).arg(self.files.got_big()),
+            Errand::GetMemory => run.arg("get").arg(url(BIG)).arg(self.files.got(BIG)),
             Errand::Put => run.arg("put").arg(self.files.local.join(BIG)).arg(put(BIG)),
             Errand::GetMany => run.args(["get", "-r"]).arg(url(MANY)).arg(self.files.got(MANY)),
             // Into the directory that is there, under its own name.
@@ -445,7 +331,8 @@ impl Lab<'_> {
         std::fs::write(&conf, "")?;
         let here = |path: PathBuf| path.display().to_string();
         let command = match errand {
-            Errand::Get => format!("get {BIG} {}", here(self.files.got(BIG))),
+            Errand::Get => format!("get {BIG} {}", here(self.files.got_big())),
+            Errand::GetMemory => format!("get {BIG} {}", here(self.files.got(BIG))),
             Errand::Put => {
                 format!("put {} {}\\{BIG}", here(self.files.local.join(BIG)), files::PUT)
             }

@@ -64,7 +64,8 @@ pub(super) struct Promise {
     subject: &'static str,
     base: &'static str,
     kind: Kind,
-    bound: f64,
+    /// None: it is shown.
+    bound: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,18 +77,24 @@ enum Kind {
 impl Promise {
     /// `subject` is at least so many times as fast as `base`.
     pub(super) const fn rate(subject: &'static str, base: &'static str, bound: f64) -> Self {
-        Self { subject, base, kind: Kind::Rate, bound }
+        Self { subject, base, kind: Kind::Rate, bound: Some(bound) }
     }
 
     /// `subject` takes at most so many times the CPU seconds of `base`.
     pub(super) const fn cpu(subject: &'static str, base: &'static str, bound: f64) -> Self {
-        Self { subject, base, kind: Kind::Cpu, bound }
+        Self { subject, base, kind: Kind::Cpu, bound: Some(bound) }
+    }
+
+    /// The CPU seconds of both beside each other, whatever they are.
+    pub(super) const fn cpu_shown(subject: &'static str, base: &'static str) -> Self {
+        Self { subject, base, kind: Kind::Cpu, bound: None }
     }
 
     fn is_kept(&self, ratio: f64) -> bool {
+        let Some(bound) = self.bound else { return true };
         match self.kind {
-            Kind::Rate => ratio >= self.bound,
-            Kind::Cpu => ratio <= self.bound,
+            Kind::Rate => ratio >= bound,
+            Kind::Cpu => ratio <= bound,
         }
     }
 
@@ -96,7 +103,8 @@ impl Promise {
             Kind::Rate => ("rate", "at least"),
             Kind::Cpu => ("CPU seconds", "at most"),
         };
-        format!("{what} of {} / {}: {how} {}", self.subject, self.base, self.bound)
+        let bound = self.bound.map_or_else(String::new, |bound| format!(": {how} {bound}"));
+        format!("{what} of {} / {}{bound}", self.subject, self.base)
     }
 }
 
@@ -104,6 +112,8 @@ impl Promise {
 pub(super) struct Comparison {
     pub(super) name: String,
     pub(super) title: String,
+    /// That client and server share.
+    pub(super) cores: usize,
     pub(super) count: f64,
     pub(super) unit: Unit,
     pub(super) contestants: Vec<Contestant>,
@@ -124,6 +134,15 @@ impl Comparison {
             Kind::Cpu => s.cpu_seconds / b.cpu_seconds,
         });
         Some(spread(ratios.filter(|r| r.is_finite()).collect())?.median)
+    }
+
+    /// How many times as fast as `base` anything could be that has the server do what
+    /// `subject` has it do, if it took no time itself: the cores have no more to give.
+    fn most(&self, promise: &Promise) -> Option<f64> {
+        let (base, subject) = (self.of(promise.base)?, self.of(promise.subject)?);
+        let turns = base.rounds.iter().zip(&subject.rounds);
+        let all = turns.map(|(b, s)| b.seconds * self.cores as f64 / s.server_cpu_seconds);
+        Some(spread(all.filter(|r| r.is_finite()).collect())?.median)
     }
 
     fn markdown(&self, out: &mut String) {
@@ -160,11 +179,21 @@ impl Comparison {
         for promise in &self.promises {
             let found = self.ratio(promise);
             let verdict = match found {
+                Some(ratio) if promise.bound.is_none() => format!("**{ratio:.2}**"),
                 Some(ratio) if promise.is_kept(ratio) => format!("**{ratio:.2}**, holds"),
                 Some(ratio) => format!("**{ratio:.2}**, missed"),
                 None => "no number".to_owned(),
             };
             let _ = writeln!(out, "\n- {}: {verdict}", promise.words());
+            if let (Unit::Files, Kind::Rate, Some(most)) = (unit, promise.kind, self.most(promise))
+            {
+                let _ = writeln!(
+                    out,
+                    "  (a client that took no time at all would have {most:.2}: the server's CPU \
+                     seconds on {} cores)",
+                    self.cores
+                );
+            }
         }
     }
 
@@ -285,7 +314,9 @@ impl Page {
                 let promises: Vec<Value> = c
                     .promises
                     .iter()
-                    .map(|p| json!({ "promise": p.words(), "ratio": c.ratio(p) }))
+                    .map(
+                        |p| json!({ "promise": p.words(), "ratio": c.ratio(p), "most": c.most(p) }),
+                    )
                     .collect();
                 json!({
                     "name": c.name, "title": c.title, "count": c.count,
@@ -322,6 +353,7 @@ mod tests {
         let comparison = Comparison {
             name: "get".to_owned(),
             title: "get".to_owned(),
+            cores: 2,
             count: 1e9,
             unit: Unit::Bytes,
             contestants: vec![
