@@ -15,7 +15,7 @@ mod cache;
 mod errno;
 pub mod limits;
 mod mounted;
-mod names;
+pub mod names;
 mod node;
 mod settings;
 mod volume;

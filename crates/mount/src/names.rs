@@ -23,7 +23,7 @@ const LAST_PERIOD: char = '\u{f029}';
 
 /// How names are spelled on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spelling {
+pub enum Spelling {
     /// As SMB has them, with what it reserves mapped.
     Mapped,
     /// As the POSIX extensions have them: only the backslash separates.
@@ -34,7 +34,7 @@ pub(crate) enum Spelling {
 const BACKSLASH: char = '\u{f026}';
 
 /// One component for the wire; nothing if it is no Unicode or cannot be a name.
-pub(crate) fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
+pub fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
     let name = name.to_str()?;
     if name.is_empty() || name.contains(['/', '\0']) {
         return None;
@@ -60,7 +60,7 @@ pub(crate) fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
 }
 
 /// One component from the wire.
-pub(crate) fn from_wire(wire: &str, spelling: Spelling) -> String {
+pub fn from_wire(wire: &str, spelling: Spelling) -> String {
     if spelling == Spelling::Exact {
         return wire.replace(BACKSLASH, "\\");
     }

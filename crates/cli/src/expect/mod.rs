@@ -55,11 +55,10 @@ pub(crate) struct Expect {
 pub(crate) fn run(expect: &Expect) -> Done {
     let measured = match &expect.measure {
         None => None,
-        Some(url) => Some(crate::remote::block_on(measure::measure(
-            &expect.connection,
-            url,
-            &expect.buffers,
-        ))?),
+        Some(url) => Some(crate::remote::block_on(
+            "interrupted",
+            measure::measure(&expect.connection, url, &expect.buffers),
+        )?),
     };
     let routes = match (&measured, expect.latency, expect.network) {
         (Some(measured), ..) => vec![measured.route.clone()],

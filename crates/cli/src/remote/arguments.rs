@@ -127,7 +127,8 @@ pub(crate) enum SigningName {
 /// The client's commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List a directory
+    /// List directories
+    #[command(disable_help_flag = true)]
     Ls(Ls),
     /// List a directory and all below it as a tree
     Tree {
@@ -146,7 +147,8 @@ pub(crate) enum Verb {
         #[command(flatten)]
         connection: Connection,
         /// Which
-        url: Url,
+        #[arg(required = true)]
+        urls: Vec<Url>,
     },
     /// Write files to standard output
     Cat {
@@ -157,6 +159,7 @@ pub(crate) enum Verb {
         urls: Vec<Url>,
     },
     /// Fetch files and directories
+    #[command(override_usage = "frevo get [OPTIONS] <URL>... [TO]")]
     Get(Get),
     /// Send files and directories
     Put(Put),
@@ -167,8 +170,9 @@ pub(crate) enum Verb {
         #[command(flatten)]
         connection: Connection,
         /// What
-        from: Url,
-        /// To where
+        #[arg(required = true)]
+        from: Vec<Url>,
+        /// To where; several go into a directory
         to: Url,
         /// Do not replace what is there
         #[arg(long, short = 'n')]
@@ -240,8 +244,9 @@ pub(crate) enum Verb {
 pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// The directory
-    pub(crate) url: Url,
+    /// Directories; a file is listed as itself
+    #[arg(required = true)]
+    pub(crate) urls: Vec<Url>,
     /// With attributes, sizes and times
     #[arg(long, short)]
     pub(crate) long: bool,
@@ -249,8 +254,11 @@ pub(crate) struct Ls {
     #[arg(long, short = 'R')]
     pub(crate) recursive: bool,
     /// Sizes such as 4.2M
-    #[arg(long, short = 'H')]
+    #[arg(long, short = 'h', short_alias = 'H')]
     pub(crate) human: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
 }
 
 /// `frevo find`
@@ -293,11 +301,10 @@ pub(crate) enum Kind {
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// What
-    pub(crate) url: Url,
-    /// To where [default: the same name here]
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) to: Option<PathBuf>,
+    /// What, and last a local path to where [default: the same name here]; several go
+    /// into a directory; - is standard output
+    #[arg(required = true, value_name = "URL", value_hint = ValueHint::AnyPath)]
+    pub(crate) places: Vec<Place>,
     /// A directory, with all that is in it
     #[arg(long, short)]
     pub(crate) recursive: bool,
@@ -308,9 +315,9 @@ pub(crate) struct Get {
 pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// What
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) from: PathBuf,
+    /// What; - is standard input
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) from: Vec<PathBuf>,
     /// To where; a directory or a name ending in / takes it under its own name
     pub(crate) url: Url,
     /// A directory, with all that is in it
@@ -323,9 +330,10 @@ pub(crate) struct Put {
 pub(crate) struct Cp {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// What: a URL or a local path
-    pub(crate) from: Place,
-    /// To where
+    /// What: URLs or local paths
+    #[arg(required = true)]
+    pub(crate) from: Vec<Place>,
+    /// To where; several go into a directory
     pub(crate) to: Place,
     /// A directory, with all that is in it
     #[arg(long, short)]

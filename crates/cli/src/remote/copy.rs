@@ -1,19 +1,18 @@
-//! `get`, `put`, `cp`, `cat`.
+//! `cp`, `cat`, and what all copies have in common.
 
 use std::io::Write;
-use std::path::Path;
 
 use frevo_client::{Cause, Error, Metadata, Share};
 use futures_util::stream::StreamExt;
 use serde_json::json;
 
-use super::arguments::{Connection, Cp, Get, Put};
-use super::lanes::Lanes;
+use super::arguments::{Connection, Cp};
+use super::fetch::fetch;
 use super::logon::{failed, innermost};
 use super::output::{human, line};
 use super::place::{Place, Url, join};
 use super::progress::Progress;
-use super::transfer::is_small;
+use super::send::{is_into, send};
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -21,45 +20,67 @@ use crate::exit::{Done, Exit, Failure};
 const AT_ONCE: usize = 64;
 
 pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
+    let mut failures = Failures::default();
     for url in urls {
-        let (share, url) = &connection.reach(url).await?;
-        let file = share.open(&url.path).await.map_err(failed)?;
-        let sink = |_: u64, piece: frevo_net::buffer::Buf| {
-            std::future::ready(std::io::stdout().lock().write_all(&piece))
-        };
-        match file.fetch_all(sink).await {
+        match cat_one(connection, url).await {
+            Ok(true) => {}
             // Whoever reads has had enough.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            done => drop(done.map_err(failed)?),
+            Ok(false) => return Ok(()),
+            Err(failure) => failures.note_done(Err(failure))?,
         }
-        file.close().await.map_err(failed)?;
     }
-    Ok(())
+    failures.end()
 }
 
-pub(crate) async fn get(get: &Get) -> Done {
-    let (share, url) = &get.connection.reach(&get.url).await?;
-    fetch(share, url, get.to.as_deref(), get.recursive, &get.connection).await
-}
-
-pub(crate) async fn put(put: &Put) -> Done {
-    let (share, url) = &put.connection.reach(&put.url).await?;
-    send(share, &put.from, url, put.recursive, &put.connection).await
+/// False when nobody reads any more.
+async fn cat_one(connection: &Connection, url: &Url) -> Result<bool, Failure> {
+    let (share, url) = &connection.reach(url).await?;
+    let file = share.open(&url.path).await.map_err(failed)?;
+    let sink = |_: u64, piece: frevo_net::buffer::Buf| {
+        std::future::ready(std::io::stdout().lock().write_all(&piece))
+    };
+    match file.fetch_all(sink).await {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
+        done => drop(done.map_err(failed)?),
+    }
+    file.close().await.map_err(failed)?;
+    Ok(true)
 }
 
 pub(crate) async fn cp(cp: &Cp) -> Done {
-    match (&cp.from, &cp.to) {
-        (Place::Remote(from), Place::Local(to)) => {
-            let (share, from) = &cp.connection.reach(from).await?;
-            fetch(share, from, Some(to), cp.recursive, &cp.connection).await
-        }
-        (Place::Local(from), Place::Remote(to)) => {
-            let (share, to) = &cp.connection.reach(to).await?;
-            send(share, from, to, cp.recursive, &cp.connection).await
-        }
-        (Place::Remote(from), Place::Remote(to)) => between(cp, from, to).await,
-        (Place::Local(_), Place::Local(_)) => {
+    let mixed = || {
+        let text = "the sources are URLs and local paths: copy the ones, then the others";
+        Failure::new(Exit::Usage, text)
+    };
+    let remote = || {
+        let urls = cp.from.iter().map(|place| match place {
+            Place::Remote(url) => Some(url.clone()),
+            Place::Local(_) => None,
+        });
+        urls.collect::<Option<Vec<Url>>>().ok_or_else(mixed)
+    };
+    let has_remote = cp.from.iter().any(|place| matches!(place, Place::Remote(_)));
+    match &cp.to {
+        Place::Local(_) if !has_remote => {
             Err(Failure::new(Exit::Usage, "neither end is a smb:// URL; use the system's cp"))
+        }
+        Place::Local(to) => fetch(&remote()?, Some(to), cp.recursive, &cp.connection).await,
+        Place::Remote(to) if !has_remote => {
+            let paths = cp.from.iter().filter_map(|place| match place {
+                Place::Local(path) => Some(&**path),
+                Place::Remote(_) => None,
+            });
+            send(&paths.collect::<Vec<_>>(), to, cp.recursive, &cp.connection).await
+        }
+        Place::Remote(to) => {
+            let progress = Progress::new(Some(0), cp.connection.json);
+            let mut failures = Failures::default();
+            for from in remote()? {
+                let done = between(cp, &from, to, &progress, &mut failures).await;
+                failures.note_done(done)?;
+            }
+            report(&cp.connection, &progress);
+            failures.end()
         }
     }
 }
@@ -80,72 +101,9 @@ pub(crate) fn report(connection: &Connection, progress: &Progress) {
     }
 }
 
-fn is_directory(url: &Url) -> Failure {
+pub(crate) fn is_directory(url: &Url) -> Failure {
     let text = format!("{url} is a directory; use -r to copy it with all in it");
     Failure::new(Exit::Usage, text)
-}
-
-async fn fetch(
-    share: &Share,
-    url: &Url,
-    to: Option<&Path>,
-    recursive: bool,
-    connection: &Connection,
-) -> Done {
-    let metadata = share.metadata(&url.path).await.map_err(failed)?;
-    let name = frevo_client::path::split(&url.path).1;
-    let name = if name.is_empty() { &url.share } else { name };
-    let target = transfer::local_target(to, name);
-    if !metadata.is_dir() {
-        let progress = Progress::new(Some(metadata.len()), connection.json);
-        transfer::down(share, &url.path, &target, Some(&metadata), &progress)
-            .await
-            .map_err(failed)?;
-        report(connection, &progress);
-        return Ok(());
-    }
-    if !recursive {
-        return Err(is_directory(url));
-    }
-    let progress = Progress::new(Some(0), connection.json);
-    let lanes = Lanes::new(share, connection);
-    let failures = fetch_tree(&lanes, share, &url.path, &target, &progress).await?;
-    report(connection, &progress);
-    failures.end()
-}
-
-/// A directory with all in it. Names come from the server: the library refuses
-/// those that are not one component, so that none leads out of `to`.
-async fn fetch_tree(
-    lanes: &Lanes,
-    share: &Share,
-    path: &str,
-    to: &Path,
-    progress: &Progress,
-) -> Result<Failures, Failure> {
-    let mut failures = Failures::default();
-    let mut files: Vec<(String, Metadata)> = Vec::new();
-    let mut directories = vec![to.to_owned()];
-    let see = |name: &str, metadata: &Metadata| {
-        if metadata.is_dir() {
-            directories.push(to.join(name));
-        } else if metadata.is_file() {
-            progress.expect(metadata.len());
-            files.push((name.to_owned(), *metadata));
-        }
-    };
-    walk::remote_but(share, path, see, |error| failures.note(error)).await.map_err(failed)?;
-    for directory in directories {
-        std::fs::create_dir_all(&directory)
-            .map_err(Failure::failed(format!("cannot make {}", directory.display())))?;
-    }
-    let fetch = async |share: &Share, (name, metadata): &(String, Metadata)| {
-        let target = to.join(name);
-        transfer::down(share, &join(path, name), &target, Some(metadata), progress).await
-    };
-    let small = |(_, metadata): &(String, Metadata)| is_small(metadata.len());
-    lanes.each(files.iter(), small, |(name, _)| folder(name), fetch, &mut failures).await?;
-    Ok(failures)
 }
 
 /// The folder that `name` is in.
@@ -184,8 +142,32 @@ impl Failures {
         if is_everyones(&error) {
             return Err(error);
         }
+        self.add(failed(error));
+        Ok(())
+    }
+
+    /// The same, of what has failed as a whole.
+    ///
+    /// # Errors
+    /// It again, when the others would fail too.
+    pub(crate) fn note_done(&mut self, done: Done) -> Done {
+        match done {
+            Ok(()) => Ok(()),
+            Err(failure) if matches!(failure.exit, Exit::Auth | Exit::Connect) => Err(failure),
+            Err(failure) => {
+                self.add(failure);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether anything failed so far.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn add(&mut self, failure: Failure) {
         self.count += 1;
-        let failure = failed(error);
         match &self.first {
             None => self.first = Some(failure),
             Some(first) => {
@@ -195,7 +177,6 @@ impl Failures {
                 crate::tell(failure);
             }
         }
-        Ok(())
     }
 
     /// How it ended: with the code of the first, which is said if it is the only one.
@@ -223,63 +204,6 @@ fn is_everyones(error: &Error) -> bool {
     }
 }
 
-async fn send(
-    share: &Share,
-    from: &Path,
-    url: &Url,
-    recursive: bool,
-    connection: &Connection,
-) -> Done {
-    let shown = from.display();
-    let metadata = std::fs::metadata(from).map_err(walk::local_failed(from))?;
-    // `.` has a name too.
-    let whole = if from.file_name().is_none() { from.canonicalize().ok() } else { None };
-    let named = whole.as_deref().unwrap_or(from);
-    let name = named.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{shown} has no name that a share can hold"))
-    })?;
-    let into = url.path.is_empty()
-        || share.metadata(&url.path).await.is_ok_and(|metadata| metadata.is_dir());
-    let target = if into { url.below(name) } else { url.path.clone() };
-    if metadata.is_dir() {
-        if !recursive {
-            let text = format!("{shown} is a directory; use -r to copy it with all in it");
-            return Err(Failure::new(Exit::Usage, text));
-        }
-        let progress = Progress::new(Some(0), connection.json);
-        let lanes = Lanes::new(share, connection);
-        let failures = send_tree(&lanes, share, from, &target, &progress).await?;
-        report(connection, &progress);
-        return failures.end();
-    }
-    let progress = Progress::new(Some(metadata.len()), connection.json);
-    transfer::up(share, from, &target, &progress).await.map_err(failed)?;
-    report(connection, &progress);
-    Ok(())
-}
-
-async fn send_tree(
-    lanes: &Lanes,
-    share: &Share,
-    from: &Path,
-    target: &str,
-    progress: &Progress,
-) -> Result<Failures, Failure> {
-    let mut failures = Failures::default();
-    let all = walk::local(from).map_err(walk::local_failed(from))?;
-    share.create_dir_all(target).await.map_err(failed)?;
-    let (directories, files): (Vec<_>, Vec<_>) = all.iter().partition(|file| file.is_dir);
-    let directories = directories.iter().map(|file| &*file.name).collect();
-    make_directories(share, target, directories, &mut failures).await?;
-    files.iter().for_each(|file| progress.expect(file.len));
-    let send = async |share: &Share, file: &walk::LocalFile| {
-        transfer::up(share, &file.path, &join(target, &file.name), progress).await
-    };
-    let small = |file: &walk::LocalFile| is_small(file.len);
-    lanes.each(files.into_iter(), small, |file| folder(&file.name), send, &mut failures).await?;
-    Ok(failures)
-}
-
 /// Makes directories below `target`, which is there: those beside each other at once.
 pub(crate) async fn make_directories(
     share: &Share,
@@ -297,7 +221,13 @@ pub(crate) async fn make_directories(
     Ok(())
 }
 
-async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
+async fn between(
+    cp: &Cp,
+    from: &Url,
+    to: &Url,
+    progress: &Progress,
+    failures: &mut Failures,
+) -> Done {
     let connection = &cp.connection;
     let ((source, from), (target, to)) = &connection.reach_both(from, to).await?;
     if from.server != to.server && !connection.json {
@@ -306,8 +236,7 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     }
     let metadata = source.metadata(&from.path).await.map_err(failed)?;
     let name = frevo_client::path::split(&from.path).1;
-    let into = to.path.is_empty()
-        || target.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
+    let into = is_into(target, to, cp.from.len()).await?;
     let path = if into { to.below(name) } else { to.path.clone() };
     let copy = Url { path, ..to.clone() };
     let path = &copy.path;
@@ -315,10 +244,8 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
         return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
     }
     if !metadata.is_dir() {
-        let progress = Progress::new(Some(metadata.len()), connection.json);
-        transfer::across(source, &from.path, target, path, &progress).await.map_err(failed)?;
-        report(connection, &progress);
-        return Ok(());
+        progress.expect(metadata.len());
+        return transfer::across(source, &from.path, target, path, progress).await.map_err(failed);
     }
     if !cp.recursive {
         return Err(is_directory(from));
@@ -326,8 +253,6 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
     if copy.is_inside(from) {
         return Err(into_itself(from));
     }
-    let progress = Progress::new(Some(0), connection.json);
-    let mut failures = Failures::default();
     let mut files = Vec::new();
     let mut directories = Vec::new();
     let see = |name: &str, metadata: &Metadata| {
@@ -343,14 +268,11 @@ async fn between(cp: &Cp, from: &Url, to: &Url) -> Done {
         .map_err(failed)?;
     target.create_dir_all(path).await.map_err(failed)?;
     let directories = directories.iter().map(String::as_str).collect();
-    make_directories(target, path, directories, &mut failures).await?;
-    let shown = &progress;
+    make_directories(target, path, directories, failures).await?;
     let copied = files.iter().map(|name| async move {
-        transfer::across(source, &join(&from.path, name), target, &join(path, name), shown).await
+        transfer::across(source, &join(&from.path, name), target, &join(path, name), progress).await
     });
-    each(copied, &mut failures).await?;
-    report(connection, &progress);
-    failures.end()
+    each(copied, failures).await
 }
 
 /// What would have no end, or change what it is made of.

@@ -8,33 +8,47 @@ use frevo_wire::fscc::Pattern;
 use super::arguments::{Connection, Find, Kind, Ls};
 use super::copy::Failures;
 use super::logon::failed;
-use super::output::{attributes, human, kind, line, object, time};
+use super::output::{attributes, full_time, human, kind, line, object, time};
 use super::place::{Url, join};
 use super::walk::{self, Trail};
 use crate::exit::Done;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
-    let (share, url) = &ls.connection.reach(&ls.url).await?;
+    let mut failures = Failures::default();
+    for (at, url) in ls.urls.iter().enumerate() {
+        if ls.urls.len() > 1 && !ls.connection.json {
+            if at > 0 {
+                line("");
+            }
+            line(format_args!("{url}:"));
+        }
+        failures.note_done(list(ls, url).await)?;
+    }
+    failures.end()
+}
+
+async fn list(ls: &Ls, asked: &Url) -> Done {
+    let (share, url) = &ls.connection.reach(asked).await?;
     if ls.recursive {
         let (mut found, mut failures) = (Vec::new(), Failures::default());
         let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
         let note = |error| failures.note(error);
         walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
-        found.iter().all(|(name, metadata)| show(ls, &ls.url.path, name, metadata));
+        found.iter().all(|(name, metadata)| show(ls, &asked.path, name, metadata));
         return failures.end();
     }
     let entries = match share.read_dir(&url.path).await {
         // A file is listed as itself.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let metadata = share.metadata(&url.path).await.map_err(failed)?;
-            let (directory, name) = frevo_client::path::split(&ls.url.path);
+            let (directory, name) = frevo_client::path::split(&asked.path);
             show(ls, directory, name, &metadata);
             return Ok(());
         }
         entries => sorted(entries.map_err(failed)?),
     };
-    entries.iter().all(|entry| show(ls, &ls.url.path, entry.name(), entry.metadata()));
+    entries.iter().all(|entry| show(ls, &asked.path, entry.name(), entry.metadata()));
     Ok(())
 }
 
@@ -151,7 +165,15 @@ const fn is_of(metadata: &Metadata, kind: Kind) -> bool {
     )
 }
 
-pub(crate) async fn stat(connection: &Connection, url: &Url) -> Done {
+pub(crate) async fn stat(connection: &Connection, urls: &[Url]) -> Done {
+    let mut failures = Failures::default();
+    for url in urls {
+        failures.note_done(stat_one(connection, url).await)?;
+    }
+    failures.end()
+}
+
+async fn stat_one(connection: &Connection, url: &Url) -> Done {
     let (share, url) = &connection.reach(url).await?;
     let metadata = share.metadata(&url.path).await.map_err(failed)?;
     if connection.json {
@@ -162,9 +184,9 @@ pub(crate) async fn stat(connection: &Connection, url: &Url) -> Done {
     line(format_args!("  kind      {}", kind(&metadata)));
     line(format_args!("  size      {} ({})", metadata.len(), human(metadata.len())));
     line(format_args!("  on disk   {}", human(metadata.allocation())));
-    line(format_args!("  attributes {}", attributes(metadata.attributes())));
-    line(format_args!("  created   {}", time(metadata.created())));
-    line(format_args!("  modified  {}", time(metadata.modified())));
-    line(format_args!("  changed   {}", time(metadata.changed())));
+    line(format_args!("  flags     {}", attributes(metadata.attributes())));
+    line(format_args!("  created   {}", full_time(metadata.created())));
+    line(format_args!("  modified  {}", full_time(metadata.modified())));
+    line(format_args!("  changed   {}", full_time(metadata.changed())));
     Ok(())
 }

@@ -35,6 +35,10 @@ const fn algorithm(name: SigningName) -> SigningAlgorithm {
 struct Kept {
     sessions: Vec<Session>,
     shares: Vec<Share>,
+    /// Shares by the URLs that led there, and whether with the POSIX extensions.
+    reached: Vec<(Url, bool, Share)>,
+    /// Passwords that were given, so that none is asked for twice: by user and server.
+    passwords: Vec<(String, frevo_auth::Zeroizing<String>)>,
 }
 
 thread_local! {
@@ -45,6 +49,16 @@ thread_local! {
 /// `share` is logged off from at the end, however the command ends.
 pub(crate) fn keep(share: &Share) {
     KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+}
+
+/// The share that `url` is in, if it was reached before; what DFS leads to is looked for
+/// each time.
+fn reached(url: &Url, posix: bool) -> Option<Share> {
+    KEPT.with_borrow(|kept| {
+        let same = |other: &Url| other.is_in_share_of(url) && other.user == url.user;
+        let mut all = kept.reached.iter();
+        all.find(|(other, had, _)| *had == posix && same(other)).map(|(_, _, share)| share.clone())
+    })
 }
 
 /// Logs off from all that a command has logged on to. Without a word a server keeps
@@ -81,7 +95,21 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    Failure::new(exit, format!("{error}{}", advice(error)))
+}
+
+/// What helps where the system's words do not say it.
+fn advice(error: &frevo_client::Error) -> &'static str {
+    use std::io::ErrorKind;
+    let Cause::Transport(why) = error.cause() else { return "" };
+    match why.kind() {
+        ErrorKind::ConnectionRefused => "; is the server running, and the port right?",
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            "; check the network, and firewalls on the way"
+        }
+        _ if why.to_string().contains("failed to lookup") => "; is the host's name right?",
+        _ => "",
+    }
 }
 
 impl Connection {
@@ -143,13 +171,20 @@ impl Connection {
         if url.share.is_empty() {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
+        if let Some(share) = reached(url, posix) {
+            return Ok((share, url.clone()));
+        }
         let credentials = self.credentials(url)?;
         let client = self.client(posix);
         let found = client.reach(url.server.clone(), &credentials, &url.share, &url.path).await;
         let (share, path) = found.map_err(failed)?;
         keep(&share);
+        if !share.is_dfs() && path == url.path {
+            let one = (url.clone(), posix, share.clone());
+            KEPT.with_borrow_mut(|kept| kept.reached.push(one));
+        }
         let server = share.session().server().clone();
-        let url = Url { user: url.user.clone(), server, share: share.name().into(), path };
+        let url = Url { server, share: share.name().into(), path, ..url.clone() };
         Ok((share, url))
     }
 
@@ -195,6 +230,26 @@ impl Connection {
     }
 
     fn password(&self, user: &str, url: &Url) -> Result<frevo_auth::Zeroizing<String>, Failure> {
+        // One line of standard input is for all servers.
+        let place =
+            if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) };
+        let given = |kept: &Kept| {
+            let mut all = kept.passwords.iter();
+            all.find(|(other, _)| *other == place).map(|(_, password)| password.clone())
+        };
+        if let Some(password) = KEPT.with_borrow(given) {
+            return Ok(password);
+        }
+        let password = self.ask_password(user, url)?;
+        KEPT.with_borrow_mut(|kept| kept.passwords.push((place, password.clone())));
+        Ok(password)
+    }
+
+    fn ask_password(
+        &self,
+        user: &str,
+        url: &Url,
+    ) -> Result<frevo_auth::Zeroizing<String>, Failure> {
         if self.password_stdin {
             let mut line = frevo_auth::Zeroizing::new(String::new());
             std::io::stdin()

@@ -4,6 +4,7 @@ mod acl;
 pub(crate) mod arguments;
 mod background;
 mod copy;
+mod fetch;
 mod lanes;
 mod listing;
 pub(crate) mod logon;
@@ -14,6 +15,7 @@ mod names;
 pub(crate) mod output;
 pub(crate) mod place;
 mod progress;
+mod send;
 mod sync;
 mod tell;
 mod transfer;
@@ -34,13 +36,27 @@ pub(crate) fn run(verb: &Verb) -> Done {
     match verb {
         // It ends in another way.
         Verb::Mount(arguments) => mount::run(arguments),
-        verb => block_on(dispatch(verb)).and_then(|()| output::unwritten()),
+        verb => block_on(interrupted(verb), dispatch(verb)).and_then(|()| output::unwritten()),
+    }
+}
+
+/// What Ctrl-C leaves behind.
+const fn interrupted(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Get(_) | Verb::Put(_) | Verb::Cp(_) | Verb::Sync(_) => {
+            "interrupted; what was not finished is kept under a name that ends in \
+             .frevo-part and gone on with the next time"
+        }
+        _ => "interrupted",
     }
 }
 
 /// Runs `work` until it ends or Ctrl-C: on one thread, which keeps what it moves in its
 /// cache, with others beside it for what takes long.
-pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(
+    interrupted: &str,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let helpers = std::env::var(HELPERS).ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -59,9 +75,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
                 done
             }
             _ = tokio::signal::ctrl_c() => {
-                let text = "interrupted; what was not finished is kept under a name that ends in \
-                            .frevo-part and gone on with the next time";
-                Err(Failure::new(Exit::Interrupted, text))
+                Err(Failure::new(Exit::Interrupted, interrupted))
             }
         };
         logon::log_off().await;
@@ -76,10 +90,10 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Ls(ls) => listing::ls(ls).await,
         Verb::Tree { connection, url, depth } => listing::tree(connection, url, *depth).await,
         Verb::Find(find) => listing::find(find).await,
-        Verb::Stat { connection, url } => listing::stat(connection, url).await,
+        Verb::Stat { connection, urls } => listing::stat(connection, urls).await,
         Verb::Cat { connection, urls } => copy::cat(connection, urls).await,
-        Verb::Get(get) => copy::get(get).await,
-        Verb::Put(put) => copy::put(put).await,
+        Verb::Get(get) => fetch::get(get).await,
+        Verb::Put(put) => send::put(put).await,
         Verb::Cp(cp) => copy::cp(cp).await,
         Verb::Mv { connection, from, to, no_replace } => {
             names::mv(connection, from, to, !*no_replace).await

@@ -7,6 +7,7 @@ use frevo_wire::Status;
 use futures_util::stream::{StreamExt, TryStreamExt};
 
 use super::arguments::Connection;
+use super::copy::Failures;
 use super::logon::failed;
 use super::place::Url;
 use super::walk;
@@ -17,7 +18,22 @@ const AT_ONCE: usize = 64;
 /// How often a directory that should be empty, or gone, is tried: 1.3 s in all.
 const EMPTYING: u32 = 7;
 
-pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: bool) -> Done {
+pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace: bool) -> Done {
+    let mut failures = Failures::default();
+    for one in from {
+        let done = mv_one(connection, one, to, replace, from.len() > 1).await;
+        failures.note_done(done)?;
+    }
+    failures.end()
+}
+
+async fn mv_one(
+    connection: &Connection,
+    from: &Url,
+    to: &Url,
+    replace: bool,
+    several: bool,
+) -> Done {
     if !from.is_in_share_of(to) {
         let text = "mv works within one share; use cp, then rm";
         return Err(Failure::new(Exit::Usage, text));
@@ -32,6 +48,10 @@ pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: b
     }
     // A directory takes what is moved under its own name.
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
+    if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
+        let text = format!("{to} is no directory that something could be moved into");
+        return Err(Failure::new(Exit::Usage, text));
+    }
     let target = if into || to.path.is_empty() {
         to.below(frevo_client::path::split(&from.path).1)
     } else {
@@ -41,6 +61,7 @@ pub(crate) async fn mv(connection: &Connection, from: &Url, to: &Url, replace: b
 }
 
 pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) -> Done {
+    let mut failures = Failures::default();
     for url in urls {
         let (share, url) = &connection.reach(url).await?;
         let made = if parents {
@@ -48,9 +69,9 @@ pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) 
         } else {
             share.create_dir(&url.path).await
         };
-        made.map_err(failed)?;
+        failures.note_done(made.map_err(failed))?;
     }
-    Ok(())
+    failures.end()
 }
 
 pub(crate) async fn rm(
@@ -59,26 +80,32 @@ pub(crate) async fn rm(
     recursive: bool,
     force: bool,
 ) -> Done {
+    let mut failures = Failures::default();
     for url in urls {
-        if url.path.is_empty() {
-            let text = format!("{url} is a share, which is not removed");
+        failures.note_done(rm_one(connection, url, recursive, force).await)?;
+    }
+    failures.end()
+}
+
+async fn rm_one(connection: &Connection, url: &Url, recursive: bool, force: bool) -> Done {
+    if url.path.is_empty() {
+        let text = format!("{url} is a share, which is not removed");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let (share, url) = &connection.reach(url).await?;
+    let metadata = match share.metadata(&url.path).await {
+        Err(error) if force && error.is_not_found() => return Ok(()),
+        metadata => metadata.map_err(failed)?,
+    };
+    let removed = match (metadata.is_dir(), recursive) {
+        (true, true) => remove_all(share, &url.path).await,
+        (true, false) => {
+            let text = format!("{url} is a directory; use -r to remove it and all in it");
             return Err(Failure::new(Exit::Usage, text));
         }
-        let (share, url) = &connection.reach(url).await?;
-        let metadata = match share.metadata(&url.path).await {
-            Err(error) if force && error.is_not_found() => continue,
-            metadata => metadata.map_err(failed)?,
-        };
-        match (metadata.is_dir(), recursive) {
-            (true, true) => remove_all(share, &url.path).await.map_err(failed)?,
-            (true, false) => {
-                let text = format!("{url} is a directory; use -r to remove it and all in it");
-                return Err(Failure::new(Exit::Usage, text));
-            }
-            (false, _) => remove_one(share, &url.path, &metadata).await.map_err(failed)?,
-        }
-    }
-    Ok(())
+        (false, _) => remove_one(share, &url.path, &metadata).await,
+    };
+    removed.map_err(failed)
 }
 
 /// Removes a directory and all in it: files first, many at once, then the

@@ -52,6 +52,16 @@ pub(crate) fn time(time: SystemTime) -> String {
         .map_or_else(|_| String::from("-"), |zoned| zoned.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
+/// `2026-11-22 01:20:07.25 +01:00`, in the local time zone.
+pub(crate) fn full_time(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map(|stamp| stamp.to_zoned(jiff::tz::TimeZone::system()))
+        .map_or_else(
+            |_| String::from("-"),
+            |at| at.strftime("%Y-%m-%d %H:%M:%S%.f %:z").to_string(),
+        )
+}
+
 /// The same to the fraction of a second and in UTC, for scripts.
 pub(crate) fn exact_time(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |stamp| stamp.to_string())
@@ -93,7 +103,9 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
         "created": exact_time(metadata.created()),
         "modified": exact_time(metadata.modified()),
         "changed": exact_time(metadata.changed()),
-        "id": metadata.file_id(),
+        "accessed": exact_time(metadata.accessed()),
+        // Not every answer has it.
+        "id": (metadata.file_id() != 0).then_some(metadata.file_id()),
     })
 }
 

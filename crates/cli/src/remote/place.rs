@@ -17,6 +17,8 @@ pub(crate) struct Url {
     pub(crate) share: String,
     /// The path in it, with `/`; empty for the share itself.
     pub(crate) path: String,
+    /// It ends in `/`: a directory is meant.
+    pub(crate) ends_in_slash: bool,
 }
 
 /// A server alone: `host`, `host:port`, `[address]:port`.
@@ -82,8 +84,9 @@ impl FromStr for Url {
         let server = server(host)?;
         let path = if is_unc { path.to_owned() } else { unescape(path)? };
         let (share, path) = path.split_once('/').unwrap_or((&path, ""));
+        let ends_in_slash = path.ends_with('/');
         let path = path.trim_matches('/').to_owned();
-        Ok(Self { user, server, share: share.to_owned(), path })
+        Ok(Self { user, server, share: share.to_owned(), path, ends_in_slash })
     }
 }
 
@@ -129,7 +132,7 @@ fn unescape(text: &str) -> Result<String, String> {
 impl Url {
     /// The same share, another path.
     pub(crate) fn at(&self, path: impl Into<String>) -> Self {
-        Self { path: path.into(), ..self.clone() }
+        Self { path: path.into(), ends_in_slash: false, ..self.clone() }
     }
 
     /// The path of `name` below this one.
@@ -212,6 +215,7 @@ mod tests {
         assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", 99));
         assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
         assert_eq!(url("SMB://box").share, "");
+        assert!(url("smb://box/s/a/").ends_in_slash && !url("smb://box/s/a").ends_in_slash);
     }
 
     #[test]

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use frevo_client::{Cause, Metadata, Share};
+use frevo_client::{Cause, Error, Metadata, Share};
 use frevo_net::buffer::Buf;
 use serde_json::json;
 
 use super::arguments::Sync;
 use super::copy::{Failures, each, folder, into_itself, make_directories, report};
+use super::fetch::local_name;
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::output::line;
@@ -47,11 +48,15 @@ impl End {
     }
 
     /// All below it. What does not exist is empty, where that is allowed.
-    async fn list(&self, may_be_missing: bool) -> Result<BTreeMap<String, Entry>, Failure> {
+    async fn list(
+        &self,
+        may_be_missing: bool,
+        mut failed_below: impl FnMut(Error) -> frevo_client::Result<()>,
+    ) -> Result<BTreeMap<String, Entry>, Failure> {
         match self {
             Self::Local(root) if may_be_missing && !root.exists() => Ok(BTreeMap::new()),
             Self::Local(root) => {
-                let all = walk::local(root).map_err(walk::local_failed(root))?;
+                let all = walk::local(root, failed_below).map_err(failed)?;
                 let entry = |file: walk::LocalFile| {
                     (
                         file.name,
@@ -72,7 +77,7 @@ impl End {
                         found.insert(name.to_owned(), entry);
                     }
                 };
-                match walk::remote(share, path, see).await {
+                match walk::remote_but(share, path, see, &mut failed_below).await {
                     Err(error) if may_be_missing && error.is_not_found() => Ok(BTreeMap::new()),
                     done => done.map_err(failed).map(|()| found),
                 }
@@ -82,7 +87,7 @@ impl End {
 
     async fn make_directory(&self, name: &str) -> Done {
         match self {
-            Self::Local(root) => std::fs::create_dir_all(root.join(name))
+            Self::Local(root) => std::fs::create_dir_all(root.join(local_name(name)))
                 .map_err(Failure::failed(format!("cannot make {name}"))),
             Self::Remote(share, path) => {
                 let path = if name.is_empty() { path.clone() } else { join(path, name) };
@@ -97,7 +102,7 @@ impl End {
     async fn remove(&self, name: &str, entry: &Entry) -> Done {
         match self {
             Self::Local(root) => {
-                let path = root.join(name);
+                let path = root.join(local_name(name));
                 let removed = if entry.is_dir {
                     std::fs::remove_dir_all(&path)
                 } else {
@@ -131,7 +136,7 @@ impl End {
         let mut digest = Sha256::new();
         match self {
             Self::Local(root) => {
-                let path = root.join(name);
+                let path = root.join(local_name(name));
                 let read = |path: &Path| -> std::io::Result<()> {
                     let mut file = std::fs::File::open(path)?;
                     let mut piece = vec![0; 1 << 20];
@@ -146,7 +151,7 @@ impl End {
                 let mut read = read;
                 read(&path).map_err(|error| {
                     let cause = Cause::Local(std::sync::Arc::new(error));
-                    frevo_client::Error::new(cause, "read", path.display().to_string())
+                    Error::new(cause, "read", path.display().to_string())
                 })?;
             }
             Self::Remote(share, path) => {
@@ -182,17 +187,23 @@ fn is_same(from: &Entry, to: &Entry) -> bool {
 
 pub(crate) async fn sync(sync: &Sync) -> Done {
     let (from, to) = ends(sync).await?;
-    let source = from.list(false).await?;
-    let target = to.list(true).await?;
-    let plan = plan(sync, &from, &to, &source, &target).await?;
+    let mut failures = Failures::default();
+    let source = from.list(false, |error| failures.note(error)).await?;
+    let target = to.list(true, Err).await?;
+    let mut plan = plan(sync, &from, &to, &source, &target).await?;
+    if sync.delete && !failures.is_empty() {
+        // What could not be listed is not gone.
+        crate::tell("not all of the source can be read: nothing is deleted");
+        plan.removals.clear();
+    }
     if sync.dry_run {
-        return tell(sync, &plan);
+        tell(sync, &plan);
+        return failures.end();
     }
     to.make_directory("").await?;
     for (name, entry) in &plan.removals {
         to.remove(name, entry).await?;
     }
-    let mut failures = Failures::default();
     match &to {
         End::Remote(share, path) => {
             let names = plan.directories.iter().map(String::as_str).collect();
@@ -324,7 +335,7 @@ async fn plan(
     Ok(plan)
 }
 
-fn tell(sync: &Sync, plan: &Plan) -> Done {
+fn tell(sync: &Sync, plan: &Plan) {
     let removals = plan.removals.iter().map(|(name, _)| ("remove", name));
     let directories = plan.directories.iter().map(|name| ("make", name));
     let files = plan.files.iter().map(|(name, _)| ("copy", name));
@@ -338,18 +349,18 @@ fn tell(sync: &Sync, plan: &Plan) -> Done {
             break;
         }
     }
-    Ok(())
 }
 
 async fn copy(from: &End, to: &End, name: &str, progress: &Progress) -> frevo_client::Result<()> {
     match (from, to) {
         (End::Local(from), End::Remote(share, path)) => {
-            transfer::up(share, &from.join(name), &join(path, name), progress).await
+            transfer::up(share, &from.join(local_name(name)), &join(path, name), progress).await
         }
         (End::Remote(share, path), End::Local(to)) => {
             let path = join(path, name);
             let metadata = share.metadata(&path).await?;
-            transfer::down(share, &path, &to.join(name), Some(&metadata), progress).await
+            transfer::down(share, &path, &to.join(local_name(name)), Some(&metadata), progress)
+                .await
         }
         (End::Remote(source, from), End::Remote(target, to)) => {
             transfer::across(source, &join(from, name), target, &join(to, name), progress).await

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use frevo_client::{Cause, Error, File, Metadata, OpenOptions, STORE_WINDOW, Share};
 use frevo_net::buffer::Buf;
 use frevo_wire::dtyp::FileAttributes;
+use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -132,7 +133,8 @@ pub(crate) async fn up(
     }
     let (directory, name) = frevo_client::path::split(path);
     let part = join(directory, &part_name(name, len, modified));
-    let file = OpenOptions::new().read(true).write(true).create(true).open(share, &part).await?;
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let file = options.open(share, &part).await.map_err(begun_as(share, path))?;
     // Pieces go out of order, but none further ahead than that.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     progress.advance(begun);
@@ -158,6 +160,69 @@ pub(crate) async fn up(
     put_in_place(share, &part, path).await?;
     progress.file();
     Ok(())
+}
+
+/// What keeps a part from being made is wrong with the file that it would become.
+fn begun_as(share: &Share, path: &str) -> impl FnOnce(Error) -> Error {
+    let url = share.url(path);
+    move |error| Error::new(error.cause().clone(), "write", url)
+}
+
+/// Bytes of standard input that are sent at once.
+const PIECE: usize = 1 << 20;
+
+/// Sends standard input to `path`. What was interrupted is begun anew the next time.
+pub(crate) async fn up_from_input(
+    share: &Share,
+    path: &str,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let (directory, name) = frevo_client::path::split(path);
+    let part = join(directory, &part_name(name, 0, SystemTime::UNIX_EPOCH));
+    let options = OpenOptions::new().write(true).create(true).truncate(true);
+    let file = options.open(share, &part).await.map_err(begun_as(share, path))?;
+    let stored = async {
+        let file = &file;
+        let (mut writes, mut at) = (FuturesUnordered::new(), 0);
+        loop {
+            let piece = input_piece().await?;
+            if piece.is_empty() {
+                break;
+            }
+            let (begin, len) = (at, piece.len() as u64);
+            at += len;
+            writes.push(async move { file.write_at(begin, &piece).await.map(|()| len) });
+            if writes.len() >= WRITES_AT_ONCE {
+                progress.advance(writes.try_next().await?.unwrap_or(0));
+            }
+        }
+        while let Some(written) = writes.try_next().await? {
+            progress.advance(written);
+        }
+        file.sync().await
+    };
+    let stored = stored.await;
+    let closed = file.close().await;
+    if let Err(error) = stored.and(closed) {
+        let _ = share.remove_file(&part).await;
+        return Err(error);
+    }
+    put_in_place(share, &part, path).await?;
+    progress.file();
+    Ok(())
+}
+
+/// The next piece of standard input, empty at its end. Read on a thread, since it may be
+/// waited for.
+async fn input_piece() -> frevo_client::Result<Vec<u8>> {
+    let read = || {
+        let mut piece = Vec::new();
+        io::stdin().lock().take(PIECE as u64).read_to_end(&mut piece).map(|_| piece)
+    };
+    let read = tokio::task::spawn_blocking(read)
+        .await
+        .unwrap_or_else(|_| Err(ErrorKind::Interrupted.into()));
+    read.map_err(local_error("read", Path::new("standard input")))
 }
 
 /// All of a file that is probably `len` bytes long. Then one read finds its end too: it
@@ -221,7 +286,7 @@ pub(crate) async fn across(
     let (directory, name) = frevo_client::path::split(target);
     let part = join(directory, &part_name(name, metadata.len(), metadata.modified()));
     let options = OpenOptions::new().read(true).write(true).create(true);
-    let file = options.open(to, &part).await?;
+    let file = options.open(to, &part).await.map_err(begun_as(to, target))?;
     let filled = fill(&source, &file, &metadata, progress).await;
     // Not left to a CLOSE that nobody waits for: a handle that outlives this program is in
     // the way of whoever removes the file.

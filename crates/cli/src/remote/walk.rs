@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use frevo_client::{Cause, DirEntry, Error, Metadata, Share};
+use frevo_mount::names::{Spelling, to_wire};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::place::join;
@@ -148,7 +150,7 @@ pub(crate) async fn cross(
 /// A local file as far as copying is concerned.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalFile {
-    /// Relative to where the walk began, with `/`.
+    /// Relative to where the walk began, with `/`, as a share spells it.
     pub(crate) name: String,
     /// Where it is.
     pub(crate) path: PathBuf,
@@ -171,38 +173,64 @@ pub(crate) fn local_failed(path: &Path) -> impl FnOnce(std::io::Error) -> Failur
 }
 
 /// Lists a local directory and all below it, directories before what is in
-/// them. Links, sockets and devices are left out; names that are not UTF-8 are
-/// an error, since no share can hold them.
-pub(crate) fn local(root: &Path) -> std::io::Result<Vec<LocalFile>> {
+/// them. Links, sockets and devices are left out. Names are spelled as they go over the
+/// wire; `failed` is told of one that no share can hold, since it is not UTF-8, and of
+/// what cannot be read, and says whether the rest is listed.
+pub(crate) fn local(
+    root: &Path,
+    mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
+) -> frevo_client::Result<Vec<LocalFile>> {
+    let error = |path: &Path, error: std::io::Error| {
+        Error::new(Cause::Local(Arc::new(error)), "read", path.display().to_string())
+    };
     let mut found = Vec::new();
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((directory, below)) = waiting.pop() {
-        for entry in std::fs::read_dir(&directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let name = name.to_str().ok_or_else(|| {
-                let text = format!("{} is not UTF-8", entry.path().display());
-                std::io::Error::new(std::io::ErrorKind::InvalidData, text)
-            })?;
-            let metadata = entry.metadata()?;
-            if !metadata.is_dir() && !metadata.is_file() {
+        let entries = match std::fs::read_dir(&directory) {
+            Err(why) if below.is_empty() => return Err(error(&directory, why)),
+            Err(why) => {
+                failed(error(&directory, why))?;
                 continue;
             }
-            let name = join(&below, name);
-            if metadata.is_dir() {
-                waiting.push((entry.path(), name.clone()));
-            }
-            found.push(LocalFile {
-                name,
-                path: entry.path(),
-                is_dir: metadata.is_dir(),
-                len: if metadata.is_dir() { 0 } else { metadata.len() },
-                modified: metadata.modified()?,
+            Ok(entries) => entries,
+        };
+        for entry in entries {
+            let file = entry.map_err(|why| error(&directory, why)).and_then(|entry| {
+                local_file(&entry, &below).map_err(|why| error(&entry.path(), why))
             });
+            match file {
+                Ok(None) => {}
+                Ok(Some(file)) => {
+                    if file.is_dir {
+                        waiting.push((file.path.clone(), file.name.clone()));
+                    }
+                    found.push(file);
+                }
+                Err(error) => failed(error)?,
+            }
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+/// Nothing if it is no file or directory.
+fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<Option<LocalFile>> {
+    let metadata = entry.metadata()?;
+    if !metadata.is_dir() && !metadata.is_file() {
+        return Ok(None);
+    }
+    let name = to_wire(&entry.file_name(), Spelling::Mapped).ok_or_else(|| {
+        let why = "its name is not UTF-8, which a share cannot hold; rename it";
+        std::io::Error::new(std::io::ErrorKind::InvalidData, why)
+    })?;
+    Ok(Some(LocalFile {
+        name: join(below, &name),
+        path: entry.path(),
+        is_dir: metadata.is_dir(),
+        len: if metadata.is_dir() { 0 } else { metadata.len() },
+        modified: metadata.modified()?,
+    }))
 }
 
 #[cfg(test)]

@@ -1,0 +1,174 @@
+//! `get`: from a server to this machine.
+
+use std::path::{Path, PathBuf};
+
+use frevo_client::{Metadata, Share};
+use frevo_mount::names::{Spelling, from_wire};
+
+use super::arguments::{Connection, Get};
+use super::copy::{Failures, cat, folder, is_directory, report};
+use super::lanes::Lanes;
+use super::logon::failed;
+use super::place::{Place, Url, join};
+use super::progress::Progress;
+use super::transfer::is_small;
+use super::{transfer, walk};
+use crate::exit::{Done, Exit, Failure};
+
+pub(crate) async fn get(get: &Get) -> Done {
+    let (to, urls) = match get.places.split_last() {
+        Some((Place::Local(to), urls)) => (Some(&**to), urls),
+        _ => (None, &*get.places),
+    };
+    let url = |place: &Place| match place {
+        Place::Remote(url) => Ok(url.clone()),
+        Place::Local(path) => {
+            let text = format!(
+                "{} is no smb:// URL; only the last may be a local path, to where",
+                path.display()
+            );
+            Err(Failure::new(Exit::Usage, text))
+        }
+    };
+    let urls: Vec<Url> = urls.iter().map(url).collect::<Result<_, _>>()?;
+    if urls.is_empty() {
+        let text = "nothing to get is named: write smb://USER@HOST/SHARE/PATH";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    fetch(&urls, to, get.recursive, &get.connection).await
+}
+
+/// What is to come over one connection.
+struct Wanted {
+    share: Share,
+    files: Vec<File>,
+}
+
+struct File {
+    path: String,
+    metadata: Metadata,
+    to: PathBuf,
+}
+
+/// Fetches all of `urls`; `-` is standard output.
+pub(crate) async fn fetch(
+    urls: &[Url],
+    to: Option<&Path>,
+    recursive: bool,
+    connection: &Connection,
+) -> Done {
+    if to == Some(Path::new("-")) {
+        return cat(connection, urls).await;
+    }
+    if let Some(to) = to {
+        into_folder(to, urls.len())?;
+    }
+    let progress = Progress::new(Some(0), connection.json);
+    let mut failures = Failures::default();
+    let mut all: Vec<Wanted> = Vec::new();
+    for asked in urls {
+        let found = async {
+            let (share, url) = connection.reach(asked).await?;
+            let wanted = match all.iter_mut().find(|one| one.share.url("") == share.url("")) {
+                Some(wanted) => wanted,
+                None => {
+                    all.push(Wanted { share, files: Vec::new() });
+                    #[allow(clippy::expect_used, reason = "it was just put there")]
+                    all.last_mut().expect("one")
+                }
+            };
+            look(wanted, &url, to, recursive, &progress, &mut failures).await
+        };
+        let found = found.await;
+        failures.note_done(found)?;
+    }
+    for Wanted { share, files } in &all {
+        let lanes = Lanes::new(share, connection);
+        let fetch = async |share: &Share, file: &File| {
+            transfer::down(share, &file.path, &file.to, Some(&file.metadata), &progress).await
+        };
+        let small = |file: &File| is_small(file.metadata.len());
+        lanes.each(files.iter(), small, |file| folder(&file.path), fetch, &mut failures).await?;
+    }
+    report(connection, &progress);
+    failures.end()
+}
+
+/// Several files, and what is told to by a `/` at the end, go into a directory.
+fn into_folder(to: &Path, count: usize) -> Done {
+    if to.is_dir() {
+        return Ok(());
+    }
+    if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return make_folder(to);
+    }
+    if count > 1 {
+        let text = format!("{} is no directory, which several files go into", to.display());
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(())
+}
+
+fn make_folder(path: &Path) -> Done {
+    std::fs::create_dir_all(path)
+        .map_err(Failure::failed(format!("cannot make {}", path.display())))
+}
+
+/// Finds what `url` is; of a directory all in it. Names come from the server: the library
+/// refuses those that are not one component, so that none leads out of `to`.
+async fn look(
+    wanted: &mut Wanted,
+    url: &Url,
+    to: Option<&Path>,
+    recursive: bool,
+    progress: &Progress,
+    failures: &mut Failures,
+) -> Done {
+    let share = &wanted.share;
+    let metadata = share.metadata(&url.path).await.map_err(failed)?;
+    let name = frevo_client::path::split(&url.path).1;
+    let name = if name.is_empty() { &url.share } else { name };
+    let to = transfer::local_target(to, &from_wire(name, Spelling::Mapped));
+    let files = &mut wanted.files;
+    if !metadata.is_dir() {
+        progress.expect(metadata.len());
+        files.push(File { path: url.path.clone(), metadata, to });
+        return Ok(());
+    }
+    if !recursive {
+        return Err(is_directory(url));
+    }
+    let mut directories = vec![to.clone()];
+    let see = |name: &str, metadata: &Metadata| {
+        let to = to.join(local_name(name));
+        if metadata.is_dir() {
+            directories.push(to);
+        } else if metadata.is_file() {
+            progress.expect(metadata.len());
+            files.push(File { path: join(&url.path, name), metadata: *metadata, to });
+        }
+    };
+    walk::remote_but(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;
+    directories.iter().try_for_each(|directory| make_folder(directory))
+}
+
+/// A path below a directory as this machine spells it: what stands for `: * ?` and the
+/// like on the wire is that.
+pub(crate) fn local_name(path: &str) -> PathBuf {
+    path.split('/').map(|name| from_wire(name, Spelling::Mapped)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        assert_eq!(local_name("a\u{f022}b/c\u{f029}"), PathBuf::from("a:b/c."));
+        for name in ["\u{f029}", ".\u{f029}", "x/.\u{f029}/y"] {
+            let path = local_name(name);
+            let normal = |part| matches!(part, std::path::Component::Normal(_));
+            assert!(path.components().all(normal), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What people who come from coreutils, rsync and smbclient type.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use harness::said;
+use harness::world::{World, assert_same};
+
+#[test]
+fn several_are_copied_listed_moved_and_removed_by_one_command() {
+    let world = World::new();
+    for name in ["one", "two", "three"] {
+        world.place.file(name, name, 0o644);
+    }
+    fs::create_dir_all(world.place.path("tree/sub")).unwrap();
+    world.place.file("tree/sub/x", "x", 0o644);
+    world.run(&["put", "-r", "one", "two", "tree", &world.url("")]).succeeds();
+    assert_same(&world.place.path("tree"), &world.there("tree"));
+    world.run(&["put", "one", "two", &world.url("nowhere")]).fails(2, &["no directory"]);
+    // What fails does not keep the others from being done.
+    let some = world.run(&["put", "one", "nothing", "three", &world.url("new/")]);
+    some.fails(6, &["nothing: No such file"]);
+    assert_eq!(fs::read_to_string(world.there("new/three")).unwrap(), "three");
+    let (one, two) = (world.url("one"), world.url("two"));
+    world.run(&["get", &one, &two, "here"]).fails(2, &["no directory"]);
+    world.run(&["get", "-r", &one, &two, &world.url("tree"), "here/"]).succeeds();
+    assert_eq!(fs::read_to_string(world.place.path("here/two")).unwrap(), "two");
+    assert_same(&world.place.path("tree"), &world.place.path("here/tree"));
+    world.run(&["cp", &one, &two, &world.url("new")]).succeeds();
+    world.run(&["cp", &one, "tree", &world.url("new")]).fails(2, &["local paths"]);
+    world.run(&["cp", &one, &two, "here"]).succeeds();
+    let listed = world.run(&["ls", "-lh", &world.url("new"), &two]);
+    assert!(listed.succeeds().contains("share/new:\n") && listed.out.contains("share/two:\n"));
+    let told = world.run(&["stat", "--json", &one, &two]);
+    for line in told.succeeds().lines() {
+        let found: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(found["accessed"].as_str().unwrap().starts_with("20") && found["id"] != 0);
+    }
+    world.run(&["mv", &one, &two, &world.url("missing")]).fails(2, &["no directory"]);
+    world.run(&["mv", &one, &two, &world.url("tree")]).succeeds();
+    assert!(world.there("tree/one").exists() && world.there("tree/two").exists());
+    world.run(&["rm", &one, &world.url("tree/one"), &two]).fails(6, &["2 of them failed"]);
+    assert!(!world.there("tree/one").exists());
+    assert!(world.run(&["ls", "--help"]).succeeds().contains("-h, --human"));
+}
+
+#[test]
+fn a_dash_is_standard_input_and_output() {
+    let world = World::new();
+    let data: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 253) as u8).collect();
+    fs::write(world.place.path("data"), &data).unwrap();
+    let put = |url: &str| {
+        let mut command = world.command(&["put", "-", url]);
+        command.stdin(fs::File::open(world.place.path("data")).unwrap());
+        said(command.output().unwrap())
+    };
+    put(&world.url("stream")).succeeds();
+    assert_eq!(fs::read(world.there("stream")).unwrap(), data);
+    put(&world.url("")).fails(2, &["the name of the file"]);
+    put(&world.url("no/such")).fails(6, &["share/no/such: a directory on the way"]);
+    assert_eq!(fs::read_dir(world.there("")).unwrap().count(), 1, "no part is left");
+    let got = world.command(&["get", &world.url("stream"), "-"]).output().unwrap();
+    assert!(got.status.success() && got.stdout == data);
+    let both = ["put", "--password-stdin", "-", &world.url("x")];
+    world.run(&both).fails(2, &["--credentials"]);
+}
+
+#[test]
+fn a_password_is_read_once() {
+    let world = World::new();
+    fs::write(world.there("a"), "a").unwrap();
+    let with_password = |arguments: &[&str]| {
+        let mut command = world.place.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"secret\n").unwrap();
+        said(child.wait_with_output().unwrap())
+    };
+    with_password(&["mv", "--password-stdin", &world.url("a"), &world.url("b")]).succeeds();
+    with_password(&["cat", "--password-stdin", &world.url("b"), &world.url("b")]).succeeds();
+}
+
+#[test]
+fn names_that_smb_keeps_for_itself_go_there_and_back() {
+    let world = World::new();
+    let tree = world.place.folder("tree/a:b");
+    for name in
+        ["co:lon", "st*r", "wh?", "pi|pe", "<gt>", "\"", "back\\slash", "dot.", "sp ", "new\nline"]
+    {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    // Nothing of this is anybody's stream, or in anybody's folder.
+    fs::create_dir(world.there("back")).unwrap();
+    fs::write(world.there("co"), "mine").unwrap();
+    world.run(&["put", "-r", "tree", &world.url("")]).succeeds();
+    world.run(&["put", "tree/a:b/co:lon", "tree/a:b/back\\slash", &world.url("")]).succeeds();
+    assert_eq!(fs::read_to_string(world.there("co")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(world.there("back")).unwrap().count(), 0);
+    world.run(&["get", "-r", &world.url("tree"), "back"]).succeeds();
+    assert_same(&world.place.path("tree"), &world.place.path("back"));
+    world.run(&["sync", "tree", &world.url("synced")]).succeeds();
+    assert_eq!(world.run(&["sync", "-n", "--delete", "tree", &world.url("synced")]).succeeds(), "");
+    world.run(&["sync", &world.url("synced"), "again"]).succeeds();
+    assert_same(&world.place.path("tree"), &world.place.path("again"));
+    assert_eq!(world.run(&["sync", "-cn", &world.url("synced"), "again"]).succeeds(), "");
+}
+
+#[test]
+fn one_name_that_cannot_go_does_not_keep_the_rest() {
+    let world = World::new();
+    let tree = world.place.folder("tree");
+    fs::write(tree.join("good"), "good").unwrap();
+    fs::write(tree.join(std::ffi::OsStr::from_bytes(b"bad\xff")), "bad").unwrap();
+    let sent = world.run(&["put", "-r", "tree", &world.url("")]);
+    sent.fails(1, &["not UTF-8"]);
+    assert_eq!(fs::read_to_string(world.there("tree/good")).unwrap(), "good");
+    // What cannot be read here is not taken for gone.
+    fs::write(world.there("tree/old"), "old").unwrap();
+    world.run(&["sync", "--delete", "tree", &world.url("tree")]).fails(1, &["nothing is deleted"]);
+    assert!(world.there("tree/old").exists());
+    fs::remove_file(tree.join(std::ffi::OsStr::from_bytes(b"bad\xff"))).unwrap();
+    world.run(&["sync", "--delete", "tree", &world.url("tree")]).succeeds();
+    assert!(!world.there("tree/old").exists());
+}
+
+#[test]
+fn errors_name_what_was_asked_for() {
+    let world = World::new();
+    fs::write(world.place.path("big"), vec![1; 100_000]).unwrap();
+    let put = world.run(&["put", "big", &world.url("no/such/dir")]);
+    put.fails(6, &["share/no/such/dir: a directory on the way"]);
+    assert!(!put.err.contains(".frevo-part"), "{put:?}");
+    world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["is the server running"]);
+    let mode =
+        |mode| fs::set_permissions(world.place.path("big"), fs::Permissions::from_mode(mode));
+    mode(0o600).unwrap();
+    world.run(&["put", "big", &world.url("folder/")]).succeeds();
+    assert!(Path::new(&world.there("folder/big")).is_file());
+}
