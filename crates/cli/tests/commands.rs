@@ -54,6 +54,26 @@ fn a_command_line_that_makes_no_sense() {
     place.run(&["user", "add", "ann", "secret"]).fails(2, &["secret"]);
 }
 
+/// What mount(8) runs for `mount -f -t frevo`: nothing is mounted, in the foreground or
+/// elsewhere, and no server is asked.
+#[test]
+fn a_fake_mount_mounts_nothing() {
+    let place = Place::new();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_frevo"), place.path("mount.frevo")).unwrap();
+    let mount = |flags: &[&str]| {
+        let mut command = std::process::Command::new(place.path("mount.frevo"));
+        command.args(["smb://ann@127.0.0.1:1/a", "folder"]).args(flags);
+        command.env("FREVO_PASSWORD", "secret").current_dir(place.path("."));
+        said(command.output().unwrap())
+    };
+    for flags in [&["-f"][..], &["-s", "-f", "-n", "-v", "-o", "ro,uid=5"], &["-sfnv"]] {
+        mount(flags).succeeds();
+    }
+    // Options are looked at, and without -f there is no folder to mount on.
+    mount(&["-f", "-o", "rad_only"]).fails(2, &["rad-only"]);
+    mount(&["-v"]).fails(6, &["folder"]);
+}
+
 #[test]
 fn secrets_are_not_shared() {
     let place = Place::new();

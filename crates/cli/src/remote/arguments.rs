@@ -415,6 +415,9 @@ pub(crate) struct Mount {
     /// Stay in the foreground, until Ctrl-C
     #[arg(long, short, help_heading = "Mount")]
     pub(crate) foreground: bool,
+    /// Look at the arguments and mount nothing, as mount(8) does with -f
+    #[arg(long, help_heading = "Mount")]
+    pub(crate) fake: bool,
     /// Where to write log lines [default: standard error in the foreground, else
     /// the journal where there is one, else nowhere]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mount")]

@@ -31,8 +31,13 @@ fn translated(said: &[OsString]) -> Vec<OsString> {
                     None => out.push(options),
                 }
             }
-            // Sloppy, verbose, no mtab: nothing to do about it.
-            Some("-s" | "-v" | "-n" | "-sv" | "-vs") => {}
+            Some(flags) if is_flags(flags) => {
+                // Sloppy, verbose, no mtab: nothing to do about it. Fake is not the
+                // command's -f, which mounts in the foreground.
+                if flags.contains('f') {
+                    out.push("--fake".into());
+                }
+            }
             // The kind of the file system, which the name says.
             Some("-t") => drop(said.next()),
             Some(source) if source.starts_with("//") => {
@@ -43,6 +48,13 @@ fn translated(said: &[OsString]) -> Vec<OsString> {
         }
     }
     out
+}
+
+/// Whether these are mount(8)'s letters, alone or together.
+fn is_flags(said: &str) -> bool {
+    said.strip_prefix('-').is_some_and(|letters| {
+        !letters.is_empty() && letters.chars().all(|letter| "sfnv".contains(letter))
+    })
 }
 
 /// One of the options behind `-o`.
@@ -104,6 +116,10 @@ mod tests {
             ["mount", "--user", "ann", "--no-cache"]
         );
         assert_eq!(of(&["-o", "noexec,nosuid,nodev,user"]), ["mount", "--noexec"]);
+        for fake in [&["-f"][..], &["-n", "-f", "-v"], &["-sfnv"]] {
+            assert_eq!(of(&[&["//box/photos", "/mnt"], fake].concat())[3..], ["--fake"]);
+        }
+        assert_eq!(of(&["-n", "-sv", "--foreground"]), ["mount", "--foreground"]);
         // A slip is not passed over.
         assert_eq!(of(&["-o", "rad_only"]), ["mount", "--rad-only"]);
     }
@@ -112,7 +128,7 @@ mod tests {
     fn all_of_it_is_understood_by_the_parser() {
         use clap::Parser;
         let options = "ro,noexec,uid=5,gid=6,file_mode=0640,dir_mode=0750,credentials=/c,allow_other,seal,cache=none,actimeo=0,username=ann";
-        let line = [OsString::from("//box/photos"), "/mnt".into(), "-o".into(), options.into()];
+        let line = ["//box/photos", "/mnt", "-f", "-o", options].map(OsString::from);
         let line = std::iter::once(OsString::from("frevo")).chain(translated(&line));
         crate::arguments::Arguments::try_parse_from(line).unwrap();
     }

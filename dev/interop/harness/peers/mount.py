@@ -318,6 +318,9 @@ def background(ctx):
     program = os.environ["FREVO_CLIENT"]
     env = {"FREVO_PASSWORD": server.password}
     options = ["-o", f"rw,_netdev,noexec,uid=7,file_mode=0640,log_file={log}"]
+    status, output = ctx.command(helper, url, folder, "-f", *options, env=env)
+    if status or output.strip() or os.path.ismount(folder):
+        raise Failure(f"mount -f: status {status}: {output.strip()[-200:]}")
     for command in ([program, "mount", "--noexec", "--uid", "7", "--file-mode", "0640", "--log-file", log, url, folder], [helper, url, folder, *options]):
         status, output = ctx.command(*command, env=env)
         if status or output.strip() or not os.path.ismount(folder):
