@@ -133,6 +133,18 @@ impl Metadata {
         self.links
     }
 
+    /// The same of another file: for tests of who goes by its number.
+    #[must_use]
+    pub const fn with_file_id(self, file_id: u64) -> Self {
+        Self { file_id, ..self }
+    }
+
+    /// The same with other attributes.
+    #[must_use]
+    pub const fn with_attributes(self, attributes: FileAttributes) -> Self {
+        Self { attributes, ..self }
+    }
+
     /// The same with another length: of one who keeps back what he wrote.
     #[must_use]
     pub const fn with_len(self, len: u64) -> Self {

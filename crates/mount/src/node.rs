@@ -4,8 +4,8 @@
 //! one node; where there is none, one is made up. A node's path is that of its
 //! directory and its name there, so that renaming a directory moves all below.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -27,6 +27,9 @@ const MADE_UP: u64 = 1 << 63;
 
 /// More links than this of one file need not be remembered.
 const LINKS_KNOWN: usize = 8;
+
+/// No directory is deeper.
+const DEPTH_MAX: usize = 4096;
 
 /// What a file or directory is called: its directory, and its name there.
 pub(crate) type Name = (Arc<Node>, String);
@@ -105,8 +108,8 @@ impl Node {
     pub(crate) fn path(&self) -> Outcome<String> {
         let mut parts: Vec<String> = Vec::new();
         let mut at: Option<Arc<Self>> = None;
-        // A directory cannot be below itself, but a hostile server could say so.
-        for _ in 0..4096 {
+        // A directory cannot be below itself, but names may be of different times.
+        for _ in 0..DEPTH_MAX {
             let node = at.as_deref().unwrap_or(self);
             if let Some(base) = &node.base {
                 if !base.is_empty() {
@@ -136,6 +139,31 @@ impl Node {
     /// Whether it is known as `name` in `parent`.
     pub(crate) fn is_seen_as(&self, parent: u64, name: &str) -> bool {
         self.names.lock().iter().any(|(at, known)| at.id == parent && known == name)
+    }
+
+    /// Whether the directory is, or lies in, the one of that number.
+    fn is_within(&self, id: u64) -> bool {
+        let mut at: Option<Arc<Self>> = None;
+        for _ in 0..DEPTH_MAX {
+            let node = at.as_deref().unwrap_or(self);
+            if node.id == id {
+                return true;
+            }
+            let Some((parent, _)) = node.name() else { return false };
+            at = Some(parent);
+        }
+        true
+    }
+
+    /// Forgets names by which it holds itself: in a directory that was moved below it
+    /// meanwhile, or that a hostile server says is. It would never go.
+    fn untie(self: &Arc<Self>) {
+        if self.is_dir() {
+            let known = std::mem::take(&mut *self.names.lock());
+            let kept: Vec<Name> =
+                known.into_iter().filter(|(parent, _)| !holds(parent, self)).collect();
+            *self.names.lock() = kept;
+        }
     }
 
     /// Whether its number is none of the server's.
@@ -285,6 +313,11 @@ impl Nodes {
             0 => table.id_of(parent.id, name),
             // The root's number is the kernel's to choose.
             ROOT => MADE_UP | ROOT,
+            // The top of another file system, which has the number of the one that it is
+            // mounted in, or a lie: no directory is below itself.
+            id if kind == FileType::Directory && parent.is_within(id) => {
+                table.id_of(parent.id, name)
+            }
             id => id,
         };
         let known = table.by_id.get(&id).filter(|node| node.kind == kind && id != ROOT).cloned();
@@ -371,10 +404,11 @@ impl Table {
     }
 
     /// `node` is not in the table any more.
-    fn left(&mut self, node: &Node) {
+    fn left(&mut self, node: &Arc<Node>) {
         for (parent, name) in &*node.names.lock() {
             self.forget_name((parent.id, name.clone()), node.id);
         }
+        node.untie();
     }
 
     fn forget_name(&mut self, name: (u64, String), id: u64) {
@@ -396,6 +430,24 @@ impl Table {
             MADE_UP | (ROOT + self.made_up)
         })
     }
+}
+
+/// Whether `node` is `at`, or one of the directories that `at` was ever seen below. Yes,
+/// too, when they are too many to be looked at.
+fn holds(at: &Arc<Node>, node: &Arc<Node>) -> bool {
+    let mut seen = HashSet::from([Arc::as_ptr(at)]);
+    let mut left = vec![Arc::clone(at)];
+    while let Some(at) = left.pop() {
+        if Arc::ptr_eq(&at, node) || seen.len() > DEPTH_MAX {
+            return true;
+        }
+        for (parent, _) in &*at.names.lock() {
+            if seen.insert(Arc::as_ptr(parent)) {
+                left.push(Arc::clone(parent));
+            }
+        }
+    }
+    false
 }
 
 /// What it is, to POSIX.
@@ -421,5 +473,62 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
             _ if metadata.attributes().contains(FileAttributes::DIRECTORY) => FileType::Directory,
             _ => FileType::RegularFile,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory as a server tells of it.
+    fn dir(id: u64) -> Metadata {
+        Metadata::default().with_file_id(id).with_attributes(FileAttributes::DIRECTORY)
+    }
+
+    fn found(nodes: &Nodes, parent: &Arc<Node>, name: &str, metadata: Metadata) -> Arc<Node> {
+        nodes.found(parent, name, metadata, Instant::now())
+    }
+
+    #[test]
+    fn a_directory_that_is_said_to_be_below_itself_has_a_number_of_its_own_and_goes() {
+        let nodes = Nodes::new("");
+        let top = found(&nodes, nodes.root(), "top", dir(7));
+        let middle = found(&nodes, &top, "middle", dir(8));
+        let below: Vec<_> = [(&top, 7), (&middle, 8), (&middle, 7)]
+            .map(|(at, id)| found(&nodes, at, "x", dir(id)))
+            .into();
+        for node in &below {
+            assert!(node.is_made_up() && ![7, 8].contains(&node.id));
+        }
+        assert_eq!(below[2].path().unwrap(), "top/middle/x");
+        assert_eq!(below[2].id, below[1].id, "asked for again it is the same");
+        assert_eq!(found(&nodes, &below[0], "x", dir(7)).path().unwrap(), "top/x/x");
+        // What is no directory may have any number; what is elsewhere is what it was.
+        assert_eq!(found(&nodes, &top, "file", Metadata::default().with_file_id(7)).id, 7);
+        let gone: Vec<_> = below.iter().chain([&top, &middle]).map(Arc::downgrade).collect();
+        drop((top, middle, below));
+        for node in nodes.all() {
+            nodes.forget(node.id, u64::MAX);
+        }
+        assert_eq!(nodes.all().len(), 1, "the root");
+        assert!(gone.iter().all(|node| node.strong_count() == 0));
+        assert!(nodes.table.lock().seen_as.is_empty());
+    }
+
+    #[test]
+    fn directories_that_changed_places_go() {
+        let nodes = Nodes::new("");
+        let a = found(&nodes, nodes.root(), "a", dir(7));
+        let b = found(&nodes, &a, "b", dir(8));
+        // Others move b out, and a into it.
+        found(&nodes, nodes.root(), "b", dir(8));
+        let again = found(&nodes, &b, "a", dir(7));
+        assert!(Arc::ptr_eq(&again, &a) && a.path().unwrap() == "b/a");
+        let gone = [Arc::downgrade(&a), Arc::downgrade(&b)];
+        nodes.forget(7, u64::MAX);
+        assert_eq!(a.names.lock().len(), 1, "the name that does not lead back stays");
+        drop((a, b, again));
+        nodes.forget(8, u64::MAX);
+        assert!(gone.iter().all(|node| node.strong_count() == 0));
     }
 }
