@@ -43,6 +43,11 @@ impl DirEntry {
         &self.name
     }
 
+    /// More was found out since.
+    pub const fn learn(&mut self, metadata: Metadata) {
+        self.metadata = metadata;
+    }
+
     /// What the listing tells of it.
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -281,6 +286,7 @@ pub(crate) fn read(
             links: entry.posix.map_or(0, |posix| posix.links),
             posix: entry.posix.as_ref().map(Posix::of),
             is_junction: false,
+            special: None,
         };
         let metadata = metadata.found_in(share, is_junction);
         into.push_back(DirEntry { name, metadata });

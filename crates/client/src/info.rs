@@ -44,6 +44,7 @@ pub(crate) fn read_all(bytes: &[u8]) -> frevo_wire::codec::Parsed<Metadata> {
         links: all.standard.number_of_links,
         is_junction: false,
         posix: None,
+        special: None,
     })
 }
 

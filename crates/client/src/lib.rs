@@ -189,6 +189,7 @@ mod rpc;
 mod sequences;
 mod session;
 mod share;
+mod special;
 mod transfer;
 mod watch;
 
@@ -208,5 +209,6 @@ pub use session::breaks::{LeaseHolder, Yield};
 pub use session::lease::{Grant, Lease};
 pub use session::{Client, Session, SessionFacts};
 pub use share::Share;
+pub use special::Special;
 pub use transfer::{Progress, STORE_WINDOW};
 pub use watch::{Change, Watch};

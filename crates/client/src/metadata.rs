@@ -7,6 +7,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use crate::open::Opened;
 use crate::posix::Posix;
 use crate::share::Share;
+use crate::special::Special;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub struct Metadata {
     pub(crate) links: u32,
     pub(crate) is_junction: bool,
     pub(crate) posix: Option<Posix>,
+    pub(crate) special: Option<Special>,
 }
 
 impl Metadata {
@@ -128,6 +130,11 @@ impl Metadata {
         self.posix
     }
 
+    /// Which special file it is, if [`Share::look_into`] was asked for it.
+    pub const fn special(&self) -> Option<Special> {
+        self.special
+    }
+
     /// Hard links, 0 if the server did not tell.
     pub const fn links(&self) -> u32 {
         self.links
@@ -173,6 +180,7 @@ impl From<&Opened> for Metadata {
             links: opened.links,
             posix: opened.posix,
             is_junction: false,
+            special: None,
         }
     }
 }

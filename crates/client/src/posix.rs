@@ -116,6 +116,7 @@ pub(crate) fn read_posix(bytes: &[u8]) -> Parsed<Metadata> {
         links: found.links,
         posix: Some(Posix::of(&found)),
         is_junction: false,
+        special: None,
     })
 }
 

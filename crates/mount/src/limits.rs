@@ -58,6 +58,10 @@ pub const HELD_DIRS: usize = 256;
 pub const HELD_ENTRIES: usize = 16_384;
 /// Most entries in all listings that are kept.
 pub const LISTED_ENTRIES: usize = 16 * HELD_ENTRIES;
+/// Most special files of a directory that are looked into when it is listed.
+pub const SPECIALS_MAX: usize = 256;
+/// How many of them at once.
+pub const SPECIALS_AT_ONCE: usize = 16;
 /// How long the kernel may believe, unless it is told otherwise, that a name is not there
 /// which the lease on its directory speaks for.
 pub const ABSENT_FOR: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frevo_client::{FileType as Type, Metadata, PosixKind};
+use frevo_client::{FileType as Type, Metadata, PosixKind, Special};
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::reparse::ReparseTag;
 use fuser::{Errno, FileType};
@@ -459,6 +459,14 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
         Some(PosixKind::Fifo) => return FileType::NamedPipe,
         Some(PosixKind::Socket) => return FileType::Socket,
         Some(PosixKind::Plain) | None => {}
+    }
+    match metadata.special() {
+        Some(Special::Symlink) => return FileType::Symlink,
+        Some(Special::CharDevice(..)) => return FileType::CharDevice,
+        Some(Special::BlockDevice(..)) => return FileType::BlockDevice,
+        Some(Special::Fifo) => return FileType::NamedPipe,
+        Some(Special::Socket) => return FileType::Socket,
+        None => {}
     }
     match metadata.file_type() {
         Type::Directory => FileType::Directory,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use frevo_client::{Metadata, Room};
+use frevo_client::{Error, Metadata, Room, Special};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
@@ -50,9 +50,21 @@ pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> Fil
         nlink: metadata.links().max(1),
         uid: posix.and_then(|posix| posix.uid).unwrap_or(settings.uid),
         gid: posix.and_then(|posix| posix.gid).unwrap_or(settings.gid),
-        rdev: 0,
+        rdev: device(node, metadata),
         blksize: BLOCK,
         flags: 0,
+    }
+}
+
+/// The number of a device as FUSE has it, which has 12 bits for the major and 20 for the
+/// minor one; 0 when the server does not tell, or tells larger ones.
+fn device(node: &Node, metadata: &Metadata) -> u32 {
+    match (metadata.special(), node.kind) {
+        (Some(Special::CharDevice(major, minor)), FileType::CharDevice)
+        | (Some(Special::BlockDevice(major, minor)), FileType::BlockDevice) => {
+            u32::try_from(libc::makedev(major, minor)).unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 
@@ -91,6 +103,12 @@ pub(crate) struct Changes {
 }
 
 impl Volume {
+    /// What is at `path`, special files looked into.
+    pub(super) async fn look_at(&self, path: &str) -> Result<Metadata, Error> {
+        let found = self.share.lookup(path).await?;
+        self.share.look_into(path, found).await
+    }
+
     /// What the node is now, asked anew.
     pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
         // Length and times are the server's: it has to have all of it.
@@ -98,7 +116,7 @@ impl Volume {
         let asked = Instant::now();
         let metadata = match self.open_file(node) {
             Some(file) => file.metadata().await,
-            None => self.share.lookup(&node.path()?).await,
+            None => self.look_at(&node.path()?).await,
         };
         let metadata = metadata.map_err(|error| errno(&error))?;
         if !self.is_same(node, &metadata) {

@@ -19,12 +19,14 @@ use frevo_client::limits::ENTRIES_MAX;
 use frevo_client::{Cause, DirEntry, Error, Grant, KeptDir, Lease, LeaseHolder, Yield};
 use frevo_wire::command::oplock_break::LeaseState;
 use fuser::INodeNo;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
 use super::Volume;
 use crate::errno::{Outcome, errno};
 use crate::limits::{
-    ABSENT_MAX, HELD_DIRS, HELD_ENTRIES, LISTED_ENTRIES, NOT_HELD_FOR, WORTH_ENTRIES, WORTH_LISTING,
+    ABSENT_MAX, HELD_DIRS, HELD_ENTRIES, LISTED_ENTRIES, NOT_HELD_FOR, SPECIALS_AT_ONCE,
+    SPECIALS_MAX, WORTH_ENTRIES, WORTH_LISTING,
 };
 use crate::names::from_wire;
 use crate::node::Node;
@@ -225,6 +227,7 @@ impl Volume {
         }
         let mut entries = listed.map_err(|error| errno(&error))?;
         entries.retain(|entry| !super::names::is_hidden(entry.name()));
+        self.look_into_listed(node, &mut entries).await?;
         let index = |(at, entry): (usize, &DirEntry)| (entry.name().to_owned(), at);
         let is_kept = self.holds_dirs() && entries.len() <= HELD_ENTRIES;
         let by_name =
@@ -237,6 +240,31 @@ impl Volume {
             self.keep_listing(node, snapshot.clone(), changes);
         }
         Ok(snapshot)
+    }
+
+    /// Looks into special files that were listed: the kernel never asks again which they
+    /// are.
+    async fn look_into_listed(&self, node: &Node, entries: &mut [DirEntry]) -> Outcome<()> {
+        let mut looked = FuturesUnordered::new();
+        let worth = |(_, entry): &(usize, &DirEntry)| entry.metadata().is_worth_a_look();
+        let worth: Vec<(usize, &DirEntry)> = entries.iter().enumerate().filter(worth).collect();
+        let mut asked = Vec::new();
+        for (at, entry) in worth.into_iter().take(SPECIALS_MAX) {
+            asked.push((at, node.below(entry.name())?, *entry.metadata()));
+        }
+        let mut asked = asked.into_iter();
+        loop {
+            for (at, path, known) in asked.by_ref().take(SPECIALS_AT_ONCE - looked.len()) {
+                let share = &self.share;
+                looked.push(async move { (at, share.look_into(&path, known).await) });
+            }
+            let Some((at, found)) = looked.next().await else { break };
+            let found = found.map_err(|error| errno(&error))?;
+            if let Some(entry) = entries.get_mut(at) {
+                entry.learn(found);
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what was listed of a directory, unless it has changed since then. Those

@@ -133,7 +133,7 @@ impl Volume {
         }
         let before = self.dir_grant(&parent);
         let asked = Instant::now();
-        let metadata = match self.share.lookup(&parent.below(&spelled)?).await {
+        let metadata = match self.look_at(&parent.below(&spelled)?).await {
             Ok(metadata) => metadata,
             Err(error) if errno(&error) == Errno::ENOENT => {
                 let is_kept = self.is_absent(&parent, name.to_owned(), before);

@@ -265,7 +265,7 @@ impl Volume {
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();
-        let metadata = self.share.lookup(&to).await.map_err(|error| errno(&error))?;
+        let metadata = self.look_at(&to).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
         Ok(self.tell(&node, &metadata))
     }
@@ -330,7 +330,7 @@ impl Volume {
         made.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();
-        let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
+        let metadata = self.look_at(&path).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
         Ok(self.tell(&node, &metadata))
     }

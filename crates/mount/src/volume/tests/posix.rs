@@ -142,3 +142,43 @@ fn one_listing_tells_how_many_links_many_files_have() {
         assert_eq!(at(&nodes[4]), at(&nodes[5]), "they were not asked for by name");
     });
 }
+
+#[test]
+fn devices_have_the_numbers_that_the_server_tells() {
+    in_world(async |world| {
+        use rustix::fs::{CWD, FileType as Kind, Mode, makedev, mknodat};
+        let there = |file: &str, kind, major, minor| {
+            let made = mknodat(CWD, world.path(file), kind, Mode::RUSR, makedev(major, minor));
+            made.is_ok()
+        };
+        if !there("null", Kind::CharacterDevice, 1, 3) {
+            eprintln!("no device can be made here");
+            return;
+        }
+        assert!(there("large", Kind::BlockDevice, 0xfff, 0xf_fffe));
+        let wanted = |major, minor| u32::try_from(libc::makedev(major, minor)).unwrap();
+        let one = posix(world).await;
+        let null = seen(&one, "null").await;
+        assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
+        let large = seen(&one, "large").await;
+        assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
+        // In a listing, which is all that the kernel asks for.
+        for volume in [posix(world).await, plain(world).await] {
+            let listing = volume.opendir(ROOT).unwrap();
+            let listed = volume.entries(listing, 2, false).await.unwrap();
+            let mut found = Vec::new();
+            for (_, entry) in listed.entries() {
+                let super::super::Entry::Named(named) = entry else { continue };
+                found.push((named.name().to_owned(), volume.tell_entry(&listed, named).attr));
+            }
+            found.sort_by_key(|(name, _)| name.clone());
+            let [(_, large), (_, null)] = &*found else { panic!("{found:?}") };
+            assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
+            assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
+        }
+        // What is no device has none.
+        let handle = one.make("file").await;
+        one.close(handle).await;
+        assert_eq!(seen(&one, "file").await.rdev, 0);
+    });
+}
