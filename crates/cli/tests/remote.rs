@@ -298,6 +298,41 @@ fn no_tree_is_copied_into_itself_or_removed_with_its_copy() {
     assert!(world.there("t/inside/file").exists());
 }
 
+#[test]
+fn one_server_under_two_names_is_one() {
+    let mut world = World::with(&["--name", "below=share"]);
+    fs::create_dir_all(world.there("t/inside/deep")).unwrap();
+    world.kill();
+    world.more = vec![String::from("--name"), String::from("below=share/t/inside")];
+    world.start();
+    fs::write(world.there("t/inside/file"), b"x").unwrap();
+    fs::write(world.there("t/other"), b"y").unwrap();
+    let before = || world.run(&["find", &world.url("")]).succeeds().to_owned();
+    let was = before();
+    let port = world.address.rsplit(':').next().unwrap();
+    let named = |path: &str| format!("smb://ann@localhost:{port}/{path}");
+    let (tree, inside) = (world.url("t"), named("share/t/inside"));
+    for into in [named("share/t/new"), named("share/T/Inside"), named("below/deep/new")] {
+        world.run(&["cp", "-r", &tree, &into]).fails(2, &["into itself"]);
+        world.run(&["sync", &tree, &into]).fails(2, &["into itself"]);
+    }
+    world.run(&["cp", &world.url("t/other"), &named("share/t")]).fails(2, &["onto itself"]);
+    world.run(&["cp", "-r", &inside, &world.url("t")]).fails(2, &["onto itself"]);
+    for from in [&inside, &named("below"), &named("below/deep")] {
+        world.run(&["sync", "--delete", from, &tree]).fails(2, &["--delete would remove"]);
+    }
+    // By another name of the share, of the same server by the same name.
+    let below = world.url("").replace("/share/", "/below/deep");
+    world.run(&["sync", "--delete", &below, &tree]).fails(2, &["--delete would remove"]);
+    world.run(&["cp", "-r", &tree, &below]).fails(2, &["into itself"]);
+    assert_eq!(before(), was, "nothing was done");
+    // What is beside it, and upwards without removing anything.
+    world.run(&["cp", "-r", &tree, &named("share/tt")]).succeeds();
+    assert_same(&world.there("t"), &world.there("tt"));
+    world.run(&["sync", &named("below"), &tree]).succeeds();
+    assert!(world.there("t/file").exists() && world.there("t/deep").is_dir());
+}
+
 /// Makes a file of holes, with `data` at `at`.
 fn sparse(world: &World, name: &str, len: u64, at: u64, data: &[u8]) {
     use frevo_client::{Client, Credentials, OpenOptions, ServerName};

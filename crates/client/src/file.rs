@@ -20,6 +20,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::connection::{Call, Message, PAYLOAD_HEADROOM, Payload};
 use crate::error::{Cause, During, Error, Result};
+use crate::limits::SHORT_WRITES;
 use crate::metadata::{Metadata, file_time};
 use crate::open::{Ask, Open, Opened};
 use crate::session::breaks::LeaseHolder;
@@ -193,6 +194,7 @@ impl OpenOptions {
             shared: self.shared.clone(),
             snapshot: None,
             is_of_name: false,
+            identity: false,
             mode: self.mode,
         }
     }
@@ -375,7 +377,35 @@ impl File {
         len: u32,
         mut fill: impl FnMut(&mut Buf) -> std::io::Result<()> + Send,
     ) -> Result<()> {
+        let mut done = 0;
+        for _ in 0..SHORT_WRITES {
+            let rest = len - done;
+            match self.write_rest(offset, len, done, &mut fill).await? {
+                // A server that had room would have written something.
+                0 if rest > 0 => {
+                    return Err(Error::new(Status::DISK_FULL, "write", &*self.open.url));
+                }
+                count if count > rest => break,
+                count => done += count,
+            }
+            if done == len {
+                return Ok(());
+            }
+        }
+        let cause = Cause::Protocol("another count of bytes written than can be");
+        Err(Error::new(cause, "write", &*self.open.url))
+    }
+
+    /// Writes what is left when `done` bytes were: how much the server took.
+    async fn write_rest(
+        &self,
+        offset: u64,
+        len: u32,
+        done: u32,
+        fill: &mut (impl FnMut(&mut Buf) -> std::io::Result<()> + Send),
+    ) -> Result<u32> {
         let mut tries = 0;
+        let rest = len - done;
         let message = self
             .open
             .ask(Replay::Idempotent, "write", &[], |id| {
@@ -385,20 +415,21 @@ impl File {
                 if payload.len() != len as usize {
                     return Err(Cause::Usage("the data became shorter while it was sent"));
                 }
+                if done > 0 {
+                    let mut tail = Buf::with_headroom(PAYLOAD_HEADROOM, rest as usize);
+                    tail.extend_from_slice(payload.get(done as usize..).unwrap_or_default());
+                    payload = tail;
+                }
                 let again = planted!(DoubleAppend) && tries > 1;
                 let offset = if again { offset + u64::from(len) } else { offset };
-                let request = write::Request::new(id, offset, &[]);
-                Ok(Call::new(Command::WRITE, |w| request.encode_fixed(len, w))
-                    .cost(len)
+                let request = write::Request::new(id, offset + u64::from(done), &[]);
+                Ok(Call::new(Command::WRITE, |w| request.encode_fixed(rest, w))
+                    .cost(rest)
                     .payload(Payload::Placed(payload)))
             })
             .await?;
         let response = write::Response::parse(message.bytes()).during("write", &self.open.url)?;
-        if response.count == len {
-            return Ok(());
-        }
-        let cause = Cause::Protocol("fewer bytes written than were sent");
-        Err(Error::new(cause, "write", &*self.open.url))
+        Ok(response.count)
     }
 
     /// Puts what was written on stable storage.

@@ -12,6 +12,8 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
 /// First pause between two attempts to reach a lost server; it doubles.
 pub const BACK_OFF_FIRST: Duration = Duration::from_millis(50);
+/// WRITE requests for what a server writes in parts.
+pub const SHORT_WRITES: u32 = 16;
 /// Longest pause between two attempts.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(2);
 /// Silence, while answers are due, after which an ECHO is sent.

@@ -54,6 +54,8 @@ pub(crate) struct Ask {
     pub(crate) snapshot: Option<FileTime>,
     /// What follows is done to the name: not to what a link of a DFS namespace leads to.
     pub(crate) is_of_name: bool,
+    /// The server is to tell which file it is.
+    pub(crate) identity: bool,
     /// Permission bits of what a POSIX Open makes.
     pub(crate) mode: u32,
 }
@@ -74,6 +76,7 @@ impl Ask {
             shared: None,
             snapshot: None,
             is_of_name: false,
+            identity: false,
             mode: 0o755,
         }
     }
@@ -106,6 +109,9 @@ impl Ask {
         let mut all: Vec<_> = contexts.to_vec();
         if posix {
             all.push(CreateContext::Posix { mode: self.mode });
+        }
+        if self.identity {
+            all.push(CreateContext::QueryOnDiskId);
         }
         if let Some(time) = self.snapshot {
             all.push(CreateContext::Timewarp(time));
@@ -276,36 +282,39 @@ impl Open {
         operation: &'static str,
     ) -> Result<(Arc<Self>, Opened)> {
         let mut at = share.located(path).await?;
+        let mut in_doubt = false;
         loop {
             ask.check(&at, operation, &url)?;
-            let (share, path) = (at.share.clone(), at.path.clone());
-            match Self::create(share, url.clone(), path, ask.there(&at), operation).await {
+            match Self::create(&at, url.clone(), ask.there(&at), operation, &mut in_doubt).await {
                 Err(refusal) => at = at.beyond(refusal).await?,
                 opened => return opened,
             }
         }
     }
 
+    /// Opens it where it was found. `was_sent` says that another server may have carried
+    /// out the same before, and that this one may have when it cannot be reached any more.
     async fn create(
-        share: Share,
+        at: &Located,
         url: String,
-        path: String,
         ask: Ask,
         operation: &'static str,
+        was_sent: &mut bool,
     ) -> Result<(Arc<Self>, Opened)> {
+        let (share, mut path) = (at.share.clone(), at.path.clone());
         let ambient = Arc::clone(&share.session().options().ambient);
         let mut create_guid = Guid(random(&*ambient).during(operation, &url)?);
         let mut lease = match &ask.shared {
             Some(lease) => Arc::clone(lease),
             None => Lease::new(&share).during(operation, &url)?,
         };
-        let mut attempts = share.attempts(Replay::Idempotent, operation, &url);
+        let attempts = share.attempts(Replay::Idempotent, operation, &url);
+        let mut attempts = attempts.or_at(at.others.as_ref());
         let mut before: Option<u64> = None;
         // An earlier attempt may have made it, and this one is not known for its repetition.
-        let mut in_doubt = false;
+        let mut in_doubt = *was_sent;
         let mut before_is_over = false;
         let mut repeats = 0;
-        let mut path = path;
         let mut redirects = 0;
         let (bound, opened) = loop {
             let (live, bound) = attempts.next().await?;
@@ -376,6 +385,7 @@ impl Open {
                 }
                 Err(failure) => Err(failure),
             };
+            *was_sent = matches!(outcome, Err(Failure::Gone));
             if let Some(end) = attempts.judge(outcome, bound) {
                 break (bound, end?);
             }

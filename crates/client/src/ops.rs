@@ -11,7 +11,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
-use frevo_wire::{Command, Status};
+use frevo_wire::{Command, Header, Status};
 
 use crate::connection::{Call, Message, Payload};
 use crate::dated::{Order, Shown};
@@ -305,7 +305,8 @@ impl Share {
         self.write_dated(path, data, None).await
     }
 
-    /// The same, with the time of its last write set to `modified`.
+    /// The same, with the time of its last write set to `modified`. When there is no room
+    /// for all of it nothing is left of it: half a file would be taken for a whole one.
     ///
     /// # Errors
     /// What the server says.
@@ -316,15 +317,7 @@ impl Share {
         modified: Option<SystemTime>,
     ) -> Result<()> {
         let small = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL);
-        let Some(len) = small else {
-            let options = OpenOptions::new().write(true).create(true).truncate(true);
-            let file = options.open(self, path).await?;
-            file.write_at(0, data).await?;
-            if modified.is_some() {
-                file.set_times(modified, None).await?;
-            }
-            return file.close().await;
-        };
+        let Some(len) = small else { return self.write_in_steps(path, data, modified).await };
         let mut ask = Ask::existing(
             AccessMask::WRITE_DATA
                 | AccessMask::READ_ATTRIBUTES
@@ -345,7 +338,16 @@ impl Share {
             let both = if order == Order::Last { [write, date] } else { [date, write] };
             both.into_iter().flatten().chain([close_call(flags)()]).collect()
         };
-        let answers = self.chain("write", path, Replay::Idempotent, &ask, &[], calls).await?;
+        let answers = self.chain("write", path, Replay::Idempotent, &ask, &NO_ROOM, calls).await?;
+        match written(&answers.messages, len).during("write", &self.url(path))? {
+            Written::All => {}
+            // One after the other it is told why, or the rest is taken.
+            Written::Less => return self.write_in_steps(path, data, modified).await,
+            Written::NoRoom(status) => {
+                let _ = self.remove_file(path).await;
+                return Err(Error::new(status, "write", self.url(path)));
+            }
+        }
         let Some(wanted) = wanted else { return Ok(()) };
         let closed = answers.messages.last().ok_or_else(|| self.broken("write", path))?;
         let closed = close::Response::parse(closed.bytes()).during("write", &self.url(path))?;
@@ -353,6 +355,32 @@ impl Share {
             Shown::Dated => Ok(()),
             Shown::Undated => self.date(path, wanted).await,
         }
+    }
+
+    /// Writes a whole file in a round trip for each step.
+    async fn write_in_steps(
+        &self,
+        path: &str,
+        data: &[u8],
+        modified: Option<SystemTime>,
+    ) -> Result<()> {
+        let options = OpenOptions::new().write(true).create(true).truncate(true);
+        let file = options.open(self, path).await?;
+        let steps = async {
+            file.write_at(0, data).await?;
+            if modified.is_some() {
+                file.set_times(modified, None).await?;
+            }
+            file.clone().close().await
+        };
+        let done = steps.await;
+        if let Err(error) = &done
+            && error.status().is_some_and(|status| NO_ROOM.contains(&status))
+        {
+            let _ = file.close().await;
+            let _ = self.remove_file(path).await;
+        }
+        done
     }
 
     /// Sets the time of the last write of what exists.
@@ -367,7 +395,7 @@ impl Share {
     }
 
     /// CREATE and what follows it, as one compound, wherever links lead. The first
-    /// error is the operation's; `also` are statuses that are none.
+    /// error is the operation's; `also` are statuses of what follows that are none.
     pub(crate) async fn chain<'p>(
         &self,
         operation: &'static str,
@@ -382,7 +410,7 @@ impl Share {
         let mut at = self.located(path).await?;
         loop {
             ask.check(&at, operation, &url)?;
-            let attempts = at.share.attempts(replay, operation, &url);
+            let attempts = at.share.attempts(replay, operation, &url).or_at(at.others.as_ref());
             match at.share.chain_here(attempts, &at.path, ask, also, &calls).await {
                 Ok(messages) => {
                     let Located { share, path, is_link, .. } = at;
@@ -413,17 +441,44 @@ impl Share {
                 Some(channel) => live.chain(&channel, all, bound.seal).await,
                 None => Err(Failure::Gone),
             };
-            let outcome = outcome
-                .and_then(|answers| answers.into_iter().map(|answer| good(answer, also)).collect());
+            let outcome = outcome.and_then(|answers| {
+                let also = |at| if at == 0 { &[] } else { also };
+                let answers = answers.into_iter().enumerate();
+                answers.map(|(at, answer)| good(answer, also(at))).collect()
+            });
             if let Some(end) = attempts.judge(outcome, bound) {
                 return end;
             }
         }
     }
 
-    fn broken(&self, operation: &'static str, path: &str) -> Error {
+    pub(crate) fn broken(&self, operation: &'static str, path: &str) -> Error {
         Error::new(Cause::Protocol("an answer is missing"), operation, self.url(path))
     }
+}
+
+/// There is no room for what is written.
+const NO_ROOM: [Status; 2] = [Status::DISK_FULL, Status::QUOTA_EXCEEDED];
+
+/// What became of what was to be written.
+enum Written {
+    All,
+    Less,
+    NoRoom(Status),
+}
+
+fn written(messages: &[Message], len: u32) -> std::result::Result<Written, Cause> {
+    for message in messages {
+        let Header { status, command, .. } = message.header;
+        if NO_ROOM.contains(&status) {
+            return Ok(Written::NoRoom(status));
+        }
+        // MS-SMB2 2.2.22: a server may write less, as smbd does where that is all the room.
+        if command == Command::WRITE && write::Response::parse(message.bytes())?.count < len {
+            return Ok(Written::Less);
+        }
+    }
+    Ok(Written::All)
 }
 
 fn date_call(modified: SystemTime) -> Call<'static> {
@@ -431,7 +486,7 @@ fn date_call(modified: SystemTime) -> Call<'static> {
     crate::file::set(InfoType::FILE, FileInfoClass::BASIC.0, 0, FileId::ALL_ONES, &times)
 }
 
-fn close_call(flags: CloseFlags) -> impl Fn() -> Call<'static> {
+pub(crate) fn close_call(flags: CloseFlags) -> impl Fn() -> Call<'static> {
     move || {
         let request = close::Request { flags, file_id: FileId::ALL_ONES };
         Call::new(Command::CLOSE, |w| request.encode(w))

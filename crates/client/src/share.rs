@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
 use crate::dated::Dates;
-use crate::dfs::Way;
+use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
 use crate::refusals::Refusals;
@@ -157,7 +157,7 @@ impl Share {
         operation: &'static str,
         path: &'a str,
     ) -> Attempts<'a> {
-        Attempts { share: self, replay, operation, path, left: ATTEMPTS, broken: 0 }
+        Attempts { share: self, replay, operation, path, others: None, left: ATTEMPTS, broken: 0 }
     }
 
     fn unbind(&self, old: Bound) {
@@ -275,12 +275,19 @@ pub(crate) struct Attempts<'a> {
     replay: Replay,
     operation: &'static str,
     path: &'a str,
+    /// Where else it can be done.
+    others: Option<&'a Others>,
     left: u32,
     /// Connections that ended because the server broke the protocol.
     broken: u32,
 }
 
-impl Attempts<'_> {
+impl<'a> Attempts<'a> {
+    /// The same, which end early when the server is lost and one of `others` is there.
+    pub(crate) const fn or_at(self, others: Option<&'a Others>) -> Self {
+        Self { others, ..self }
+    }
+
     /// Session and tree connect for the next one, recovered if need be.
     pub(crate) async fn next(&mut self) -> Result<(Arc<Live>, Bound)> {
         let error = |cause| Error::new(cause, self.operation, self.path);
@@ -288,7 +295,7 @@ impl Attempts<'_> {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 error(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
             })?;
-            let live = self.share.inner.session.inner.live().await.map_err(error)?;
+            let live = self.live().await.map_err(error)?;
             match self.share.bind(&live).await {
                 Ok(bound) => return Ok((live, bound)),
                 Err(Failure::Gone) => {
@@ -301,6 +308,19 @@ impl Attempts<'_> {
                 }
                 Err(Failure::Final(cause)) => return Err(error(cause)),
             }
+        }
+    }
+
+    /// The session, recovered unless another server is found first.
+    async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
+        let session = &self.share.inner.session;
+        let Some(others) = self.others.filter(|_| session.inner.current().is_none()) else {
+            return session.inner.live().await;
+        };
+        tokio::select! {
+            biased;
+            live = session.inner.live() => live,
+            () = others.found(session) => Err(std::io::Error::from(std::io::ErrorKind::HostUnreachable).into()),
         }
     }
 

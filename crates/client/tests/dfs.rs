@@ -47,6 +47,12 @@ struct Host {
     root: Vec<(&'static str, bool)>,
     flags: SessionFlags,
     is_down: AtomicBool,
+    /// Connections to it are neither made nor refused.
+    is_silent: AtomicBool,
+    /// It goes down when it is asked to open something.
+    falls: AtomicBool,
+    /// What is opened exists.
+    collides: AtomicBool,
     dialed: AtomicUsize,
     /// Tree connects to IPC$.
     pipes: AtomicUsize,
@@ -79,6 +85,13 @@ impl Host {
                 let request = create::Request::parse(asked.message).unwrap();
                 let path = request.name.to_string_lossy();
                 note(&format!("open {path}"));
+                if self.falls.load(Ordering::SeqCst) {
+                    self.is_down.store(true, Ordering::SeqCst);
+                    return Act::Close;
+                }
+                if self.collides.load(Ordering::SeqCst) {
+                    return Act::Refused(Status::OBJECT_NAME_COLLISION);
+                }
                 let is_dfs = asked.header.flags.contains(HeaderFlags::DFS_OPERATIONS);
                 assert_eq!(is_dfs, self.links.is_some(), "{path}");
                 if !is_dfs {
@@ -174,6 +187,9 @@ impl Dial for Hosts {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             };
             let connection = host.dialed.fetch_add(1, Ordering::SeqCst);
+            if host.is_silent.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
             if host.is_down.load(Ordering::SeqCst) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
@@ -223,7 +239,8 @@ impl World {
 }
 
 fn with(hosts: impl IntoIterator<Item = (&'static str, Host)>, test: impl AsyncFnOnce(&World)) {
-    with_options(hosts, Options::default(), test);
+    let recover_for = Duration::from_secs(5);
+    with_options(hosts, Options { recover_for, ..Options::default() }, test);
 }
 
 fn with_options(
@@ -234,7 +251,6 @@ fn with_options(
     on_paused_clock(async {
         let all = hosts.into_iter().map(|(name, host)| (name, Arc::new(host))).collect();
         let hosts = Arc::new(Hosts { all, log: Log::default() });
-        let options = Options { recover_for: Duration::from_secs(5), ..options };
         let client = Client::over(options, Arc::clone(&hosts) as Arc<dyn Dial>);
         let world = World { hosts, client };
         let bound = Duration::from_secs(3_600);
@@ -302,6 +318,104 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
         world.host("two").is_down.store(true, Ordering::SeqCst);
         let error = share.read("docs/known").await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
+    });
+}
+
+/// Runs it with two servers at which the link `docs` leads, and much patience.
+fn with_two(test: impl AsyncFnOnce(&World, &Share)) {
+    let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data"])]);
+    let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
+    let options = Options { recover_for: Duration::from_secs(600), ..Options::default() };
+    with_options(hosts, options, async |world| {
+        let share = world.share().await;
+        share.read("docs/known").await.unwrap();
+        assert_eq!((world.dialed("one"), world.dialed("two")), (1, 0));
+        test(world, &share).await;
+    });
+}
+
+#[test]
+fn an_operation_does_not_wait_for_a_dead_target_when_there_is_another() {
+    with_two(async |world, share| {
+        world.host("one").falls.store(true, Ordering::SeqCst);
+        let began = tokio::time::Instant::now();
+        assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert_eq!(world.dialed("one"), 2, "it was given one chance more");
+        // Back again, whom nobody would have waited for either.
+        world.host("one").falls.store(false, Ordering::SeqCst);
+        world.host("one").is_down.store(false, Ordering::SeqCst);
+        world.host("two").falls.store(true, Ordering::SeqCst);
+        let file = share.open("docs/known").await.unwrap();
+        assert_eq!(file.share().session().server().host, "one");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn the_first_that_comes_back_is_gone_on_with() {
+    for first in ["one", "two"] {
+        with_two(async |world, share| {
+            let set = |name: &str, is_down| {
+                world.host(name).is_down.store(is_down, Ordering::SeqCst);
+            };
+            set("one", true);
+            set("two", true);
+            let began = tokio::time::Instant::now();
+            let reads = (0..32).map(|_| share.read("docs/known"));
+            let back = async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                set(first, false);
+            };
+            let (reads, ()) = tokio::join!(futures_util::future::join_all(reads), back);
+            assert!(reads.iter().all(|read| read.as_ref().unwrap() == CONTENT), "at {first}");
+            let took = began.elapsed().as_secs();
+            assert!((60..65).contains(&took), "{took} s");
+            // One attempt each two seconds, and perhaps one by each that had its turn when the
+            // one before it left: not one each two seconds by each.
+            for name in ["one", "two"] {
+                assert!(world.dialed(name) < 30 + 10 + 32, "{} at {name}", world.dialed(name));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_target_that_is_silent_keeps_nobody_from_the_first() {
+    with_two(async |world, share| {
+        world.host("one").is_down.store(true, Ordering::SeqCst);
+        world.host("two").is_silent.store(true, Ordering::SeqCst);
+        let began = tokio::time::Instant::now();
+        let back = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            world.host("one").is_down.store(false, Ordering::SeqCst);
+        };
+        let (read, ()) = tokio::join!(share.read("docs/known"), back);
+        assert_eq!(read.unwrap(), CONTENT);
+        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        assert_eq!(world.dialed("two"), 1);
+    });
+}
+
+#[test]
+fn what_may_have_been_done_is_not_done_at_another_target() {
+    with_two(async |world, share| {
+        world.host("one").falls.store(true, Ordering::SeqCst);
+        let error = share.create_dir("docs/new").await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Unknown), "{error}");
+        assert_eq!(world.dialed("two"), 0);
+    });
+    // That it is there does not mean that somebody else made it.
+    with_two(async |world, share| {
+        world.host("one").falls.store(true, Ordering::SeqCst);
+        world.host("two").collides.store(true, Ordering::SeqCst);
+        let mut options = OpenOptions::new();
+        options = options.write(true).create_new(true);
+        let error = options.open(share, "docs/new").await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Unknown), "{error}");
+        // Where nothing was sent, it does.
+        let error = options.open(share, "docs/newer").await.unwrap_err();
+        assert_eq!(error.status(), Some(Status::OBJECT_NAME_COLLISION));
     });
 }
 

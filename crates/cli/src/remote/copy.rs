@@ -1,6 +1,8 @@
 //! `cp`, `cat`, and what all copies have in common.
 
+use std::cell::Cell;
 use std::io::Write;
+use std::time::Duration;
 
 use frevo_client::{Cause, Error, Metadata, Share};
 use futures_util::stream::StreamExt;
@@ -13,11 +15,14 @@ use super::output::{human, line};
 use super::place::{Place, Url, join};
 use super::progress::Progress;
 use super::send::{is_into, send};
-use super::{transfer, walk};
+use super::{kin, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
 /// Files that are under way at once.
 const AT_ONCE: usize = 64;
+
+/// How long those get that are under way when there is no room any more.
+const LAST: Duration = Duration::from_secs(5);
 
 pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
     let mut failures = Failures::default();
@@ -117,11 +122,18 @@ pub(crate) async fn each(
     all: impl Iterator<Item = impl Future<Output = frevo_client::Result<()>>>,
     failures: &mut Failures,
 ) -> Done {
+    let is_over = Cell::new(false);
+    let all = all.take_while(|_| !is_over.get());
     let mut running = futures_util::stream::iter(all).buffer_unordered(AT_ONCE);
     while let Some(done) = running.next().await {
-        if let Err(error) = done {
-            failures.note(error).map_err(failed)?;
+        let Err(error) = done.or_else(|error| failures.note(error)) else { continue };
+        is_over.set(true);
+        if is_full(&error) {
+            // The others under way find that too, and remove what they have begun.
+            let rest = async { while running.next().await.is_some() {} };
+            let _ = tokio::time::timeout(LAST, rest).await;
         }
+        return Err(failed(error));
     }
     Ok(())
 }
@@ -197,11 +209,14 @@ fn is_everyones(error: &Error) -> bool {
     let error = innermost(error);
     match error.cause() {
         Cause::Transport(_) | Cause::Logon(_) | Cause::Security(_) => true,
-        _ => matches!(
-            error.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::BrokenPipe
-        ),
+        _ => is_full(error) || error.kind() == ErrorKind::BrokenPipe,
     }
+}
+
+/// Whether there is no room any more.
+pub(crate) fn is_full(error: &Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(innermost(error).kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Makes directories below `target`, which is there: those beside each other at once.
@@ -240,7 +255,8 @@ async fn between(
     let path = if into { to.below(name) } else { to.path.clone() };
     let copy = Url { path, ..to.clone() };
     let path = &copy.path;
-    if copy.is_same_place(from) {
+    let (source_line, line) = kin::lines((source, &from.path), (target, path)).await;
+    if copy.is_same_place(from) || line.is_same(&source_line) {
         return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
     }
     if !metadata.is_dir() {
@@ -250,12 +266,16 @@ async fn between(
     if !cp.recursive {
         return Err(is_directory(from));
     }
-    if copy.is_inside(from) {
+    if copy.is_inside(from) || line.is_inside(&source_line) {
         return Err(into_itself(from));
     }
     let mut files = Vec::new();
     let mut directories = Vec::new();
+    let mut kin = Vec::new();
     let see = |name: &str, metadata: &Metadata| {
+        if line.may_have(metadata) {
+            kin.push(name.to_owned());
+        }
         if metadata.is_dir() {
             directories.push(name.to_owned());
         } else if metadata.is_file() {
@@ -266,6 +286,9 @@ async fn between(
     walk::remote_but(source, &from.path, see, |error| failures.note(error))
         .await
         .map_err(failed)?;
+    if line.found(source, &from.path, &kin).await.is_some() {
+        return Err(into_itself(from));
+    }
     target.create_dir_all(path).await.map_err(failed)?;
     let directories = directories.iter().map(String::as_str).collect();
     make_directories(target, path, directories, failures).await?;

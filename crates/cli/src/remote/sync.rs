@@ -11,6 +11,7 @@ use serde_json::json;
 use super::arguments::Sync;
 use super::copy::{Failures, each, folder, into_itself, make_directories, report};
 use super::fetch::local_name;
+use super::kin::{self, Line};
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::output::line;
@@ -36,6 +37,8 @@ struct Entry {
     is_dir: bool,
     len: u64,
     modified: SystemTime,
+    /// It may be the other end, or a directory that this is in.
+    is_kin: bool,
 }
 
 impl End {
@@ -51,6 +54,7 @@ impl End {
     async fn list(
         &self,
         may_be_missing: bool,
+        other: &Line,
         mut failed_below: impl FnMut(Error) -> frevo_client::Result<()>,
     ) -> Result<BTreeMap<String, Entry>, Failure> {
         match self {
@@ -60,7 +64,12 @@ impl End {
                 let entry = |file: walk::LocalFile| {
                     (
                         file.name,
-                        Entry { is_dir: file.is_dir, len: file.len, modified: file.modified },
+                        Entry {
+                            is_dir: file.is_dir,
+                            len: file.len,
+                            modified: file.modified,
+                            is_kin: false,
+                        },
                     )
                 };
                 Ok(all.into_iter().map(entry).collect())
@@ -73,6 +82,7 @@ impl End {
                             is_dir: metadata.is_dir(),
                             len: if metadata.is_dir() { 0 } else { metadata.len() },
                             modified: metadata.modified(),
+                            is_kin: other.may_have(metadata),
                         };
                         found.insert(name.to_owned(), entry);
                     }
@@ -186,10 +196,11 @@ fn is_same(from: &Entry, to: &Entry) -> bool {
 }
 
 pub(crate) async fn sync(sync: &Sync) -> Done {
-    let (from, to) = ends(sync).await?;
+    let Ends { from, to, from_line, to_line } = ends(sync).await?;
     let mut failures = Failures::default();
-    let source = from.list(false, |error| failures.note(error)).await?;
-    let target = to.list(true, Err).await?;
+    let source = from.list(false, &to_line, |error| failures.note(error)).await?;
+    let target = to.list(true, &from_line, Err).await?;
+    apart(sync, (&from, &from_line, &source), (&to, &to_line, &target)).await?;
     let mut plan = plan(sync, &from, &to, &source, &target).await?;
     if sync.delete && !failures.is_empty() {
         // What could not be listed is not gone.
@@ -244,9 +255,18 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     failures.end()
 }
 
-async fn ends(sync: &Sync) -> Result<(End, End), Failure> {
+/// Both, and what they are in.
+struct Ends {
+    from: End,
+    to: End,
+    from_line: Line,
+    to_line: Line,
+}
+
+async fn ends(sync: &Sync) -> Result<Ends, Failure> {
     let connection = &sync.connection;
-    Ok(match (&sync.from, &sync.to) {
+    let (mut from_line, mut to_line) = (Line::default(), Line::default());
+    let (from, to) = match (&sync.from, &sync.to) {
         (Place::Local(from), Place::Remote(to)) => {
             let (share, to) = connection.reach(to).await?;
             (End::Local(from.clone()), End::Remote(share, to.path))
@@ -257,10 +277,11 @@ async fn ends(sync: &Sync) -> Result<(End, End), Failure> {
         }
         (Place::Remote(from), Place::Remote(to)) => {
             let ((source, from), (target, to)) = connection.reach_both(from, to).await?;
-            if to.is_inside(&from) {
+            (from_line, to_line) = kin::lines((&source, &from.path), (&target, &to.path)).await;
+            if to.is_inside(&from) || to_line.is_inside(&from_line) {
                 return Err(into_itself(&from));
             }
-            if sync.delete && from.is_inside(&to) {
+            if sync.delete && (from.is_inside(&to) || from_line.is_inside(&to_line)) {
                 let text = format!("--delete would remove {from}, which is below {to}");
                 return Err(Failure::new(Exit::Usage, text));
             }
@@ -270,7 +291,34 @@ async fn ends(sync: &Sync) -> Result<(End, End), Failure> {
             let text = "neither end is a smb:// URL; use rsync";
             return Err(Failure::new(Exit::Usage, text));
         }
-    })
+    };
+    Ok(Ends { from, to, from_line, to_line })
+}
+
+/// An end as it was found: with what it is in, and what is in it.
+type Listed<'a> = (&'a End, &'a Line, &'a BTreeMap<String, Entry>);
+
+/// That neither is in the other, as it may be where they are in two shares.
+async fn apart(sync: &Sync, from: Listed<'_>, to: Listed<'_>) -> Done {
+    if let Some(found) = found_in(from, to.1).await {
+        let text = format!("the copy would be in {found}, and so into itself");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    if sync.delete
+        && let Some(found) = found_in(to, from.1).await
+    {
+        let text = format!("--delete would remove what is copied: it is in {found}");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(())
+}
+
+/// Where in it the end is that `line` is of.
+async fn found_in((end, _, all): Listed<'_>, line: &Line) -> Option<String> {
+    let End::Remote(share, path) = end else { return None };
+    let names = all.iter().filter(|(_, entry)| entry.is_kin).map(|(name, _)| name);
+    let found = line.found(share, path, names).await?;
+    Some(share.url(&join(path, found)))
 }
 
 async fn plan(

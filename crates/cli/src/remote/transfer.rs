@@ -15,6 +15,7 @@ use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::copy::is_full;
 use super::place::join;
 use super::progress::Progress;
 
@@ -269,7 +270,7 @@ async fn put_in_place(share: &Share, part: &str, path: &str) -> frevo_client::Re
 /// Whether what is there of a file may be gone on with: not when there is no room for it,
 /// which it would take from others.
 fn may_go_on(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    !is_full(error)
 }
 
 /// Copies from one share to another: on the server when both are on one and it can, else

@@ -9,15 +9,24 @@ use super::{Place, Said, Serving, said, text};
 pub struct World {
     pub place: Place,
     server: Option<Serving>,
+    /// What the server is told too.
+    pub more: Vec<String>,
     pub address: String,
 }
 
 impl World {
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server that is told `more`.
+    pub fn with(more: &[&str]) -> Self {
         let place = Place::new();
         place.folder("share");
         place.file("password", "secret", 0o600);
-        let mut world = Self { place, server: None, address: String::from("127.0.0.1:0") };
+        let more = more.iter().map(|word| String::from(*word)).collect();
+        let address = String::from("127.0.0.1:0");
+        let mut world = Self { place, server: None, more, address };
         world.start();
         world
     }
@@ -26,7 +35,7 @@ impl World {
     pub fn start(&mut self) {
         let (folder, password) = (self.place.path("share"), self.place.path("password"));
         let state = self.place.path("state");
-        let server = self.place.serve(&[
+        let mut arguments = vec![
             text(&folder),
             "--listen",
             &self.address,
@@ -36,7 +45,9 @@ impl World {
             text(&password),
             "--state-dir",
             text(&state),
-        ]);
+        ];
+        arguments.extend(self.more.iter().map(String::as_str));
+        let server = self.place.serve(&arguments);
         self.address.clone_from(&server.address);
         self.server = Some(server);
     }

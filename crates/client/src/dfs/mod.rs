@@ -13,6 +13,7 @@
 //! [`Options::domain_controller`]: crate::Options::domain_controller
 
 mod cache;
+mod others;
 mod place;
 mod referral;
 
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 
 use cache::Known;
 pub(crate) use cache::Referrals;
+pub(crate) use others::Others;
 use place::Place;
 
 use crate::credentials::Credentials;
@@ -45,6 +47,8 @@ pub(crate) struct Way {
     shares: Mutex<Vec<Share>>,
     /// Who makes connections.
     turn: tokio::sync::Mutex<()>,
+    /// Who looks for other targets, and what was of no use.
+    vain: tokio::sync::Mutex<others::Vain>,
 }
 
 /// Where a path is as far as is known.
@@ -54,6 +58,8 @@ pub(crate) struct Located {
     pub(crate) path: String,
     /// It is a link itself, and not what lies behind one.
     pub(crate) is_link: bool,
+    /// Where else it is.
+    pub(crate) others: Option<Others>,
     went: Went,
     /// From where links were crossed to it.
     start: Option<(Share, String)>,
@@ -118,7 +124,8 @@ impl Share {
         match &self.way {
             None => {
                 let went = Went::default();
-                Ok(Located { share: self.clone(), path, is_link: false, went, start: None })
+                let share = self.clone();
+                Ok(Located { share, path, is_link: false, others: None, went, start: None })
             }
             Some(way) => {
                 let (place, went) = (self.place(path.clone()), Went::default());
@@ -202,6 +209,7 @@ impl Way {
             sessions: Mutex::default(),
             shares: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            vain: tokio::sync::Mutex::default(),
         }
     }
 
@@ -234,23 +242,19 @@ impl Way {
     ) -> Result<Located> {
         let url = place.url();
         let mut is_link = false;
+        let mut others = None;
         loop {
             let found = self.client.referrals.find(&place);
             let (known, rest) = match (found, asks, &share) {
                 (Some(found), ..) if self.policy() != Policy::Never => found,
                 (_, Asks::Never, Some(share)) => {
-                    return Ok(Located {
-                        share: self.on(share),
-                        path: place.path,
-                        is_link,
-                        went,
-                        start: None,
-                    });
+                    let (share, path) = (self.on(share), place.path);
+                    return Ok(Located { share, path, is_link, others, went, start: None });
                 }
                 _ => match self.ask(&place, went.hops).await? {
                     Asked::Here(share) => {
-                        let share = self.on(&share);
-                        return Ok(Located { share, path: place.path, is_link, went, start: None });
+                        let (share, path) = (self.on(&share), place.path);
+                        return Ok(Located { share, path, is_link, others, went, start: None });
                     }
                     Asked::There(known, rest) => (known, rest),
                 },
@@ -261,7 +265,9 @@ impl Way {
                 return Err(Error::new(cause, CONNECT, url));
             }
             is_link |= rest.is_empty() && !known.is_of_root();
-            (place, share) = self.choose(&known, &rest, &mut went.tries).await?;
+            let at;
+            (place, share, at) = self.choose(&known, &rest, &mut went.tries).await?;
+            others = Others::of(self, &known, at);
             asks = match (asks, &share) {
                 // The next operation tells.
                 (Asks::First, Some(_)) => Asks::Never,
@@ -270,13 +276,8 @@ impl Way {
             if let (Asks::Always, Some(there)) = (asks, &share)
                 && !there.is_dfs()
             {
-                return Ok(Located {
-                    share: self.on(there),
-                    path: place.path,
-                    is_link,
-                    went,
-                    start: None,
-                });
+                let (share, path) = (self.on(there), place.path);
+                return Ok(Located { share, path, is_link, others, went, start: None });
             }
         }
     }
@@ -385,14 +386,14 @@ impl Way {
         Err(last)
     }
 
-    /// The first target that can be used: MS-DFSC 3.1.5.2. Without its share when its
-    /// server has to be asked first.
+    /// The first target that can be used, and its number: MS-DFSC 3.1.5.2. Without its
+    /// share when its server has to be asked first.
     async fn choose(
         &self,
         known: &Known,
         rest: &str,
         tries: &mut usize,
-    ) -> Result<(Place, Option<Share>)> {
+    ) -> Result<(Place, Option<Share>, usize)> {
         let mut last = None;
         for (at, target) in known.tried() {
             let target = target.below(rest);
@@ -407,13 +408,13 @@ impl Way {
             match connected {
                 Ok(share) => {
                     self.client.referrals.worked(known, at);
-                    return Ok((target, Some(share)));
+                    return Ok((target, Some(share), at));
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a DFS target is passed over");
                     // It may be the root of a further namespace.
                     if error.status() == Some(Status::PATH_NOT_COVERED) {
-                        return Ok((target, None));
+                        return Ok((target, None, at));
                     }
                     last = Some(error);
                 }

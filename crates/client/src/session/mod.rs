@@ -16,7 +16,7 @@ use std::time::Duration;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::Guid;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ambient::random;
@@ -96,6 +96,7 @@ impl Client {
             unasked,
             leases: Leases::default(),
             addresses: Mutex::default(),
+            unreachable: watch::Sender::new(false),
         });
         let live = inner.establish(0).await.during("connect to", &path)?;
         *inner.live.write() = Some(live);
@@ -124,6 +125,8 @@ pub(crate) struct Inner {
     pub(crate) leases: Leases,
     /// Where else the server listens.
     addresses: Mutex<Vec<IpAddr>>,
+    /// It was lost, and tried in vain since.
+    unreachable: watch::Sender<bool>,
 }
 
 /// Facts about a session's protection and limits, for people.
@@ -291,7 +294,14 @@ impl Inner {
         let live = self.recover(previous).await?;
         tracing::debug!(server = %self.server, "the session was recovered");
         *self.live.write() = Some(Arc::clone(&live));
+        self.unreachable.send_replace(false);
         Ok(live)
+    }
+
+    /// Returns when the server was lost, and an attempt to reach it again was in vain.
+    pub(crate) async fn found_unreachable(&self) {
+        // The sender is `self`.
+        let _ = self.unreachable.subscribe().wait_for(|is_so| *is_so).await;
     }
 
     /// Tries until it works, it is clear that it never will, or patience ends.
@@ -304,6 +314,7 @@ impl Inner {
                 Err(why) if is_final(&why) => return Err(why),
                 Err(why) => why,
             };
+            self.unreachable.send_replace(true);
             if Instant::now() + pause >= until {
                 return Err(why);
             }

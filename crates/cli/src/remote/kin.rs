@@ -1,0 +1,76 @@
+//! Whether the ends of a copy are one place, or one in the other, whatever they are
+//! called: a server has names and addresses, and a directory may be in several shares.
+
+use frevo_client::{Identity, Metadata, Share};
+use futures_util::stream::{self, StreamExt};
+
+use super::place::join;
+
+/// Requests that are under way at once.
+const AT_ONCE: usize = 16;
+
+/// A place and the directories that it is in, up to its share: those that exist. Empty
+/// where servers do not tell, or certainly are two.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    itself: Option<Identity>,
+    above: Vec<Identity>,
+}
+
+impl Line {
+    async fn of(share: &Share, path: &str) -> Self {
+        // What does not exist, or is not to be seen, is none.
+        let identity = async |path: &str| share.identity(path).await.ok().flatten();
+        let above = std::iter::successors(Some(path), |path| {
+            (!path.is_empty()).then(|| frevo_client::path::split(path).0)
+        });
+        let above = stream::iter(above.skip(1)).map(identity).buffered(AT_ONCE);
+        let above = above.filter_map(std::future::ready).collect().await;
+        Self { itself: identity(path).await, above }
+    }
+
+    /// Whether both are one place.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.itself.is_some() && self.itself == other.itself
+    }
+
+    /// Whether it is below `tree`.
+    pub(crate) fn is_inside(&self, tree: &Self) -> bool {
+        tree.itself.is_some_and(|tree| self.above.contains(&tree))
+    }
+
+    /// Whether what a listing has may be the place or a directory that it is in.
+    pub(crate) fn may_have(&self, found: &Metadata) -> bool {
+        found.is_dir() && self.all().any(|one| one.may_be(found))
+    }
+
+    /// Which of `names` below `path`, that may be, it is or is in.
+    pub(crate) async fn found<'n>(
+        &self,
+        share: &Share,
+        path: &str,
+        names: impl IntoIterator<Item = &'n String>,
+    ) -> Option<&'n String> {
+        for name in names {
+            let found = share.identity(&join(path, name)).await.ok().flatten();
+            if found.is_some_and(|found| self.all().any(|one| *one == found)) {
+                return Some(name);
+            }
+        }
+        None
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Identity> {
+        self.itself.iter().chain(&self.above)
+    }
+}
+
+/// Both ends of a copy.
+pub(crate) async fn lines(from: (&Share, &str), to: (&Share, &str)) -> (Line, Line) {
+    let is_one = from.0.session().may_be_of_one_server(to.0.session());
+    // Links lead to any server.
+    if !is_one && !from.0.is_dfs() && !to.0.is_dfs() {
+        return (Line::default(), Line::default());
+    }
+    futures_util::future::join(Line::of(from.0, from.1), Line::of(to.0, to.1)).await
+}

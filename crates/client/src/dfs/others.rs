@@ -1,0 +1,100 @@
+//! Another target of a link, for an operation under way: MS-DFSC 3.1.5.2.
+//!
+//! When the server that it is at is lost and was tried in vain once more, the link's
+//! other targets are tried beside the further attempts at it, and the operation goes on
+//! at whoever answers first.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Way;
+use super::cache::Known;
+use super::place::Place;
+use crate::dial::ServerName;
+use crate::error::Result;
+use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, TARGET_SESSIONS};
+use crate::session::Session;
+
+/// The other targets of a link that was crossed.
+#[derive(Clone)]
+pub(crate) struct Others {
+    way: Arc<Way>,
+    known: Known,
+    /// The target in use.
+    at: usize,
+}
+
+/// The future of another target.
+type Found<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Servers that were tried in vain, and when the last attempt ended.
+#[derive(Default)]
+pub(super) struct Vain(Vec<(ServerName, Instant)>);
+
+impl Vain {
+    fn note(&mut self, server: &ServerName) {
+        self.0.retain(|(other, _)| other != server);
+        if self.0.len() >= TARGET_SESSIONS {
+            self.0.remove(0);
+        }
+        self.0.push((server.clone(), Instant::now()));
+    }
+
+    fn is_known_since(&self, server: &ServerName, since: Instant) -> bool {
+        self.0.iter().any(|(other, at)| other == server && *at >= since)
+    }
+}
+
+impl Others {
+    /// Those beside target `at`, if there are any.
+    pub(super) fn of(way: &Arc<Way>, known: &Known, at: usize) -> Option<Self> {
+        (known.targets.len() > 1).then(|| Self { way: Arc::clone(way), known: known.clone(), at })
+    }
+
+    /// Returns when `session`, which is that of the target in use, was tried in vain and
+    /// another target can be used: that is then the one which is tried first.
+    ///
+    /// In a box, since what it tries are attempts too, which may wait for this.
+    pub(crate) fn found<'a>(&'a self, session: &'a Session) -> Found<'a> {
+        Box::pin(async {
+            session.inner.found_unreachable().await;
+            let mut pause = Duration::ZERO;
+            while self.try_all(pause).await.is_none() {
+                pause = (pause * 2).clamp(BACK_OFF_FIRST, BACK_OFF_MAX);
+                sleep(pause).await;
+            }
+        })
+    }
+
+    /// One attempt at each, unless another operation made one during most of the `pause`
+    /// or while this waited for its turn: all that is under way wants to know the same.
+    async fn try_all(&self, pause: Duration) -> Option<()> {
+        let now = Instant::now();
+        let since = now.checked_sub(pause * 3 / 4).unwrap_or(now);
+        let mut vain = self.way.vain.lock().await;
+        for (at, target) in self.known.tried().filter(|(at, _)| *at != self.at) {
+            if vain.is_known_since(&target.server, since) {
+                continue;
+            }
+            match self.connected(target).await {
+                Ok(()) => {
+                    self.way.client.referrals.worked(&self.known, at);
+                    return Some(());
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "another DFS target is of no use either");
+                    vain.note(&target.server);
+                }
+            }
+        }
+        None
+    }
+
+    async fn connected(&self, target: &Place) -> Result<()> {
+        let session = self.way.session(&target.server).await?;
+        self.way.share(&session, &target.share).await.map(drop)
+    }
+}

@@ -1,0 +1,99 @@
+//! Small files for which a server has no room, or not enough.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod dialed;
+mod evil;
+
+use std::sync::Arc;
+
+use dialed::one_thing;
+use evil::{Act, Asked, Manners};
+use frevo_client::{Credentials, Error, Options, ServerName};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::CreateDisposition;
+use frevo_wire::command::{create, write};
+use frevo_wire::{Command, Status};
+use parking_lot::Mutex;
+
+/// What a server does with a CREATE, or with a WRITE.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    All,
+    Takes(u32),
+    Refuses(Status),
+}
+
+/// Writes 100 bytes to a server that does this with the requests of the kind, one after
+/// the other, and all of the last ones. What it was asked, and what came of it.
+fn put(kind: Command, does: &'static [Does]) -> (Vec<&'static str>, Result<(), Error>) {
+    let asked = Arc::new(Mutex::new((Vec::new(), does.iter())));
+    let seen = Arc::clone(&asked);
+    let script = move |asked: &Asked<'_>| {
+        let (said, does) = &mut *seen.lock();
+        match asked.header.command {
+            Command::CREATE => {
+                let request = create::Request::parse(asked.message).unwrap();
+                let is_new = request.create_disposition == CreateDisposition::OVERWRITE_IF;
+                said.push(if is_new { "make" } else { "open" });
+            }
+            Command::WRITE => said.push("write"),
+            // FileDispositionInformation
+            Command::SET_INFO if asked.message[67] == 13 => said.push("remove"),
+            _ => {}
+        }
+        if asked.header.command != kind {
+            return Act::Honest;
+        }
+        match does.next().unwrap_or(&Does::All) {
+            Does::All => Act::Honest,
+            Does::Refuses(status) => Act::Refused(*status),
+            Does::Takes(count) => {
+                let mut body = Vec::new();
+                write::Response { count: *count }.encode(&mut Writer::new(&mut body));
+                Act::Body(body)
+            }
+        }
+    };
+    let (done, _) = one_thing(Manners::default(), Options::default(), script, async |client| {
+        let user = Credentials::password("ann", "secret");
+        let session = client.log_on(ServerName::new("evil"), user).await?;
+        session.share("data").await?.write("file", &[7; 100]).await
+    });
+    let said = std::mem::take(&mut asked.lock().0);
+    (said, done)
+}
+
+#[test]
+fn nothing_is_left_of_a_file_for_which_there_is_no_room() {
+    for status in [Status::DISK_FULL, Status::QUOTA_EXCEEDED] {
+        let does: &'static [Does] = Box::leak(Box::new([Does::Refuses(status)]));
+        let (said, done) = put(Command::WRITE, does);
+        assert_eq!(said, ["make", "write", "open", "remove"]);
+        assert_eq!(done.unwrap_err().status(), Some(status));
+    }
+}
+
+#[test]
+fn what_was_not_made_is_not_removed() {
+    let (said, done) = put(Command::CREATE, &[Does::Refuses(Status::DISK_FULL)]);
+    assert!(!said.contains(&"remove"), "{said:?}");
+    assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+    // What else goes wrong says nothing of room.
+    let (said, done) = put(Command::WRITE, &[Does::Refuses(Status::ACCESS_DENIED)]);
+    assert!(!said.contains(&"remove"), "{said:?}");
+    assert_eq!(done.unwrap_err().status(), Some(Status::ACCESS_DENIED));
+}
+
+#[test]
+fn less_than_all_is_not_taken_for_all() {
+    // It goes on with the rest.
+    let (said, done) = put(Command::WRITE, &[Does::Takes(40), Does::Takes(60)]);
+    assert_eq!(said, ["make", "write", "make", "write", "write"]);
+    done.unwrap();
+    // There is no room for it.
+    let full = Does::Refuses(Status::DISK_FULL);
+    let does: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
+    let (said, done) = put(Command::WRITE, does);
+    assert_eq!(said, ["make", "write", "make", "write", "write", "open", "remove"]);
+    assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+}
