@@ -16,6 +16,7 @@ use fuser::{
 };
 use tokio::runtime::Handle as Runtime;
 
+use crate::begun::begin;
 use crate::errno::Outcome;
 use crate::limits;
 use crate::volume::{Caller, Changes, Entry, Found, Range, Told, Volume};
@@ -33,6 +34,12 @@ impl Bridge {
     /// Starts what an operation does.
     fn go<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Arc<Volume>) -> F) {
         self.runtime.spawn(work(Arc::clone(&self.volume)));
+    }
+
+    /// The same, begun on this thread: for what mostly need not wait, or has little to do
+    /// before it does.
+    fn begin<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Arc<Volume>) -> F) {
+        begin(&self.runtime, work(Arc::clone(&self.volume)));
     }
 
     /// The kernel has forgotten a node so many times. This thread is none of the
@@ -299,7 +306,11 @@ impl Filesystem for Bridge {
         reply: ReplyData,
     ) {
         let size = size.min(limits::REQUEST_MAX);
-        self.go(async move |volume| data(reply, volume.read(handle.0, offset, size).await));
+        let read = async move |volume: Arc<Volume>| {
+            data(reply, volume.read(handle.0, offset, size).await);
+        };
+        // Much data is for all cores.
+        if size <= limits::READ_HERE { self.begin(read) } else { self.go(read) }
     }
 
     fn write(

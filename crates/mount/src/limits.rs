@@ -11,6 +11,8 @@ pub const THREADS: usize = 2;
 pub const BACKGROUND: u16 = 64;
 /// Longest read and write that the kernel asks for, bytes.
 pub const REQUEST_MAX: u32 = 1 << 20;
+/// Reads so long are begun by the thread that takes them from the kernel, bytes.
+pub const READ_HERE: u32 = 128 << 10;
 /// Tries at an operation whose outcome a lost connection left unknown.
 pub const UNKNOWN_TRIES: usize = 4;
 /// Longest name of a component, bytes, as NAME_MAX has it.
@@ -23,6 +25,8 @@ pub const PAGE_BYTES: usize = 64 << 10;
 pub const CACHE_BYTES: usize = 256 << 20;
 /// Pages fetched by one READ.
 pub const FETCH_PAGES: u64 = 16;
+/// How many pages that were asked for in part are remembered of each file.
+pub const ASKED_PAGES: usize = 1024;
 /// How far is read ahead of who reads from one end to the other, bytes.
 pub const AHEAD_BYTES: u64 = 8 << 20;
 /// Most bytes in one WRITE of what was gathered.

@@ -1,5 +1,7 @@
 //! The pages of one file and the lease that they are kept under.
 
+mod jumps;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +22,7 @@ use crate::limits::{
     AHEAD_BYTES, FETCH_PAGES, GATHER_BYTES, GATHER_EXTENTS, GATHER_MOST, LEN_MAX, PAGE_BYTES,
     READ_TRIES, SENDS_AT_ONCE, UNSENT_BYTES,
 };
+use jumps::Asked;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -38,6 +41,8 @@ pub(crate) struct Content {
     /// Pages being fetched.
     fetching: Mutex<HashSet<u64>>,
     fetched: Notify,
+    /// Pages that were asked for in part.
+    asked: Mutex<Asked>,
     /// Since when something waits to be sent.
     waiting: Mutex<Option<Instant>>,
     /// When something was sent last.
@@ -62,6 +67,7 @@ impl Content {
             failed: Mutex::new(None),
             fetching: Mutex::default(),
             fetched: Notify::new(),
+            asked: Mutex::default(),
             waiting: Mutex::new(None),
             sent: Mutex::new(None),
             keeper: Arc::clone(keeper),
@@ -141,6 +147,7 @@ impl Content {
             return self.read_direct(file, offset, len).await;
         };
         self.begin(file, grant).await?;
+        let mut jumps = None;
         // Others may write meanwhile; then it goes to the server.
         for _ in 0..READ_TRIES {
             if !self.is_still(grant) {
@@ -159,7 +166,15 @@ impl Content {
                     self.read_ahead(file, grant, end, ahead);
                     return Ok(data.into());
                 }
-                Err(missing) => self.fetch(file, grant, missing).await?,
+                Err(missing) => {
+                    let jumps =
+                        jumps.get_or_insert_with(|| ahead == 0 && self.is_jump(len, missing));
+                    if !*jumps {
+                        self.fetch(file, grant, missing).await?;
+                    } else if let Some(data) = self.read_that(file, grant, offset, len).await? {
+                        return Ok(data);
+                    }
+                }
             }
         }
         self.read_direct(file, offset, len).await

@@ -95,6 +95,11 @@ impl Pages {
         self.len
     }
 
+    /// Its length on the server.
+    pub(crate) const fn stored(&self) -> u64 {
+        self.stored
+    }
+
     /// How often it was written to, for who is going to fetch these pages. Nothing
     /// when the server does not have all of them: they would be older than what was
     /// written.

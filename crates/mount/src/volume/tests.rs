@@ -5,6 +5,7 @@
 mod world;
 
 mod directories;
+mod jumps;
 mod posix;
 
 use std::ffi::OsStr;

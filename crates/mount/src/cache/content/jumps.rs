@@ -1,0 +1,98 @@
+//! Who jumps about in a file gets what he asks for, and no page around it: what is next
+//! to it he may never want. A page that he comes back to is fetched whole.
+
+use bytes::Bytes;
+use frevo_client::{File, Grant};
+
+use super::super::pages::Missing;
+use super::{Content, PAGE};
+use crate::errno::{Outcome, errno};
+use crate::limits::ASKED_PAGES;
+
+/// Pages that were asked for in part lately: one for each place, its number and 1.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Vec<u64>);
+
+impl Asked {
+    /// Whether `page` was asked for before, as far as that is remembered.
+    fn again(&mut self, page: u64) -> bool {
+        if self.0.is_empty() {
+            self.0.resize(ASKED_PAGES, 0);
+        }
+        // A file's last page has a number that can be counted on from.
+        let (place, mark) = (page as usize % ASKED_PAGES, page + 1);
+        self.0.get_mut(place).is_some_and(|known| std::mem::replace(known, mark) == mark)
+    }
+}
+
+impl Content {
+    /// Whether who jumps about is to get these bytes alone, of which a page is missing.
+    pub(super) fn is_jump(&self, len: usize, missing: Missing) -> bool {
+        (len as u64) < PAGE
+            && !self.fetching.lock().contains(&missing.first)
+            && !self.asked.lock().again(missing.first)
+    }
+
+    /// Reads what is asked for, and keeps none of it. None when others change the file
+    /// meanwhile: then it is to be tried again.
+    pub(super) async fn read_that(
+        &self,
+        file: &File,
+        grant: Grant,
+        offset: u64,
+        len: usize,
+    ) -> Outcome<Option<Bytes>> {
+        let (changes, end, is_unsent) = {
+            let pages = self.pages.lock();
+            if !pages.is_of(grant.version) {
+                return Ok(None);
+            }
+            (pages.changes(), pages.len(), pages.is_unsent(offset, len as u64))
+        };
+        if is_unsent {
+            // What the server has is older than what was written.
+            self.send_unasked().await;
+            return Ok(None);
+        }
+        let wanted = end.saturating_sub(offset).min(len as u64);
+        let Ok(wanted) = u32::try_from(wanted) else { return Ok(None) };
+        let found = file.read_bytes(offset, wanted).await.map_err(|error| errno(&error))?;
+        if found.len() == wanted as usize {
+            return Ok(Some(found));
+        }
+        // It ends there on the server: then zeros lie behind that, up to what was written
+        // further on and is not sent yet, if it is still so long. Or the server reads less
+        // than it was asked for.
+        let (is_same, stored) = {
+            let pages = self.pages.lock();
+            (pages.is_of(grant.version) && pages.changes() == changes, pages.stored())
+        };
+        let is_end = offset + found.len() as u64 >= stored;
+        if !(is_same && is_end && self.is_still(grant)) {
+            return Ok(None);
+        }
+        let mut padded = Vec::with_capacity(wanted as usize);
+        padded.extend_from_slice(&found);
+        padded.resize(wanted as usize, 0);
+        Ok(Some(padded.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_back_is_known_and_what_is_remembered_is_bounded() {
+        let mut asked = Asked::default();
+        assert!(!asked.again(0) && asked.again(0));
+        assert!(!asked.again(7) && asked.again(7) && asked.again(0));
+        let far = ASKED_PAGES as u64 * 5;
+        assert!(!asked.again(far), "it has the place of page 0");
+        assert!(!asked.again(0));
+        for page in 0..10 * ASKED_PAGES as u64 {
+            asked.again(page);
+        }
+        assert_eq!(asked.0.len(), ASKED_PAGES);
+    }
+}
