@@ -11,6 +11,8 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::{Command, Status, Utf16};
 
+use futures_util::stream::{Stream, try_unfold};
+
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
@@ -122,6 +124,14 @@ impl Dir {
             }
             self.more().await?;
         }
+    }
+
+    /// The entries as a stream, which ends after an error.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn into_stream(self) -> impl Stream<Item = Result<DirEntry>> + Send + Unpin {
+        Box::pin(try_unfold(self, async |mut dir| Ok(dir.next().await?.map(|entry| (entry, dir)))))
     }
 
     /// All entries.

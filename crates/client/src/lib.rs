@@ -165,6 +165,7 @@ pub mod ambient;
 mod attributes;
 mod connection;
 mod credentials;
+mod cursor;
 mod dated;
 mod dfs;
 pub mod dial;
@@ -196,6 +197,7 @@ mod watch;
 
 pub use attributes::{LinkTarget, Stream};
 pub use credentials::{Credentials, NtHash, Secret};
+pub use cursor::Cursor;
 pub use dial::{Dial, ServerName};
 pub use dir::{Dir, DirEntry, KeptDir};
 pub use error::{Cause, Error, Result};

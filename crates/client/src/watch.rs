@@ -7,6 +7,8 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
 use frevo_wire::{Command, Status};
 
+use futures_util::stream::{Stream, try_unfold};
+
 use crate::connection::Call;
 use crate::dir::listing_access;
 use crate::error::{During, Result};
@@ -112,5 +114,21 @@ impl Watch {
             changes.push(Change::Missed);
         }
         Ok(changes)
+    }
+
+    /// The changes as a stream without end but an error.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn into_stream(self) -> impl Stream<Item = Result<Change>> + Send + Unpin {
+        let begin = (self, Vec::new().into_iter());
+        Box::pin(try_unfold(begin, async |(mut watch, mut ready)| {
+            loop {
+                if let Some(change) = ready.next() {
+                    return Ok(Some((change, (watch, ready))));
+                }
+                ready = watch.next().await?.into_iter();
+            }
+        }))
     }
 }
