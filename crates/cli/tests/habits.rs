@@ -71,6 +71,38 @@ fn a_dash_is_standard_input_and_output() {
 }
 
 #[test]
+fn what_is_no_file_is_written_to_and_not_replaced() {
+    use std::os::unix::fs::FileTypeExt;
+    let world = World::new();
+    let data = vec![7; 300_000];
+    fs::write(world.there("data"), &data).unwrap();
+    let pipe = world.place.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    world.run(&["get", &world.url("data"), "pipe"]).succeeds();
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    assert!(reader.join().unwrap() == data);
+    // A full disk is told, and the device is still one.
+    if fs::symlink_metadata("/dev/full").is_ok_and(|it| it.file_type().is_char_device()) {
+        std::os::unix::fs::symlink("/dev/full", world.place.path("full")).unwrap();
+        world.run(&["get", &world.url("data"), "full"]).fails(1, &["write", "No space left"]);
+        assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+    }
+    // A link to a file leads there.
+    world.place.file("target", "old", 0o644);
+    std::os::unix::fs::symlink("target", world.place.path("link")).unwrap();
+    world.run(&["get", &world.url("data"), "link"]).succeeds();
+    assert!(fs::read(world.place.path("target")).unwrap() == data);
+    assert!(fs::symlink_metadata(world.place.path("link")).unwrap().is_symlink());
+    let nothing = world.run(&["get", "--json", &world.url("absent")]);
+    nothing.fails(6, &["no such file"]);
+    assert_eq!(nothing.out, "");
+}
+
+#[test]
 fn a_password_is_read_once() {
     let world = World::new();
     fs::write(world.there("a"), "a").unwrap();

@@ -46,7 +46,10 @@ async fn cat_one(connection: &Connection, url: &Url) -> Result<bool, Failure> {
     };
     match file.fetch_all(sink).await {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
-        done => drop(done.map_err(failed)?),
+        done => {
+            let output = std::path::Path::new("standard output");
+            done.map_err(transfer::at_local("write", output)).map_err(failed)?;
+        }
     }
     file.close().await.map_err(failed)?;
     Ok(true)
@@ -84,15 +87,18 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
                 let done = between(cp, &from, to, &progress, &mut failures).await;
                 failures.note_done(done)?;
             }
-            report(&cp.connection, &progress);
+            report(&cp.connection, &progress, &failures);
             failures.end()
         }
     }
 }
 
 /// Says what was done, when that is wanted.
-pub(crate) fn report(connection: &Connection, progress: &Progress) {
+pub(crate) fn report(connection: &Connection, progress: &Progress, failures: &Failures) {
     progress.finish();
+    if progress.files() == 0 && !failures.is_empty() {
+        return;
+    }
     let (files, bytes, seconds) = (progress.files(), progress.bytes(), progress.seconds());
     if connection.json {
         let by_server = progress.bytes_by_server();

@@ -48,6 +48,8 @@ struct File {
     path: String,
     metadata: Metadata,
     to: PathBuf,
+    /// It is a device or a pipe, which is written to and not replaced.
+    is_stream: bool,
 }
 
 /// Fetches all of `urls`; `-` is standard output.
@@ -85,12 +87,15 @@ pub(crate) async fn fetch(
     for Wanted { share, files } in &all {
         let lanes = Lanes::new(share, connection);
         let fetch = async |share: &Share, file: &File| {
+            if file.is_stream {
+                return transfer::down_into(share, &file.path, &file.to, &progress).await;
+            }
             transfer::down(share, &file.path, &file.to, Some(&file.metadata), &progress).await
         };
-        let small = |file: &File| is_small(file.metadata.len());
+        let small = |file: &File| !file.is_stream && is_small(file.metadata.len());
         lanes.each(files.iter(), small, |file| folder(&file.path), fetch, &mut failures).await?;
     }
-    report(connection, &progress);
+    report(connection, &progress, &failures);
     failures.end()
 }
 
@@ -132,7 +137,10 @@ async fn look(
     let files = &mut wanted.files;
     if !metadata.is_dir() {
         progress.expect(metadata.len());
-        files.push(File { path: url.path.clone(), metadata, to });
+        // A link that is there leads to what is meant, as with cp.
+        let is_stream = std::fs::metadata(&to).is_ok_and(|there| !there.is_file());
+        let to = if is_stream { to } else { to.canonicalize().unwrap_or(to) };
+        files.push(File { path: url.path.clone(), metadata, to, is_stream });
         return Ok(());
     }
     if !recursive {
@@ -145,7 +153,12 @@ async fn look(
             directories.push(to);
         } else if metadata.is_file() {
             progress.expect(metadata.len());
-            files.push(File { path: join(&url.path, name), metadata: *metadata, to });
+            files.push(File {
+                path: join(&url.path, name),
+                metadata: *metadata,
+                to,
+                is_stream: false,
+            });
         }
     };
     walk::remote_but(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;

@@ -73,7 +73,7 @@ pub(crate) async fn send(
     };
     let small = |file: &File| is_small(file.len);
     lanes.each(going.files.iter(), small, |file| folder(&file.to), send, &mut failures).await?;
-    report(connection, &progress);
+    report(connection, &progress, &failures);
     failures.end()
 }
 

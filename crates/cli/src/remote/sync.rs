@@ -251,7 +251,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
             each(copies, &mut failures).await?;
         }
     }
-    report(&sync.connection, &progress);
+    report(&sync.connection, &progress, &failures);
     failures.end()
 }
 

@@ -51,6 +51,15 @@ fn local_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Er
     move |error| Error::new(Cause::Local(Arc::new(error)), operation, path.clone())
 }
 
+/// What is wrong with the local end of a copy is said of that.
+pub(crate) fn at_local(operation: &'static str, path: &Path) -> impl FnOnce(Error) -> Error {
+    let path = path.display().to_string();
+    move |error| match error.cause() {
+        Cause::Local(_) => Error::new(error.cause().clone(), operation, path),
+        _ => error,
+    }
+}
+
 /// Fetches `path` to the local file `to`.
 pub(crate) async fn down(
     share: &Share,
@@ -100,6 +109,7 @@ pub(crate) async fn down(
         std::future::ready(written)
     };
     let fetched = file.fetch(begun, metadata.len() - begun, sink).await;
+    let fetched = fetched.map_err(at_local("write", to));
     if fetched.as_ref().is_err_and(|error| !may_go_on(error)) {
         let _ = std::fs::remove_file(&part);
     }
@@ -109,6 +119,26 @@ pub(crate) async fn down(
         .and_then(|()| local.set_modified(metadata.modified()))
         .and_then(|()| std::fs::rename(&part, to))
         .map_err(&broken)?;
+    progress.file();
+    file.close().await
+}
+
+/// Fetches `path` into a device or a pipe, in order.
+pub(crate) async fn down_into(
+    share: &Share,
+    path: &str,
+    to: &Path,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let mut local =
+        LocalHandle::options().write(true).open(to).map_err(local_error("write", to))?;
+    let file = share.open(path).await?;
+    let sink = |_: u64, piece: Buf| {
+        let written = local.write_all(&piece);
+        progress.advance(piece.len() as u64);
+        std::future::ready(written)
+    };
+    file.fetch_all(sink).await.map_err(at_local("write", to))?;
     progress.file();
     file.close().await
 }
@@ -145,7 +175,7 @@ pub(crate) async fn up(
         true
     };
     let stored = async {
-        file.store(begun, len - begun, fill, advance).await?;
+        file.store(begun, len - begun, fill, advance).await.map_err(at_local("read", from))?;
         file.set_len(len).await?;
         file.sync().await?;
         file.set_times(Some(modified), None).await
