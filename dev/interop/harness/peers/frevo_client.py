@@ -165,6 +165,22 @@ for name, profile, options in VARIANTS:
     group(f"client/{name}", profile=profile, full_only=name not in QUICK)(run)
 
 
+@group("client/against-smbd")
+def against_smbd(ctx):
+    """Frevo's client: every command against smbd too, also in a run whose server is Frevo."""
+    if ctx.server.kind == "smbd":
+        ctx.add("smbd", "skip", 0.0, "the variants are run against it")
+        return
+    address = "198.18.0.42"
+    subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
+    before, ctx.server = ctx.server, Server("smbd", "default", address=address)
+    try:
+        everything(ctx, [])
+    finally:
+        ctx.server.stop()
+        ctx.server = before
+
+
 @group("client/acl")
 def acl(ctx):
     """Access lists: Frevo's client and smbcacls show what the other set."""

@@ -75,15 +75,16 @@ def ctrl_c(ctx):
         interrupted(ctx, client, "put -r", tree, there / "tree", ["tree", client.url()])
     with ctx.check("sync up"):
         interrupted(ctx, client, "sync", tree, there / "synced", ["tree", client.url("synced")])
+    (ctx.work / "back").mkdir()
     with ctx.check("get -r"):
-        interrupted(ctx, client, "get -r", tree, ctx.work / "back", [client.url("tree"), "back"])
+        interrupted(ctx, client, "get -r", tree, ctx.work / "back/tree", [client.url("tree"), "back"])
     with ctx.check("sync down"):
         interrupted(ctx, client, "sync", tree, ctx.work / "synced", [client.url("tree"), "synced"])
 
 
 @contextlib.contextmanager
 def small_disk_here(ctx, megabytes):
-    path = ctx.work / "small"
+    path = ctx.work / "small disk"
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=777", "small", path], check=True)
     try:
@@ -113,11 +114,11 @@ def disk_full(ctx):
     for kind, small, large in (("small files", 1200, 0), ("large files", 40, 4)):
         tree = ctx.work / kind.split()[0]
         fill(tree, small, large)
-        for verb in ("put -r", "sync"):
+        for verb, to in (("put -r", "small"), ("sync", f"small/{tree.name}")):
             with ctx.check(f"{verb}, {kind}"), small_disk(ctx, 24) as disk:
-                filled(client, verb, tree, disk, disk / "tree", [tree, client.url("small/tree")], "no space left on the server")
+                filled(client, verb, tree, disk, disk / tree.name, [tree, client.url(to)], "no space left on the server")
         client.run("put", "-r", tree, client.url("source"))
-        for verb in ("get -r", "sync"):
+        for verb, to in (("get -r", ""), ("sync", "source")):
             with ctx.check(f"{verb} down, {kind}"), small_disk_here(ctx, 24) as disk:
-                filled(client, verb, tree, disk, disk / "tree", [client.url("source"), disk / "tree"], "No space left on device")
+                filled(client, verb, tree, disk, disk / "source", [client.url("source"), disk / to], "No space left on device")
         client.run("rm", "-r", client.url("source"))

@@ -282,6 +282,8 @@ class Link:
             self.ip(f"neigh del {end}", within)
 
     def end(self):
+        # With the namespace it would go some time later.
+        self.ip("link del cut0")
         self.keeper.stdin.close()
         self.keeper.wait()
 
