@@ -39,11 +39,13 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES)]
     Expect(Box<crate::expect::Expect>),
     /// Print the completions of a shell
+    #[command(after_help = EXIT_CODES)]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
+    #[command(after_help = EXIT_CODES)]
     Man,
 }
 
@@ -164,6 +166,7 @@ pub(crate) struct UsersPlace {
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Add an account
+    #[command(after_help = EXIT_CODES)]
     Add {
         /// Its name
         name: AccountName,
@@ -171,6 +174,7 @@ pub(crate) enum UserCommand {
         password: PasswordFrom,
     },
     /// Change a password
+    #[command(after_help = EXIT_CODES)]
     Passwd {
         /// Whose
         name: AccountName,
@@ -178,8 +182,10 @@ pub(crate) enum UserCommand {
         password: PasswordFrom,
     },
     /// List the accounts
+    #[command(after_help = EXIT_CODES)]
     List,
     /// Remove an account
+    #[command(after_help = EXIT_CODES)]
     Rm {
         /// Which
         name: AccountName,
@@ -188,6 +194,7 @@ pub(crate) enum UserCommand {
     ///
     /// A group is whatever is named. Members of Administrators may take
     /// ownership, give files away and see audit lists.
+    #[command(after_help = EXIT_CODES)]
     Groups {
         /// Which
         name: AccountName,
@@ -195,11 +202,13 @@ pub(crate) enum UserCommand {
         groups: Vec<String>,
     },
     /// Let an account log on again
+    #[command(after_help = EXIT_CODES)]
     Enable {
         /// Which
         name: AccountName,
     },
     /// Keep an account, but do not let it log on
+    #[command(after_help = EXIT_CODES)]
     Disable {
         /// Which
         name: AccountName,
@@ -208,6 +217,7 @@ pub(crate) enum UserCommand {
     ///
     /// FILE is a smbpasswd file or what `pdbedit -L -w` prints; - is standard
     /// input. Passwords stay as they are.
+    #[command(after_help = EXIT_CODES)]
     Import {
         /// The file, or -
         file: PathBuf,

@@ -76,6 +76,7 @@ fn every_flag_is_in_the_documents() {
     let documented: HashSet<&str> = words(&documents).collect();
     let mut known = HashSet::new();
     for command in &all {
+        assert!(help(command).contains("\nExit codes: 0 ok"), "{command:?}");
         for flag in flags(&help(command)) {
             assert!(documented.contains(flag), "{command:?} {flag}");
             known.insert(flag.to_owned());

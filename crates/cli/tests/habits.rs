@@ -167,6 +167,12 @@ fn errors_name_what_was_asked_for() {
     put.fails(6, &["share/no/such/dir: a directory on the way"]);
     assert!(!put.err.contains(".frevo-part"), "{put:?}");
     world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["is the server running"]);
+    // `-U` is meant, whatever the URL says; what is found can be given to the next command.
+    world.run(&["ls", "-U", "bob", &world.url("")]).fails(4, &["user name or password"]);
+    fs::write(world.there("100%"), "all").unwrap();
+    let found = world.run(&["find", &world.url(""), "--name", "100*"]);
+    let found = found.succeeds().trim().replace("smb://", "smb://ann@");
+    assert_eq!(world.run(&["cat", &found]).succeeds(), "all");
     let mode =
         |mode| fs::set_permissions(world.place.path("big"), fs::Permissions::from_mode(mode));
     mode(0o600).unwrap();

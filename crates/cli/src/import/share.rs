@@ -105,15 +105,15 @@ const WITHOUT_EQUAL: &[(&str, &str)] = &[
 
 /// Samba's modules, and what stands for them.
 const MODULES: &[(&str, &str)] = &[
-    ("acl_xattr", "Windows ACLs are not kept yet"),
+    ("acl_xattr", "Windows access lists are kept in the same place without a module"),
     ("aio_pthread", "the fastest way that the system has is taken"),
     ("btrfs", "reflinks need no module"),
     ("catia", "names are not translated"),
-    ("fruit", "there is nothing of Apple's extensions yet"),
+    ("fruit", "what macOS asks is answered without a module; see time_machine"),
     ("full_audit", "sessions and tree connects are logged"),
     ("io_uring", "the fastest way that the system has is taken"),
     ("recycle", "there is no recycle bin"),
-    ("shadow_copy2", "snapshots are not shown yet"),
+    ("shadow_copy2", "say where the snapshots are: see snapshots"),
     ("streams_xattr", "named streams need no module"),
 ];
 

@@ -7,13 +7,14 @@ use frevo_server::config::DialectName;
 
 use super::place::{Host, Place, Url};
 use crate::arguments::words;
+use crate::exit::EXIT_CODES;
 
 /// What all commands that speak to a server have.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// The user to log on as [default: the URL's, else $USER]
-    #[arg(long, short = 'U', value_name = "NAME", env = "FREVO_USER")]
+    /// The user to log on as [default: the URL's, else $FREVO_USER, else $USER]
+    #[arg(long, short = 'U', value_name = "NAME")]
     pub(crate) user: Option<String>,
 
     /// A file with lines username=, password=, domain=, readable by its owner
@@ -55,8 +56,8 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) signing: Vec<SigningName>,
 
-    /// Connections to use where the server has several channels
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Connections to use where the server has several channels, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_connections)]
     pub(crate) channels: usize,
 
     /// Connections at most, each a client of its own to the server, over which trees of
@@ -128,9 +129,11 @@ pub(crate) enum SigningName {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List directories
+    #[command(after_help = EXIT_CODES)]
     #[command(disable_help_flag = true)]
     Ls(Ls),
     /// List a directory and all below it as a tree
+    #[command(after_help = EXIT_CODES)]
     Tree {
         #[command(flatten)]
         connection: Connection,
@@ -141,8 +144,10 @@ pub(crate) enum Verb {
         depth: Option<usize>,
     },
     /// Find files by name, kind and size
+    #[command(after_help = EXIT_CODES)]
     Find(Find),
     /// Tell what a file or directory is
+    #[command(after_help = EXIT_CODES)]
     Stat {
         #[command(flatten)]
         connection: Connection,
@@ -151,6 +156,7 @@ pub(crate) enum Verb {
         urls: Vec<Url>,
     },
     /// Write files to standard output
+    #[command(after_help = EXIT_CODES)]
     Cat {
         #[command(flatten)]
         connection: Connection,
@@ -159,13 +165,17 @@ pub(crate) enum Verb {
         urls: Vec<Url>,
     },
     /// Fetch files and directories
+    #[command(after_help = EXIT_CODES)]
     #[command(override_usage = "frevo get [OPTIONS] <URL>... [TO]")]
     Get(Get),
     /// Send files and directories
+    #[command(after_help = EXIT_CODES)]
     Put(Put),
     /// Copy from anywhere to anywhere; on the server where both ends are there
+    #[command(after_help = EXIT_CODES)]
     Cp(Cp),
     /// Rename or move within a share
+    #[command(after_help = EXIT_CODES)]
     Mv {
         #[command(flatten)]
         connection: Connection,
@@ -179,6 +189,7 @@ pub(crate) enum Verb {
         no_replace: bool,
     },
     /// Remove files and directories
+    #[command(after_help = EXIT_CODES)]
     Rm {
         #[command(flatten)]
         connection: Connection,
@@ -193,6 +204,7 @@ pub(crate) enum Verb {
         force: bool,
     },
     /// Make directories
+    #[command(after_help = EXIT_CODES)]
     Mkdir {
         #[command(flatten)]
         connection: Connection,
@@ -204,11 +216,13 @@ pub(crate) enum Verb {
         parents: bool,
     },
     /// Make one directory like another, in one direction
+    #[command(after_help = EXIT_CODES)]
     Sync(Sync),
     /// Make a share a folder of this machine
     #[command(after_help = MOUNT_HELP)]
     Mount(Box<Mount>),
     /// List the shares of a server
+    #[command(after_help = EXIT_CODES)]
     Shares {
         #[command(flatten)]
         connection: Connection,
@@ -219,6 +233,7 @@ pub(crate) enum Verb {
         all: bool,
     },
     /// Tell of changes as they happen, until Ctrl-C
+    #[command(after_help = EXIT_CODES)]
     Watch {
         #[command(flatten)]
         connection: Connection,
@@ -229,8 +244,10 @@ pub(crate) enum Verb {
         recursive: bool,
     },
     /// Show an access list, or change it
+    #[command(after_help = EXIT_CODES)]
     Acl(Box<super::acl::AclArguments>),
     /// List the snapshots of a file or directory
+    #[command(after_help = EXIT_CODES)]
     Snapshots {
         #[command(flatten)]
         connection: Connection,
@@ -365,7 +382,10 @@ It returns when the share is mounted and goes on in the background; what cannot 
 mounted is said before, and the exit code tells. fusermount3 -u FOLDER (umount, for \
 root) and SIGTERM unmount, after all that was written is on the server; with --foreground \
 Ctrl-C too. Without root it takes fusermount3 (Debian's package fuse3). When \
-the server is away programs wait, up to --patience seconds.";
+the server is away programs wait, up to --patience seconds.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication (a secret is missing, wrong or open \
+to others), 5 cannot connect, 6 not found, 130 interrupted";
 
 /// `frevo mount`
 #[derive(Debug, Args)]

@@ -215,8 +215,9 @@ impl Connection {
                 Failure::new(Exit::Auth, format!("{}{error}", bare.unwrap_or_default()))
             });
         }
-        let user = url.user.clone().or_else(|| self.user.clone());
-        let user = user.or_else(|| std::env::var("USER").ok()).ok_or_else(|| {
+        let set = |name| std::env::var(name).ok().filter(|user: &String| !user.is_empty());
+        let user = self.user.clone().or_else(|| url.user.clone());
+        let user = user.or_else(|| set("FREVO_USER")).or_else(|| set("USER")).ok_or_else(|| {
             Failure::new(Exit::Auth, "no user is named: write smb://USER@HOST or use --user")
         })?;
         let password = self.password(&user, url)?;

@@ -174,7 +174,8 @@ impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "smb://{}/{}", self.server, self.share)?;
         if !self.path.is_empty() {
-            write!(f, "/{}", self.path)?;
+            // As another command takes it.
+            write!(f, "/{}", self.path.replace('%', "%25"))?;
         }
         Ok(())
     }
@@ -215,6 +216,7 @@ mod tests {
         assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", 99));
         assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
         assert_eq!(url("SMB://box").share, "");
+        assert_eq!(url(&url("//box/s/100%/x y").to_string()).path, "100%/x y");
         assert!(url("smb://box/s/a/").ends_in_slash && !url("smb://box/s/a").ends_in_slash);
     }
 

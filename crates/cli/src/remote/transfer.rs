@@ -292,7 +292,7 @@ async fn put_in_place(share: &Share, part: &str, path: &str) -> frevo_client::Re
                 // Whatever is there has the part's content.
                 return share.metadata(path).await.map(drop);
             }
-            done => return done,
+            done => return done.map_err(begun_as(share, path)),
         }
     }
 }
