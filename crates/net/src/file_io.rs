@@ -148,6 +148,15 @@ impl File {
         Ok(Self { fd, mount })
     }
 
+    /// The same for what is known to be a regular file on the device with these numbers.
+    ///
+    /// # Errors
+    /// What `fstatfs` says.
+    pub fn on(fd: FileFd, major: u32, minor: u32) -> io::Result<Self> {
+        let mount = Mount::at(rustix::fs::makedev(major, minor), fd.as_fd())?;
+        Ok(Self { fd, mount })
+    }
+
     /// The descriptor.
     #[must_use]
     pub fn fd(&self) -> &FileFd {

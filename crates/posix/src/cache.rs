@@ -15,7 +15,7 @@ mod inotify;
 mod table;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frevo_store::FileKey;
 use hashbrown::HashMap;
@@ -45,7 +45,24 @@ pub(crate) struct NameCache {
     naming: [Mutex<()>; NAMING_LOCKS],
     /// Counts readings; a directory's last use is the count at that time.
     age: AtomicU64,
+    /// This process has changed names: there are notes, which need not be asked for.
+    stirred: AtomicBool,
     limits: Limits,
+}
+
+/// A directory as it was seen just now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) key: FileKey,
+    /// None: it was not looked at again. Where changes are noted that does not matter,
+    /// elsewhere nothing that is known of it is believed.
+    times: Option<Times>,
+}
+
+impl Seen {
+    pub(crate) fn of(stx: &Statx) -> Self {
+        Self { key: stat::key_of(stx), times: Some(times_of(stx)) }
+    }
 }
 
 /// [`CACHED_NAMES`] and [`CACHED_DIRECTORIES`], smaller in tests.
@@ -127,6 +144,7 @@ impl NameCache {
             reading: Default::default(),
             naming: [const { Mutex::new(()) }; NAMING_LOCKS],
             age: AtomicU64::new(0),
+            stirred: AtomicBool::new(false),
             limits: Limits { names: CACHED_NAMES, directories: CACHED_DIRECTORIES },
         }
     }
@@ -138,47 +156,60 @@ impl NameCache {
         self.naming[hash as usize % NAMING_LOCKS].lock()
     }
 
+    /// To be called when this process has made, removed or moved an entry.
+    pub(crate) fn stirred(&self) {
+        self.stirred.store(true, Ordering::Release);
+    }
+
+    /// The directory `key` without another look at it, if it is watched.
+    pub(crate) fn watched(&self, key: FileKey) -> Option<Seen> {
+        let state = self.state.read();
+        let is_watched = matches!(state.directories.get(&key)?.trust, Trust::Watch(_));
+        is_watched.then_some(Seen { key, times: None })
+    }
+
     /// The entry of `dir` named `wanted`, else the first in byte order that
-    /// folds alike. `stx` is the directory's state, read by the caller just now.
-    pub(crate) fn find(&self, dir: &Dir, stx: &Statx, wanted: &[u8]) -> Result<Found, Errno> {
-        let key = stat::key_of(stx);
-        if let Some(found) = self.known(dir, stx, wanted) {
+    /// folds alike. `seen` is the directory as the caller saw it just now.
+    pub(crate) fn find(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<Found, Errno> {
+        let key = seen.key;
+        if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
         let _reading = self.reading[key.inode as usize % self.reading.len()].lock();
         // Perhaps somebody read it while this thread waited.
-        if let Some(found) = self.known(dir, stx, wanted) {
+        if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
         self.read(dir, key, wanted)
     }
 
     /// The answer, if the directory is known.
-    fn known(&self, dir: &Dir, stx: &Statx, wanted: &[u8]) -> Option<Found> {
+    fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Option<Found> {
         let age = self.age.load(Ordering::Relaxed);
-        let state = self.state.read();
-        if !self.pending() {
-            match state.find(stx, wanted, age) {
-                Known::Found(found) => return Some(found),
-                Known::Unknown => return None,
-                Known::Doubtful(_) => {}
+        // Whoever else comes meanwhile asks the kernel whether there are notes, and waits
+        // for them to be taken.
+        if !self.stirred.swap(false, Ordering::AcqRel) {
+            let state = self.state.read();
+            if !self.pending() {
+                match state.find(seen, wanted, age) {
+                    Known::Found(found) => return Some(found),
+                    Known::Unknown => return None,
+                    Known::Doubtful(_) => {}
+                }
             }
         }
-        drop(state);
         let mut state = self.state.write();
         loop {
             self.take_notes(&mut state);
-            let doubtful = match state.find(stx, wanted, age) {
+            let doubtful = match state.find(seen, wanted, age) {
                 Known::Found(found) => return Some(found),
                 Known::Unknown => return None,
                 Known::Doubtful(name) => name,
             };
             // What changes from here on will be noted.
             match sys::stat_at(dir.fd(), &doubtful) {
-                Ok(_) => state.change(stat::key_of(stx), Change::Came(doubtful.into())),
-                Err(Errno::NOENT) => {
-                    state.change(stat::key_of(stx), Change::Went(doubtful.into()));
-                }
+                Ok(_) => state.change(seen.key, Change::Came(doubtful.into())),
+                Err(Errno::NOENT) => state.change(seen.key, Change::Went(doubtful.into())),
                 // Whoever opens it will be told the same.
                 Err(_) => return Some(Some(doubtful)),
             }
@@ -292,13 +323,13 @@ impl NameCache {
 }
 
 impl State {
-    fn find(&self, stx: &Statx, wanted: &[u8], age: u64) -> Known {
-        let Some(directory) = self.directories.get(&stat::key_of(stx)) else {
+    fn find(&self, seen: Seen, wanted: &[u8], age: u64) -> Known {
+        let Some(directory) = self.directories.get(&seen.key) else {
             return Known::Unknown;
         };
         let Content::Names(table) = &directory.content else { return Known::Unknown };
         if let Trust::Times(times) = directory.trust
-            && times != times_of(stx)
+            && seen.times != Some(times)
         {
             return Known::Unknown;
         }

@@ -29,6 +29,7 @@ mod node;
 mod ntacl;
 mod object_id;
 mod options;
+mod parent;
 mod quota;
 mod reparse;
 mod security;

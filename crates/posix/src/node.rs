@@ -103,6 +103,13 @@ impl PosixNode {
         self.created_in.lock().is_some()
     }
 
+    /// The key of a directory of this share that has not become another object, as
+    /// the host has it.
+    pub(crate) fn as_directory_of(&self, share: &Arc<Share>) -> Option<FileKey> {
+        let is_own = Arc::ptr_eq(&self.share, share) && self.kind == Kind::Directory;
+        (is_own && self.successor().is_none()).then(|| share.unmarked(self.key))
+    }
+
     /// For what is done to the object itself, not to its data.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.handle.fd()
@@ -264,12 +271,26 @@ impl Node for PosixNode {
         if let Some(now) = self.successor() {
             return now.stat();
         }
+        Ok(Stat { ea_size: self.ea_size(), ..self.stat_without_eas()? })
+    }
+
+    fn data_device(&self) -> Option<(u32, u32)> {
+        if self.kind != Kind::File || self.data().is_err() {
+            return None;
+        }
+        Some(stat::device_of(self.share.unmarked(self.key)))
+    }
+
+    fn stat_without_eas(&self) -> VfsResult<Stat> {
+        if let Some(now) = self.successor() {
+            return now.stat_without_eas();
+        }
         let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
         let dos = self.dos_attrib();
         let extra = Extra {
             dos,
             hidden_name: self.hidden_name,
-            ea_size: self.ea_size(),
+            ea_size: 0,
             reparse_tag: reparse::tag(dos, |into| self.handle.value(reparse::ATTRIBUTE, into)),
         };
         Ok(self.share.stat_of(&stx, &extra))

@@ -52,6 +52,12 @@ impl Share {
         FileKey { device: key.device ^ self.mark, ..key }
     }
 
+    /// The key that the host knows by a marked one.
+    pub(crate) const fn unmarked(&self, key: FileKey) -> FileKey {
+        // Twice marked is not marked.
+        self.marked(key)
+    }
+
     /// The state of a file of this share.
     pub(crate) fn stat_of(&self, stx: &Statx, extra: &Extra) -> Stat {
         let stat = stat::stat_of(stx, extra);

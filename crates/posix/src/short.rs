@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use frevo_store::short_name::{may_be_short, short_name};
 use frevo_store::{FileKey, vfs::VfsResult};
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags, Statx};
+use rustix::fs::{Mode, OFlags};
 
 use crate::errno::fault_of;
 use crate::limits::TUNNELS;
@@ -84,9 +84,9 @@ impl Share {
 
     /// The name under which to make what is wanted by a short name that a file had
     /// a moment ago.
-    pub(crate) fn tunnelled(&self, parent: &Statx, wanted: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn tunnelled(&self, parent: FileKey, wanted: &[u8]) -> Option<Vec<u8>> {
         let short = as_short(wanted).filter(|_| self.options.short_names)?;
-        self.tunnels.take(stat::key_of(parent), short)
+        self.tunnels.take(parent, short)
     }
 
     /// An entry is no more called so.

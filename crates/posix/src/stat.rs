@@ -17,6 +17,11 @@ pub(crate) fn key_of(stx: &Statx) -> FileKey {
     FileKey::of_file(device, stx.stx_ino)
 }
 
+/// Major and minor of the device that the key of a file names.
+pub(crate) const fn device_of(key: FileKey) -> (u32, u32) {
+    ((key.device >> 32) as u32, key.device as u32)
+}
+
 pub(crate) fn kind_of(stx: &Statx) -> Kind {
     match FileType::from_raw_mode(u32::from(stx.stx_mode)) {
         FileType::Directory => Kind::Directory,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Existence, Kind, KindWanted, Node, OpenHow, Opened, QuotaLimits, QuotaState, Replacement,
-    Space, UserQuota, Vfs, VfsResult, Volume,
+    Existence, Kind, KindWanted, Node, OpenHow, Opened, Parent, QuotaLimits, QuotaState,
+    Replacement, Space, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileAttributes;
@@ -17,7 +17,7 @@ use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
-use crate::cache::NameCache;
+use crate::cache::{NameCache, Seen};
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
@@ -94,25 +94,44 @@ impl PosixVfs {
         &self.share
     }
 
-    fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
+    pub(crate) fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
         DiskPath::of(name, exact)
     }
 
     /// Opens what exists at `path` below `dir`. NotFound says that some
     /// component does not.
-    fn open_existing(
+    pub(crate) fn open_existing(
         &self,
         dir: BorrowedFd<'_>,
         path: &[u8],
         how: &OpenHow,
     ) -> VfsResult<(Handle, Statx)> {
-        let share = &*self.share;
-        let follow = share.options.follow_symlinks_inside && !how.open_link;
+        let follow = self.share.options.follow_symlinks_inside && !how.open_link;
+        if how.kind == KindWanted::Directory {
+            // The kernel opens nothing else so: what it is need not be known before.
+            match self.open_as(dir, path, how, Some(Kind::Directory)) {
+                Err(Fault::NotADirectory | Fault::PathNotDirectory | Fault::Symlink) => {}
+                opened => return opened,
+            }
+        }
+        let kind = kind_before(dir, path, follow)?;
+        self.open_as(dir, path, how, kind)
+    }
+
+    /// Opens what is of this `kind`, as far as that could be seen.
+    fn open_as(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        how: &OpenHow,
+        kind: Option<Kind>,
+    ) -> VfsResult<(Handle, Statx)> {
+        let follow = self.share.options.follow_symlinks_inside && !how.open_link;
         let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         // Opening a FIFO or a device would have effects of its own, so the kind
         // has to be known before. Whoever can swap a device in between is root;
         // what was opened is looked at again below.
-        let kind = kind_before(dir, path, follow)?.filter(|&kind| check_kind(kind, how).is_ok());
+        let kind = kind.filter(|&kind| check_kind(kind, how).is_ok());
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| sys::open_beneath(dir, path, flags | link, Mode::empty(), follow);
         let fd = match open(flags) {
@@ -137,7 +156,7 @@ impl PosixVfs {
         Ok((handle, stx))
     }
 
-    fn opened(
+    pub(crate) fn opened(
         &self,
         (handle, stx): (Handle, Statx),
         how: &OpenHow,
@@ -166,26 +185,40 @@ impl PosixVfs {
 
     /// Opens or creates what no single call could open.
     fn open_at(&self, path: &DiskPath, exact: bool, how: &OpenHow) -> VfsResult<Opened> {
-        let mut place = self.share.place(path, exact)?;
+        let place = self.share.place(path, exact)?;
+        self.open_in_place(place, None, exact, how)
+    }
+
+    /// The same where the parent is open; `seen` if it was looked at just now.
+    pub(crate) fn open_in_place(
+        &self,
+        mut place: Place,
+        mut seen: Option<Seen>,
+        exact: bool,
+        how: &OpenHow,
+    ) -> VfsResult<Opened> {
         for attempt in 0..RETRIES {
-            let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
+            let parent = match seen.take() {
+                Some(seen) => seen,
+                None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
+            };
             let creates = how.existence != Existence::MustExist;
-            let _naming = (creates && !exact)
-                .then(|| self.share.names.naming(stat::key_of(&parent), &place.wanted));
+            let _naming =
+                (creates && !exact).then(|| self.share.names.naming(parent.key, &place.wanted));
             let stored = if attempt > 0 || exact {
-                match self.share.existing(&place, exact) {
+                match self.share.existing(&place, exact, Some(parent)) {
                     Ok((stored, _)) => Some(stored),
                     Err(Fault::NotFound) => None,
                     Err(fault) => return Err(fault),
                 }
             } else {
-                self.share.folded(&place.parent, &parent, &place.wanted)?
+                self.share.folded(&place.parent, parent, &place.wanted)?
             };
             let attempt = match &stored {
                 Some(_) if how.existence == Existence::MustNotExist => Err(Fault::Exists),
                 Some(stored) => self.open_stored(&place, stored, how),
                 None if creates => {
-                    if let Some(long) = self.share.tunnelled(&parent, &place.wanted) {
+                    if let Some(long) = self.share.tunnelled(parent.key, &place.wanted) {
                         place.wanted = long;
                     }
                     self.create(&place, how)
@@ -227,6 +260,7 @@ impl PosixVfs {
             let mode = Mode::from_raw_mode(masked);
             sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
         };
+        self.share.names.stirred();
         if how.mode.is_some() {
             self.settle_mode(fd.as_fd(), how)?;
         }
@@ -289,7 +323,7 @@ impl PosixVfs {
     pub(crate) fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
         let exact = self.share.exact(name);
         let place = self.share.place(&self.path_of(name, exact)?, exact)?;
-        let (stored, stx) = self.share.existing(&place, exact)?;
+        let (stored, stx) = self.share.existing(&place, exact, None)?;
         if stat::key_of(&stx) != key {
             return Err(Fault::Stale);
         }
@@ -297,14 +331,17 @@ impl PosixVfs {
     }
 
     /// Where a new name goes, and what is there already. The guard keeps other
-    /// threads from making the name meanwhile.
-    fn target(&self, to: &Name) -> VfsResult<Target<'_>> {
+    /// threads from making the name meanwhile. `from` is where the old name is.
+    fn target(&self, to: &Name, from: Option<&Place>) -> VfsResult<Target<'_>> {
         let exact = self.share.exact(to);
-        let place = self.share.place(&self.path_of(to, exact)?, exact)?;
-        let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
-        let naming =
-            (!exact).then(|| self.share.names.naming(stat::key_of(&parent), &place.wanted));
-        let existing = match self.share.existing(&place, exact) {
+        let path = self.path_of(to, exact)?;
+        let place = match from.and_then(|from| from.beside(&path)) {
+            Some(place) => place,
+            None => self.share.place(&path, exact)?,
+        };
+        let parent = Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?);
+        let naming = (!exact).then(|| self.share.names.naming(parent.key, &place.wanted));
+        let existing = match self.share.existing(&place, exact, Some(parent)) {
             Ok(existing) => Some(existing),
             Err(Fault::NotFound) => None,
             Err(fault) => return Err(fault),
@@ -390,6 +427,14 @@ fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
 }
 
 impl Vfs for PosixVfs {
+    fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
+        self.parent_of(name)
+    }
+
+    fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.open_below(parent, name, how)
+    }
+
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         if how.write && how.existence != Existence::MustNotExist {
             self.share.writable()?;
@@ -435,6 +480,7 @@ impl Vfs for PosixVfs {
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match rustix::fs::unlinkat(place.parent.fd(), stored.as_slice(), flags) {
             Ok(()) => {
+                self.share.names.stirred();
                 self.share.forget_side(side);
                 self.share.name_went(&place.parent, &stored);
                 Ok(())
@@ -454,12 +500,13 @@ impl Vfs for PosixVfs {
         }
         let (source, stored, stx) = self.place_of(from, key)?;
         let name = to;
-        let target = self.target(to)?;
+        let target = self.target(to, Some(&source))?;
         let source_dir = source.parent.fd();
         let target_dir = target.place.parent.fd();
         let to = (target_dir, target.place.wanted.as_slice());
         let Some((existing, there)) = &target.existing else {
             rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
+            self.share.names.stirred();
             self.share.name_went(&source.parent, &stored);
             return Ok(target.place.name_of(to.1));
         };
@@ -509,7 +556,7 @@ impl Vfs for PosixVfs {
         if node.kind() == Kind::Directory {
             return Err(Fault::IsADirectory);
         }
-        let target = self.target(to)?;
+        let target = self.target(to, None)?;
         let dir = target.place.parent.fd();
         let Some((existing, there)) = &target.existing else {
             return node.link_to(dir, &target.place.wanted).map_err(fault_of);

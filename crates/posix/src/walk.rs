@@ -7,6 +7,7 @@ use frevo_store::{Fault, Name, vfs::VfsResult};
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
+use crate::cache::Seen;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{self, DiskPath};
@@ -42,6 +43,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The entry `wanted` of an open directory, whose path below the root is this.
+    pub(crate) fn new(parent: Dir, parent_path: Vec<u8>, wanted: &[u8]) -> Self {
+        Self { parent, parent_path, wanted: wanted.to_vec() }
+    }
+
+    /// The place that `path` means, if it is in the same directory.
+    pub(crate) fn beside(&self, path: &DiskPath) -> Option<Self> {
+        let (parent_path, wanted) = path.split();
+        (parent_path == self.parent_path && !wanted.is_empty())
+            .then(|| Self::new(self.parent.clone(), parent_path.to_vec(), wanted))
+    }
+
     /// The path below the root of an entry of the parent.
     pub(crate) fn path_of(&self, entry: &[u8]) -> Vec<u8> {
         join(&self.parent_path, entry)
@@ -135,7 +148,7 @@ impl Share {
             other => return other.map_err(walk_fault),
         }
         let stx = sys::stat_fd(dir.fd()).map_err(fault_of)?;
-        let entry = self.folded(dir, &stx, component)?.ok_or(Fault::PathNotFound)?;
+        let entry = self.folded(dir, Seen::of(&stx), component)?.ok_or(Fault::PathNotFound)?;
         open(&entry).map_err(|errno| match errno {
             Errno::NOENT => Fault::PathNotFound,
             other => walk_fault(other),
@@ -149,7 +162,13 @@ impl Share {
 
     /// The entry at a place, and its state: exactly as wanted if that exists,
     /// else the first in byte order that folds alike.
-    pub(crate) fn existing(&self, place: &Place, exact: bool) -> VfsResult<(Vec<u8>, Statx)> {
+    /// `seen` is its directory, if that was looked at just now.
+    pub(crate) fn existing(
+        &self,
+        place: &Place,
+        exact: bool,
+        mut seen: Option<Seen>,
+    ) -> VfsResult<(Vec<u8>, Statx)> {
         for _ in 0..RETRIES {
             match sys::stat_at(place.parent.fd(), &place.wanted) {
                 Ok(stx) => return Ok((place.wanted.clone(), stx)),
@@ -157,8 +176,11 @@ impl Share {
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(walk_fault(errno)),
             }
-            let parent = sys::stat_fd(place.parent.fd()).map_err(fault_of)?;
-            let entry = self.folded(&place.parent, &parent, &place.wanted)?;
+            let parent = match seen.take() {
+                Some(seen) => seen,
+                None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
+            };
+            let entry = self.folded(&place.parent, parent, &place.wanted)?;
             let entry = entry.ok_or(Fault::NotFound)?;
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
@@ -170,14 +192,14 @@ impl Share {
         Err(Fault::Busy)
     }
 
-    /// The entry that is `wanted`, or folds alike; `stx` is the directory's state.
+    /// The entry that is `wanted`, or folds alike.
     pub(crate) fn folded(
         &self,
         dir: &Dir,
-        stx: &Statx,
+        seen: Seen,
         wanted: &[u8],
     ) -> VfsResult<Option<Vec<u8>>> {
-        match self.names.find(dir, stx, wanted) {
+        match self.names.find(dir, seen, wanted) {
             Ok(None) => self.by_short_name(dir, wanted),
             Ok(found) => Ok(found),
             // Whoever may not list a directory finds exact names only.

@@ -10,7 +10,7 @@ use common::{Share, create, either, how, name, read, share, share_with, write};
 use frevo_posix::PosixOptions;
 use frevo_store::Fault;
 use frevo_store::Vfs as _;
-use frevo_store::vfs::{Existence, OpenHow};
+use frevo_store::vfs::{Existence, OpenHow, Parent};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// How long each race is run; FREVO_RACE_SECONDS makes it longer.
@@ -66,6 +66,16 @@ fn nothing_outside_is_reached(options: PosixOptions) {
                             assert_eq!(opened.node.key().inode, secret, "{text}: outside!");
                         }
                         Err(Fault::Symlink | Fault::Busy) => refused += 1,
+                        Err(fault) => panic!("{text}: {fault:?}"),
+                    }
+                }
+                // In a parent that was found before, likewise.
+                let fresh = name(text).parent().child("fresh");
+                if let Ok(parent) = s.vfs.open_parent(&fresh) {
+                    let inside = Parent { node: &*parent.node, name: &parent.name };
+                    match s.vfs.open_in(inside, &fresh, &either()) {
+                        Ok(made) => s.vfs.remove(&made.name, made.node.key()).unwrap_or(()),
+                        Err(Fault::Symlink | Fault::Busy) => {}
                         Err(fault) => panic!("{text}: {fault:?}"),
                     }
                 }

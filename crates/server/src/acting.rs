@@ -18,8 +18,8 @@ use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, QuotaLimits, QuotaState, Replacement, Security, SecurityChange, ShownLock,
-    Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security, SecurityChange,
+    ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -158,7 +158,7 @@ pub fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Result<(), 
     let uid = actor.0.load().uid();
     let is_kept = parent.stat.mode & STICKY != 0
         && parent.stat.uid != uid
-        && node.stat().map_err(Fault::status)?.uid != uid;
+        && node.stat_without_eas().map_err(Fault::status)?.uid != uid;
     if access.write && access.execute && !is_kept { Ok(()) } else { Err(Status::ACCESS_DENIED) }
 }
 
@@ -180,12 +180,29 @@ fn inner_of(node: &dyn Node) -> &dyn Node {
     any.downcast_ref::<ActingNode>().map_or(node, |acting| &*acting.inner)
 }
 
+impl ActingVfs {
+    /// What was opened, to be used as whoever opened it.
+    fn acting(&self, opened: Opened) -> Opened {
+        let node = ActingNode { inner: opened.node, whom: self.whom.clone() };
+        Opened { node: Arc::new(node), ..opened }
+    }
+}
+
 impl Vfs for ActingVfs {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         let _acting = self.whom.act()?;
-        let opened = self.inner.open(name, how)?;
-        let node = ActingNode { inner: opened.node, whom: self.whom.clone() };
-        Ok(Opened { node: Arc::new(node), ..opened })
+        self.inner.open(name, how).map(|opened| self.acting(opened))
+    }
+
+    fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
+        let _acting = self.whom.act()?;
+        self.inner.open_parent(name).map(|opened| self.acting(opened))
+    }
+
+    fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        let _acting = self.whom.act()?;
+        let parent = Parent { node: inner_of(parent.node), ..parent };
+        self.inner.open_in(parent, name, how).map(|opened| self.acting(opened))
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
@@ -303,6 +320,15 @@ impl Node for ActingNode {
     fn stat(&self) -> VfsResult<Stat> {
         let _acting = self.whom.act()?;
         self.inner.stat()
+    }
+
+    fn stat_without_eas(&self) -> VfsResult<Stat> {
+        let _acting = self.whom.act()?;
+        self.inner.stat_without_eas()
+    }
+
+    fn data_device(&self) -> Option<(u32, u32)> {
+        self.inner.data_device()
     }
 
     fn is_read_only(&self) -> VfsResult<bool> {

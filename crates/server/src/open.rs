@@ -348,7 +348,14 @@ impl FileOpen {
         if self.turned.load(Ordering::Acquire) {
             return None;
         }
-        let made = || file_io::File::new(Arc::clone(self.fd.as_ref()?) as _).ok();
+        let made = || {
+            let fd = Arc::clone(self.fd.as_ref()?) as _;
+            let file = match self.node.data_device() {
+                Some((major, minor)) => file_io::File::on(fd, major, minor),
+                None => file_io::File::new(fd),
+            };
+            file.ok()
+        };
         self.io.get_or_init(made).as_ref()
     }
 

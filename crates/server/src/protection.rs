@@ -113,12 +113,13 @@ pub fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
     access
 }
 
-/// The directory that a name is in; none for the share's root.
+/// The directory that a name is in, as [`Vfs::open_parent`] opens it; none for the share's
+/// root.
 ///
 /// # Errors
 /// When it is not there or the file system fails.
 pub fn parent(vfs: &dyn Vfs, name: &Name) -> Result<Option<frevo_store::vfs::Opened>, Fault> {
-    if name.is_root() { Ok(None) } else { vfs.open(&name.parent(), &LOOK).map(Some) }
+    if name.is_root() { Ok(None) } else { vfs.open_parent(name).map(Some) }
 }
 
 /// The right that adding an entry of this kind takes on its directory.

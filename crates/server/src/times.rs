@@ -211,9 +211,17 @@ impl FileOpen {
         }
     }
 
-    /// The file's state as this Open shows it.
+    /// The file's state as this Open shows it, but for the size of its EAs.
     pub fn stat(&self) -> Result<Stat, Status> {
-        let stat = self.node_stat()?;
+        self.as_shown(self.node_stat()?)
+    }
+
+    /// The same with the size of its EAs.
+    pub fn stat_with_eas(&self) -> Result<Stat, Status> {
+        self.as_shown(self.node.stat().map_err(frevo_store::Fault::status)?)
+    }
+
+    fn as_shown(&self, stat: Stat) -> Result<Stat, Status> {
         if !self.times.has_any() {
             return Ok(stat);
         }
@@ -234,7 +242,7 @@ impl FileOpen {
     }
 
     fn node_stat(&self) -> Result<Stat, Status> {
-        self.node.stat().map_err(frevo_store::Fault::status)
+        self.node.stat_without_eas().map_err(frevo_store::Fault::status)
     }
 
     fn write_time(&self, time: FileTime) {

@@ -5,6 +5,10 @@
 #[path = "client/mod.rs"]
 mod client;
 
+use std::sync::Arc;
+
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
@@ -21,7 +25,7 @@ use client::draft::{Draft, Reply};
 use client::files::{Mount, Want, set_info_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
-use client::world::{World, in_world};
+use client::world::{World, in_world, over};
 
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
 const DACL: SecurityInformation = SecurityInformation::DACL;
@@ -174,6 +178,30 @@ fn new_files_inherit_and_need_the_directorys_leave() {
             .options(CreateOptions::DELETE_ON_CLOSE);
         assert_eq!(status(&mut bob, &his, &deleting).await, Status::ACCESS_DENIED);
         assert!(world.path("d/f").exists());
+    });
+}
+
+#[test]
+fn by_way_of_a_link_the_directory_is_asked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("d")).unwrap();
+    std::os::unix::fs::symlink("d", dir.path().join("link")).unwrap();
+    let options = PosixOptions { follow_symlinks_inside: true, ..PosixOptions::default() };
+    let vfs: Arc<dyn Vfs> = Arc::new(PosixVfs::open_root(dir.path(), options).unwrap());
+    over(&vfs, async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        let new = |name: &str| Want::file(name).disposition(CreateDisposition::CREATE);
+        for (mask, said) in [
+            (AccessMask::FILE_ALL, Status::SUCCESS),
+            (READ | AccessMask::WRITE_DAC, Status::ACCESS_DENIED),
+        ] {
+            protect(&mut ann, &hers, "d", &everyone(mask)).await;
+            for name in ["d\\f", "link\\g"] {
+                let name = format!("{name}{}", mask.0);
+                assert_eq!(status(&mut ann, &hers, &new(&name)).await, said, "{name}");
+            }
+        }
+        assert_eq!(std::fs::read_dir(dir.path().join("d")).unwrap().count(), 2);
     });
 }
 

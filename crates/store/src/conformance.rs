@@ -24,7 +24,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use crate::name::{Name, Rules};
 use crate::vfs::{
     BasicChange, Directory, Existence, Fault, FileKey, HostAccess, Kind, KindWanted, Node, OpenHow,
-    Opened, Stat, Vfs, VfsResult,
+    Opened, Parent, Stat, Vfs, VfsResult,
 };
 
 mod extents;
@@ -54,6 +54,7 @@ macro_rules! conformance_tests {
             allocation_reserves_and_cuts
             rights_of_a_node_are_what_it_was_opened_for
             missing_names_say_which_part_is_missing
+            parents_are_worked_in
             existence_and_kind_are_checked
             case_is_ignored_and_kept
             exact_names_can_be_asked_for
@@ -608,6 +609,50 @@ pub fn links_lead_nowhere(s: &dyn Subject) {
     assert_eq!(s.stat("d\\in").unwrap().kind, Kind::Symlink);
     s.remove("d\\in", link.node.key()).unwrap();
     assert_eq!(s.list("d"), ["f", "out"]);
+}
+
+/// In a directory that was opened for a name the name is found or made as by walking.
+pub fn parents_are_worked_in(s: &dyn Subject) {
+    s.mkdir("Dir");
+    s.symlink("link", "Dir");
+    let vfs = s.vfs();
+    let parent = vfs.open_parent(&name("dir\\New")).unwrap();
+    assert_eq!((parent.stat.kind, &parent.name), (Kind::Directory, &name("Dir")));
+    assert_eq!(parent.node.key(), s.stat("Dir").unwrap().key);
+    let inside = Parent { node: &*parent.node, name: &parent.name };
+    let open = |text: &str, how: &OpenHow| vfs.open_in(inside, &name(text), how);
+    let made = open("dir\\New", &CREATE).unwrap();
+    assert!(made.created && made.file_created);
+    assert_eq!(made.name, name("Dir\\New"));
+    assert_eq!(open("dir\\NEW", &CREATE).unwrap_err(), Fault::Exists);
+    for how in [LOOK, READ, EITHER] {
+        for text in ["dir\\NEW", "Dir\\New"] {
+            let found = open(text, &how).unwrap();
+            assert_eq!((found.created, found.name), (false, name("Dir\\New")), "{text}");
+            assert_eq!(found.node.key(), made.node.key());
+        }
+    }
+    assert_eq!(open("dir\\none", &LOOK).unwrap_err(), Fault::NotFound);
+    assert!(open("dir\\below", &CREATE_DIRECTORY).unwrap().created);
+    assert!(open("dir\\other", &EITHER).unwrap().created);
+    assert!(open("dir\\new:s", &EITHER).unwrap().created);
+    assert_eq!(s.list("Dir"), ["New", "below", "other"]);
+    assert_eq!(s.stat("Dir\\New").unwrap().key, made.node.key());
+
+    let root = vfs.open_parent(&name("x")).unwrap();
+    assert!(root.name.is_root());
+    let inside = Parent { node: &*root.node, name: &root.name };
+    assert_eq!(vfs.open_in(inside, &name("x"), &CREATE).unwrap().name, name("x"));
+    assert!(s.stat("x").is_ok());
+
+    for (text, fault) in [
+        ("none\\x", Fault::NotFound),
+        ("none\\none\\x", Fault::PathNotFound),
+        ("dir\\new\\x", Fault::NotADirectory),
+        ("link\\x", Fault::Symlink),
+    ] {
+        assert_eq!(vfs.open_parent(&name(text)).unwrap_err(), fault, "{text}");
+    }
 }
 
 /// Times are set; what is no time is left alone.

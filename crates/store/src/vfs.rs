@@ -170,6 +170,29 @@ pub struct OpenHow {
     pub case_sensitive: bool,
 }
 
+impl OpenHow {
+    /// Looks at a directory and opens nothing of it.
+    pub const DIRECTORY: Self = Self {
+        existence: Existence::MustExist,
+        kind: KindWanted::Directory,
+        read: false,
+        write: false,
+        open_link: false,
+        attributes: FileAttributes::EMPTY,
+        mode: None,
+        case_sensitive: false,
+    };
+}
+
+/// A directory that was found for a name in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Parent<'a> {
+    /// What [`Vfs::open_parent`] opened.
+    pub node: &'a dyn Node,
+    /// Its name as stored.
+    pub name: &'a Name,
+}
+
 /// What [`Vfs::open`] found or made.
 #[derive(Debug)]
 pub struct Opened {
@@ -268,6 +291,19 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     /// does not exist is made along with a stream that may be. Where there are no
     /// streams the name is [`Fault::NameInvalid`].
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened>;
+
+    /// Opens the directory that `name` is in, for what protects it and to work in it:
+    /// of its state the stored attributes and times may be missing.
+    fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
+        self.open(&name.parent(), &OpenHow::DIRECTORY)
+    }
+
+    /// As [`Self::open`], in the directory that [`Self::open_parent`] has found for
+    /// `name` a moment ago: there it need not be looked for again.
+    fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        let _ = parent;
+        self.open(name, how)
+    }
 
     /// Removes the file or empty directory `name` if it still is `key`;
     /// otherwise [`Fault::Stale`]. Or the one stream that `name` has.
@@ -391,6 +427,18 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// Its present state.
     fn stat(&self) -> VfsResult<Stat>;
+
+    /// The same, but that `ea_size` may be left 0: few replies carry it, and to count
+    /// it costs.
+    fn stat_without_eas(&self) -> VfsResult<Stat> {
+        self.stat()
+    }
+
+    /// Device, major and minor, of the file system that the regular file behind
+    /// [`Self::descriptor`] lies on, when that is known.
+    fn data_device(&self) -> Option<(u32, u32)> {
+        None
+    }
 
     /// Whether READONLY is among its attributes: less than all of its state, where
     /// that alone is asked for.

@@ -140,7 +140,11 @@ impl Mount {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let device = stat.st_dev;
+        Self::at(stat.st_dev, fd)
+    }
+
+    /// The mount `device`, on which `fd` is.
+    pub(super) fn at(device: u64, fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
         if let Some(mount) = MOUNTS.lock().get_or_insert_default().get(&device) {
             return Ok(Arc::clone(mount));
         }

@@ -43,7 +43,7 @@ impl Fixture {
 
 fn find_in(cache: &NameCache, dir: &Dir, wanted: &str) -> Option<String> {
     let stx = sys::stat_fd(dir.fd()).unwrap();
-    let found = cache.find(dir, &stx, wanted.as_bytes()).unwrap();
+    let found = cache.find(dir, Seen::of(&stx), wanted.as_bytes()).unwrap();
     found.map(|name| String::from_utf8(name).unwrap())
 }
 

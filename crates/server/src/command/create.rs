@@ -19,7 +19,7 @@ use frevo_store::file::Admission;
 use frevo_store::lease::{Actor, Granted, Wish};
 use frevo_store::name::Rules;
 use frevo_store::security::Token;
-use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened};
+use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened, Parent};
 use frevo_store::{Admitted, Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -204,7 +204,7 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
-        let nursery = access::nursery(self)?;
+        let mut nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
         let mut host = host_lease::Patience::new();
         while attempts < ATTEMPTS {
@@ -212,7 +212,9 @@ impl Create<'_> {
             let removals = files.removals();
             // Nobody renames or removes it from here to its admission.
             let held = files.names.hold(changes::place(self.vfs), &self.name);
-            let opened = match apple::open_node(self, nursery.may_add) {
+            // Another attempt may have waited meanwhile, and walks anew.
+            let parent = nursery.parent.take();
+            let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
                 Err(Fault::Leased) => {
                     drop(held);
@@ -276,7 +278,7 @@ impl Create<'_> {
                 continue;
             }
             let is_gone = files.removals() != removals
-                && opened.node.stat().map_or(true, |stat| stat.links == 0);
+                && opened.node.stat_without_eas().map_or(true, |stat| stat.links == 0);
             if is_gone {
                 if let Departure::Remove(_) = files.leave(&cell, self.id()) {
                     // It has gone by itself; its key must not stay delete pending.
@@ -296,7 +298,18 @@ impl Create<'_> {
     }
 
     /// `is_absent`: what is there counts for nothing.
-    fn open_node(&self, may_add: bool, is_absent: bool) -> Result<Opened, Fault> {
+    fn open_node(
+        &self,
+        may_add: bool,
+        is_absent: bool,
+        parent: Option<&Opened>,
+    ) -> Result<Opened, Fault> {
+        let open = |how: &OpenHow| match parent {
+            Some(Opened { node, name, .. }) => {
+                self.vfs.open_in(Parent { node: &**node, name }, &self.name, how)
+            }
+            None => self.vfs.open(&self.name, how),
+        };
         let disposition = self.request.create_disposition;
         let existence = match disposition {
             CreateDisposition::OPEN | CreateDisposition::OVERWRITE => Existence::MustExist,
@@ -340,16 +353,16 @@ impl Create<'_> {
         };
         let how = crate::apple::how(&self.name, how);
         if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
-            return self.vfs.open(&self.name, &how);
+            return open(&how);
         }
         // As much as the host allows.
         let best = OpenHow { read: true, write: !self.read_only(), ..how };
-        match self.vfs.open(&self.name, &best) {
+        match open(&best) {
             Err(Fault::AccessDenied | Fault::IsADirectory | Fault::ReadOnly) => {}
             other => return other,
         }
-        match self.vfs.open(&self.name, &OpenHow { read: true, ..how }) {
-            Err(Fault::AccessDenied) => self.vfs.open(&self.name, &how),
+        match open(&OpenHow { read: true, ..how }) {
+            Err(Fault::AccessDenied) => open(&how),
             other => other,
         }
     }

@@ -313,8 +313,15 @@ fn x7_every_call_to_a_file_system_is_its_users() {
         }
         let missing: Vec<_> = probe.seen.check().into_iter().collect();
         // They ask nobody, or are tried where their file system is.
-        let without_call =
-            ["descriptor", "device", "is_hidden_by_name", "key", "shows_locks", "volume"];
+        let without_call = [
+            "data_device",
+            "descriptor",
+            "device",
+            "is_hidden_by_name",
+            "key",
+            "shows_locks",
+            "volume",
+        ];
         let elsewhere =
             ["birth", "quota_from", "rewind", "set_quota", "set_quota_defaults", "snapshot"];
         let mut expected: Vec<_> = [&without_call[..], &elsewhere].concat();

@@ -10,8 +10,8 @@ use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, QuotaLimits, QuotaState, Replacement, Security, SecurityChange, ShownLock,
-    Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security, SecurityChange,
+    ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -116,12 +116,28 @@ fn inner_of(node: &dyn Node) -> &dyn Node {
     &*any.downcast_ref::<ProbeNode>().expect("no other nodes here").inner
 }
 
+impl Probe {
+    fn watched(&self, name: &Name, opened: Opened) -> Opened {
+        let (whose, seen) = (owner(name.path()), Arc::clone(&self.seen));
+        Opened { node: Arc::new(ProbeNode { inner: opened.node, whose, seen }), ..opened }
+    }
+}
+
 impl Vfs for Probe {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         self.seen.named("open", name);
-        let opened = self.inner.open(name, how)?;
-        let (whose, seen) = (owner(name.path()), Arc::clone(&self.seen));
-        Ok(Opened { node: Arc::new(ProbeNode { inner: opened.node, whose, seen }), ..opened })
+        self.inner.open(name, how).map(|opened| self.watched(name, opened))
+    }
+
+    fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
+        self.seen.named("open_parent", name);
+        self.inner.open_parent(name).map(|opened| self.watched(&name.parent(), opened))
+    }
+
+    fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.seen.named("open_in", name);
+        let parent = Parent { node: inner_of(parent.node), ..parent };
+        self.inner.open_in(parent, name, how).map(|opened| self.watched(name, opened))
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
@@ -247,6 +263,7 @@ impl Node for ProbeNode {
 
     watched! {
         fn stat() -> VfsResult<Stat>;
+        fn stat_without_eas() -> VfsResult<Stat>;
         fn is_read_only() -> VfsResult<bool>;
         fn takes_changes() -> VfsResult<()>;
         fn birth() -> Option<FileTime>;

@@ -204,10 +204,12 @@ pub(super) struct Nursery {
     descriptor: Option<SecurityDescriptor>,
     /// A stream is made of a file that is there: it keeps its protection.
     is_protected: bool,
+    /// The directory, until the first attempt to make the file in it.
+    pub(super) parent: Option<Opened>,
 }
 
 impl Nursery {
-    const OPEN: Self = Self { may_add: true, descriptor: None, is_protected: false };
+    const OPEN: Self = Self { may_add: true, descriptor: None, is_protected: false, parent: None };
 }
 
 /// Looks at the directory before anything is made in it: MS-FSA 2.1.5.1.1 wants
@@ -234,7 +236,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     let may_add = descriptor
         .as_ref()
         .is_none_or(|descriptor| maximal_of(descriptor, &create.token()).contains(right));
-    Ok(Nursery { may_add, descriptor, is_protected: false })
+    Ok(Nursery { may_add, descriptor, is_protected: false, parent: Some(parent) })
 }
 
 /// Whether the directory lets whoever asks add what he wants to, by its
@@ -262,7 +264,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
     let may_add = stored.is_none_or(|descriptor| {
         maximal_of(&descriptor, &create.token()).contains(AccessMask::WRITE_DATA)
     });
-    Ok(Some(Nursery { may_add, descriptor: None, is_protected: true }))
+    Ok(Some(Nursery { may_add, descriptor: None, is_protected: true, parent: None }))
 }
 
 /// Gives a new file the descriptor that came with the request or that its

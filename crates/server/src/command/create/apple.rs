@@ -21,8 +21,14 @@ use crate::tree_connect::TreeConnect;
 
 /// Opens what the request names. A stream that its rules say is not there yet is
 /// found by nobody and made by anybody, whoever else has it open.
-pub(super) fn open_node(create: &Create<'_>, may_add: bool) -> Result<Opened, Fault> {
-    let opened = create.open_node(may_add, false);
+///
+/// `parent` is its directory, if that was opened just now.
+pub(super) fn open_node(
+    create: &Create<'_>,
+    may_add: bool,
+    parent: Option<&Opened>,
+) -> Result<Opened, Fault> {
+    let opened = create.open_node(may_add, false, parent);
     if create.name.stream().is_none() {
         return opened;
     }
@@ -34,7 +40,7 @@ pub(super) fn open_node(create: &Create<'_>, may_add: bool) -> Result<Opened, Fa
     match opened {
         Ok(opened) if !creates(disposition) && is_absent(&opened) => Err(Fault::NotFound),
         Err(Fault::Exists) if disposition == CreateDisposition::CREATE => {
-            let opened = create.open_node(may_add, true)?;
+            let opened = create.open_node(may_add, true, None)?;
             if opened.created || is_absent(&opened) { Ok(opened) } else { Err(Fault::Exists) }
         }
         other => other,

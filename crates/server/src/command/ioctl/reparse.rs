@@ -88,7 +88,7 @@ pub(super) fn set(call: &Call<'_>) -> Answer {
     check_tag(buffer.tag, buffer.guid)?;
     let meaning = buffer.meaning().map_err(|_| invalid)?;
     let file = call.file()?;
-    let stat = file.stat()?;
+    let stat = file.stat_with_eas()?;
     if file.base.is_some() {
         // The file of a stream is not alone, and what it becomes has no streams.
         return Err(Status::NOT_SUPPORTED.into());

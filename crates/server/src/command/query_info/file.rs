@@ -146,7 +146,10 @@ fn fixed(
         FileInfoClass::MODE => mode(file).encode(&mut w),
         FileInfoClass::ALIGNMENT => ALIGNMENT.encode(&mut w),
         _ => {
-            let stat = file.stat()?;
+            let stat = match class {
+                FileInfoClass::EA | FileInfoClass::ALL => file.stat_with_eas()?,
+                _ => file.stat()?,
+            };
             match class {
                 FileInfoClass::POSIX => posix::attributes(&stat).encode(&mut w),
                 FileInfoClass::BASIC => basic(&stat).encode(&mut w),

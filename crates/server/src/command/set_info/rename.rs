@@ -4,7 +4,7 @@
 use super::streams;
 use frevo_store::name::{Name, Rules};
 use frevo_store::share_mode::{Claim, Verdict};
-use frevo_store::vfs::Kind;
+use frevo_store::vfs::{Kind, Opened, Parent};
 use frevo_store::{Fault, FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Parsed;
@@ -135,7 +135,7 @@ pub(super) fn rename(
         // does not become one.
         return Err(Status::INVALID_PARAMETER);
     }
-    check_parent(open, file, files, &wanted.name)?;
+    let parent = check_parent(open, file, files, &wanted.name)?;
     let key = file.key();
     // Deviation: macOS, as POSIX clients, renames directories with open files.
     let is_unix = file.posix || file.apple;
@@ -145,7 +145,7 @@ pub(super) fn rename(
     if from == wanted.name {
         return Ok(());
     }
-    check_replaced(open, file, files, wanted)?;
+    check_replaced(open, file, files, wanted, parent.as_ref())?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
     file.cell.lock().rename(&from, &name);
@@ -172,28 +172,33 @@ pub(super) fn link(
         return Err(Status::OBJECT_NAME_INVALID);
     }
     let _name = files.names.hold(file.place(), &wanted.name);
-    check_parent(open, file, files, &wanted.name)?;
-    check_replaced(open, file, files, wanted)?;
+    let parent = check_parent(open, file, files, &wanted.name)?;
+    check_replaced(open, file, files, wanted, parent.as_ref())?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)
 }
 
 /// Adding a name opens its directory, which must be compatible with those who
-/// have that open.
+/// have that open. Returns it.
 ///
 /// Windows: up to Windows 11 and Server 2022 without sharing deletion, so that
 /// whoever may delete the directory keeps names from being added to it.
-fn check_parent(open: &Open, file: &FileOpen, files: &FileTable, to: &Name) -> Result<(), Status> {
+fn check_parent(
+    open: &Open,
+    file: &FileOpen,
+    files: &FileTable,
+    to: &Name,
+) -> Result<Option<Opened>, Status> {
     if let Some(viewer) = visibility::viewer(&open.tree())
         && !visibility::is_way_visible(&*file.vfs, to, &viewer)
     {
         return Err(Status::OBJECT_PATH_NOT_FOUND);
     }
     // A directory that is not there is told of by the operation itself.
-    let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(()) };
+    let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(None) };
     // MS-FSA 2.1.5.15.12: to add a name is a right on its directory. Whether one
     // may be taken away the handle's DELETE says.
     protection::may_add(&*parent.node, &open.tree().token(), file.is_directory)?;
-    let Some(cell) = files.find(parent.stat.key) else { return Ok(()) };
+    let Some(cell) = files.find(parent.stat.key) else { return Ok(Some(parent)) };
     let add = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
     // Who holds a directory holds no POSIX client up.
     let sharing = Sharing { read: true, write: true, delete: file.posix };
@@ -202,19 +207,28 @@ fn check_parent(open: &Open, file: &FileOpen, files: &FileTable, to: &Name) -> R
         return Err(Status::DELETE_PENDING);
     }
     match state.contender(Claim { access: add, sharing }, None) {
-        Verdict::Compatible => Ok(()),
+        Verdict::Compatible => Ok(Some(parent)),
         Verdict::Violation => Err(Status::SHARING_VIOLATION),
     }
 }
 
-/// Whether what has the name now may be replaced. The file's own names may.
+/// Whether what has the name now may be replaced. The file's own names may. `parent` is
+/// the directory that it is in, just found.
 fn check_replaced(
     open: &Open,
     file: &FileOpen,
     files: &FileTable,
     wanted: &Wanted,
+    parent: Option<&Opened>,
 ) -> Result<(), Status> {
-    let there = match file.vfs.stat(&wanted.name) {
+    let there = match parent {
+        Some(Opened { node, name, .. }) => {
+            let parent = Parent { node: &**node, name };
+            file.vfs.open_in(parent, &wanted.name, &protection::LOOK).map(|there| there.stat)
+        }
+        None => file.vfs.stat(&wanted.name),
+    };
+    let there = match there {
         Ok(stat) if stat.key != file.key() => stat,
         Ok(_) | Err(Fault::NotFound) => return Ok(()),
         Err(fault) => return Err(fault.status()),

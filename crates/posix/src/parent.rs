@@ -1,0 +1,123 @@
+//! Work in a directory that is open already, because what protects it was looked at.
+
+use std::any::Any;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use frevo_store::vfs::{Existence, OpenHow, Opened, Parent, VfsResult};
+use frevo_store::{Fault, Name, vfs::Vfs as _};
+use rustix::fs::Statx;
+
+use crate::limits::PATH_BYTES;
+use crate::node::PosixNode;
+use crate::stat::Extra;
+use crate::vfs::PosixVfs;
+use crate::walk::{Dir, Place, client_name};
+use crate::xattr::Handle;
+
+impl PosixVfs {
+    /// As [`frevo_store::Vfs::open_parent`]: nobody asks for its attributes.
+    pub(crate) fn parent_of(&self, name: &Name) -> VfsResult<Opened> {
+        let (share, name) = (self.share(), name.parent());
+        let how = &OpenHow::DIRECTORY;
+        let path = self.path_of(&name, name.is_exact())?;
+        if path.as_bytes().len() > PATH_BYTES {
+            return self.open(&name, how);
+        }
+        let found = match self.open_existing(share.root.as_fd(), path.as_bytes(), how) {
+            Ok(found) => found,
+            // Perhaps it is stored in another case.
+            Err(Fault::NotFound | Fault::Stale) if !path.is_root() => return self.open(&name, how),
+            Err(fault) => return Err(fault),
+        };
+        let name = if path.is_root() {
+            Name::root()
+        } else if name.is_exact() {
+            client_name(path.as_bytes())
+        } else {
+            Name::from_stored(name.path().to_owned())
+        };
+        Ok(self.looked_at(found, name))
+    }
+
+    fn looked_at(&self, (handle, stx): (Handle, Statx), name: Name) -> Opened {
+        let share = self.share();
+        let stat = share.stat_of(&stx, &Extra::default());
+        let node = PosixNode::new(Arc::clone(share), handle, &stx, &OpenHow::DIRECTORY, false);
+        Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
+    }
+
+    /// As [`frevo_store::Vfs::open_in`]. That the directory has another name by now is as
+    /// if that had come after. Where nothing can be made in it any more, because it was
+    /// removed, the walk says what is wrong.
+    pub(crate) fn open_below(
+        &self,
+        parent: Parent<'_>,
+        name: &Name,
+        how: &OpenHow,
+    ) -> VfsResult<Opened> {
+        let creates = how.existence != Existence::MustExist;
+        if how.write && how.existence != Existence::MustNotExist {
+            self.share().writable()?;
+        }
+        match self.place_below(parent, name, how) {
+            Some((place, node)) => match self.open_placed(place, node, name, how) {
+                Err(Fault::NotFound) if creates => self.open(name, how),
+                other => other,
+            },
+            None => self.open(name, how),
+        }
+    }
+
+    /// None where the walk has to begin at the root: a link that is followed may lead
+    /// up to there; and for streams, which are in no directory.
+    fn place_below<'a>(
+        &self,
+        parent: Parent<'a>,
+        name: &Name,
+        how: &OpenHow,
+    ) -> Option<(Place, &'a PosixNode)> {
+        let share = self.share();
+        if name.stream().is_some() || share.options.follow_symlinks_inside {
+            return None;
+        }
+        let node: &dyn Any = parent.node;
+        let node: &PosixNode = node.downcast_ref()?;
+        node.as_directory_of(share)?;
+        let posix = how.case_sensitive || name.is_exact();
+        let path = self.path_of(name, posix).ok()?;
+        let (_, wanted) = path.split();
+        if wanted.is_empty() {
+            return None;
+        }
+        if parent.name.is_root() {
+            let root = Dir::Root(Arc::clone(&share.root));
+            return Some((Place::new(root, Vec::new(), wanted), node));
+        }
+        let above = self.path_of(parent.name, posix).ok()?.as_bytes().to_vec();
+        Some((Place::new(Dir::Sub(node.handle().shared()), above, wanted), node))
+    }
+
+    fn open_placed(
+        &self,
+        place: Place,
+        parent: &PosixNode,
+        name: &Name,
+        how: &OpenHow,
+    ) -> VfsResult<Opened> {
+        if how.existence != Existence::MustNotExist {
+            match self.open_existing(place.parent.fd(), &place.wanted, how) {
+                Ok(found) => {
+                    let (name, entry) = (place.name_of(&place.wanted), &place.wanted);
+                    return Ok(self.opened(found, how, name, entry));
+                }
+                Err(Fault::NotFound | Fault::Stale) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        let exact = how.case_sensitive || self.share().exact(name);
+        let key = parent.as_directory_of(self.share());
+        let seen = key.and_then(|key| self.share().names.watched(key));
+        self.open_in_place(place, seen, exact, how)
+    }
+}

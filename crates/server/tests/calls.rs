@@ -1,0 +1,292 @@
+//! How many system calls on files an operation takes: as many as [`MOST`] says, and no
+//! more. What each is for stands in docs/benchmarks/calls.md.
+//!
+//! The operations are done by this program run again under strace, by a client and a
+//! server in one thread over a connection in memory, so that the count is the same each
+//! time. Where there is no strace the test says so.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::collections::BTreeMap;
+use std::process::{Command as Program, Stdio};
+
+use client::draft::Draft;
+use client::files::{Mount, Want, rename_draft, utf16};
+use client::negotiate::Offer;
+use client::peer::Peer;
+use client::world::{World, in_world};
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_info::{self, QueryInfoFlags};
+use frevo_wire::command::set_info::InfoType;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::utf16::Utf16;
+use frevo_wire::{Command, Status};
+
+/// Entries of the directory that is listed.
+const LISTED: usize = 1_000;
+
+/// What each operation may take; the listing is of all of its entries.
+const MOST: [(&str, usize); 9] = [
+    ("create-write-close", 11),
+    ("create-write-close in the root", 11),
+    ("open-read-close", 7),
+    ("create-delete", 21),
+    ("make and remove a directory", 21),
+    ("stat", 8),
+    ("stat of nothing", 5),
+    ("rename", 19),
+    ("list", 2_018),
+];
+
+/// Calls of an operation that are printed when one takes more.
+const SHOWN: usize = 40;
+
+/// The system calls that files are used by.
+const OF_FILES: [&str; 44] = [
+    "open",
+    "openat",
+    "openat2",
+    "close",
+    "read",
+    "readv",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "lseek",
+    "stat",
+    "lstat",
+    "fstat",
+    "newfstatat",
+    "statx",
+    "statfs",
+    "fstatfs",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "getdents64",
+    "fcntl",
+    "flock",
+    "ioctl",
+    "readlink",
+    "readlinkat",
+    "mkdirat",
+    "unlinkat",
+    "renameat2",
+    "linkat",
+    "ftruncate",
+    "fallocate",
+    "fsync",
+    "fdatasync",
+    "utimensat",
+    "fchmod",
+    "fchmodat",
+    "dup",
+    "inotify_add_watch",
+];
+
+fn is_of_files(call: &str) -> bool {
+    // 464 and 465: getxattrat and listxattrat, which older straces do not know.
+    let at = matches!(call, "syscall_0x1d0" | "syscall_0x1d1");
+    at || OF_FILES.contains(&call) || call.contains("xattr")
+}
+
+/// Where the marks in the trace point, which is nowhere.
+const MARK: &str = "/frevo-calls/";
+
+fn mark(what: &str) {
+    assert!(std::fs::symlink_metadata(format!("{MARK}{what}")).is_err());
+}
+
+async fn closed(peer: &mut Peer, mount: &Mount, want: &Want) {
+    let file = peer.open_file(mount, want).await;
+    peer.close(mount, file).await;
+}
+
+fn new(name: &str) -> Want {
+    Want::file(name).disposition(CreateDisposition::CREATE)
+}
+
+async fn create_write_close(peer: &mut Peer, mount: &Mount, name: &str) {
+    let file = peer.open_file(mount, &new(name)).await;
+    peer.write(mount, file, 0, &[7; 4096]).await;
+    peer.close(mount, file).await;
+}
+
+async fn open_read_close(peer: &mut Peer, mount: &Mount, name: &str) {
+    let want = Want::existing(name).access(AccessMask::FILE_GENERIC_READ);
+    let file = peer.open_file(mount, &want).await;
+    assert_eq!(peer.read(mount, file, 0, 4096).await.len(), 4096);
+    peer.close(mount, file).await;
+}
+
+async fn create_delete(peer: &mut Peer, mount: &Mount, name: &str, options: CreateOptions) {
+    closed(peer, mount, &new(name).options(options)).await;
+    let options = CreateOptions(options.0 | CreateOptions::DELETE_ON_CLOSE.0);
+    closed(peer, mount, &Want::existing(name).access(AccessMask::DELETE).options(options)).await;
+}
+
+async fn stat(peer: &mut Peer, mount: &Mount, name: &str) {
+    let want = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
+    let file = peer.open_file(mount, &want).await;
+    let query = Draft::new(Command::QUERY_INFO).with(|w| {
+        query_info::Request {
+            info_type: InfoType::FILE,
+            file_info_class: FileInfoClass::NETWORK_OPEN.0,
+            output_buffer_length: 4096,
+            additional_information: 0,
+            flags: QueryInfoFlags::EMPTY,
+            file_id: file,
+            input: &[],
+        }
+        .encode(w);
+    });
+    peer.on(mount, query).await.ok();
+    peer.close(mount, file).await;
+}
+
+async fn stat_of_nothing(peer: &mut Peer, mount: &Mount, name: &str) {
+    let want = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
+    peer.create(mount, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+}
+
+async fn rename(peer: &mut Peer, mount: &Mount, from: &str, to: &str) {
+    let want = Want::existing(from).access(AccessMask::DELETE | AccessMask::READ_ATTRIBUTES);
+    let file = peer.open_file(mount, &want).await;
+    let draft = rename_draft(FileInfoClass::RENAME, file, to, false);
+    peer.on(mount, draft).await.ok();
+    peer.close(mount, file).await;
+}
+
+async fn list(peer: &mut Peer, mount: &Mount, name: &str) {
+    let want = Want::existing(name).access(AccessMask::READ_DATA);
+    let directory: FileId = peer.open_file(mount, &want).await;
+    let pattern = utf16("*");
+    loop {
+        let ask = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
+            query_directory::Request {
+                file_information_class: FileInfoClass::ID_BOTH_DIRECTORY.0,
+                flags: QueryDirectoryFlags::EMPTY,
+                file_index: 0,
+                file_id: directory,
+                output_buffer_length: 65_536,
+                file_name: Utf16::new(&pattern).unwrap(),
+            }
+            .encode(w);
+        });
+        let reply = peer.on(mount, ask).await;
+        if reply.status() == Status::NO_MORE_FILES {
+            break;
+        }
+        reply.ok();
+    }
+    peer.close(mount, directory).await;
+}
+
+/// Each twice: what is learned once and kept is no part of an operation.
+async fn all(world: &World) {
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    let (peer, mount) = (&mut peer, &mount);
+    std::fs::create_dir(world.path("dir")).unwrap();
+    std::fs::create_dir(world.path("listed")).unwrap();
+    for n in 0..LISTED {
+        world.file(&format!("listed/file-{n:04}"), b"");
+    }
+    let file = CreateOptions::NON_DIRECTORY_FILE;
+    let directory = CreateOptions::DIRECTORY_FILE;
+    for round in 0..2 {
+        let name = |what: &str| format!("dir\\{what}-{round}");
+        mark("create-write-close");
+        create_write_close(peer, mount, &name("made")).await;
+        mark("create-write-close in the root");
+        create_write_close(peer, mount, &format!("made-{round}")).await;
+        mark("open-read-close");
+        open_read_close(peer, mount, &name("made")).await;
+        mark("create-delete");
+        create_delete(peer, mount, &name("gone"), file).await;
+        mark("make and remove a directory");
+        create_delete(peer, mount, &name("folder"), directory).await;
+        mark("stat");
+        stat(peer, mount, &name("made")).await;
+        mark("stat of nothing");
+        stat_of_nothing(peer, mount, &name("nothing")).await;
+        mark("rename");
+        rename(peer, mount, &name("made"), &name("renamed")).await;
+        mark("list");
+        list(peer, mount, "listed").await;
+        mark("end");
+    }
+}
+
+#[test]
+#[ignore = "what the test below traces"]
+fn operations() {
+    in_world(all);
+}
+
+/// The calls on files after each mark, of the last round.
+fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    let mut current = None;
+    for line in trace.lines() {
+        // "1234  openat2(3, "dir/made-0", ...) = 4"
+        let text = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+        if let Some((_, rest)) = text.split_once(MARK) {
+            let what = rest.split('"').next().unwrap_or_default();
+            found.insert(what.to_owned(), Vec::new());
+            current = Some(what.to_owned());
+            continue;
+        }
+        let call = text.split('(').next().unwrap_or_default();
+        if let Some(calls) = current.as_ref().and_then(|what| found.get_mut(what))
+            && is_of_files(call)
+            // What a debug build asserts of each descriptor that it closes.
+            && !text.contains(", F_GETFD)")
+        {
+            calls.push(text.to_owned());
+        }
+    }
+    found.remove("end");
+    found
+}
+
+#[test]
+fn an_operation_takes_no_more_system_calls_than_it_did() {
+    let mut tried = Program::new("strace");
+    tried.args(["-o", "/dev/null", "true"]).stderr(Stdio::null());
+    if !tried.status().is_ok_and(|status| status.success()) {
+        println!("skipped: there is no strace, or it may not trace");
+        return;
+    }
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let traced = Program::new("strace")
+        .args(["-f", "-qq", "-o"])
+        .arg(trace.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "operations"])
+        .output()
+        .unwrap();
+    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stdout));
+    let found = parse(&std::fs::read_to_string(trace.path()).unwrap());
+    let mut more = Vec::new();
+    for (what, most) in MOST {
+        let calls = &found[what];
+        println!("{what}: {}", calls.len());
+        for call in calls.iter().take(SHOWN) {
+            println!("    {call}");
+        }
+        if calls.len() > most {
+            more.push(format!("{what}: {} calls, not {most}", calls.len()));
+        }
+    }
+    assert!(more.is_empty(), "{more:#?}");
+}
