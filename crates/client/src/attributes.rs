@@ -15,10 +15,11 @@ use frevo_wire::fscc::reparse::{
 use frevo_wire::fscc::{FileInfoClass, Pushed};
 use frevo_wire::{Status, Utf16};
 
+use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{output, query, set};
 use crate::fsctl::control;
-use crate::open::{Ask, Open};
+use crate::open::Open;
 use crate::share::{Replay, Share};
 
 /// Room for lists of attributes and streams, and for descriptors.

@@ -14,10 +14,11 @@ use frevo_wire::{Command, Status, Utf16};
 use futures_util::stream::{Stream, try_unfold};
 
 use crate::connection::{Call, Message};
+use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
 use crate::metadata::Metadata;
-use crate::open::{Ask, Open};
+use crate::open::Open;
 use crate::path::is_sound;
 use crate::posix::Posix;
 use crate::session::lease::Lease;

@@ -6,9 +6,9 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::create_context::OnDiskId;
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
+use crate::create::{Ask, Opened};
 use crate::error::{During, Result};
 use crate::metadata::Metadata;
-use crate::open::{Ask, Opened};
 use crate::ops::close_call;
 use crate::session::Session;
 use crate::share::{Replay, Share};

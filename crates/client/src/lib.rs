@@ -164,6 +164,8 @@ macro_rules! planted {
 pub mod ambient;
 mod attributes;
 mod connection;
+mod copying;
+mod create;
 mod credentials;
 mod cursor;
 mod dated;
@@ -180,6 +182,7 @@ mod lookup;
 mod metadata;
 mod names;
 mod open;
+mod open_options;
 mod ops;
 pub mod options;
 pub mod path;
@@ -196,16 +199,18 @@ mod transfer;
 mod watch;
 
 pub use attributes::{LinkTarget, Stream};
+pub use copying::CopyMethod;
 pub use credentials::{Credentials, NtHash, Secret};
 pub use cursor::Cursor;
 pub use dial::{Dial, ServerName};
 pub use dir::{Dir, DirEntry, KeptDir};
 pub use error::{Cause, Error, Result};
-pub use file::{File, OpenOptions};
-pub use fsctl::CopyMethod;
+pub use file::File;
+
 pub use identity::Identity;
 pub use lookup::Room;
 pub use metadata::{FileType, Metadata, file_time, system_time};
+pub use open_options::OpenOptions;
 pub use options::Options;
 pub use posix::{Kind as PosixKind, Posix};
 pub use rpc::ListedShare;

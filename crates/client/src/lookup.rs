@@ -14,11 +14,11 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 use frevo_wire::{Command, Status};
 
 use crate::connection::Call;
+use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{output, query};
 use crate::info::{ALL_MAX, read_all};
 use crate::metadata::Metadata;
-use crate::open::Ask;
 use crate::share::{Replay, Share};
 
 /// Room on the volume of a share: MS-FSCC 2.5.4.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
-use crate::open::Opened;
+use crate::create::Opened;
 use crate::posix::Posix;
 use crate::share::Share;
 use crate::special::Special;

@@ -14,14 +14,15 @@ use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, Header, Status};
 
 use crate::connection::{Call, Message, Payload};
+use crate::create::{Ask, Opened};
 use crate::dated::{Order, Shown};
 use crate::dfs::Located;
 use crate::dir::{Dir, DirEntry};
 use crate::error::{Cause, During, Error, Result};
-use crate::file::{File, OpenOptions};
+use crate::file::File;
 use crate::limits::LISTINGS;
 use crate::metadata::{Metadata, file_time};
-use crate::open::{Ask, Opened};
+use crate::open_options::OpenOptions;
 use crate::path::wire_path;
 use crate::session::Failure;
 use crate::share::{Attempts, Replay, Share, good};

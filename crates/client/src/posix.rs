@@ -21,12 +21,13 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::reparse::NfsSpecial;
 
+use crate::create::{Ask, Opened};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{output, query};
 use crate::fsctl::control;
 use crate::lookup::{close_call, look_at, missing};
 use crate::metadata::Metadata;
-use crate::open::{Ask, Open, Opened};
+use crate::open::Open;
 use crate::session::Live;
 use crate::share::{Replay, Share};
 

@@ -11,8 +11,9 @@ use frevo_wire::rpc::srvsvc::{self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumRe
 use frevo_wire::rpc::{Client as Association, SyntaxId};
 
 use crate::connection::Call;
+use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::open::{Ask, Open};
+use crate::open::Open;
 use crate::session::Session;
 use crate::share::Replay;
 

@@ -10,9 +10,10 @@ use frevo_wire::{Command, Status};
 use futures_util::stream::{Stream, try_unfold};
 
 use crate::connection::Call;
+use crate::create::Ask;
 use crate::dir::listing_access;
 use crate::error::{During, Result};
-use crate::open::{Ask, Open};
+use crate::open::Open;
 use crate::share::{Replay, Share};
 
 /// Bytes that one answer may have.

@@ -1,0 +1,310 @@
+//! Copies that the server makes: offloaded, of shared extents, by COPYCHUNK.
+
+use frevo_wire::Status;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, CopyResponse, ResumeKeyResponse};
+use frevo_wire::fscc::fsctl::{
+    DuplicateExtents, OffloadReadReply, OffloadReadRequest, OffloadWriteReply, OffloadWriteRequest,
+};
+
+use crate::connection::Message;
+use crate::error::{Cause, During, Error, Result};
+use crate::file::File;
+use crate::fsctl::{CANNOT, control, output};
+
+/// Bytes that one clone or offload covers.
+const PART: u64 = 256 << 20;
+/// What offsets and lengths of offloads are multiples of.
+const SECTOR: u64 = 4096;
+/// What Windows and Samba allow in one COPYCHUNK, until a server says else.
+const CHUNKS: Limits = Limits { chunks: 16, chunk: 1 << 20, total: 16 << 20 };
+
+#[derive(Clone, Copy)]
+struct Limits {
+    chunks: u32,
+    chunk: u32,
+    total: u32,
+}
+
+/// How a copy was made, in the order in which the ways are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyMethod {
+    /// The storage copied (ODX).
+    Offloaded,
+    /// The files share their extents, all of them or what was no whole sector at the end.
+    Cloned,
+    /// The server copied.
+    OnServer,
+}
+
+impl File {
+    /// Copies `len` bytes of this file to `target`, on the same server, without
+    /// them passing through this machine. Nothing when the server can do none
+    /// of it: then the caller copies by reading and writing. Between two sessions
+    /// only the storage can copy (ODX), where its tokens are good for both.
+    ///
+    /// # Errors
+    /// What the server says while it does it.
+    pub async fn copy_range_to(
+        &self,
+        target: &Self,
+        from: u64,
+        to: u64,
+        len: u64,
+    ) -> Result<Option<CopyMethod>> {
+        // No sum of them overflows.
+        for end in [from.saturating_add(len), to.saturating_add(len)] {
+            signed(end)?;
+        }
+        let mut copying = Copying { source: self, target, from, to, len, done: 0, was: None };
+        let how = copying.by_server().await?;
+        if how.is_none() {
+            copying.give_back().await?;
+        }
+        Ok(how)
+    }
+}
+
+/// A copy under way on the server.
+struct Copying<'a> {
+    source: &'a File,
+    target: &'a File,
+    from: u64,
+    to: u64,
+    len: u64,
+    /// Bytes from the beginning that are copied.
+    done: u64,
+    /// How long the target was before it was made to reach to the end of the copy.
+    was: Option<u64>,
+}
+
+impl Copying<'_> {
+    /// One way after the other, each from where the last one came to.
+    async fn by_server(&mut self) -> Result<Option<CopyMethod>> {
+        // A server whose files can share extents lets an offloaded copy share them.
+        self.offload().await?;
+        if self.done == self.len {
+            return Ok(Some(CopyMethod::Offloaded));
+        }
+        // What is no whole sector at the end stays for the caller, and then the whole.
+        if !self.source.share().session().is_same(self.target.share().session()) {
+            return Ok(None);
+        }
+        self.clone_extents().await?;
+        if self.done == self.len {
+            return Ok(Some(CopyMethod::Cloned));
+        }
+        Ok(self.chunks().await?.then_some(CopyMethod::OnServer))
+    }
+
+    /// Extents and what tokens stand for are put into a file, not behind its end.
+    async fn reach(&mut self) -> Result<()> {
+        if self.was.is_some() {
+            return Ok(());
+        }
+        let was = self.target.metadata().await?.len();
+        if was < self.to + self.len {
+            self.target.set_len(self.to + self.len).await?;
+        }
+        self.was = Some(was);
+        Ok(())
+    }
+
+    /// The target is as long as it was.
+    async fn give_back(&self) -> Result<()> {
+        match self.was {
+            Some(was) if was < self.to + self.len => self.target.set_len(was).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// FSCTL_DUPLICATE_EXTENTS_TO_FILE, as far as it goes. Where the alignment of the
+    /// file system gets in the way the rest is left.
+    async fn clone_extents(&mut self) -> Result<()> {
+        let refused = &self.target.share().inner.refusals.clones;
+        if refused.stands() {
+            return Ok(());
+        }
+        self.reach().await?;
+        while self.done < self.len {
+            let count = (self.len - self.done).min(PART);
+            let mut input = Vec::new();
+            DuplicateExtents {
+                source_file_id: self.source.open.file_id(),
+                source_file_offset: signed(self.from + self.done)?,
+                target_file_offset: signed(self.to + self.done)?,
+                byte_count: signed(count)?,
+            }
+            .encode(&mut Writer::new(&mut input));
+            let code = CtlCode::DUPLICATE_EXTENTS_TO_FILE;
+            let Err(error) = control(&self.target.open, "clone to", code, &input, 0, &[]).await
+            else {
+                self.done += count;
+                continue;
+            };
+            match error.status() {
+                // MS-FSCC 2.3.8: NOT_SUPPORTED is about the two files.
+                Some(Status::INVALID_DEVICE_REQUEST | Status::NOT_IMPLEMENTED) => refused.note(),
+                // Not these files, not this alignment.
+                Some(_) => {}
+                None => return Err(error),
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44, as far as they go: whole
+    /// sectors only.
+    async fn offload(&mut self) -> Result<()> {
+        let ends = [self.source, self.target];
+        if ends.iter().any(|file| file.share().inner.refusals.offloads.stands()) {
+            return Ok(());
+        }
+        while self.len - self.done >= SECTOR {
+            let count = (self.len - self.done).min(PART) & !(SECTOR - 1);
+            match self.offload_part(count).await {
+                Ok(0) => break,
+                Ok(written) => self.done += written.min(count),
+                Err(error) if error.status().is_some() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn offload_part(&mut self, len: u64) -> Result<u64> {
+        let (source, target) = (self.source, self.target);
+        let mut input = Vec::new();
+        OffloadReadRequest {
+            size: 32,
+            flags: 0,
+            token_time_to_live_ms: 0,
+            file_offset: self.from + self.done,
+            copy_length: len,
+        }
+        .encode(&mut Writer::new(&mut input));
+        let code = CtlCode::OFFLOAD_READ;
+        let message = offloaded(source, "copy", code, &input, 528).await?;
+        let read = output(&message)
+            .and_then(|output| Ok(OffloadReadReply::parse(output)?))
+            .during("copy", source.url())?;
+        self.reach().await?;
+        let mut input = Vec::new();
+        OffloadWriteRequest {
+            size: 544,
+            flags: 0,
+            file_offset: self.to + self.done,
+            copy_length: read.transfer_length.min(len),
+            transfer_offset: 0,
+            token: read.token,
+        }
+        .encode(&mut Writer::new(&mut input));
+        let code = CtlCode::OFFLOAD_WRITE;
+        let message = offloaded(target, "copy to", code, &input, 16).await?;
+        let reply = output(&message)
+            .and_then(|output| Ok(OffloadWriteReply::parse(output)?))
+            .during("copy to", target.url())?;
+        Ok(reply.length_written)
+    }
+
+    /// COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3.
+    async fn chunks(&mut self) -> Result<bool> {
+        let (source, target) = (self.source, self.target);
+        let code = CtlCode::SRV_REQUEST_RESUME_KEY;
+        let also = CANNOT;
+        let message = control(&source.open, "copy", code, &[], 32, &also).await?;
+        if message.header.status != Status::SUCCESS {
+            return Ok(false);
+        }
+        let source_key = output(&message)
+            .and_then(|output| Ok(ResumeKeyResponse::parse(output)?))
+            .during("copy", source.url())?
+            .resume_key;
+        let mut limits = CHUNKS;
+        let mut lowered = false;
+        let begun = self.done;
+        while self.done < self.len {
+            let chunks = chunks(limits, self.from, self.to, self.done, self.len);
+            let request = CopyRequest { source_key, chunks };
+            let asked = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
+            let mut input = Vec::new();
+            request.encode(&mut Writer::new(&mut input));
+            // WRITE: the target need not be open for reading.
+            let code = CtlCode::SRV_COPYCHUNK_WRITE;
+            let also = [Status::INVALID_PARAMETER, CANNOT[0], CANNOT[1], CANNOT[2]];
+            let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
+            let status = message.header.status;
+            if CANNOT.contains(&status) && self.done == begun {
+                return Ok(false);
+            }
+            let reply = output(&message).and_then(|output| Ok(CopyResponse::parse(output)?));
+            let failed = |cause: Cause| Err(Error::new(cause, "copy to", target.url()));
+            match (status, reply) {
+                (Status::SUCCESS, Ok(reply))
+                    if (1..=asked).contains(&u64::from(reply.total_bytes_written)) =>
+                {
+                    self.done += u64::from(reply.total_bytes_written);
+                }
+                // The server says its limits.
+                (Status::INVALID_PARAMETER, Ok(said)) if !lowered && said.chunks_written > 0 => {
+                    lowered = true;
+                    limits = Limits {
+                        chunks: said.chunks_written.min(256),
+                        chunk: said.chunk_bytes_written.max(4096),
+                        total: said.total_bytes_written.max(4096),
+                    };
+                }
+                (Status::SUCCESS, _) => {
+                    return failed(Cause::Protocol(
+                        "a copy of nothing, or of more than was asked for",
+                    ));
+                }
+                (status, _) => return failed(status.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Half of an offload. That its file system has none is remembered.
+async fn offloaded(
+    file: &File,
+    operation: &'static str,
+    code: CtlCode,
+    input: &[u8],
+    room: u32,
+) -> Result<Message> {
+    let done = control(&file.open, operation, code, input, room, &[]).await;
+    // MS-FSCC 2.3.42 and 2.3.44: these are about the volume.
+    if let Err(error) = &done
+        && error.status().is_some_and(|status| CANNOT.contains(&status))
+    {
+        file.share().inner.refusals.offloads.note();
+    }
+    done
+}
+
+/// The next chunks of a copy of which `done` of `len` bytes are done.
+fn chunks(limits: Limits, from: u64, to: u64, done: u64, len: u64) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    let mut at = done;
+    let mut left = u64::from(limits.total);
+    for _ in 0..limits.chunks {
+        let count = (len - at).min(u64::from(limits.chunk)).min(left);
+        let Ok(length) = u32::try_from(count) else { break };
+        if length == 0 {
+            break;
+        }
+        chunks.push(Chunk { source_offset: from + at, target_offset: to + at, length });
+        at += count;
+        left -= count;
+    }
+    chunks
+}
+
+pub(crate) fn signed(value: u64) -> Result<i64> {
+    let cause = Cause::Usage("no file is so long");
+    i64::try_from(value).map_err(|_| Error::new(cause, "copy", ""))
+}
