@@ -340,7 +340,9 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     let printed = place.run(&["import", "smb.conf"]);
     assert_eq!(printed.succeeds(), fs::read_to_string(place.path("frevo.toml")).unwrap());
 
-    place.run(&["import", "smb.conf", "-o", "frevo.toml"]).fails(1, &["cannot write frevo.toml"]);
+    place
+        .run(&["import", "smb.conf", "-o", "frevo.toml"])
+        .fails(1, &["frevo.toml is there already"]);
     place.run(&["import", "nowhere.conf"]).fails(6, &["cannot read nowhere.conf"]);
     place.file("bad.conf", "[global]\nnonsense\n", 0o644);
     place.run(&["import", "bad.conf"]).fails(3, &["bad.conf:2:"]);

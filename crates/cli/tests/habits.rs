@@ -167,6 +167,16 @@ fn errors_name_what_was_asked_for() {
     put.fails(6, &["share/no/such/dir: a directory on the way"]);
     assert!(!put.err.contains(".frevo-part"), "{put:?}");
     world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["is the server running"]);
+    // What answers is no SMB server.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("smb://ann@{}/x", listener.local_addr().unwrap());
+    let web = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let _ = std::io::Write::write_all(&mut peer, b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        let _ = std::io::Read::read(&mut peer, &mut [0; 1000]);
+    });
+    world.run(&["ls", "--patience", "1", &url]).fails(5, &["is not SMB"]);
+    web.join().unwrap();
     // `-U` is meant, whatever the URL says; what is found can be given to the next command.
     world.run(&["ls", "-U", "bob", &world.url("")]).fails(4, &["user name or password"]);
     fs::write(world.there("100%"), "all").unwrap();

@@ -80,7 +80,15 @@ fn write_new(path: &Path, toml: &str) -> Done {
         .mode(0o644)
         .open(path)
         .and_then(|mut file| file.write_all(toml.as_bytes()));
-    written.map_err(Failure::failed(format!("cannot write {}", path.display())))
+    written.map_err(|error| {
+        let shown = path.display();
+        let text = if error.kind() == std::io::ErrorKind::AlreadyExists {
+            format!("{shown} is there already; remove it, or give -o another name")
+        } else {
+            format!("cannot write {shown}: {error}")
+        };
+        Failure::new(Exit::Failed, text)
+    })
 }
 
 #[cfg(test)]

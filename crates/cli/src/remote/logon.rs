@@ -91,6 +91,8 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
             Status::LOGON_FAILURE | Status::ACCOUNT_DISABLED | Status::PASSWORD_EXPIRED,
         ) => Exit::Auth,
         Cause::Transport(_) => Exit::Connect,
+        // Something else than an SMB server answers there.
+        Cause::Protocol(_) if error.operation() == "connect to" => Exit::Connect,
         Cause::Usage(_) => Exit::Usage,
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,

@@ -151,6 +151,26 @@ def everything(ctx, options, disk=None):
         there.write("words", b"to be shown\n")
         if (output := client.run("cat", client.url("words"), client.url("size 0"))) != "to be shown\n":
             raise Failure(repr(output))
+    with ctx.check("several and odd names"):
+        odd = ctx.work / "odd"
+        odd.mkdir(exist_ok=True)
+        names = ["co:lon", "st*r", "back\\slash", "end.", "plain"]
+        for name in names:
+            (odd / name).write_bytes(name.encode())
+        # None of them is a stream of this, or in it.
+        there.write("co", b"mine")
+        client.run("put", *(f"odd/{name}" for name in names), client.url("taken/"))
+        client.run("sync", "odd", client.url("odd"))
+        client.run("get", "-r", client.url("taken"), "given")
+        client.run("get", client.url("taken/plain"), client.url("odd/plain"), client.url("co"), "given/")
+        if there.bytes("co") != b"mine" or (ctx.work / "given/co").read_bytes() != b"mine":
+            raise Failure("a name with a colon was taken for a stream")
+        (ctx.work / "given/co").unlink()
+        trees.same_tree(odd, ctx.work / "given")
+        if output := client.run("sync", "--dry-run", "--delete", "odd", client.url("odd")):
+            raise Failure(f"not the same afterwards: {output[:200]}")
+        shutil.rmtree(ctx.work / "given")
+        client.run("rm", "-r", client.url("taken"), client.url("odd"))
     with ctx.check("refusals"):
         client.refused(6, "ls", client.url("nothing"))
         client.refused(4, "ls", client.url(), password="wrong")
