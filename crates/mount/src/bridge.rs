@@ -325,8 +325,15 @@ impl Filesystem for Bridge {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let data = data.to_vec();
         let is_mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        if !is_mapped {
+            // Whoever sends it is a task.
+            let _inside = self.runtime.enter();
+            if let Some(count) = self.volume.write_now(handle.0, offset, data) {
+                return reply.written(count);
+            }
+        }
+        let data = data.to_vec();
         self.go(async move |volume| {
             let done = if is_mapped {
                 volume.write_back(handle.0, offset, &data).await

@@ -29,6 +29,8 @@ pub const FETCH_PAGES: u64 = 16;
 pub const ASKED_PAGES: usize = 1024;
 /// How far is read ahead of who reads from one end to the other, bytes.
 pub const AHEAD_BYTES: u64 = 8 << 20;
+/// Writes so long are not copied twice, and are a WRITE of their own, bytes.
+pub const SHARED_FROM: usize = 512 << 10;
 /// Most bytes in one WRITE of what was gathered.
 pub const EXTENT_BYTES: usize = 1 << 20;
 /// So many gathered bytes of a file are sent without being asked for.

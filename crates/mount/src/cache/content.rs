@@ -50,6 +50,16 @@ pub(crate) struct Content {
     keeper: Arc<Keeper>,
 }
 
+/// How much is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gathered {
+    Little,
+    /// It is worth sending.
+    Enough,
+    /// Who writes more has to wait.
+    TooMuch,
+}
+
 impl Content {
     /// Kept under `lease`; `holder` gives it up when that breaks.
     pub(crate) fn new(
@@ -338,8 +348,40 @@ impl Content {
         true
     }
 
+    /// Takes in what is written, where that can be done at once: under the lease, and
+    /// while nobody has to wait until others' data is sent. False when it was not.
+    pub(crate) fn write_now(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> bool {
+        let end = offset.unwrap_or(0).checked_add(data.len() as u64);
+        let grant = self.lease.grant();
+        let gathers = end.is_some_and(|end| end <= LEN_MAX)
+            && grant.state.contains(LeaseState::READ | LeaseState::WRITE)
+            && self.gathered() != Gathered::TooMuch
+            && self.gather(grant, offset, data);
+        if gathers && self.gathered() != Gathered::Little {
+            self.send_soon();
+        }
+        gathers
+    }
+
     /// Sends when enough has come together; waits when it is too much.
     async fn relieve(self: &Arc<Self>) -> Outcome<()> {
+        match self.gathered() {
+            Gathered::TooMuch => return self.send().await,
+            Gathered::Enough => self.send_soon(),
+            Gathered::Little => {}
+        }
+        Ok(())
+    }
+
+    /// Has it sent, unless somebody does.
+    fn send_soon(self: &Arc<Self>) {
+        if self.sending.try_lock().is_ok() {
+            let content = Arc::clone(self);
+            tokio::spawn(async move { content.send_unasked().await });
+        }
+    }
+
+    fn gathered(&self) -> Gathered {
         let (bytes, extents) = {
             let pages = self.pages.lock();
             (pages.unsent(), pages.extents())
@@ -348,14 +390,12 @@ impl Content {
             || bytes > GATHER_MOST as u64 * GATHER_BYTES
             || extents > GATHER_MOST * GATHER_EXTENTS
         {
-            return self.send().await;
+            Gathered::TooMuch
+        } else if bytes >= GATHER_BYTES || extents >= GATHER_EXTENTS {
+            Gathered::Enough
+        } else {
+            Gathered::Little
         }
-        let is_enough = bytes >= GATHER_BYTES || extents >= GATHER_EXTENTS;
-        if is_enough && self.sending.try_lock().is_ok() {
-            let content = Arc::clone(self);
-            tokio::spawn(async move { content.send_unasked().await });
-        }
-        Ok(())
     }
 
     /// The length of the file, when some of it is not on the server yet.
@@ -480,7 +520,8 @@ async fn send_all(writer: &File, extents: Vec<Extent>) -> Outcome<()> {
     let each = extents.into_iter().map(|(offset, data)| {
         let writer = writer.clone();
         async move {
-            let written = tokio::spawn(async move { writer.write_at(offset, &data).await }).await;
+            let written =
+                tokio::spawn(async move { writer.write_at(offset, data.as_slice()).await }).await;
             written.map_err(|_| Errno::EIO)?.map_err(|error| errno(&error))
         }
     });

@@ -2,6 +2,7 @@
 //! lets what is written be gathered, H lets a closed file stay open.
 
 mod content;
+mod data;
 mod keeper;
 mod pages;
 

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{EXTENT_BYTES, LEN_MAX, PAGE_BYTES};
+use bytes::Bytes;
+
+use super::data::Data;
+use crate::limits::{EXTENT_BYTES, LEN_MAX, PAGE_BYTES, SHARED_FROM};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -30,7 +33,7 @@ pub(crate) enum Evicted {
 }
 
 /// Bytes to be sent to the server.
-pub(crate) type Extent = (u64, Vec<u8>);
+pub(crate) type Extent = (u64, Data);
 
 /// What is kept of a file.
 #[derive(Debug, Default)]
@@ -42,9 +45,9 @@ pub(crate) struct Pages {
     /// Its length on the server: behind it there is nothing to be fetched.
     stored: u64,
     /// Pages by number. The last one may be short; a short one goes on with zeros.
-    clean: BTreeMap<u64, Vec<u8>>,
+    clean: BTreeMap<u64, Data>,
     /// What is to be sent, by offset; no two overlap.
-    dirty: BTreeMap<u64, Vec<u8>>,
+    dirty: BTreeMap<u64, Data>,
     /// How many bytes those are.
     waiting: u64,
     /// What is being sent: offsets and lengths.
@@ -54,6 +57,14 @@ pub(crate) struct Pages {
     /// Counts changes: a page that was fetched while it stood at another number may
     /// be older than what was written.
     changes: u64,
+}
+
+/// What comes of writing where no page is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Makes<'a> {
+    Nothing,
+    /// Pages, where all of one is written; those are parts of what is shared, if it is.
+    Pages(Option<&'a Bytes>),
 }
 
 impl Pages {
@@ -142,7 +153,7 @@ impl Pages {
             let start = page * PAGE;
             let from = offset.max(start) - start;
             let to = end.min(start + PAGE) - start;
-            let bytes = self.clean.get(&page).map(Vec::as_slice).unwrap_or_default();
+            let bytes = self.clean.get(&page).map(Data::as_slice).unwrap_or_default();
             let there = bytes.get(from as usize..bytes.len().min(to as usize)).unwrap_or_default();
             out.extend_from_slice(there);
             out.resize((start + to - offset) as usize, 0);
@@ -181,7 +192,7 @@ impl Pages {
             let from = (page as usize).saturating_mul(PAGE_BYTES).min(bytes.len());
             let to = from.saturating_add(PAGE_BYTES).min(bytes.len());
             let part = bytes.get(from..to).unwrap_or_default();
-            if self.clean.insert(first + page, part.to_vec()).is_none() {
+            if self.clean.insert(first + page, Data::Own(part.to_vec())).is_none() {
                 new.push(first + page);
             }
         }
@@ -190,8 +201,10 @@ impl Pages {
 
     /// Keeps what is written, to be sent. Returns the numbers of new pages.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Vec<u64> {
-        let new = self.overwrite(offset, data, true);
-        self.queue(offset, data);
+        // What is long is copied once, for the pages and for who sends it.
+        let shared = (data.len() >= SHARED_FROM).then(|| Bytes::copy_from_slice(data));
+        let new = self.overwrite(offset, data, Makes::Pages(shared.as_ref()));
+        self.queue(offset, data, shared);
         new
     }
 
@@ -224,13 +237,13 @@ impl Pages {
             pages.for_each(|page| _ = self.clean.remove(&page));
             self.len = self.len.max(end);
         } else {
-            self.overwrite(offset, data, false);
+            self.overwrite(offset, data, Makes::Nothing);
         }
         self.stored = self.stored.max(end);
     }
 
     /// Puts bytes into the pages that are known.
-    fn overwrite(&mut self, offset: u64, data: &[u8], makes: bool) -> Vec<u64> {
+    fn overwrite(&mut self, offset: u64, data: &[u8], makes: Makes<'_>) -> Vec<u64> {
         self.changes += 1;
         let end = offset + data.len() as u64;
         let mut new = Vec::new();
@@ -239,39 +252,47 @@ impl Pages {
             let (page, within) = (at / PAGE, (at % PAGE) as usize);
             let count = (end - at).min(PAGE - within as u64) as usize;
             let from = (at - offset) as usize;
+            at += count as u64;
+            if let Makes::Pages(Some(shared)) = makes
+                && count == PAGE_BYTES
+            {
+                if self.clean.insert(page, Data::Shared(shared.slice(from..from + count))).is_none()
+                {
+                    new.push(page);
+                }
+                continue;
+            }
             let part = data.get(from..from + count).unwrap_or_default();
             // All of it is written, or there was nothing in it before.
             let is_whole = count == PAGE_BYTES || self.has(page);
-            if makes && is_whole && !self.clean.contains_key(&page) {
-                self.clean.insert(page, Vec::new());
+            if makes != Makes::Nothing && is_whole && !self.clean.contains_key(&page) {
+                self.clean.insert(page, Data::Own(Vec::new()));
                 new.push(page);
             }
             if let Some(bytes) = self.clean.get_mut(&page) {
-                if bytes.len() < within + count {
-                    bytes.resize(within + count, 0);
-                }
-                if let Some(place) = bytes.get_mut(within..within + count) {
-                    place.copy_from_slice(part);
-                }
+                bytes.put(part, within + count);
             }
-            at += count as u64;
         }
         self.len = self.len.max(end);
         new
     }
 
     /// Adds an extent; what it covers of older ones goes.
-    fn queue(&mut self, offset: u64, data: &[u8]) {
+    fn queue(&mut self, offset: u64, data: &[u8], shared: Option<Bytes>) {
         self.cut(offset, offset + data.len() as u64);
         self.waiting += data.len() as u64;
-        if let Some((at, before)) = self.dirty.range_mut(..offset).next_back()
+        if let Some(shared) = shared {
+            self.dirty.insert(offset, Data::Shared(shared));
+            return;
+        }
+        if let Some((at, Data::Own(before))) = self.dirty.range_mut(..offset).next_back()
             && *at + before.len() as u64 == offset
             && before.len() + data.len() <= EXTENT_BYTES
         {
             before.extend_from_slice(data);
             return;
         }
-        self.dirty.insert(offset, data.to_vec());
+        self.dirty.insert(offset, Data::Own(data.to_vec()));
     }
 
     /// Takes `from..to` out of what is to be sent.
@@ -393,7 +414,7 @@ mod tests {
                 if self.server.len() < end {
                     self.server.resize(end, 0);
                 }
-                self.server[at as usize..end].copy_from_slice(&data);
+                self.server[at as usize..end].copy_from_slice(data.as_slice());
             }
             self.pages.sent();
         }
@@ -416,8 +437,10 @@ mod tests {
             for _ in 0..400 {
                 let at = random(4 * PAGE);
                 match random(8) {
-                    0..=2 => {
-                        let data = vec![random(256) as u8; 1 + random(PAGE + 100) as usize];
+                    kind @ 0..=2 => {
+                        // Some are so long that they are shared.
+                        let least = if kind == 0 && random(8) == 0 { SHARED_FROM } else { 1 };
+                        let data = vec![random(256) as u8; least + random(PAGE + 100) as usize];
                         let end = at as usize + data.len();
                         if truth.len() < end {
                             truth.resize(end, 0);
@@ -441,7 +464,7 @@ mod tests {
                     }
                 }
                 assert_eq!(file.pages.len(), truth.len() as u64, "{seed}");
-                let waiting: usize = file.pages.dirty.values().map(Vec::len).sum();
+                let waiting: usize = file.pages.dirty.values().map(Data::len).sum();
                 assert_eq!(file.pages.unsent(), waiting as u64, "{seed}");
             }
             file.flush();
@@ -486,6 +509,31 @@ mod tests {
         let taken = pages.take();
         assert_eq!(taken.len(), 1);
         assert_eq!(taken[0].1.len(), 1000);
+    }
+
+    #[test]
+    fn what_is_long_is_there_once() {
+        let mut pages = Pages::default();
+        pages.begin(1, 0, 0);
+        let data: Vec<u8> = (0..SHARED_FROM).map(|at| at as u8).collect();
+        let new = pages.write(PAGE / 2, &data);
+        assert_eq!(new.len() as u64, SHARED_FROM as u64 / PAGE - 1 + 2);
+        let within = |part: &Data, all: &Data| {
+            let (part, all) = (part.as_slice().as_ptr_range(), all.as_slice().as_ptr_range());
+            all.start <= part.start && part.end <= all.end
+        };
+        let shared = pages.dirty[&(PAGE / 2)].clone();
+        let mut whole = 1..SHARED_FROM as u64 / PAGE;
+        assert!(whole.all(|page| within(&pages.clean[&page], &shared)));
+        // What is written over it is not sent with the old bytes changed.
+        pages.write(2 * PAGE, b"new");
+        assert!(!within(&pages.clean[&2], &shared) && within(&pages.clean[&3], &shared));
+        assert!(shared.as_slice() == data);
+        assert_eq!(pages.read(2 * PAGE, 3).unwrap(), b"new");
+        let sent: Vec<_> = pages.take().into_iter().map(|(at, data)| (at, data.len())).collect();
+        let first = (PAGE + PAGE / 2) as usize;
+        assert_eq!(sent[..2], [(PAGE / 2, first), (2 * PAGE, 3)]);
+        assert_eq!(sent[2], (2 * PAGE + 3, SHARED_FROM - first - 3));
     }
 
     #[test]

@@ -310,6 +310,22 @@ impl Volume {
         self.put(&handle, (!handle.appends).then_some(offset), data).await
     }
 
+    /// Writes for a program what can be taken in at once. None when it has to be waited
+    /// for something first.
+    pub(crate) fn write_now(&self, number: u64, offset: u64, data: &[u8]) -> Option<u32> {
+        let handle = self.handle(number).ok()?;
+        if !handle.can_write || handle.syncs || !self.settings.cache {
+            return None;
+        }
+        let node = &handle.node;
+        let content = self.writer(node).and_then(|_| node.content())?;
+        if !content.write_now((!handle.appends).then_some(offset), data) {
+            return None;
+        }
+        node.unlearn();
+        u32::try_from(data.len()).ok()
+    }
+
     /// Writes what the kernel has of a map: it has its place, and comes through any
     /// handle of the file that can write.
     pub(crate) async fn write_back(&self, number: u64, offset: u64, data: &[u8]) -> Outcome<u32> {

@@ -108,3 +108,42 @@ fn who_jumps_about_sees_what_others_write() {
         two.close(writer).await;
     });
 }
+
+#[test]
+fn what_is_written_at_once_is_what_is_written() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        let (handle, len) = (one.make("f").await, 3 * PAGE_BYTES as u64 * 16);
+        let mut wanted = Vec::new();
+        // Large and small ones, over each other, more than may be gathered.
+        for at in (0..len).step_by(700_000) {
+            let data = bytes(at, 1 << 20);
+            if one.write_now(handle, at, &data).is_none() {
+                one.write(handle, at, &data).await.unwrap();
+            }
+            if one.write_now(handle, at + 3, b"small").is_none() {
+                one.write(handle, at + 3, b"small").await.unwrap();
+            }
+            wanted.resize(at as usize, 0);
+            wanted.extend_from_slice(&data);
+            wanted[at as usize + 3..at as usize + 8].copy_from_slice(b"small");
+        }
+        assert!(*one.read(handle, 0, 1 << 20).await.unwrap() == wanted[..1 << 20]);
+        // Without the lease it is not taken in.
+        let reader = two.take("f", libc::O_RDONLY).await;
+        two.read(reader, 0, 10).await.unwrap();
+        assert_eq!(one.write_now(handle, 0, b"late"), None);
+        one.write(handle, 0, b"late").await.unwrap();
+        wanted[..4].copy_from_slice(b"late");
+        assert_eq!(*two.read(reader, 0, 8).await.unwrap(), wanted[..8]);
+        two.close(reader).await;
+        one.close(handle).await;
+        assert!(std::fs::read(world.path("f")).unwrap() == wanted);
+        // Nor through a handle that cannot write, or has to wait for the disk.
+        let reader = one.take("f", libc::O_RDONLY).await;
+        let syncs = one.take("f", libc::O_RDWR | libc::O_DSYNC).await;
+        assert_eq!([reader, syncs].map(|of| one.write_now(of, 0, b"x")), [None, None]);
+        one.close(reader).await;
+        one.close(syncs).await;
+    });
+}
