@@ -199,7 +199,7 @@ pub(crate) enum Verb {
         /// Directories, with all that is in them
         #[arg(long, short)]
         recursive: bool,
-        /// What does not exist is no error
+        /// What does not exist is no error, and read-only files are removed too
         #[arg(long, short)]
         force: bool,
     },

@@ -76,13 +76,21 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
     if !connection.json {
         line(url);
     }
-    let mut counts = (0_u64, 0_u64);
+    let mut drawn = Drawn::default();
     let depth = depth.unwrap_or(usize::MAX);
-    branch(share, connection, &url.path, "", depth, &mut counts, None).await?;
+    branch(share, connection, &url.path, "", depth, &mut drawn, None).await?;
     if !connection.json {
-        line(format_args!("{} directories, {} files", counts.0, counts.1));
+        line(format_args!("{} directories, {} files", drawn.directories, drawn.files));
     }
-    Ok(())
+    drawn.failures.end()
+}
+
+/// What a tree has shown so far.
+#[derive(Default)]
+struct Drawn {
+    directories: u64,
+    files: u64,
+    failures: Failures,
 }
 
 /// Draws one directory. Boxed, since it calls itself.
@@ -92,14 +100,18 @@ fn branch<'a>(
     path: &'a str,
     indent: &'a str,
     depth: usize,
-    counts: &'a mut (u64, u64),
+    drawn: &'a mut Drawn,
     trail: Option<Rc<Trail>>,
 ) -> std::pin::Pin<Box<dyn Future<Output = Done> + 'a>> {
     Box::pin(async move {
         if depth == 0 {
             return Ok(());
         }
-        let entries = sorted(share.read_dir(path).await.map_err(failed)?);
+        let entries = match share.read_dir(path).await {
+            // What is beside it is shown.
+            Err(error) if !indent.is_empty() => return drawn.failures.note(error).map_err(failed),
+            entries => sorted(entries.map_err(failed)?),
+        };
         let last = entries.len().saturating_sub(1);
         for (at, entry) in entries.iter().enumerate() {
             let below = join(path, entry.name());
@@ -114,15 +126,15 @@ fn branch<'a>(
                 return Ok(());
             }
             if entry.metadata().is_dir() {
-                counts.0 += 1;
+                drawn.directories += 1;
                 let indent = format!("{indent}{bar}");
                 let mut trail = trail.clone();
                 if entry.metadata().is_junction() && depth > 1 {
                     trail = walk::cross(share, &below, trail).await.map_err(failed)?;
                 }
-                branch(share, connection, &below, &indent, depth - 1, counts, trail).await?;
+                branch(share, connection, &below, &indent, depth - 1, drawn, trail).await?;
             } else {
-                counts.1 += 1;
+                drawn.files += 1;
             }
         }
         Ok(())

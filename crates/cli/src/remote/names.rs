@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use frevo_client::{Cause, Error, Metadata, Share};
 use frevo_wire::Status;
+use frevo_wire::dtyp::FileAttributes;
 use futures_util::stream::{StreamExt, TryStreamExt};
 
 use super::arguments::Connection;
@@ -103,9 +104,29 @@ async fn rm_one(connection: &Connection, url: &Url, recursive: bool, force: bool
             let text = format!("{url} is a directory; use -r to remove it and all in it");
             return Err(Failure::new(Exit::Usage, text));
         }
-        (false, _) => remove_one(share, &url.path, &metadata).await,
+        (false, _) => match remove_one(share, &url.path, &metadata).await {
+            Err(error) if force && is_kept_read_only(&error, &metadata) => {
+                make_writable(share, &url.path, &metadata).await.map_err(failed)?;
+                remove_one(share, &url.path, &metadata).await
+            }
+            removed => removed,
+        },
     };
     removed.map_err(failed)
+}
+
+/// Whether its attribute alone may be what keeps it: MS-FSA 2.1.5.15.3.
+fn is_kept_read_only(error: &Error, metadata: &Metadata) -> bool {
+    error.status() == Some(Status::CANNOT_DELETE)
+        && metadata.attributes().contains(FileAttributes::READONLY)
+}
+
+/// Takes the read-only attribute from a file.
+async fn make_writable(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
+    let rest = FileAttributes(metadata.attributes().0 & !FileAttributes::READONLY.0);
+    // MS-FSCC 2.6: none at all would leave them as they are.
+    let rest = if rest.0 == 0 { FileAttributes::NORMAL } else { rest };
+    share.set_basic(path, None, None, Some(rest)).await
 }
 
 /// Removes a directory and all in it: files first, many at once, then the
@@ -201,7 +222,6 @@ async fn see_gone(share: &Share, path: &str) -> frevo_client::Result<()> {
 
 /// Removes a file, or a link to a directory, which is one itself on the wire.
 async fn remove_one(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
-    use frevo_wire::dtyp::FileAttributes;
     if metadata.attributes().contains(FileAttributes::DIRECTORY) {
         share.remove_dir(path).await
     } else {
