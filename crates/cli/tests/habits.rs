@@ -211,3 +211,45 @@ fn errors_name_what_was_asked_for() {
     world.run(&["put", "big", &world.url("folder/")]).succeeds();
     assert!(Path::new(&world.there("folder/big")).is_file());
 }
+
+#[test]
+fn holes_are_neither_sent_nor_stored() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    const LEN: u64 = 3 << 30;
+    let world = World::new();
+    let source = world.place.path("disk");
+    let file = fs::File::create_new(&source).unwrap();
+    file.set_len(LEN).unwrap();
+    let island: Vec<u8> = (0..200_000_u32).map(|n| (n % 249) as u8 + 1).collect();
+    let islands = [5 << 20, 1 << 30, (2 << 30) + 77];
+    for at in islands {
+        file.write_all_at(&island, at).unwrap();
+    }
+    let took = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    if took(&source) > 64 << 20 {
+        // No file system with holes.
+        return;
+    }
+    let same = |path: &Path| {
+        let copy = fs::File::open(path).unwrap();
+        assert_eq!(copy.metadata().unwrap().len(), LEN);
+        assert!(took(path) < 64 << 20, "{} bytes of room", took(path));
+        let mut found = vec![0; island.len() + 2];
+        for at in islands {
+            copy.read_exact_at(&mut found, at - 1).unwrap();
+            assert_eq!(found[1..=island.len()], island);
+            assert_eq!([found[0], found[island.len() + 1]], [0, 0]);
+        }
+    };
+    let told = world.run(&["put", "--json", "disk", &world.url("disk")]);
+    assert!(told.succeeds().contains(&format!("\"bytes\":{LEN}")), "{}", told.out);
+    same(&world.there("disk"));
+    let told = world.run(&["get", "--json", &world.url("disk"), "back"]);
+    assert!(told.succeeds().contains(&format!("\"bytes\":{LEN}")), "{}", told.out);
+    same(&world.place.path("back"));
+    // Nothing but a hole, and one that is written to no end.
+    fs::File::create_new(world.place.path("empty")).unwrap().set_len(1 << 20).unwrap();
+    world.run(&["put", "empty", &world.url("empty")]).succeeds();
+    world.run(&["get", &world.url("empty"), "empty-back"]).succeeds();
+    assert_same(&world.place.path("empty"), &world.place.path("empty-back"));
+}

@@ -22,6 +22,9 @@ pub(crate) const CANNOT: [Status; 3] =
 
 /// Room for one answer about holes, bytes.
 const RANGES: u32 = 65_536;
+/// Pieces between holes that are told apart in one file.
+const RANGES_KEPT: usize = 1 << 20;
+
 /// Sends an FSCTL on an Open.
 pub(crate) async fn control(
     open: &Open,
@@ -47,7 +50,8 @@ impl File {
         snapshots(&self.open).await
     }
 
-    /// What of a range is not a hole: offsets and lengths, in order.
+    /// What of a range is not a hole: offsets and lengths, in order. Of one with very many
+    /// holes the rest counts as none.
     ///
     /// # Errors
     /// What the server says.
@@ -77,6 +81,10 @@ impl File {
                     })?;
                 found.push((at, count));
                 from = at.saturating_add(count);
+            }
+            if found.len() >= RANGES_KEPT && from < end {
+                found.push((from, end - from));
+                break;
             }
             let is_all = message.header.status != Status::BUFFER_OVERFLOW;
             if is_all || found.len() == before {

@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 mod background;
 mod copy;
 mod fetch;
+mod holes;
 mod kin;
 mod lanes;
 mod listing;

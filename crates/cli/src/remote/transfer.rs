@@ -10,12 +10,12 @@ use std::time::SystemTime;
 
 use frevo_client::{Cause, Error, File, Metadata, OpenOptions, STORE_WINDOW, Share};
 use frevo_net::buffer::Buf;
-use frevo_wire::dtyp::FileAttributes;
 use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::copy::is_full;
+use super::holes::{self, Ranges};
 use super::place::join;
 use super::progress::Progress;
 
@@ -43,7 +43,13 @@ fn part_name(name: &str, len: u64, modified: SystemTime) -> String {
     for byte in name.bytes().chain(len.to_le_bytes()).chain(ticks.to_le_bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
     }
-    format!(".{hash:016x}{PART}")
+    format!("{hash:016x}{PART}")
+}
+
+/// The same here, where it is not listed. On a server it has no dot: smbd may keep it that such
+/// a name is hidden, whatever the file is called later.
+fn hidden(name: &str, len: u64, modified: SystemTime) -> String {
+    format!(".{}", part_name(name, len, modified))
 }
 
 fn local_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
@@ -76,7 +82,7 @@ pub(crate) async fn down(
             true => (Vec::new(), *known),
             false => share.read_with_metadata(path).await?,
         };
-        let part = to.with_file_name(part_name(name, metadata.len(), metadata.modified()));
+        let part = to.with_file_name(hidden(name, metadata.len(), metadata.modified()));
         let written = LocalHandle::create(&part).and_then(|mut local| {
             local.write_all(&data)?;
             local.set_modified(metadata.modified())?;
@@ -92,7 +98,7 @@ pub(crate) async fn down(
     }
     let file = OpenOptions::new().read(true).open(share, path).await?;
     let metadata = file.metadata_at_open();
-    let part = to.with_file_name(part_name(name, metadata.len(), metadata.modified()));
+    let part = to.with_file_name(hidden(name, metadata.len(), metadata.modified()));
     let local = LocalHandle::options()
         .create(true)
         .truncate(false)
@@ -103,24 +109,52 @@ pub(crate) async fn down(
     // What is there came in order, so all of it is good.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     progress.advance(begun);
-    let sink = |at: u64, piece: Buf| {
-        let written = local.write_all_at(&piece, at);
-        progress.advance(piece.len() as u64);
-        std::future::ready(written)
-    };
-    let fetched = file.fetch(begun, metadata.len() - begun, sink).await;
+    let fetched = fetch_data(&file, &metadata, begun, &local, progress).await;
     let fetched = fetched.map_err(at_local("write", to));
     if fetched.as_ref().is_err_and(|error| !may_go_on(error)) {
         let _ = std::fs::remove_file(&part);
     }
-    let count = fetched?;
+    let end = fetched?;
     local
-        .set_len(begun + count)
+        .set_len(end)
         .and_then(|()| local.set_modified(metadata.modified()))
         .and_then(|()| std::fs::rename(&part, to))
         .map_err(&broken)?;
     progress.file();
     file.close().await
+}
+
+/// Fetches what of `file` is no hole and lies behind `begun`: where it ends.
+async fn fetch_data(
+    file: &File,
+    metadata: &Metadata,
+    begun: u64,
+    local: &LocalHandle,
+    progress: &Progress,
+) -> frevo_client::Result<u64> {
+    let len = metadata.len();
+    let mut at = begun;
+    for range in holes::there(file, metadata).await? {
+        let Some((from, count)) = holes::rest(range, at, len) else { continue };
+        progress.advance(from - at);
+        let sink = |at: u64, piece: Buf| {
+            let written = local.write_all_at(&piece, at);
+            progress.advance(piece.len() as u64);
+            std::future::ready(written)
+        };
+        let fetched = file.fetch(from, count, sink).await?;
+        at = from + fetched;
+        if fetched < count {
+            // It has become shorter meanwhile.
+            return Ok(at);
+        }
+    }
+    if at < len {
+        progress.advance(len - at);
+        // Behind the data is a hole, if it is still there.
+        return Ok(file.metadata().await?.len().clamp(at, len));
+    }
+    Ok(at)
 }
 
 /// Fetches `path` into a device or a pipe, in order.
@@ -169,13 +203,12 @@ pub(crate) async fn up(
     // Pieces go out of order, but none further ahead than that.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     progress.advance(begun);
-    let fill = move |at: u64, count: usize, buf: &mut Buf| buf.append_from_file(&local, at, count);
-    let advance = |bytes: u64| {
-        progress.advance(bytes);
-        true
-    };
     let stored = async {
-        file.store(begun, len - begun, fill, advance).await.map_err(at_local("read", from))?;
+        let data = holes::here(&local).map_err(&broken)?;
+        let data = holes::allowed(&file, data, len).await?;
+        store_data(&file, data, begun, len, &Arc::new(local), progress)
+            .await
+            .map_err(at_local("read", from))?;
         file.set_len(len).await?;
         file.sync().await?;
         file.set_times(Some(modified), None).await
@@ -190,6 +223,33 @@ pub(crate) async fn up(
     file.close().await?;
     put_in_place(share, &part, path).await?;
     progress.file();
+    Ok(())
+}
+
+/// Sends what of `local` is in `data` and lies behind `begun`.
+async fn store_data(
+    file: &File,
+    data: Ranges,
+    begun: u64,
+    len: u64,
+    local: &Arc<LocalHandle>,
+    progress: &Progress,
+) -> frevo_client::Result<()> {
+    let mut at = begun;
+    for range in data {
+        let Some((from, count)) = holes::rest(range, at, len) else { continue };
+        progress.advance(from - at);
+        let local = Arc::clone(local);
+        let fill =
+            move |at: u64, count: usize, buf: &mut Buf| buf.append_from_file(&local, at, count);
+        let advance = |bytes: u64| {
+            progress.advance(bytes);
+            true
+        };
+        file.store(from, count, fill, advance).await?;
+        at = from + count;
+    }
+    progress.advance(len - at);
     Ok(())
 }
 
@@ -349,7 +409,8 @@ async fn fill(
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     progress.advance(begun);
     let mut at = begun;
-    for (start, count) in data_of(source, file, metadata).await? {
+    let data = holes::there(source, metadata).await?;
+    for (start, count) in holes::allowed(file, data, len).await? {
         let end = start.saturating_add(count).min(len);
         let skipped = start.min(len).saturating_sub(at);
         progress.advance(skipped);
@@ -374,30 +435,6 @@ async fn fill(
     file.set_len(len).await?;
     file.sync().await?;
     file.set_times(Some(metadata.modified()), None).await
-}
-
-/// What of `source` is to be copied: all, or in a sparse file what is no hole, where
-/// `file` can have holes too.
-async fn data_of(
-    source: &File,
-    file: &File,
-    metadata: &Metadata,
-) -> frevo_client::Result<Vec<(u64, u64)>> {
-    let whole = vec![(0, metadata.len())];
-    // Not every server tells of holes that its host made.
-    let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
-        || metadata.allocation() < metadata.len();
-    if !may_have_holes || metadata.is_empty() {
-        return Ok(whole);
-    }
-    match file.set_sparse().await {
-        Err(error) if error.status().is_some() => return Ok(whole),
-        done => done?,
-    }
-    match source.allocated(0, metadata.len()).await {
-        Err(error) if error.status().is_some() => Ok(whole),
-        ranges => ranges,
-    }
 }
 
 /// Reads here and writes there, many pieces under way: how much there was.

@@ -103,7 +103,7 @@ class Program:
 def parts(folder):
     """Bytes in files that are not whole yet."""
     total = 0
-    for part in folder.glob(".*.frevo-part"):
+    for part in folder.glob("*.frevo-part"):
         with contextlib.suppress(FileNotFoundError):
             total += part.stat().st_blocks * 512
     return total

@@ -1,0 +1,140 @@
+//! What of a file is data: holes are neither sent nor stored.
+
+use std::fs::File as LocalHandle;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use frevo_client::{File, Metadata};
+use frevo_wire::dtyp::FileAttributes;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+/// Offsets and lengths, in order.
+pub(crate) type Ranges = Vec<(u64, u64)>;
+
+/// Pieces of one file; one that has more is taken for data from there on.
+const PIECES_MAX: usize = 1 << 16;
+
+/// Of one block that the host counts in.
+const BLOCK: u64 = 512;
+
+/// What of `file` is no hole, as its server tells; all of it, where it does not.
+///
+/// # Errors
+/// What ends the connection.
+pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Result<Ranges> {
+    let whole = vec![(0, metadata.len())];
+    // Not every server tells of holes that its host made.
+    let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
+        || metadata.allocation() < metadata.len();
+    if !may_have_holes || metadata.is_empty() {
+        return Ok(whole);
+    }
+    match file.allocated(0, metadata.len()).await {
+        Err(error) if error.status().is_some() => Ok(whole),
+        ranges => ranges,
+    }
+}
+
+/// What of a local file is no hole; all of it, where its file system does not tell.
+///
+/// # Errors
+/// What the host says.
+pub(crate) fn here(file: &LocalHandle) -> io::Result<Ranges> {
+    let metadata = file.metadata()?;
+    let len = metadata.len();
+    let whole = vec![(0, len)];
+    if metadata.blocks().saturating_mul(BLOCK) >= len {
+        return Ok(whole);
+    }
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let start = match seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // A hole up to the end.
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(whole),
+            Err(errno) => return Err(errno.into()),
+        };
+        let end = if found.len() < PIECES_MAX {
+            seek(file, SeekFrom::Hole(start))?.min(len)
+        } else {
+            len
+        };
+        if start >= end {
+            break;
+        }
+        found.push((start, end - start));
+        at = end;
+    }
+    Ok(found)
+}
+
+/// Whether nothing of `len` bytes is a hole.
+pub(crate) fn is_whole(ranges: &[(u64, u64)], len: u64) -> bool {
+    *ranges == [(0, len)]
+}
+
+/// Gives `file` holes, if there are any in `ranges` and it can have them: what is to be
+/// written of it then.
+///
+/// # Errors
+/// What ends the connection.
+pub(crate) async fn allowed(file: &File, ranges: Ranges, len: u64) -> frevo_client::Result<Ranges> {
+    if is_whole(&ranges, len) {
+        return Ok(ranges);
+    }
+    match file.set_sparse().await {
+        Err(error) if error.status().is_some() => Ok(vec![(0, len)]),
+        done => done.map(|()| ranges),
+    }
+}
+
+/// What of `range` lies from `at` on and before `len`: where it begins, and how much.
+pub(crate) fn rest((start, count): (u64, u64), at: u64, len: u64) -> Option<(u64, u64)> {
+    let end = start.saturating_add(count).min(len);
+    let from = start.max(at);
+    (from < end).then(|| (from, end - from))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn data_between_holes_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = LocalHandle::create_new(dir.path().join("file")).unwrap();
+        assert!(is_whole(&here(&file).unwrap(), 0));
+        file.set_len(64 << 20).unwrap();
+        if file.metadata().unwrap().blocks() > 0 {
+            // No file system with holes.
+            return;
+        }
+        assert_eq!(here(&file).unwrap(), []);
+        file.write_all_at(b"here", 16 << 20).unwrap();
+        file.write_all_at(b"and here", (40 << 20) - 4).unwrap();
+        let found = here(&file).unwrap();
+        let is_data =
+            |at: u64| found.iter().any(|(start, len)| (*start..start + len).contains(&at));
+        assert!(is_data(16 << 20) && is_data((40 << 20) - 4) && is_data((40 << 20) + 3));
+        assert!(!is_data(0) && !is_data(30 << 20) && !is_data((64 << 20) - 1));
+        let mut at = 0;
+        for (start, len) in found {
+            assert!(start >= at && len > 0);
+            at = start + len;
+        }
+    }
+
+    #[test]
+    fn what_was_done_is_not_done_again() {
+        assert_eq!(rest((10, 5), 0, 100), Some((10, 5)));
+        assert_eq!(rest((10, 5), 12, 100), Some((12, 3)));
+        assert_eq!(rest((10, 5), 15, 100), None);
+        assert_eq!(rest((10, u64::MAX), 0, 100), Some((10, 90)));
+        assert_eq!(rest((100, 5), 0, 100), None);
+    }
+}
