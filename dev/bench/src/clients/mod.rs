@@ -213,7 +213,7 @@ impl Lab<'_> {
     fn compare(&self, plan: Plan) -> Result<Comparison> {
         let mut contestants: Vec<Contestant> =
             plan.runners.iter().map(|(label, _)| Contestant::new(label)).collect();
-        for round in 0..=self.arguments.rounds {
+        for round in 0..=self.arguments.rounds.min(plan.rounds) {
             let mut order: Vec<_> = plan.runners.iter().zip(&mut contestants).collect();
             if round % 2 == 1 {
                 order.reverse();
