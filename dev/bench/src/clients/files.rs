@@ -29,7 +29,7 @@ pub(super) struct Files {
     pub(super) local: PathBuf,
     /// What is got goes here.
     target: PathBuf,
-    /// But the large one, which goes here.
+    /// The large one goes here too.
     big_target: PathBuf,
     pub(super) big_len: u64,
 }
@@ -63,16 +63,16 @@ impl Files {
         self.target.join(name)
     }
 
-    /// Where the large one goes.
-    pub(super) fn got_big(&self) -> PathBuf {
+    /// Where the large one goes on the local disk.
+    pub(super) fn got_local(&self) -> PathBuf {
         self.big_target.join(BIG)
     }
 
     /// Where the errand's result lies.
     fn result(&self, errand: Errand) -> Option<PathBuf> {
         match errand {
-            Errand::Get => Some(self.got_big()),
-            Errand::GetMemory => Some(self.got(BIG)),
+            Errand::Get => Some(self.got(BIG)),
+            Errand::GetLocal => Some(self.got_local()),
             Errand::Put => Some(self.share.join(PUT).join(BIG)),
             Errand::GetMany => Some(self.got(MANY)),
             Errand::PutMany => Some(self.share.join(PUT).join(MANY)),
@@ -85,9 +85,7 @@ impl Files {
     pub(super) fn clear(&self, errand: Errand) -> Result<()> {
         let Some(path) = self.result(errand) else { return Ok(()) };
         match errand {
-            Errand::Get | Errand::GetMemory | Errand::Put if path.exists() => {
-                fs::remove_file(path)?
-            }
+            Errand::Get | Errand::GetLocal | Errand::Put if path.exists() => fs::remove_file(path)?,
             Errand::GetMany | Errand::PutMany | Errand::PutFlat if path.exists() => {
                 fs::remove_dir_all(path)?;
             }
@@ -99,7 +97,7 @@ impl Files {
     /// Whether the errand was done: every byte, every file, every entry.
     pub(super) fn check(&self, errand: Errand, output: &Path) -> Result<()> {
         match (errand, self.result(errand)) {
-            (Errand::Get | Errand::GetMemory, Some(path)) => same(&self.share.join(BIG), &path),
+            (Errand::Get | Errand::GetLocal, Some(path)) => same(&self.share.join(BIG), &path),
             (Errand::Put, Some(path)) => same(&self.local.join(BIG), &path),
             (Errand::GetMany | Errand::PutMany | Errand::PutFlat, Some(path)) => {
                 let content = share::block(1, 4);

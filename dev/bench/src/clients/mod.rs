@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// Write the Markdown here and the JSON beside it (.json).
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Where the large file that is got goes, a directory in it is made and removed; where
-    /// the share is, otherwise.
+    /// Get the large file to this directory too, one in it is made and removed: a disk, where the
+    /// share is in memory.
     #[arg(long)]
     local: Option<PathBuf>,
     /// Mebibytes of the large file.
@@ -71,8 +71,8 @@ enum Protection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Errand {
     Get,
-    /// To where the share is, whatever `--local` says.
-    GetMemory,
+    /// To where `--local` says.
+    GetLocal,
     Put,
     GetMany,
     PutMany,
@@ -84,7 +84,7 @@ enum Errand {
 impl Errand {
     fn name(self) -> &'static str {
         match self {
-            Self::Get | Self::GetMemory => "get",
+            Self::Get | Self::GetLocal => "get",
             Self::Put => "put",
             Self::GetMany => "get-many",
             Self::PutMany => "put-many",
@@ -200,11 +200,11 @@ impl Lab<'_> {
                 server::version(&common.smbd)
             ),
             format!(
-                "{} interleaved rounds after one that does not count; {} MiB in the large file; both ends on {}, but what is got of the large file goes to {}",
+                "{} interleaved rounds after one that does not count; {} MiB in the large file; both ends on {}, the local disk is {}",
                 self.arguments.rounds,
                 self.files.big_len >> 20,
                 proc::file_system(self.scratch),
-                proc::file_system(self.files.got_big().parent().unwrap_or(self.scratch)),
+                proc::file_system(self.files.got_local().parent().unwrap_or(self.scratch)),
             ),
         ]
     }
@@ -230,7 +230,7 @@ impl Lab<'_> {
             }
         }
         let (count, unit) = match plan.errand {
-            Errand::Get | Errand::GetMemory | Errand::Put => {
+            Errand::Get | Errand::GetLocal | Errand::Put => {
                 (self.files.big_len as f64, Unit::Bytes)
             }
             Errand::GetMany | Errand::PutMany | Errand::PutFlat => (MANY_FILES as f64, Unit::Files),
@@ -277,7 +277,8 @@ impl Lab<'_> {
 
     fn stream_errand(&self, errand: Errand) -> Result<Invocation> {
         let (there, here) = match errand {
-            Errand::Get => (self.files.share.join(BIG), self.files.got_big()),
+            Errand::Get => (self.files.share.join(BIG), self.files.got(BIG)),
+            Errand::GetLocal => (self.files.share.join(BIG), self.files.got_local()),
             Errand::Put => {
                 (self.files.share.join(files::PUT).join(BIG), self.files.local.join(BIG))
             }
@@ -295,8 +296,8 @@ impl Lab<'_> {
         let run =
             Invocation::new(&self.arguments.common.frevo).env("FREVO_PASSWORD", &target.password);
         let run = match errand {
-            Errand::Get => run.arg("get").arg(url(BIG)).arg(self.files.got_big()),
-            Errand::GetMemory => run.arg("get").arg(url(BIG)).arg(self.files.got(BIG)),
+            Errand::GetLocal => run.arg("get").arg(url(BIG)).arg(self.files.got_local()),
+            Errand::Get => run.arg("get").arg(url(BIG)).arg(self.files.got(BIG)),
             Errand::Put => run.arg("put").arg(self.files.local.join(BIG)).arg(put(BIG)),
             Errand::GetMany => run.args(["get", "-r"]).arg(url(MANY)).arg(self.files.got(MANY)),
             // Into the directory that is there, under its own name.
@@ -331,8 +332,8 @@ impl Lab<'_> {
         std::fs::write(&conf, "")?;
         let here = |path: PathBuf| path.display().to_string();
         let command = match errand {
-            Errand::Get => format!("get {BIG} {}", here(self.files.got_big())),
-            Errand::GetMemory => format!("get {BIG} {}", here(self.files.got(BIG))),
+            Errand::GetLocal => format!("get {BIG} {}", here(self.files.got_local())),
+            Errand::Get => format!("get {BIG} {}", here(self.files.got(BIG))),
             Errand::Put => {
                 format!("put {} {}\\{BIG}", here(self.files.local.join(BIG)), files::PUT)
             }

@@ -19,6 +19,9 @@ pub(super) struct Plan {
     pub(super) promises: Vec<Promise>,
 }
 
+/// Said of what goes to `--local`.
+const LOCAL: &str = ", to the local disk";
+
 /// A run of smbclient's from far away takes 17 s.
 const FAR_ROUNDS: usize = 2;
 
@@ -35,10 +38,18 @@ fn frevo(protection: Protection) -> Runner {
 pub(super) fn plans(cores: usize, has_local: bool) -> Vec<Plan> {
     use Protection::{Default, Sealed, Signed, Unsigned};
     let mut plans = Vec::new();
-    for (errand, name) in [(Errand::Get, "get-stream"), (Errand::Put, "put-stream")] {
+    let mut streams = vec![(Errand::Get, "get-stream"), (Errand::Put, "put-stream")];
+    if has_local {
+        streams.insert(1, (Errand::GetLocal, "get-stream-local"));
+    }
+    for (errand, name) in streams {
+        let to = if errand == Errand::GetLocal { LOCAL } else { "" };
         plans.push(Plan {
             name,
-            title: format!("{} a large file, Frevo's server and a bare TCP stream", errand.name()),
+            title: format!(
+                "{} a large file, Frevo's server and a bare TCP stream{to}",
+                errand.name()
+            ),
             errand,
             server: Kind::Frevo,
             is_far: false,
@@ -53,21 +64,18 @@ pub(super) fn plans(cores: usize, has_local: bool) -> Vec<Plan> {
     }
     let mut plain = vec![(Errand::Get, "get-plain"), (Errand::Put, "put-plain")];
     if has_local {
-        plain.insert(1, (Errand::GetMemory, "get-plain-memory"));
+        plain.insert(1, (Errand::GetLocal, "get-plain-local"));
     }
     for (errand, name) in plain {
-        let (what, to) = match errand {
-            Errand::GetMemory => ("get", " into memory"),
-            errand => (errand.name(), ""),
-        };
+        let to = if errand == Errand::GetLocal { LOCAL } else { "" };
         let cpu = |ours, theirs| match errand {
-            // What writing into memory takes is most of what both take.
-            Errand::GetMemory => Promise::cpu_shown(ours, theirs),
+            // What writing takes is most of what both take where that is memory.
+            Errand::Get if has_local => Promise::cpu_shown(ours, theirs),
             _ => Promise::cpu(ours, theirs, 0.7),
         };
         plans.push(Plan {
             name,
-            title: format!("{what} a large file, smbd{to}"),
+            title: format!("{} a large file, smbd{to}", errand.name()),
             errand,
             server: Kind::Smbd,
             is_far: false,
