@@ -303,11 +303,12 @@ impl Share {
     /// # Errors
     /// What the server says.
     pub async fn write(&self, path: &str, data: &[u8]) -> Result<()> {
-        self.write_dated(path, data, None).await
+        self.write_whole(path, data, None, false).await
     }
 
-    /// The same, with the time of its last write set to `modified`. When there is no room
-    /// for all of it nothing is left of it: half a file would be taken for a whole one.
+    /// The same for a copy, with the time of its last write set to `modified`. When there is
+    /// no room for all of it nothing is left of it: half a file would be taken for a whole
+    /// one. Whoever else writes the file meanwhile may lose it so.
     ///
     /// # Errors
     /// What the server says.
@@ -317,8 +318,20 @@ impl Share {
         data: &[u8],
         modified: Option<SystemTime>,
     ) -> Result<()> {
+        self.write_whole(path, data, modified, true).await
+    }
+
+    async fn write_whole(
+        &self,
+        path: &str,
+        data: &[u8],
+        modified: Option<SystemTime>,
+        is_copy: bool,
+    ) -> Result<()> {
         let small = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL);
-        let Some(len) = small else { return self.write_in_steps(path, data, modified).await };
+        let Some(len) = small else {
+            return self.write_in_steps(path, data, modified, is_copy).await;
+        };
         let mut ask = Ask::existing(
             AccessMask::WRITE_DATA
                 | AccessMask::READ_ATTRIBUTES
@@ -343,9 +356,11 @@ impl Share {
         match written(&answers.messages, len).during("write", &self.url(path))? {
             Written::All => {}
             // One after the other it is told why, or the rest is taken.
-            Written::Less => return self.write_in_steps(path, data, modified).await,
+            Written::Less => return self.write_in_steps(path, data, modified, is_copy).await,
             Written::NoRoom(status) => {
-                let _ = self.remove_file(path).await;
+                if is_copy {
+                    let _ = self.remove_file(path).await;
+                }
                 return Err(Error::new(status, "write", self.url(path)));
             }
         }
@@ -364,6 +379,7 @@ impl Share {
         path: &str,
         data: &[u8],
         modified: Option<SystemTime>,
+        is_copy: bool,
     ) -> Result<()> {
         let options = OpenOptions::new().write(true).create(true).truncate(true);
         let file = options.open(self, path).await?;
@@ -379,7 +395,9 @@ impl Share {
             && error.status().is_some_and(|status| NO_ROOM.contains(&status))
         {
             let _ = file.close().await;
-            let _ = self.remove_file(path).await;
+            if is_copy {
+                let _ = self.remove_file(path).await;
+            }
         }
         done
     }

@@ -26,6 +26,15 @@ enum Does {
 /// Writes 100 bytes to a server that does this with the requests of the kind, one after
 /// the other, and all of the last ones. What it was asked, and what came of it.
 fn put(kind: Command, does: &'static [Does]) -> (Vec<&'static str>, Result<(), Error>) {
+    send(kind, does, true)
+}
+
+/// The same, as a copy or not.
+fn send(
+    kind: Command,
+    does: &'static [Does],
+    is_copy: bool,
+) -> (Vec<&'static str>, Result<(), Error>) {
     let asked = Arc::new(Mutex::new((Vec::new(), does.iter())));
     let seen = Arc::clone(&asked);
     let script = move |asked: &Asked<'_>| {
@@ -57,7 +66,11 @@ fn put(kind: Command, does: &'static [Does]) -> (Vec<&'static str>, Result<(), E
     let (done, _) = one_thing(Manners::default(), Options::default(), script, async |client| {
         let user = Credentials::password("ann", "secret");
         let session = client.log_on(ServerName::new("evil"), user).await?;
-        session.share("data").await?.write("file", &[7; 100]).await
+        let share = session.share("data").await?;
+        match is_copy {
+            true => share.write_dated("file", &[7; 100], None).await,
+            false => share.write("file", &[7; 100]).await,
+        }
     });
     let said = std::mem::take(&mut asked.lock().0);
     (said, done)
@@ -71,6 +84,13 @@ fn nothing_is_left_of_a_file_for_which_there_is_no_room() {
         assert_eq!(said, ["make", "write", "open", "remove"]);
         assert_eq!(done.unwrap_err().status(), Some(status));
     }
+}
+
+#[test]
+fn what_is_no_copy_is_left_to_who_wrote_it() {
+    let (said, done) = send(Command::WRITE, &[Does::Refuses(Status::DISK_FULL)], false);
+    assert_eq!(said, ["make", "write"]);
+    assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
 }
 
 #[test]
