@@ -92,7 +92,7 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
         ) => Exit::Auth,
         Cause::Transport(_) => Exit::Connect,
         // Something else than an SMB server answers there.
-        Cause::Protocol(_) if error.operation() == "connect to" => Exit::Connect,
+        Cause::Protocol("what comes is not SMB") => Exit::Connect,
         Cause::Usage(_) => Exit::Usage,
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,
