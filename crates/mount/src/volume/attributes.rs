@@ -102,6 +102,11 @@ pub(crate) struct Changes {
     pub(crate) modified: Option<SystemTime>,
 }
 
+/// Whether a file was closed by who had it open, since nobody uses it any more.
+fn is_closed<T>(outcome: &Result<T, Error>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.status() == Some(Status::FILE_CLOSED))
+}
+
 impl Volume {
     /// What is at `path`, special files looked into.
     pub(super) async fn look_at(&self, path: &str) -> Result<Metadata, Error> {
@@ -114,8 +119,12 @@ impl Volume {
         // Length and times are the server's: it has to have all of it.
         self.send(node).await?;
         let asked = Instant::now();
-        let metadata = match self.open_file(node) {
-            Some(file) => file.metadata().await,
+        let told = match self.open_file(node) {
+            Some(file) => Some(file.metadata().await),
+            None => None,
+        };
+        let metadata = match told.filter(|told| !is_closed(told)) {
+            Some(told) => told,
             None => self.look_at(&node.path()?).await,
         };
         let metadata = metadata.map_err(|error| errno(&error))?;
@@ -184,8 +193,17 @@ impl Volume {
             // What is sent later would set the time anew.
             self.send(&node).await?;
             let (modified, accessed) = (changes.modified, changes.accessed);
-            let set = match self.writer(&node) {
-                Some(file) => file.set_basic(modified, accessed, attributes).await,
+            let by_writer = {
+                // The kernel does not wait for a file to be closed. What was written has its
+                // time settled then, unless it was set through the same Open.
+                let _turn = node.opening.lock().await;
+                match self.writer(&node) {
+                    Some(file) => Some(file.set_basic(modified, accessed, attributes).await),
+                    None => None,
+                }
+            };
+            let set = match by_writer {
+                Some(set) => set,
                 None => {
                     let path = node.path()?;
                     self.share.set_basic(&path, modified, accessed, attributes).await

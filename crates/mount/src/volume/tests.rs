@@ -4,6 +4,7 @@
 #[path = "../../../client/tests/world/mod.rs"]
 mod world;
 
+mod closing;
 mod directories;
 mod jumps;
 mod posix;

@@ -1,0 +1,62 @@
+//! What comes while a file is being closed: the kernel does not wait for that.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+use crate::node::Node;
+use crate::volume::attributes::Changes;
+
+/// A file with four bytes that a program has closed: its node, and the handle that the
+/// kernel has not let go of yet.
+async fn closing(volume: &Volume) -> (Arc<Node>, u64) {
+    let (told, handle) = volume.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
+    volume.write(handle, 0, b"data").await.unwrap();
+    volume.flush(handle, 0).await.unwrap();
+    (volume.nodes.find(told.attr.ino.0).unwrap(), handle)
+}
+
+/// What is closed on the server, and the node is not told yet.
+async fn close_half(volume: &Volume, node: &Node) {
+    volume.writer(node).unwrap().close().await.unwrap();
+}
+
+#[test]
+fn times_that_are_set_while_a_file_is_closed_are_set_afterwards() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let (node, handle) = closing(&one).await;
+        let wanted = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let changes = Changes { modified: Some(wanted), ..Changes::default() };
+        let turn = node.opening.lock().await;
+        close_half(&one, &node).await;
+        let volume = Arc::clone(&one);
+        let released = tokio::spawn(async move { volume.release(handle).await });
+        tokio::task::yield_now().await;
+        let (volume, id) = (Arc::clone(&one), node.id);
+        let setting = tokio::spawn(async move { volume.setattr(id, changes).await });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!setting.is_finished());
+        drop(turn);
+        let told = setting.await.unwrap();
+        assert_eq!(told.map(|told| told.attr.mtime), Ok(wanted));
+        released.await.unwrap();
+        let there = std::fs::metadata(world.path("f")).unwrap().modified().unwrap();
+        assert_eq!(there, wanted);
+    });
+}
+
+#[test]
+fn who_asks_about_a_file_that_is_being_closed_is_told() {
+    in_world(async |world| {
+        // Nothing is believed for any time.
+        let settings = Settings { believed_for: Duration::ZERO, ..Settings::of(0, 0) };
+        let one = volume(world, settings).await;
+        let (node, handle) = closing(&one).await;
+        close_half(&one, &node).await;
+        let told = one.getattr(node.id).await;
+        assert_eq!(told.map(|told| told.attr.size), Ok(4));
+        one.release(handle).await;
+    });
+}
