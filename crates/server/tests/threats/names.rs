@@ -120,23 +120,26 @@ fn f1_links_lead_nowhere() {
 fn f1_dots_lead_nowhere() {
     in_world(async |world| {
         std::fs::create_dir(world.path("dir")).unwrap();
+        // A name that nobody else uses there: the folder above is the host's own.
+        let name = format!("frevo-f1-{}", std::process::id());
+        let beside = world.dir.path().parent().unwrap().join(&name);
+        let (up, up_twice) = (format!("..\\{name}"), format!("dir\\..\\..\\{name}"));
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        for name in
-            ["..", ".", "..\\x", "dir\\..", "dir\\..\\..\\x", "dir\\.", ".\\dir", "dir\\.\\x"]
-        {
+        for name in ["..", ".", &up, "dir\\..", &up_twice, "dir\\.", ".\\dir", "dir\\.\\x"] {
             for want in [Want::file(name), Want::directory(name)] {
                 let reply = peer.create(&mount, &want).await;
                 reply.expect(Status::OBJECT_PATH_SYNTAX_BAD);
             }
         }
         // CVE-2022-3592, -2015-5252: a neighbour whose name begins alike.
-        for name in ["../x", "dir/../../x", "/etc/passwd", "dir/x"] {
+        let slashes = [&up, &up_twice].map(|way| way.replace('\\', "/"));
+        for name in [&slashes[0], &slashes[1], "/etc/passwd", "dir/x"] {
             peer.create(&mount, &Want::file(name)).await.expect(Status::OBJECT_NAME_INVALID);
         }
         for name in ["\\etc", "\\\\frevo\\data", "\\"] {
             peer.create(&mount, &Want::file(name)).await.expect(Status::INVALID_PARAMETER);
         }
-        assert!(!world.dir.path().parent().unwrap().join("x").exists());
+        assert!(!beside.exists(), "something was made beside the share");
     });
 }
 
