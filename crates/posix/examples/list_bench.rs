@@ -39,16 +39,7 @@ fn main() {
     let files: u64 = arguments.next().map_or(20_000, |n| n.parse().expect("a number"));
     let work = tempfile::tempdir_in(&root).expect("a work directory");
     let vfs = PosixVfs::open_root(work.path(), PosixOptions::default()).expect("a share");
-    let how = OpenHow {
-        existence: Existence::MustExist,
-        kind: KindWanted::Any,
-        read: false,
-        write: false,
-        open_link: false,
-        attributes: FileAttributes::ARCHIVE,
-        mode: None,
-        case_sensitive: false,
-    };
+    let how = OpenHow { attributes: FileAttributes::ARCHIVE, ..OpenHow::LOOK };
     let data = OpenHow { read: true, write: true, ..how };
     let create = OpenHow { existence: Existence::Either, ..data };
     let directory = OpenHow { kind: KindWanted::Directory, read: true, write: false, ..create };

@@ -273,16 +273,7 @@ impl PosixVfs {
 
     /// The file of a stream that still is `key`.
     fn file_of_stream(&self, name: &Name, key: FileKey) -> VfsResult<Handle> {
-        let look = OpenHow {
-            existence: Existence::MustExist,
-            kind: KindWanted::Any,
-            read: false,
-            write: false,
-            open_link: true,
-            attributes: FileAttributes::EMPTY,
-            mode: None,
-            case_sensitive: false,
-        };
+        let look = OpenHow { open_link: true, ..OpenHow::LOOK };
         let file = self.open(&name.with_stream(None), &look)?;
         if file.stat.key != key.file() || name.stream_id() != key.stream {
             return Err(Fault::Stale);

@@ -581,16 +581,7 @@ impl Vfs for PosixVfs {
     }
 
     fn stat(&self, name: &Name) -> VfsResult<Stat> {
-        let how = OpenHow {
-            existence: Existence::MustExist,
-            kind: KindWanted::Any,
-            read: false,
-            write: false,
-            open_link: true,
-            attributes: FileAttributes::EMPTY,
-            mode: None,
-            case_sensitive: false,
-        };
+        let how = OpenHow { open_link: true, ..OpenHow::LOOK };
         let opened = self.open(name, &how)?;
         let node: &dyn Any = &*opened.node;
         let node = streams::file_node(node);

@@ -6,20 +6,10 @@ use std::ffi::CString;
 use std::path::Path;
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_store::vfs::{Existence, KindWanted, OpenHow};
+use frevo_store::vfs::OpenHow;
 use frevo_store::{Fault, Name, Vfs};
-use frevo_wire::dtyp::FileAttributes;
 
-const OPEN: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: true,
-    write: false,
-    open_link: false,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
+const OPEN: OpenHow = OpenHow { read: true, ..OpenHow::LOOK };
 
 fn mount(source: &str, at: &Path, flags: libc::c_ulong) -> bool {
     let [source, kind] = [source, "tmpfs"].map(|text| CString::new(text).unwrap());

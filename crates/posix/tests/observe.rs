@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_store::vfs::{Existence, KindWanted, OpenHow};
+use frevo_store::vfs::OpenHow;
 use frevo_store::{Fault, HostChange, Name, Observation, Vfs as _};
-use frevo_wire::dtyp::FileAttributes;
 use parking_lot::Mutex;
 
 /// One of the tests holds up the thread that all observations share.
@@ -21,16 +20,7 @@ struct Told {
     changes: Arc<Mutex<Vec<String>>>,
 }
 
-const HOW: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: true,
-    write: false,
-    open_link: false,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
+const HOW: OpenHow = OpenHow { read: true, ..OpenHow::LOOK };
 
 /// None where a sandbox forbids it: then there is nothing to test.
 fn observe(root: &Path, is_tree: bool) -> Option<Told> {

@@ -10,10 +10,9 @@ pub mod nfs_aces;
 use std::any::Any;
 use std::sync::Arc;
 
-use frevo_store::vfs::{Existence, KindWanted, OpenHow, StreamStat};
+use frevo_store::vfs::{OpenHow, StreamStat};
 use frevo_store::{Fault, Name, Node, OpenId, Stat, Vfs};
 use frevo_wire::Status;
-use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::eq_ignore_case;
 
 use self::afp_info::{AfpInfoNode, Record};
@@ -142,13 +141,4 @@ fn info_of(vfs: &dyn Vfs, name: &Name) -> Option<Record> {
 }
 
 /// Looks at a stream's data.
-const READ: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: true,
-    write: false,
-    open_link: true,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
+const READ: OpenHow = OpenHow { read: true, open_link: true, ..OpenHow::LOOK };

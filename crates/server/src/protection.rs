@@ -2,29 +2,18 @@
 //! do: MS-FSA 2.1.5.1.2.1, 2.1.5.14 and 2.1.5.17.
 
 use frevo_store::security::{HostAcl, Token, host, maximal};
-use frevo_store::vfs::{
-    Existence, HostAccess, Kind, KindWanted, Node, OpenHow, Security, SecurityChange, Vfs,
-};
+use frevo_store::vfs::{HostAccess, Kind, Node, OpenHow, Security, SecurityChange, Vfs};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
-use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor, Sid};
+use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, Sid};
 
 use crate::acting;
 
 /// Rights that READONLY takes away from files.
 pub const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
 
-/// Looks at what is there and opens no data.
-pub const LOOK: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: false,
-    write: false,
-    open_link: true,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
+/// Looks at what is there, a link itself included, and opens no data.
+pub const LOOK: OpenHow = OpenHow { open_link: true, ..OpenHow::LOOK };
 
 /// The descriptor that is stored for a file and in force, if there is one. One
 /// that cannot be read lets nobody in.

@@ -9,9 +9,8 @@
 use std::sync::Arc;
 
 use frevo_store::name::Rules;
-use frevo_store::vfs::{Existence, KindWanted, OpenHow, Space};
+use frevo_store::vfs::{KindWanted, OpenHow, Space};
 use frevo_store::{Name, Node, Vfs};
-use frevo_wire::dtyp::FileAttributes;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -114,16 +113,7 @@ fn band_bytes(plist: &str) -> Option<u64> {
 
 fn open(vfs: &dyn Vfs, name: &str, kind: KindWanted) -> Option<Arc<dyn Node>> {
     let name = Name::parse(name, Rules::Windows).ok()?;
-    let how = OpenHow {
-        existence: Existence::MustExist,
-        kind,
-        read: true,
-        write: false,
-        open_link: false,
-        attributes: FileAttributes::EMPTY,
-        mode: None,
-        case_sensitive: false,
-    };
+    let how = OpenHow { kind, read: true, ..OpenHow::LOOK };
     vfs.open(&name, &how).ok().map(|opened| opened.node)
 }
 

@@ -19,8 +19,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;
 
-use frevo_wire::dtyp::FileAttributes;
-
 use crate::name::Name;
 use crate::vfs::{
     BasicChange, Directory, Existence, Fault, FileKey, HostAccess, Kind, KindWanted, Node, OpenHow,
@@ -109,16 +107,7 @@ fn name(text: &str) -> Name {
     Name::from_stored(path.into()).with_stream(stream)
 }
 
-const LOOK: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: false,
-    write: false,
-    open_link: false,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
+const LOOK: OpenHow = OpenHow::LOOK;
 const READ: OpenHow = OpenHow { read: true, ..LOOK };
 const WRITE: OpenHow = OpenHow { write: true, ..READ };
 const CREATE: OpenHow = OpenHow { existence: Existence::MustNotExist, ..WRITE };

@@ -171,10 +171,10 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
-    /// Looks at a directory and opens nothing of it.
-    pub const DIRECTORY: Self = Self {
+    /// Looks at what is there and opens nothing of it.
+    pub const LOOK: Self = Self {
         existence: Existence::MustExist,
-        kind: KindWanted::Directory,
+        kind: KindWanted::Any,
         read: false,
         write: false,
         open_link: false,
@@ -182,6 +182,9 @@ impl OpenHow {
         mode: None,
         case_sensitive: false,
     };
+
+    /// The same at a directory.
+    pub const DIRECTORY: Self = Self { kind: KindWanted::Directory, ..Self::LOOK };
 }
 
 /// A directory that was found for a name in it.

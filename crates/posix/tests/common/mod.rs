@@ -8,7 +8,6 @@ use std::sync::Arc;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::vfs::{Existence, KindWanted, Node, OpenHow, Opened, VfsResult};
 use frevo_store::{Name, Vfs};
-use frevo_wire::dtyp::FileAttributes;
 use tempfile::TempDir;
 
 pub struct Share {
@@ -31,16 +30,7 @@ pub fn name(text: &str) -> Name {
 }
 
 pub fn how() -> OpenHow {
-    OpenHow {
-        existence: Existence::MustExist,
-        kind: KindWanted::Any,
-        read: false,
-        write: false,
-        open_link: false,
-        attributes: FileAttributes::EMPTY,
-        mode: None,
-        case_sensitive: false,
-    }
+    OpenHow::LOOK
 }
 
 pub fn read() -> OpenHow {

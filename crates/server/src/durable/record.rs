@@ -11,12 +11,12 @@ use frevo_store::file::Admission;
 use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
 use frevo_store::name::Rules;
 use frevo_store::state::{Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
-use frevo_store::vfs::{Existence, KindWanted, OpenHow};
+use frevo_store::vfs::{KindWanted, OpenHow};
 use frevo_store::{Admitted, FileCell, Name, OpenId, Sharing, StateStore};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -212,14 +212,11 @@ fn reopen(
     let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
     let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
     let how = OpenHow {
-        existence: Existence::MustExist,
         kind: KindWanted::NotDirectory,
         read: record.granted_access.intersects(reads),
         write: record.granted_access.intersects(writes),
         open_link: CreateOptions(record.create_options).contains(CreateOptions::OPEN_REPARSE_POINT),
-        attributes: FileAttributes::EMPTY,
-        mode: None,
-        case_sensitive: false,
+        ..OpenHow::LOOK
     };
     let opened = vfs.open(&name, &how).map_err(fault)?;
     let key = opened.node.key();

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use frevo_store::Node;
-use frevo_store::vfs::{Existence, KindWanted, OpenHow};
 use frevo_wire::create_context::DurableHandleFlags;
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::{Create, access, durable};
 use crate::durable::{AppInstance, Caching, Creating, Replay, Survival};
 use crate::open::Open;
+use crate::protection;
 
 /// What a CREATE is.
 pub(super) enum Entry {
@@ -183,17 +183,7 @@ impl Create<'_> {
 
     /// Whether this user could read the file.
     fn may_read(&self) -> bool {
-        let how = OpenHow {
-            existence: Existence::MustExist,
-            kind: KindWanted::Any,
-            read: false,
-            write: false,
-            open_link: true,
-            attributes: FileAttributes::EMPTY,
-            mode: None,
-            case_sensitive: false,
-        };
-        let Ok(opened) = self.vfs.open(&self.name, &how) else { return false };
+        let Ok(opened) = self.vfs.open(&self.name, &protection::LOOK) else { return false };
         let node: &dyn Node = &*opened.node;
         access::maximal(self, node, &opened.stat)
             .unwrap_or(AccessMask::EMPTY)

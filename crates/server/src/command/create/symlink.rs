@@ -2,28 +2,16 @@
 //! on to no link's target by itself, it tells the client where the link leads.
 
 use frevo_store::Name;
-use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, Opened, Vfs};
+use frevo_store::vfs::{Kind, Opened, Vfs};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
-use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::error_response::SymlinkError;
 use frevo_wire::fscc::name::WireName;
 use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData, Symlink};
 use frevo_wire::utf16::Utf16;
 
+use crate::protection;
 use crate::refusal::Refusal;
-
-/// How a link itself is looked at.
-const LINK: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: false,
-    write: false,
-    open_link: true,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
 
 /// The answer for a name on whose way there is a link: STOPPED_ON_SYMLINK with
 /// the first link's target, or ACCESS_DENIED when it cannot be told.
@@ -75,7 +63,7 @@ fn first_link(vfs: &dyn Vfs, name: &Name) -> Option<(String, usize)> {
     let mut components = name.components();
     while let Some(component) = components.next() {
         way = way.child(component);
-        let opened = vfs.open(&way, &LINK).ok()?;
+        let opened = vfs.open(&way, &protection::LOOK).ok()?;
         if opened.stat.kind == Kind::Symlink {
             let units = |component: &str| component.encode_utf16().count() + 1;
             let unparsed = components.map(units).sum::<usize>() * 2;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use frevo_net::file_io;
 use frevo_store::byte_range::Range;
-use frevo_store::vfs::{Existence, KindWanted, OpenHow, Vfs};
+use frevo_store::vfs::{Existence, OpenHow, Vfs};
 use frevo_store::{Fault, Name, Node};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::copychunk::Chunk;
-use frevo_wire::dtyp::FileAttributes;
 
 use super::copychunk::copy_all;
 use crate::data;
@@ -101,15 +100,6 @@ fn copy_data(from: &dyn Node, into: &dyn Node) -> Result<(), Fault> {
     into.set_end_of_file(at)
 }
 
-const READ: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: true,
-    write: false,
-    open_link: false,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
+const READ: OpenHow = OpenHow { read: true, ..OpenHow::LOOK };
 
 const WRITE: OpenHow = OpenHow { existence: Existence::Either, write: true, ..READ };

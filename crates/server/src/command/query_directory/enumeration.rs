@@ -7,15 +7,15 @@ use frevo_store::name::Rules;
 use frevo_store::posix_name::posix_spelling;
 use frevo_store::security::Token;
 use frevo_store::short_name::short_name;
-use frevo_store::vfs::{Directory, Existence, KindWanted, OpenHow, VfsResult};
+use frevo_store::vfs::{Directory, VfsResult};
 use frevo_store::{Fault, Name, Stat};
-use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
 use crate::apple::entries::Filling;
 use crate::open::FileOpen;
 use crate::posix;
+use crate::protection;
 use crate::visibility;
 
 /// Where the enumerations of an Open stand.
@@ -182,7 +182,7 @@ impl Scan {
         let literal = self.pattern.literal().filter(|name| !matches!(*name, "." | ".."));
         let Some(literal) = literal else { return Ok(()) };
         let name = child(&file.cell.lock().name().clone(), literal, self.posix)?;
-        match file.vfs.open(&name, &LOOK) {
+        match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
                 self.name.replace_range(.., opened.name.last());
                 self.held = Some(opened.stat);
@@ -226,18 +226,6 @@ impl Scan {
 fn by_short_name(pattern: &Pattern, name: &str) -> bool {
     short_name(name).is_some_and(|short| pattern.matches(&short))
 }
-
-/// Looks at what is there and opens no data.
-const LOOK: OpenHow = OpenHow {
-    existence: Existence::MustExist,
-    kind: KindWanted::Any,
-    read: false,
-    write: false,
-    open_link: true,
-    attributes: FileAttributes::EMPTY,
-    mode: None,
-    case_sensitive: false,
-};
 
 /// The containing directory; the share's root stands for its own, so that
 /// nothing above it shows.

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::file::Admission;
 use frevo_store::name::{Name, Rules};
-use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow};
+use frevo_store::vfs::{Kind, OpenHow};
 use frevo_store::{FileTable, OpenId, Sharing, Vfs};
 use frevo_wire::Status;
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 
@@ -71,14 +71,9 @@ impl Bench {
         sharing: Sharing,
     ) -> Result<Open, Status> {
         let how = OpenHow {
-            existence: Existence::MustExist,
-            kind: KindWanted::Any,
             read: access.intersects(AccessMask::READ_DATA),
             write: access.intersects(AccessMask::WRITE_DATA),
-            open_link: false,
-            attributes: FileAttributes::EMPTY,
-            mode: None,
-            case_sensitive: false,
+            ..OpenHow::LOOK
         };
         let name = Name::parse(name, Rules::Windows)?;
         let opened = self.vfs.open(&name, &how).map_err(frevo_store::Fault::status)?;
