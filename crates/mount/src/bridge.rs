@@ -361,15 +361,11 @@ impl Filesystem for Bridge {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        locked: Option<LockOwner>,
+        _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
         self.go(async move |volume| {
-            // flock(2)'s locks are the open file's, and go with it.
-            if let Some(owner) = locked {
-                volume.unlock_owner(handle.0, owner.0).await;
-            }
             volume.release(handle.0).await;
             reply.ok();
         });

@@ -324,6 +324,9 @@ impl Nodes {
         let node = known.unwrap_or_else(|| {
             let node = Node::new(id, kind, None);
             if let Some(old) = table.by_id.insert(id, Arc::clone(&node)) {
+                // The kernel forgets both by one number.
+                let lookups = old.lookups.load(Ordering::Acquire);
+                node.lookups.store(lookups, Ordering::Release);
                 table.left(&old);
             }
             node
@@ -538,5 +541,17 @@ mod tests {
         drop((a, b, again));
         nodes.forget(8, u64::MAX);
         assert!(gone.iter().all(|node| node.strong_count() == 0));
+    }
+    #[test]
+    fn what_takes_anothers_number_is_forgotten_when_both_are() {
+        let nodes = Nodes::new("");
+        let file = found(&nodes, nodes.root(), "a", Metadata::default().with_file_id(7));
+        found(&nodes, nodes.root(), "a", Metadata::default().with_file_id(7));
+        let other = found(&nodes, nodes.root(), "a", dir(7));
+        assert!(!Arc::ptr_eq(&file, &other));
+        // The kernel knows the first one twice.
+        assert!(nodes.forget(7, 2).is_none());
+        assert!(Arc::ptr_eq(&nodes.find(7).unwrap(), &other));
+        assert!(nodes.forget(7, 1).is_some());
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::failures::Failures;
 use super::keeper::{Count, Keeper};
 use super::pages::{Evicted, Extent, Missing, Pages};
 use crate::errno::{Outcome, errno};
@@ -36,8 +37,8 @@ pub(crate) struct Content {
     writer: Mutex<Option<File>>,
     /// One at a time sends, so that no older bytes go over newer ones.
     sending: tokio::sync::Mutex<()>,
-    /// What went wrong when nobody waited: told to the next close or fsync.
-    failed: Mutex<Option<Errno>>,
+    /// What went wrong when nobody waited.
+    pub(crate) failures: Failures,
     /// Pages being fetched.
     fetching: Mutex<HashSet<u64>>,
     fetched: Notify,
@@ -74,7 +75,7 @@ impl Content {
             pages: Mutex::default(),
             writer: Mutex::new(None),
             sending: tokio::sync::Mutex::default(),
-            failed: Mutex::new(None),
+            failures: Failures::default(),
             fetching: Mutex::default(),
             fetched: Notify::new(),
             asked: Mutex::default(),
@@ -315,7 +316,8 @@ impl Content {
                 return self.relieve().await;
             }
         }
-        self.flush().await?;
+        // What of it goes wrong is not this write's.
+        self.send_unasked().await;
         let offset = match offset {
             Some(offset) => offset,
             None => file.metadata().await.map_err(|error| errno(&error))?.len().min(LEN_MAX),
@@ -374,7 +376,7 @@ impl Content {
     }
 
     /// Has it sent, unless somebody does.
-    fn send_soon(self: &Arc<Self>) {
+    pub(crate) fn send_soon(self: &Arc<Self>) {
         if self.sending.try_lock().is_ok() {
             let content = Arc::clone(self);
             tokio::spawn(async move { content.send_unasked().await });
@@ -404,16 +406,10 @@ impl Content {
         (pages.unsent() > 0).then(|| pages.len())
     }
 
-    /// Sends while nobody waits for it; who closes is told what went wrong.
+    /// Sends while nobody waits for it; who writes, syncs or closes is told what went
+    /// wrong.
     pub(crate) async fn send_unasked(&self) {
         let _ = self.send().await;
-    }
-
-    /// Sends all that was gathered, and tells what went wrong since the last time.
-    pub(crate) async fn flush(&self) -> Outcome<()> {
-        let sent = self.send().await;
-        let failed = self.failed.lock().take();
-        failed.map_or(sent, Err)
     }
 
     /// Whether the server, asked at `asked`, may have said what is older than what was
@@ -438,7 +434,7 @@ impl Content {
         self.pages.lock().unsent() > 0
     }
 
-    /// Sends all that was gathered. What goes wrong is kept for the next flush too.
+    /// Sends all that was gathered. What goes wrong is noted for each handle too.
     pub(crate) async fn send(&self) -> Outcome<()> {
         if !self.is_unsent() {
             return Ok(());
@@ -458,7 +454,7 @@ impl Content {
         // Before anybody else gets his turn, who would find nothing to send and think
         // that all is well.
         if let Err(error) = outcome {
-            *self.failed.lock() = Some(error);
+            self.failures.note(error);
         }
         self.with(|pages| if outcome.is_ok() { pages.sent() } else { pages.not_sent() });
         outcome
@@ -466,7 +462,7 @@ impl Content {
 
     /// The file has another length on the server now; nobody sends meanwhile.
     pub(crate) async fn resize(&self, file: &File, len: u64) -> Outcome<()> {
-        self.flush().await?;
+        self.send_unasked().await;
         let _turn = self.sending.lock().await;
         let resized = file.set_len(len).await.map_err(|error| errno(&error));
         self.with(|pages| if resized.is_ok() { pages.resized(len) } else { pages.forget() });
@@ -479,7 +475,7 @@ impl Content {
         &self,
         work: impl AsyncFnOnce() -> frevo_client::Result<T>,
     ) -> Outcome<T> {
-        self.flush().await?;
+        self.send_unasked().await;
         let turn = self.sending.lock().await;
         let done = work().await.map_err(|error| errno(&error));
         self.forget();

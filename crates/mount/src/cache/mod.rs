@@ -3,8 +3,10 @@
 
 mod content;
 mod data;
+mod failures;
 mod keeper;
 mod pages;
 
 pub(crate) use content::{Content, Course};
+pub(crate) use failures::Heard;
 pub(crate) use keeper::Keeper;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use frevo_client::{Error, Metadata, Room, Special};
+use frevo_client::{Cause, Error, Metadata, Room, Special};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
@@ -102,9 +102,12 @@ pub(crate) struct Changes {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// Whether a file was closed by who had it open, since nobody uses it any more.
+/// Whether a file was closed by who had it open, since nobody uses it any more, or was lost
+/// with its session.
 fn is_closed<T>(outcome: &Result<T, Error>) -> bool {
-    outcome.as_ref().is_err_and(|error| error.status() == Some(Status::FILE_CLOSED))
+    outcome.as_ref().is_err_and(|error| {
+        error.status() == Some(Status::FILE_CLOSED) || matches!(error.cause(), Cause::HandleLost)
+    })
 }
 
 impl Volume {
@@ -116,8 +119,9 @@ impl Volume {
 
     /// What the node is now, asked anew.
     pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
-        // Length and times are the server's: it has to have all of it.
-        self.send(node).await?;
+        // Length and times are the server's: it has to have all of it. What goes wrong is
+        // for who has written it to know.
+        let _ = self.send(node).await;
         let asked = Instant::now();
         let told = match self.open_file(node) {
             Some(file) => Some(file.metadata().await),
@@ -129,6 +133,7 @@ impl Volume {
         };
         let metadata = metadata.map_err(|error| errno(&error))?;
         if !self.is_same(node, &metadata) {
+            self.distrust(node);
             return Err(Errno::from_i32(libc::ESTALE));
         }
         node.learn(metadata, asked);
@@ -191,7 +196,7 @@ impl Volume {
         };
         if changes.accessed.is_some() || changes.modified.is_some() || attributes.is_some() {
             // What is sent later would set the time anew.
-            self.send(&node).await?;
+            let _ = self.send(&node).await;
             let (modified, accessed) = (changes.modified, changes.accessed);
             let by_writer = {
                 // The kernel does not wait for a file to be closed. What was written has its
@@ -202,7 +207,7 @@ impl Volume {
                     None => None,
                 }
             };
-            let set = match by_writer {
+            let set = match by_writer.filter(|set| !is_closed(set)) {
                 Some(set) => set,
                 None => {
                     let path = node.path()?;

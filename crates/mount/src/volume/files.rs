@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::names::MODE_BITS;
 use super::{Told, Volume};
-use crate::cache::{Content, Course};
+use crate::cache::{Content, Course, Heard};
 use crate::errno::{Outcome, errno};
 use crate::limits::{KEPT_FILES, KEPT_FOR};
 use crate::node::Node;
@@ -32,6 +32,8 @@ pub(crate) struct Handle {
     /// A write is on stable storage when it is acknowledged.
     syncs: bool,
     course: Course,
+    /// What of the file's failures it was told of.
+    heard: Heard,
 }
 
 /// The server's Opens of a node: all of its handles use the same ones.
@@ -46,11 +48,19 @@ pub(crate) struct Opens {
     kept: Option<Instant>,
 }
 
-#[derive(Clone)]
 struct Opened {
+    /// No other has it.
+    id: u64,
     file: File,
     reads: bool,
     writes: bool,
+}
+
+impl Handle {
+    /// What went wrong with what was written, once.
+    fn tell_failures(&self) -> Outcome<()> {
+        self.node.content().map_or(Ok(()), |content| content.failures.tell(&self.heard))
+    }
 }
 
 impl Opens {
@@ -60,10 +70,13 @@ impl Opens {
     }
 
     fn find(&self, reads: bool, writes: bool) -> Option<File> {
+        self.best(reads, writes).map(|one| one.file.clone())
+    }
+
+    fn best(&self, reads: bool, writes: bool) -> Option<&Opened> {
         let fits = |one: &&Opened| (one.reads || !reads) && (one.writes || !writes);
         // One that writes too is the one that locks are taken with.
-        let one = self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads));
-        one.map(|one| one.file.clone())
+        self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads))
     }
 }
 
@@ -160,7 +173,7 @@ impl Volume {
         }
         let _turn = node.opening.lock().await;
         self.open_on_server(&node, reads, writes).await?;
-        Ok(self.enter(&node, flags))
+        self.enter(&node, flags)
     }
 
     /// Makes sure that there is an Open. The caller holds `opening`. What was kept
@@ -180,18 +193,28 @@ impl Volume {
 
     async fn take_or_open(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
         let content = self.content(node).await?;
-        let found = {
+        let is_kept = {
             let mut opens = node.opens.lock();
             let is_kept = opens.kept.take().is_some();
             if is_kept {
                 self.not_kept(node);
             }
-            opens
-                .find(reads, writes)
-                .filter(|_| !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE))
+            is_kept
         };
-        if let Some(file) = found {
-            return Ok(file);
+        loop {
+            let found = node.opens.lock().best(reads, writes).map(|one| (one.id, one.file.clone()));
+            let is_good = || !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE);
+            let Some((id, file)) = found.filter(|_| is_good()) else { break };
+            match file.confirm().await {
+                // With what was locked through it, that is for who locked it to know.
+                Err(error) if matches!(error.cause(), Cause::HandleLost) => {
+                    if node.locks.lock().await.is_any() {
+                        return Err(errno(&error));
+                    }
+                    node.opens.lock().files.retain(|one| one.id != id);
+                }
+                other => return other.map(|()| file).map_err(|error| errno(&error)),
+            }
         }
         let changes = content.changes();
         let opened = self.open_as(node, &content, writes).await?;
@@ -207,23 +230,30 @@ impl Volume {
         let path = node.path()?;
         let options = self.options(if writes { WRITING } else { READING });
         let options = options.write(writes).shared_lease(&content.lease);
-        match options.clone().read(true).open(&self.share, &path).await {
-            Ok(file) => Ok(Opened { file, reads: true, writes }),
+        let (file, reads) = match options.clone().read(true).open(&self.share, &path).await {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
-                let file = options.open(&self.share, &path).await.map_err(|e| errno(&e))?;
-                Ok(Opened { file, reads: false, writes })
+                (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
             }
-            Err(error) => Err(errno(&error)),
+            other => (other.map_err(|error| errno(&error))?, true),
+        };
+        // Somebody else may have put another file in its place: told so the kernel looks
+        // for the name anew, and opens that.
+        if ![0, node.id].contains(&file.metadata_at_open().file_id()) && !node.is_made_up() {
+            let _ = file.close().await;
+            self.distrust(node);
+            return Err(Errno::from_i32(libc::ESTALE));
         }
+        Ok(Opened { id: self.number(), file, reads, writes })
     }
 
     fn options(&self, lease: LeaseState) -> OpenOptions {
         OpenOptions::new().lease(if self.settings.cache { lease } else { LeaseState::EMPTY })
     }
 
-    /// A new handle.
-    fn enter(&self, node: &Arc<Node>, flags: i32) -> u64 {
+    /// A new handle of what is open.
+    fn enter(&self, node: &Arc<Node>, flags: i32) -> Outcome<u64> {
         let (can_read, can_write) = wants(flags);
+        let heard = node.content().ok_or(Errno::EIO)?.failures.heard();
         node.opens.lock().users += 1;
         let number = self.number();
         let handle = Handle {
@@ -233,9 +263,10 @@ impl Volume {
             appends: flags & libc::O_APPEND != 0,
             syncs: flags & libc::O_DSYNC != 0,
             course: Course::default(),
+            heard,
         };
         self.files.lock().insert(number, Arc::new(handle));
-        number
+        Ok(number)
     }
 
     pub(crate) async fn create(
@@ -282,9 +313,27 @@ impl Volume {
             if opens.kept.take().is_some() {
                 self.not_kept(&node);
             }
-            opens.files.push(Opened { file, reads: true, writes: true });
+            let file = file.clone();
+            opens.files.push(Opened { id: self.number(), file, reads: true, writes: true });
         }
-        let number = self.enter(&node, flags);
+        // Made by somebody else since the kernel looked for it, which leaves it to the
+        // server to empty it.
+        if flags & libc::O_TRUNC != 0 && !file.was_created() {
+            let resized = match node.content() {
+                Some(content) => content.resize(&file, 0).await,
+                None => Ok(()),
+            };
+            node.unlearn();
+            metadata = metadata.with_len(0);
+            if let Err(error) = resized {
+                if node.opens.lock().users == 0 {
+                    self.close_all(&node).await;
+                }
+                self.forget(node.id, 1);
+                return Err(error);
+            }
+        }
+        let number = self.enter(&node, flags)?;
         Ok((self.tell(&node, &metadata), number))
     }
 
@@ -319,6 +368,9 @@ impl Volume {
         }
         let node = &handle.node;
         let content = self.writer(node).and_then(|_| node.content())?;
+        if content.failures.are_new(&handle.heard) {
+            return None;
+        }
         if !content.write_now((!handle.appends).then_some(offset), data) {
             return None;
         }
@@ -340,11 +392,12 @@ impl Volume {
         let node = &handle.node;
         let file = self.writer(node).ok_or(Errno::EBADF)?;
         let content = self.content(node).await?;
+        content.failures.tell(&handle.heard)?;
         let done = content.write(&file, offset, data, self.settings.cache).await;
         node.unlearn();
         done?;
         if handle.syncs {
-            self.sync(node).await?;
+            self.sync(handle).await?;
         }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
@@ -366,37 +419,55 @@ impl Volume {
     /// What a close(2) by `owner` must have seen to the end.
     pub(crate) async fn flush(&self, number: u64, owner: u64) -> Outcome<()> {
         let handle = self.handle(number)?;
-        let sent = self.send(&handle.node).await;
+        let _ = self.send(&handle.node).await;
         self.unlock_all(&handle.node, owner).await;
-        sent
+        // Who only reads has nothing to lose, and must not hear it in the place of who has.
+        if handle.can_write { handle.tell_failures() } else { Ok(()) }
     }
 
     /// Sends what was gathered of a node.
     pub(super) async fn send(&self, node: &Node) -> Outcome<()> {
         match node.content() {
-            Some(content) => content.flush().await,
+            Some(content) => content.send().await,
             None => Ok(()),
         }
     }
 
     pub(crate) async fn fsync(&self, number: u64) -> Outcome<()> {
         let handle = self.handle(number)?;
-        self.sync(&handle.node).await
+        self.sync(&handle).await
     }
 
-    async fn sync(&self, node: &Node) -> Outcome<()> {
-        self.send(node).await?;
-        match self.writer(node) {
+    async fn sync(&self, handle: &Handle) -> Outcome<()> {
+        let node = &handle.node;
+        let _ = self.send(node).await;
+        let synced = match self.syncer(node).await {
             Some(file) => file.sync().await.map_err(|error| errno(&error)),
             // Nothing can have been written.
             None => Ok(()),
+        };
+        handle.tell_failures().and(synced)
+    }
+
+    /// An Open by which what anybody wrote can be put on stable storage: MS-SMB2 3.3.5.11
+    /// wants one that writes, POSIX any.
+    async fn syncer(&self, node: &Arc<Node>) -> Option<File> {
+        if let Some(file) = self.writer(node) {
+            return Some(file);
         }
+        if self.settings.read_only {
+            return None;
+        }
+        let _turn = node.opening.lock().await;
+        // Where that is not allowed nobody here has written.
+        self.open_on_server(node, false, true).await.ok()
     }
 
     /// The last use of a handle has ended.
     pub(crate) async fn release(&self, number: u64) {
         let Some(handle) = self.files.lock().remove(&number) else { return };
         let node = &handle.node;
+        self.unlock_through(node, number).await;
         let _turn = node.opening.lock().await;
         {
             let mut opens = node.opens.lock();
@@ -506,7 +577,8 @@ impl Volume {
         for node in self.open_nodes() {
             let Some(content) = node.content() else { continue };
             if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
-                content.send_unasked().await;
+                // One that has to wait does not keep the others.
+                content.send_soon();
             }
         }
         self.tidy_dirs().await;

@@ -443,6 +443,15 @@ impl Volume {
         self.forget_absent(node, absent.into_iter().collect());
     }
 
+    /// A name of the node is another file's by now: what was listed of its directory is not
+    /// believed any more.
+    pub(super) fn distrust(&self, node: &Node) {
+        node.unlearn();
+        if let Some((parent, _)) = node.name() {
+            parent.listed.changed();
+        }
+    }
+
     /// Something was done to `name` in a directory through this mount. Other spellings
     /// of it may be there now, to a server that ignores case.
     pub(super) fn changed(&self, directory: &Node, name: &str) {

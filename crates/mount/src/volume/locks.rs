@@ -72,19 +72,48 @@ impl Range {
 /// The locks that this mount has on a file.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    held: Vec<(Range, File)>,
+    held: Vec<Held>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Held {
+    range: Range,
+    /// The Open that has it.
+    file: File,
+    /// The handle that it was taken through. Whoever its owner is, it does not outlive
+    /// that: of a lock that belongs to an open file (F_OFD_SETLK) the kernel tells no more
+    /// when it is closed.
+    through: u64,
+}
+
+impl Held {
+    /// What is left of it without `other`, to be taken again.
+    fn without(&self, other: &Range) -> Vec<Self> {
+        let left = self.range.without(other).into_iter();
+        left.map(|range| Self { range, file: self.file.clone(), through: self.through }).collect()
+    }
+
+    async fn unlock(&self) -> Outcome<()> {
+        let Range { start, .. } = self.range;
+        self.file.unlock(start, self.range.len()).await.map_err(|error| errno(&error))
+    }
 }
 
 impl Locks {
+    pub(super) const fn is_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Another process of this machine that is in the way.
     fn conflict(&self, wanted: &Range) -> Option<Range> {
-        self.held.iter().map(|(range, _)| *range).find(|range| range.conflicts(wanted))
+        self.held.iter().map(|held| held.range).find(|range| range.conflicts(wanted))
     }
 
     /// Takes those of the same owner out that `wanted` touches.
-    fn replaced(&mut self, wanted: &Range) -> Vec<(Range, File)> {
+    fn replaced(&mut self, wanted: &Range) -> Vec<Held> {
         let touches =
-            |(range, _): &mut (Range, File)| range.owner == wanted.owner && range.overlaps(wanted);
+            |held: &mut Held| held.range.owner == wanted.owner && held.range.overlaps(wanted);
         self.held.extract_if(.., touches).collect()
     }
 }
@@ -116,9 +145,8 @@ impl Volume {
             return Ok(Some(found));
         }
         // What this owner has himself is in nobody's way.
-        let own =
-            |(range, _): &&(Range, File)| range.owner == wanted.owner && range.overlaps(&wanted);
-        if locks.held.iter().any(|held| own(&held)) {
+        let own = |range: &Range| range.owner == wanted.owner && range.overlaps(&wanted);
+        if locks.held.iter().any(|held| own(&held.range)) {
             return Ok(None);
         }
         let file = self.locker(&node)?;
@@ -150,7 +178,7 @@ impl Volume {
             let unlocked = node.unlocked.notified();
             tokio::pin!(unlocked);
             unlocked.as_mut().enable();
-            let caller = match (self.try_lock(&node, wanted).await, &mut waits) {
+            let caller = match (self.try_lock(&node, number, wanted).await, &mut waits) {
                 (Err(error), Some(caller)) if error == Errno::EAGAIN => caller,
                 (other, _) => return other,
             };
@@ -165,7 +193,7 @@ impl Volume {
         }
     }
 
-    async fn try_lock(&self, node: &Arc<Node>, wanted: Range) -> Outcome<()> {
+    async fn try_lock(&self, node: &Arc<Node>, through: u64, wanted: Range) -> Outcome<()> {
         let mut locks = node.locks.lock().await;
         if locks.conflict(&wanted).is_some() {
             return Err(Errno::EAGAIN);
@@ -179,21 +207,18 @@ impl Volume {
                 && range.start <= wanted.start
                 && wanted.last <= range.last
         };
-        if locks.held.iter().any(|(range, _)| covers(range)) {
+        if locks.held.iter().any(|held| covers(&held.range)) {
             return Ok(());
         }
         let file = self.locker(node)?;
         let replaced = locks.replaced(&wanted);
-        for (range, file) in &replaced {
-            file.unlock(range.start, range.len()).await.map_err(|error| errno(&error))?;
+        for held in &replaced {
+            held.unlock().await?;
         }
         let taken = file.lock(wanted.start, wanted.len(), wanted.exclusive, false).await;
-        let left: Vec<(Range, File)> = if taken.is_ok() {
-            locks.held.push((wanted, file));
-            let rest = replaced.iter().flat_map(|(range, file)| {
-                range.without(&wanted).into_iter().map(|range| (range, file.clone()))
-            });
-            rest.collect()
+        let left: Vec<Held> = if taken.is_ok() {
+            locks.held.push(Held { range: wanted, file, through });
+            replaced.iter().flat_map(|held| held.without(&wanted)).collect()
         } else {
             replaced
         };
@@ -216,9 +241,9 @@ impl Volume {
         // Whoever locks it next must find what was written under this lock.
         let sent = self.send(node).await;
         let mut left = Vec::new();
-        for (range, file) in replaced {
-            file.unlock(range.start, range.len()).await.map_err(|error| errno(&error))?;
-            left.extend(range.without(&wanted).into_iter().map(|range| (range, file.clone())));
+        for held in replaced {
+            held.unlock().await?;
+            left.extend(held.without(&wanted));
         }
         take_again(&mut locks, left).await;
         drop(locks);
@@ -226,12 +251,22 @@ impl Volume {
         sent
     }
 
-    /// An open file has been closed for the last time, by which something was locked
-    /// as a whole.
-    pub(crate) async fn unlock_owner(&self, number: u64, owner: u64) {
-        if let Ok(handle) = self.handle(number) {
-            self.unlock_all(&handle.node, owner).await;
+    /// A handle is closed for the last time: what was locked through it is not any more.
+    pub(super) async fn unlock_through(&self, node: &Arc<Node>, through: u64) {
+        let mut locks = node.locks.lock().await;
+        let is_its = |held: &mut Held| held.through == through;
+        let gone: Vec<Held> = locks.held.extract_if(.., is_its).collect();
+        if gone.is_empty() {
+            return;
         }
+        let _ = self.send(node).await;
+        for held in gone {
+            if let Err(error) = held.unlock().await {
+                tracing::debug!(?error, "a lock went with its file");
+            }
+        }
+        drop(locks);
+        node.unlocked.notify_waiters();
     }
 
     /// An owner has closed the file: POSIX takes all his locks.
@@ -245,10 +280,11 @@ impl Volume {
 
 /// Takes again what had to be let go of for a moment. Somebody may have been
 /// faster: then it is lost, as POSIX knows no way to say.
-async fn take_again(locks: &mut Locks, left: Vec<(Range, File)>) {
-    for (range, file) in left {
-        match file.lock(range.start, range.len(), range.exclusive, false).await {
-            Ok(()) => locks.held.push((range, file)),
+async fn take_again(locks: &mut Locks, left: Vec<Held>) {
+    for held in left {
+        let range = held.range;
+        match held.file.lock(range.start, range.len(), range.exclusive, false).await {
+            Ok(()) => locks.held.push(held),
             Err(error) => tracing::warn!(%error, "a lock was lost to somebody else"),
         }
     }

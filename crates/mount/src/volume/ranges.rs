@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use frevo_client::{Error, File, Metadata};
+use frevo_wire::dtyp::FileAttributes;
 use fuser::Errno;
 
 use super::Volume;
@@ -69,27 +71,27 @@ impl Volume {
             let now = file.metadata().await?;
             if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
                 file.punch_hole(offset, len).await?;
-            } else if end > now.allocation() {
-                file.reserve(end).await?;
+            } else if !reserve(&file, &now, offset, end).await? {
+                return Ok(false);
             }
             if mode & KEEP_SIZE == 0 && end > now.len() {
                 file.set_len(end).await?;
             }
-            Ok(())
+            Ok(true)
         });
         let done = match mode & !KEEP_SIZE {
             0 | PUNCH_HOLE | ZERO_RANGE => done.await,
             _ => Err(Errno::EOPNOTSUPP),
         };
         node.unlearn();
-        done
+        if done? { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
     /// SEEK_DATA and SEEK_HOLE.
     pub(crate) async fn lseek(&self, number: u64, offset: u64, whence: i32) -> Outcome<u64> {
         let handle = self.handle(number)?;
         let file = self.reader(&handle.node).ok_or(Errno::EBADF)?;
-        self.send(&handle.node).await?;
+        let _ = self.send(&handle.node).await;
         let end = file.metadata().await.map_err(|error| errno(&error))?.len();
         if offset >= end {
             return Err(Errno::ENXIO);
@@ -106,6 +108,27 @@ impl Volume {
             _ => Err(Errno::EINVAL),
         }
     }
+}
+
+/// Reserves room for a file's bytes from `offset` to `end`. SMB has one number for that, how
+/// much is allocated to the whole of it: less than the file is long would cut it, and more
+/// fills all of its holes. False when there are some and nothing was done: who wants room
+/// in one place has to write there.
+async fn reserve(file: &File, now: &Metadata, offset: u64, end: u64) -> Result<bool, Error> {
+    let (from, to) = if end > now.len() { (0, now.len()) } else { (offset, end) };
+    if now.allocation() < now.len() {
+        // Of one that is not called sparse a server tells of no hole (MS-FSA 2.1.5.10.22).
+        if !now.attributes().contains(FileAttributes::SPARSE_FILE) {
+            return Ok(false);
+        }
+        if hole_from(&file.allocated(from, to - from).await?, from) < to {
+            return Ok(false);
+        }
+    }
+    if end > now.len() && end > now.allocation() {
+        file.reserve(end).await?;
+    }
+    Ok(true)
 }
 
 /// The first byte that is in one of the ranges, which are in order.

@@ -6,8 +6,12 @@ mod world;
 
 mod closing;
 mod directories;
+mod failures;
 mod jumps;
+mod locks;
 mod posix;
+mod ranges;
+mod replaced;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -15,7 +19,7 @@ use std::sync::Arc;
 use fuser::Errno;
 use world::{World, in_world};
 
-use super::{Caller, Found, Range, Told, Volume};
+use super::{Found, Told, Volume};
 use crate::node::ROOT;
 use crate::settings::Settings;
 
@@ -251,37 +255,6 @@ fn names_are_found_by_directory_and_name() {
 }
 
 #[test]
-fn locks_are_processes_here_and_opens_there() {
-    in_world(async |world| {
-        let (one, two) = (plain(world).await, plain(world).await);
-        let (a, b) = (one.make("f").await, two.take("f", libc::O_RDWR).await);
-        let lock = |owner, start, last| Range { owner, pid: 7, start, last, exclusive: true };
-        one.setlk(a, lock(1, 10, 19), None).await.unwrap();
-        // The same owner may again, another one here may not, nor one elsewhere.
-        one.setlk(a, lock(1, 15, 30), None).await.unwrap();
-        assert_eq!(one.setlk(a, lock(2, 12, 12), None).await, Err(Errno::EAGAIN));
-        assert_eq!(two.setlk(b, lock(1, 30, 30), None).await, Err(Errno::EAGAIN));
-        assert_eq!(one.getlk(a, lock(2, 0, 99)).await.unwrap().unwrap().pid, 7);
-        assert!(two.getlk(b, lock(9, 12, 12)).await.unwrap().is_some());
-        assert!(two.getlk(b, lock(9, 31, 40)).await.unwrap().is_none());
-        one.unlock(a, lock(1, 15, 16)).await.unwrap();
-        two.setlk(b, lock(1, 15, 16), None).await.unwrap();
-        assert_eq!(two.setlk(b, lock(1, 17, 17), None).await, Err(Errno::EAGAIN));
-        // Who waits gets it when the owner closes.
-        let (waited, ()) =
-            tokio::join!(two.setlk(b, lock(1, 17, 17), Some(Caller::new(0))), async {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                one.flush(a, 1).await.unwrap();
-            });
-        waited.unwrap();
-        two.flush(b, 1).await.unwrap();
-        one.setlk(a, lock(1, 0, 99), None).await.unwrap();
-        one.close(a).await;
-        two.close(b).await;
-    });
-}
-
-#[test]
 fn nothing_is_changed_on_a_mount_for_reading() {
     in_world(async |world| {
         std::fs::write(world.path("f"), b"x").unwrap();
@@ -337,49 +310,6 @@ fn what_is_mapped_goes_to_its_place_through_a_handle_that_appends() {
             one.close(handle).await;
             assert_eq!(std::fs::read(world.path("f")).unwrap(), b"01map56789end");
         }
-    });
-}
-
-/// What is not the server's any more: every request about it fails.
-async fn lose_opens(volume: &Volume, file: &str) {
-    let [node] = &*volume.nodes.seen_as(ROOT, file) else { panic!("{file}") };
-    volume.writer(node).unwrap().close().await.unwrap();
-}
-
-#[test]
-fn a_write_that_failed_is_not_read() {
-    in_world(async |world| {
-        let (one, two) = (plain(world).await, plain(world).await);
-        std::fs::write(world.path("f"), b"there").unwrap();
-        let reader = one.take("f", libc::O_RDONLY).await;
-        let writer = one.take("f", libc::O_WRONLY).await;
-        // Shared with another machine: what was read is kept, writes go to the server.
-        let other = two.take("f", libc::O_RDWR).await;
-        for _ in 0..2 {
-            assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"there");
-        }
-        lose_opens(&one, "f").await;
-        assert!(one.write(writer, 0, b"never stored").await.is_err());
-        if let Ok(found) = one.read(reader, 0, 20).await {
-            assert_eq!(&*found, b"there");
-        }
-        two.close(other).await;
-    });
-}
-
-#[test]
-fn whoever_flushes_learns_of_what_another_could_not_send() {
-    in_world(async |world| {
-        let one = plain(world).await;
-        let handle = one.make("f").await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
-        let content = node.content().unwrap();
-        one.write(handle, 0, b"lost").await.unwrap();
-        lose_opens(&one, "f").await;
-        // Once this has had its turn a flush finds nothing to send.
-        assert!(content.send().await.is_err());
-        assert!(one.flush(handle, 0).await.is_err());
-        one.release(handle).await;
     });
 }
 
@@ -568,62 +498,5 @@ fn a_hard_link_is_opened_beside_the_file() {
         one.close(writer).await;
         one.close(reader).await;
         assert_eq!(std::fs::read(world.path("a")).unwrap(), b"new!");
-    });
-}
-
-#[test]
-fn who_waits_for_a_lock_is_told_when_it_is_all_over() {
-    in_world(async |world| {
-        let one = plain(world).await;
-        let handle = one.make("f").await;
-        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
-        one.setlk(handle, lock(1), None).await.unwrap();
-        let waits = one.setlk(handle, lock(2), Some(Caller::new(0)));
-        let over = async {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            one.settle().await;
-        };
-        let both = async { tokio::join!(waits, over).0 };
-        let told = tokio::time::timeout(std::time::Duration::from_secs(5), both).await;
-        assert_eq!(told.expect("not for ever"), Err(Errno::EBADF));
-    });
-}
-
-#[test]
-fn who_waits_for_a_lock_ends_when_he_is_told_to() {
-    in_world(async |world| {
-        let one = plain(world).await;
-        let handle = one.make("f").await;
-        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
-        one.setlk(handle, lock(1), None).await.unwrap();
-        // A process with a signal that it has not taken, as one that waits has it.
-        let mut waiter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = waiter.id();
-        let stop = |signal: &str| {
-            std::process::Command::new("kill").args([signal, &pid.to_string()]).status().unwrap()
-        };
-        stop("-STOP");
-        let waits = one.setlk(handle, lock(2), Some(Caller::new(pid)));
-        let told = async {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            stop("-TERM");
-        };
-        let both = async { tokio::join!(waits, told).0 };
-        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), both).await;
-        waiter.kill().unwrap();
-        waiter.wait().unwrap();
-        assert_eq!(ended.expect("not for ever"), Err(Errno::EINTR));
-        // The whole file, by an open file that only reads; others write through it.
-        one.unlock(handle, lock(1)).await.unwrap();
-        let reader = one.take("f", libc::O_RDONLY).await;
-        let whole = Range::of(3, 7, (0, i64::MAX as u64), libc::F_WRLCK);
-        one.setlk(reader, whole, None).await.unwrap();
-        one.write(handle, 0, b"written").await.unwrap();
-        one.fsync(handle).await.unwrap();
-        assert_eq!(one.setlk(handle, lock(2), None).await, Err(Errno::EAGAIN));
-        one.unlock_owner(reader, 3).await;
-        one.setlk(handle, lock(2), None).await.unwrap();
-        one.close(reader).await;
-        one.close(handle).await;
     });
 }

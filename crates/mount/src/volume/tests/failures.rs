@@ -1,0 +1,84 @@
+//! What went wrong, and who is told.
+
+use super::*;
+
+/// What is not the server's any more: every request about it fails.
+async fn lose_opens(volume: &Volume, file: &str) {
+    let [node] = &*volume.nodes.seen_as(ROOT, file) else { panic!("{file}") };
+    volume.writer(node).unwrap().close().await.unwrap();
+}
+
+#[test]
+fn a_write_that_failed_is_not_read() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        std::fs::write(world.path("f"), b"there").unwrap();
+        let reader = one.take("f", libc::O_RDONLY).await;
+        let writer = one.take("f", libc::O_WRONLY).await;
+        // Shared with another machine: what was read is kept, writes go to the server.
+        let other = two.take("f", libc::O_RDWR).await;
+        for _ in 0..2 {
+            assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"there");
+        }
+        lose_opens(&one, "f").await;
+        assert!(one.write(writer, 0, b"never stored").await.is_err());
+        if let Ok(found) = one.read(reader, 0, 20).await {
+            assert_eq!(&*found, b"there");
+        }
+        two.close(other).await;
+    });
+}
+
+#[test]
+fn whoever_flushes_learns_of_what_another_could_not_send() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let content = node.content().unwrap();
+        one.write(handle, 0, b"lost").await.unwrap();
+        lose_opens(&one, "f").await;
+        // Once this has had its turn a flush finds nothing to send.
+        assert!(content.send().await.is_err());
+        assert!(one.flush(handle, 0).await.is_err());
+        one.release(handle).await;
+    });
+}
+
+#[test]
+fn who_only_looks_or_reads_is_not_told_in_the_place_of_who_wrote() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let (reader, other) =
+            (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDWR).await);
+        one.write(handle, 0, b"lost").await.unwrap();
+        lose_opens(&one, "f").await;
+        // It is sent for who asks how long the file is.
+        assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 0);
+        one.flush(reader, 0).await.unwrap();
+        assert!(one.write(handle, 0, b"more").await.is_err(), "a write says it too");
+        assert!(one.flush(handle, 0).await.is_ok(), "and once");
+        assert!(one.fsync(other).await.is_err());
+        assert!(one.flush(other, 0).await.is_ok());
+        for handle in [handle, reader, other] {
+            one.release(handle).await;
+        }
+    });
+}
+
+#[test]
+fn who_syncs_without_writing_has_all_synced_that_was_written() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        std::fs::write(world.path("f"), b"data").unwrap();
+        let reader = one.take("f", libc::O_RDONLY).await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        assert!(one.writer(node).is_none());
+        one.fsync(reader).await.unwrap();
+        assert!(one.writer(node).is_some(), "a FLUSH needs one that writes");
+        one.close(reader).await;
+        assert!(!node.is_open());
+    });
+}
