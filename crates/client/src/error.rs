@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use frevo_wire::{Malformed, Status};
 
+use crate::account;
+
 /// What the library's calls return.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -15,7 +17,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Error {
     cause: Cause,
     operation: &'static str,
-    path: String,
+    path: Box<str>,
+    /// Who was to be logged on.
+    user: Option<Box<str>>,
 }
 
 /// Why an operation failed.
@@ -38,6 +42,8 @@ pub enum Cause {
     /// The server offers less protection than is asked for, or tried to lower
     /// it.
     Security(&'static str),
+    /// What answers there is no SMB server, or one of SMB 1 only.
+    NotSmb,
     /// What the server sent breaks the protocol.
     Protocol(&'static str),
     /// The call makes no sense: a name that cannot be, a number out of range.
@@ -49,7 +55,23 @@ pub enum Cause {
 impl Error {
     /// An error of `operation` on `path`.
     pub fn new(cause: impl Into<Cause>, operation: &'static str, path: impl Into<String>) -> Self {
-        Self { cause: cause.into(), operation, path: path.into() }
+        let path = path.into().into_boxed_str();
+        Self { cause: cause.into(), operation, path, user: None }
+    }
+
+    /// The same, of something for which `user` had to be logged on.
+    pub(crate) fn of_user(self, user: &str) -> Self {
+        Self { user: Some(user.into()), ..self }
+    }
+
+    /// Whether the server does not let the user in: the name, the password, or what it says
+    /// of the account.
+    pub fn is_logon_refused(&self) -> bool {
+        match self.cause {
+            Cause::Logon(_) => true,
+            Cause::Status(status) => account::sentence(status, None).is_some(),
+            _ => false,
+        }
     }
 
     /// Why.
@@ -84,7 +106,7 @@ impl Error {
             Cause::Unknown => Kind::ConnectionAborted,
             Cause::HandleLost => Kind::StaleNetworkFileHandle,
             Cause::Logon(_) | Cause::Security(_) => Kind::PermissionDenied,
-            Cause::Protocol(_) => Kind::InvalidData,
+            Cause::Protocol(_) | Cause::NotSmb => Kind::InvalidData,
             Cause::Usage(_) => Kind::InvalidInput,
         }
     }
@@ -106,7 +128,19 @@ fn kind_of(status: Status) -> io::ErrorKind {
         | Status::NOT_FOUND => Kind::NotFound,
         Status::ACCESS_DENIED
         | Status::LOGON_FAILURE
+        | Status::WRONG_PASSWORD
+        | Status::NO_SUCH_USER
+        | Status::NO_SUCH_DOMAIN
+        | Status::ACCOUNT_LOCKED_OUT
+        | Status::PASSWORD_EXPIRED
+        | Status::PASSWORD_MUST_CHANGE
         | Status::ACCOUNT_DISABLED
+        | Status::ACCOUNT_EXPIRED
+        | Status::ACCOUNT_RESTRICTION
+        | Status::INVALID_LOGON_HOURS
+        | Status::INVALID_WORKSTATION
+        | Status::LOGON_TYPE_NOT_GRANTED
+        | Status::LOGON_NOT_GRANTED
         | Status::CANNOT_DELETE
         | Status::PRIVILEGE_NOT_HELD => Kind::PermissionDenied,
         Status::OBJECT_NAME_COLLISION => Kind::AlreadyExists,
@@ -135,8 +169,6 @@ fn kind_of(status: Status) -> io::ErrorKind {
 /// A sentence for the statuses that people meet.
 fn sentence(status: Status) -> Option<&'static str> {
     Some(match status {
-        Status::LOGON_FAILURE => "the server does not accept the user name or password",
-        Status::ACCOUNT_DISABLED => "the account is disabled on the server",
         Status::ACCESS_DENIED => "permission denied",
         Status::BAD_NETWORK_NAME => "the server has no share of that name",
         Status::OBJECT_NAME_NOT_FOUND | Status::NO_SUCH_FILE => "no such file or directory",
@@ -161,14 +193,15 @@ fn sentence(status: Status) -> Option<&'static str> {
     })
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Cause {
+    fn say(&self, user: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) => match sentence(*status) {
-                Some(text) => write!(f, "{text} ({status})"),
-                None => write!(f, "the server answers {status}"),
+            Self::Status(status) => match (account::sentence(*status, user), sentence(*status)) {
+                (Some(text), _) => write!(f, "{text} ({status})"),
+                (None, Some(text)) => write!(f, "{text} ({status})"),
+                (None, None) => write!(f, "the server answers {status}"),
             },
-            Self::Transport(error) | Self::Local(error) => error.fmt(f),
+            Self::Transport(error) | Self::Local(error) => write!(f, "{error}"),
             Self::Unknown => f.write_str(
                 "the connection was lost before the answer came; whether it was done is not known",
             ),
@@ -177,19 +210,27 @@ impl fmt::Display for Cause {
             }
             Self::Logon(refusal) => write!(f, "logon: {refusal}"),
             Self::Security(what) => f.write_str(what),
+            Self::NotSmb => f.write_str("what answers there is not SMB 2 or 3"),
             Self::Protocol(what) => write!(f, "the server breaks the protocol: {what}"),
             Self::Usage(what) => f.write_str(what),
         }
     }
 }
 
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.say(None, f)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            write!(f, "{}: {}", self.operation, self.cause)
-        } else {
-            write!(f, "{} {}: {}", self.operation, self.path, self.cause)
+        f.write_str(self.operation)?;
+        if !self.path.is_empty() {
+            write!(f, " {}", self.path)?;
         }
+        f.write_str(": ")?;
+        self.cause.say(self.user.as_deref(), f)
     }
 }
 
@@ -241,5 +282,43 @@ pub(crate) trait During<T> {
 impl<T, E: Into<Cause>> During<T> for std::result::Result<T, E> {
     fn during(self, operation: &'static str, path: &str) -> Result<T> {
         self.map_err(|cause| Error::new(cause, operation, path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each says who and what to do, by its own words.
+    #[test]
+    fn a_refused_logon_names_the_user_and_what_helps() {
+        let all = [
+            (Status::LOGON_FAILURE, "user name or password of ana"),
+            (Status::NO_SUCH_USER, "no user ana"),
+            (Status::ACCOUNT_LOCKED_OUT, "locked"),
+            (Status::PASSWORD_EXPIRED, "expired"),
+            (Status::PASSWORD_MUST_CHANGE, "before the first logon"),
+            (Status::ACCOUNT_DISABLED, "disabled"),
+            (Status::ACCOUNT_EXPIRED, "extend"),
+            (Status::ACCOUNT_RESTRICTION, "rules"),
+            (Status::INVALID_LOGON_HOURS, "time of day"),
+            (Status::INVALID_WORKSTATION, "this machine"),
+            (Status::LOGON_TYPE_NOT_GRANTED, "over the network"),
+            (Status::NO_LOGON_SERVERS, "domain controller"),
+            (Status::NO_SUCH_DOMAIN, "domain of ana"),
+        ];
+        let mut said = std::collections::BTreeSet::new();
+        for (status, words) in all {
+            let error = Error::new(status, "connect to", "smb://files").of_user("ana");
+            assert!(error.is_logon_refused(), "{status}");
+            let text = error.to_string();
+            assert!(text.starts_with("connect to smb://files: "), "{text}");
+            assert!(text.contains("ana") && text.contains(words), "{text}");
+            assert!(text.contains(&status.to_string()), "{text}");
+            assert!(said.insert(text));
+        }
+        let other = Error::new(Status::ACCESS_DENIED, "open", "x").of_user("ana");
+        assert!(!other.is_logon_refused());
+        assert!(!other.to_string().contains("ana"));
     }
 }

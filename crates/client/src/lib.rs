@@ -161,6 +161,7 @@ macro_rules! planted {
     }};
 }
 
+mod account;
 pub mod ambient;
 mod attributes;
 mod connection;

@@ -10,6 +10,11 @@ pub const CHANNELS_MAX: usize = 16;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long operations wait for a lost server to come back, unless told.
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
+/// How long a session that is recovered is not tried again whose user the server refused:
+/// attempts without end would lock the account.
+pub const LOGON_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// How long a logoff may take.
+pub const LOG_OFF_FOR: Duration = Duration::from_secs(2);
 /// First pause between two attempts to reach a lost server; it doubles.
 pub const BACK_OFF_FIRST: Duration = Duration::from_millis(50);
 /// WRITE requests for what a server writes in parts.

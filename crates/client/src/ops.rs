@@ -228,7 +228,7 @@ impl Share {
         let names = [from, to].map(|name| wire_path(name).during(operation, &self.url(name)));
         let [from, to] = names;
         let (from, to) = (from?, to?);
-        if self.way.is_none() {
+        if self.way.is_none() && self.reached.is_none() {
             return Ok((self.clone(), from, to));
         }
         let (source, from) = self.directory_of(&from).await?;
@@ -236,7 +236,8 @@ impl Share {
         let is_same = source.session().is_same(target.session())
             && source.name().eq_ignore_ascii_case(target.name());
         if is_same {
-            return Ok((source, from, to));
+            // Both names are those that they have there.
+            return Ok((Self { reached: None, ..source }, from, to));
         }
         Err(Error::new(Status::NOT_SAME_DEVICE, operation, source.url(&from.replace('\\', "/"))))
     }

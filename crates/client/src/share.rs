@@ -48,6 +48,8 @@ pub struct Share {
     pub(crate) inner: Arc<Inner>,
     /// How links of a DFS namespace are followed; none where there are none.
     pub(crate) way: Option<Arc<Way>>,
+    /// Where else it is, when [`crate::Client::reach`] found it behind a link.
+    pub(crate) reached: Option<Arc<Others>>,
     /// Mixed into the ids of its files, when it was come to by a link.
     pub(crate) salt: u64,
 }
@@ -87,7 +89,7 @@ impl Share {
             dates: Dates::default(),
             refusals: Refusals::default(),
         };
-        let share = Self { inner: Arc::new(inner), way: None, salt: 0 };
+        let share = Self { inner: Arc::new(inner), way: None, reached: None, salt: 0 };
         let path = share.url("");
         share.attempts(Replay::Idempotent, "connect to", &path).next().await?;
         Ok(share)
@@ -295,7 +297,8 @@ impl<'a> Attempts<'a> {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 error(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
             })?;
-            let live = self.live().await.map_err(error)?;
+            let user = self.share.session().user();
+            let live = self.live().await.map_err(|cause| error(cause).of_user(user))?;
             match self.share.bind(&live).await {
                 Ok(bound) => return Ok((live, bound)),
                 Err(Failure::Gone) => {

@@ -398,6 +398,61 @@ fn a_target_that_is_silent_keeps_nobody_from_the_first() {
 }
 
 #[test]
+fn nobody_waits_for_a_target_of_anothers_link() {
+    let root = Host::linked(&[
+        ("dfs\\docs", &["\\one\\data", "\\two\\data"]),
+        ("dfs\\more", &["\\three\\data", "\\four\\data"]),
+    ]);
+    let others = ["one", "two", "three", "four"].map(|name| (name, Host::default()));
+    with(others.into_iter().chain([("root", root)]), async |world| {
+        let share = world.share().await;
+        share.read("docs/known").await.unwrap();
+        share.read("more/known").await.unwrap();
+        for gone in ["one", "three"] {
+            world.host(gone).is_down.store(true, Ordering::SeqCst);
+        }
+        world.host("two").is_silent.store(true, Ordering::SeqCst);
+        let other = async {
+            // The first has begun to wait for what is silent.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(world.dialed("two"), 1);
+            let began = tokio::time::Instant::now();
+            assert_eq!(share.read("more/known").await.unwrap(), CONTENT);
+            began.elapsed()
+        };
+        let (lost, took) = tokio::join!(share.read("docs/known"), other);
+        assert!(matches!(lost.unwrap_err().cause(), Cause::Transport(_)));
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    });
+}
+
+#[test]
+fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
+    let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data\\dir"])]);
+    let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
+    with(hosts, async |world| {
+        let user = Credentials::password("ann", "secret");
+        let root = ServerName::new("root");
+        let (share, path) = world.client.reach(root, &user, "dfs", "docs/known").await.unwrap();
+        assert_eq!((share.session().server().host.as_str(), &*path), ("one", "known"));
+        let file = share.open(&path).await.unwrap();
+        assert_eq!(share.read(&path).await.unwrap(), CONTENT);
+        world.host("one").is_down.store(true, Ordering::SeqCst);
+        world.asked();
+        assert_eq!(share.read(&path).await.unwrap(), CONTENT);
+        assert_eq!(world.asked().last().unwrap(), "two open dir\\known");
+        // Both names in one share, whatever the paths there.
+        share.rename("a", "b/c", false).await.unwrap();
+        let asked = world.asked();
+        assert_eq!(asked[asked.len() - 2..], ["two open dir\\a", "two set"]);
+        assert!(asked.iter().all(|one| one.starts_with("two ")), "{asked:?}");
+        // What is open is the lost server's.
+        let error = file.read_bytes(0, 10).await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
+    });
+}
+
+#[test]
 fn what_may_have_been_done_is_not_done_at_another_target() {
     with_two(async |world, share| {
         world.host("one").falls.store(true, Ordering::SeqCst);

@@ -170,7 +170,7 @@ fn set(message: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 fn is_clear(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Protocol(_) | Cause::Security(_))
+    matches!(error.cause(), Cause::Protocol(_) | Cause::NotSmb | Cause::Security(_))
 }
 
 #[track_caller]
@@ -302,6 +302,20 @@ fn f6_frames_that_are_none() {
                 is_clear(error) || matches!(error.cause(), Cause::Unknown),
                 "{what} at {at:?}: {error}"
             );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_smb_server_is_told_from_one_that_lies() {
+    for at in [Command::NEGOTIATE, Command::READ] {
+        for bytes in [b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), evil::framed(b"\xffSMB")] {
+            let tried = lies(move |asked| {
+                if asked.header.command == at { Act::Bytes(bytes.clone()) } else { Act::Honest }
+            });
+            let cause = tried.failed().expect("an end").cause().clone();
+            let was_smb = at != Command::NEGOTIATE;
+            assert_eq!(matches!(cause, Cause::NotSmb), !was_smb, "{cause} at {at:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Cause::Logon(_) | Cause::Security(_) => Some(Errno::EACCES),
         Cause::Usage(_) => Some(Errno::EINVAL),
         Cause::Local(error) => error.raw_os_error().map(Errno::from_i32),
-        Cause::Protocol(_) => None,
+        Cause::Protocol(_) | Cause::NotSmb => None,
     };
     found.unwrap_or_else(|| {
         tracing::warn!(%error, "input/output error");

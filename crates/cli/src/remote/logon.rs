@@ -83,16 +83,11 @@ pub(crate) fn innermost(error: &frevo_client::Error) -> &frevo_client::Error {
 /// For [`Result::map_err`]: with the exit code that the error means.
 #[allow(clippy::needless_pass_by_value, reason = "map_err gives it by value")]
 pub(crate) fn failed(error: frevo_client::Error) -> Failure {
-    use frevo_wire::Status;
     let error = innermost(&error);
     let exit = match error.cause() {
-        Cause::Logon(_) | Cause::Security(_) => Exit::Auth,
-        Cause::Status(
-            Status::LOGON_FAILURE | Status::ACCOUNT_DISABLED | Status::PASSWORD_EXPIRED,
-        ) => Exit::Auth,
-        Cause::Transport(_) => Exit::Connect,
-        // Something else than an SMB server answers there.
-        Cause::Protocol("what comes is not SMB") => Exit::Connect,
+        Cause::Security(_) => Exit::Auth,
+        _ if error.is_logon_refused() => Exit::Auth,
+        Cause::Transport(_) | Cause::NotSmb => Exit::Connect,
         Cause::Usage(_) => Exit::Usage,
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,

@@ -35,9 +35,7 @@ impl Connection {
             let frame = match reader.next(&self.stream).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return None,
-                Err(ReceiveError::NotAFrame { .. }) => {
-                    return Some(Cause::Protocol("what comes is not SMB"));
-                }
+                Err(ReceiveError::NotAFrame { .. }) => return Some(self.is_not_smb()),
                 Err(ReceiveError::TooLong { .. }) => {
                     return Some(Cause::Protocol("a frame longer than any answer can be"));
                 }
@@ -75,6 +73,13 @@ impl Connection {
         u32::try_from(stage.frame_limit()).unwrap_or(u32::MAX)
     }
 
+    fn is_not_smb(&self) -> Cause {
+        match self.agreed.get() {
+            None => Cause::NotSmb,
+            Some(_) => Cause::Protocol("what comes is not SMB"),
+        }
+    }
+
     /// One frame: opened, split, dealt out.
     fn on_frame(&self, mut frame: Buf) -> Result<(), Cause> {
         let mut sealed = None;
@@ -89,7 +94,11 @@ impl Connection {
             frame.advance(unsealed.message.start);
             sealed = Some(unsealed.session_id);
         }
-        let first = Header::parse(&frame)?;
+        let first = match Header::parse(&frame) {
+            Ok(first) => first,
+            Err(_) if self.agreed.get().is_none() => return Err(Cause::NotSmb),
+            Err(malformed) => return Err(malformed.into()),
+        };
         if first.next_command == 0 {
             return self.on_message(frame, first, sealed);
         }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::place::{Place, behind};
+use crate::dial::ServerName;
 use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT, TARGETS_TRIED};
 
 /// Part of a namespace.
@@ -90,6 +91,14 @@ impl Known {
         first.into_iter().chain(others.filter(|(at, _)| *at != self.hint))
     }
 
+    /// The part itself.
+    pub(super) fn place(&self) -> Option<Place> {
+        let mut parts = self.prefix.split('\\').filter(|part| !part.is_empty());
+        let server = ServerName::new(parts.next()?).at_port(self.port);
+        let share = parts.next()?.to_owned();
+        Some(Place { server, share, path: parts.collect::<Vec<_>>().join("\\") })
+    }
+
     /// Whether it is about a root, `\server\share`, and not about a link.
     pub(super) fn is_of_root(&self) -> bool {
         self.prefix.split('\\').filter(|part| !part.is_empty()).count() == 2
@@ -163,7 +172,6 @@ impl Referrals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dial::ServerName;
     use frevo_wire::command::ioctl::dfs::Referral;
 
     fn place(unc: &str) -> Place {

@@ -17,10 +17,11 @@ mod others;
 mod place;
 mod referral;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use frevo_wire::Status;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use cache::Known;
 pub(crate) use cache::Referrals;
@@ -45,11 +46,13 @@ pub(crate) struct Way {
     sessions: Mutex<Vec<Session>>,
     /// None of them has a way of its own: they would keep each other for ever.
     shares: Mutex<Vec<Share>>,
-    /// Who makes connections.
-    turn: tokio::sync::Mutex<()>,
-    /// Who looks for other targets, and what was of no use.
-    vain: tokio::sync::Mutex<others::Vain>,
+    /// Who makes connections, one at a time to each server.
+    turns: Mutex<Vec<(ServerName, Weak<Turn>)>>,
+    /// What was tried of no use.
+    vain: Mutex<others::Vain>,
 }
+
+type Turn = tokio::sync::Mutex<()>;
 
 /// Where a path is as far as is known.
 pub(crate) struct Located {
@@ -62,7 +65,17 @@ pub(crate) struct Located {
     pub(crate) others: Option<Others>,
     went: Went,
     /// From where links were crossed to it.
-    start: Option<(Share, String)>,
+    start: Option<Start>,
+}
+
+/// A place from which links lead on.
+#[derive(Clone)]
+struct Start {
+    way: Arc<Way>,
+    place: Place,
+    /// The share that it is in; none where its server is asked only when what is known of
+    /// it does not do.
+    share: Option<Share>,
 }
 
 /// What a search has cost.
@@ -98,6 +111,9 @@ impl Client {
     /// DFS namespaces followed, on other servers too, which are logged on to with
     /// the same credentials ([`crate::Options::referrals`] says how far).
     ///
+    /// When its server is lost and a link on the way has other targets, what is done by path
+    /// in the share goes on at one of those; what is open does not.
+    ///
     /// # Errors
     /// As [`Self::log_on`] and [`Session::share`], of the last target that was
     /// tried; a namespace that leads in a circle.
@@ -113,7 +129,8 @@ impl Client {
         let way = Arc::new(Way::new(self.clone(), credentials.clone()));
         let place = Place { server, share: share.into(), path };
         let found = way.resolve(place, None, Asks::Always, Went::default()).await?;
-        Ok((found.share, found.path.replace('\\', "/")))
+        let share = Share { reached: found.others.map(Arc::new), ..found.share };
+        Ok((share, found.path.replace('\\', "/")))
     }
 }
 
@@ -121,18 +138,30 @@ impl Share {
     /// Where `path` is as far as is known: here, or where links lead that were
     /// crossed before.
     pub(crate) async fn located(&self, path: String) -> Result<Located> {
-        match &self.way {
-            None => {
-                let went = Went::default();
-                let share = self.clone();
-                Ok(Located { share, path, is_link: false, others: None, went, start: None })
-            }
-            Some(way) => {
-                let (place, went) = (self.place(path.clone()), Went::default());
-                let found = way.resolve(place, Some(self.clone()), Asks::Never, went).await?;
-                Ok(if found.went.hops > 0 { found.from(self.clone(), path) } else { found })
+        if let Some(way) = &self.way {
+            let place = self.place(path.clone());
+            let share = Some(self.clone());
+            let found = way.resolve(place.clone(), share.clone(), Asks::Never, Went::default());
+            let found = found.await?;
+            if found.went.hops > 0 {
+                return Ok(found.from(Start { way: Arc::clone(way), place, share }));
             }
         }
+        let reached = self.reached.as_ref().zip(self.reached.as_ref().and_then(|r| r.start(&path)));
+        if let Some((reached, start)) = &reached
+            && !self.session().is_alive()
+            && reached.is_left()
+        {
+            return start.resolve(Went::default()).await;
+        }
+        Ok(Located {
+            share: self.clone(),
+            path,
+            is_link: false,
+            others: reached.as_ref().map(|(reached, _)| (***reached).clone()),
+            went: Went::default(),
+            start: reached.map(|(_, start)| start),
+        })
     }
 
     /// The URL of `path` behind the links that were crossed to it.
@@ -166,26 +195,27 @@ impl Located {
                     return Err(refusal);
                 }
                 let is_link = found.is_link || self.is_link;
-                let (share, path) = self.start.unwrap_or((self.share, self.path));
-                Ok(Self { is_link, ..found }.from(share, path))
+                let start = self.start.unwrap_or_else(|| {
+                    let place = self.share.place(self.path);
+                    Start { way, place, share: Some(self.share) }
+                });
+                Ok(Self { is_link, ..found }.from(start))
             }
             // MS-DFSC 3.1.5.2: the next target, when this one is not there any more.
-            (Cause::Transport(_), _, Some((share, path))) => {
-                let Some(way) = share.way.clone() else { return Err(refusal) };
-                let place = share.place(path.clone());
-                let found = way.resolve(place, Some(share.clone()), Asks::Never, self.went).await?;
+            (Cause::Transport(_), _, Some(start)) => {
+                let found = start.resolve(self.went).await?;
                 if found.share.session().is_same(self.share.session()) {
                     return Err(refusal);
                 }
-                Ok(found.from(share.clone(), path.clone()))
+                Ok(found)
             }
             _ => Err(refusal),
         }
     }
 
-    /// Links were crossed to it from `path` of `share`.
-    fn from(mut self, share: Share, path: String) -> Self {
-        self.start = Some((share, path));
+    /// Links were crossed to it from there.
+    fn from(mut self, start: Start) -> Self {
+        self.start = Some(start);
         self.salted()
     }
 
@@ -201,6 +231,15 @@ impl Located {
     }
 }
 
+impl Start {
+    /// Where links lead from here now.
+    async fn resolve(&self, went: Went) -> Result<Located> {
+        let asks = if self.share.is_some() { Asks::Never } else { Asks::First };
+        let found = self.way.resolve(self.place.clone(), self.share.clone(), asks, went).await?;
+        Ok(found.from(self.clone()))
+    }
+}
+
 impl Way {
     fn new(client: Client, credentials: Credentials) -> Self {
         Self {
@@ -208,8 +247,8 @@ impl Way {
             credentials,
             sessions: Mutex::default(),
             shares: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
-            vain: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
+            vain: Mutex::default(),
         }
     }
 
@@ -434,11 +473,18 @@ impl Way {
         if let Some(session) = present() {
             return Ok(session);
         }
-        let _turn = self.turn.lock().await;
+        let since = Instant::now();
+        let turn = self.turn(server);
+        let _turn = turn.lock().await;
         if let Some(session) = present() {
             return Ok(session);
         }
-        let session = self.client.log_on(server.clone(), self.credentials.clone()).await?;
+        // Who waited for another's attempt wanted to know the same.
+        if let Some(error) = self.vain.lock().known_since(server, since) {
+            return Err(error);
+        }
+        let logged_on = self.client.log_on(server.clone(), self.credentials.clone()).await;
+        let session = logged_on.inspect_err(|error| self.vain.lock().note(server, error))?;
         let mut sessions = self.sessions.lock();
         sessions.retain(|one| one.server() != server);
         if sessions.len() >= TARGET_SESSIONS {
@@ -449,6 +495,19 @@ impl Way {
         let is_kept = |share: &Share| share.session().is_alive();
         self.shares.lock().retain(is_kept);
         Ok(session)
+    }
+
+    /// Whose turn it is to connect to `server`. Nobody waits for another one.
+    fn turn(&self, server: &ServerName) -> Arc<Turn> {
+        let mut turns = self.turns.lock();
+        turns.retain(|(_, turn)| turn.strong_count() > 0);
+        let found = turns.iter().find(|(of, _)| of == server);
+        if let Some(turn) = found.and_then(|(_, turn)| turn.upgrade()) {
+            return turn;
+        }
+        let turn = Arc::default();
+        turns.push((server.clone(), Arc::downgrade(&turn)));
+        turn
     }
 
     /// Where `session`'s server is asked for referrals.

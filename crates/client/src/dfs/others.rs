@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::Way;
 use super::cache::Known;
-use super::place::Place;
+use super::place::{Place, behind};
+use super::{Start, Way};
 use crate::dial::ServerName;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, TARGET_SESSIONS};
 use crate::session::Session;
 
@@ -30,21 +30,22 @@ pub(crate) struct Others {
 /// The future of another target.
 type Found<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Servers that were tried in vain, and when the last attempt ended.
+/// Servers that were tried in vain, when the last attempt ended, and how.
 #[derive(Default)]
-pub(super) struct Vain(Vec<(ServerName, Instant)>);
+pub(super) struct Vain(Vec<(ServerName, Instant, Error)>);
 
 impl Vain {
-    fn note(&mut self, server: &ServerName) {
-        self.0.retain(|(other, _)| other != server);
+    pub(super) fn note(&mut self, server: &ServerName, error: &Error) {
+        self.0.retain(|(other, ..)| other != server);
         if self.0.len() >= TARGET_SESSIONS {
             self.0.remove(0);
         }
-        self.0.push((server.clone(), Instant::now()));
+        self.0.push((server.clone(), Instant::now(), error.clone()));
     }
 
-    fn is_known_since(&self, server: &ServerName, since: Instant) -> bool {
-        self.0.iter().any(|(other, at)| other == server && *at >= since)
+    pub(super) fn known_since(&self, server: &ServerName, since: Instant) -> Option<Error> {
+        let found = self.0.iter().find(|(other, at, _)| other == server && *at >= since);
+        found.map(|(.., error)| error.clone())
     }
 }
 
@@ -74,9 +75,8 @@ impl Others {
     async fn try_all(&self, pause: Duration) -> Option<()> {
         let now = Instant::now();
         let since = now.checked_sub(pause * 3 / 4).unwrap_or(now);
-        let mut vain = self.way.vain.lock().await;
         for (at, target) in self.known.tried().filter(|(at, _)| *at != self.at) {
-            if vain.is_known_since(&target.server, since) {
+            if self.way.vain.lock().known_since(&target.server, since).is_some() {
                 continue;
             }
             match self.connected(target).await {
@@ -86,11 +86,27 @@ impl Others {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "another DFS target is of no use either");
-                    vain.note(&target.server);
+                    self.way.vain.lock().note(&target.server, &error);
                 }
             }
         }
         None
+    }
+
+    /// Where in the namespace `path` of the target in use is; nothing above the link.
+    pub(super) fn start(&self, path: &str) -> Option<Start> {
+        let there = &self.known.targets.get(self.at)?.place;
+        let rest = behind(path, &there.path.to_lowercase())?;
+        let place = self.known.place()?.below(rest);
+        Some(Start { way: Arc::clone(&self.way), place, share: None })
+    }
+
+    /// Whether another target is the one in use by now.
+    pub(super) fn is_left(&self) -> bool {
+        let now = self.known.place().and_then(|place| self.way.client.referrals.find(&place));
+        let used = now.as_ref().and_then(|(known, _)| known.tried().next());
+        let ours = self.known.targets.get(self.at).map(|target| &target.place);
+        used.is_some_and(|(_, place)| Some(place) != ours)
     }
 
     async fn connected(&self, target: &Place) -> Result<()> {

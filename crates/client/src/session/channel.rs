@@ -91,10 +91,14 @@ impl Live {
     /// sequence (MS-SMB2 3.2.4.1.5, 3.3.5.2.10), so that what the dead one
     /// still carries is known to be stale.
     pub(crate) fn prune(&self) {
+        if self.channels.read().iter().all(|channel| !channel.connection.is_gone()) {
+            return;
+        }
         let mut channels = self.channels.write();
         let before = channels.len();
         for channel in channels.iter().filter(|channel| channel.connection.is_gone()) {
-            if let Some(why @ (Cause::Protocol(_) | Cause::Security(_))) = channel.connection.why()
+            if let Some(why @ (Cause::Protocol(_) | Cause::NotSmb | Cause::Security(_))) =
+                channel.connection.why()
             {
                 let _ = self.broken.set(why.clone());
             }

@@ -19,12 +19,15 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::account;
 use crate::ambient::random;
 use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName, Tcp};
 use crate::error::{Cause, During, Result};
-use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, CHANNELS_MAX};
+use crate::limits::{
+    BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, CHANNELS_MAX, LOG_OFF_FOR, LOGON_AGAIN_AFTER,
+};
 use crate::options::Options;
 use crate::share::Share;
 use breaks::Leases;
@@ -91,6 +94,7 @@ impl Client {
             credentials,
             live: RwLock::new(None),
             recovering: tokio::sync::Mutex::new(()),
+            vain: Mutex::new(None),
             generations: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             unasked,
@@ -98,7 +102,8 @@ impl Client {
             addresses: Mutex::default(),
             unreachable: watch::Sender::new(false),
         });
-        let live = inner.establish(0).await.during("connect to", &path)?;
+        let live = inner.establish(0).await.during("connect to", &path);
+        let live = live.map_err(|error| error.of_user(&inner.credentials.user))?;
         *inner.live.write() = Some(live);
         tokio::spawn(breaks::answer(Arc::downgrade(&inner), heard));
         Ok(Session { inner })
@@ -119,6 +124,8 @@ pub(crate) struct Inner {
     credentials: Credentials,
     live: RwLock<Option<Arc<Live>>>,
     recovering: tokio::sync::Mutex<()>,
+    /// How the last recovery that failed ended, and when.
+    vain: Mutex<Option<(Instant, Cause)>>,
     generations: AtomicU64,
     closed: AtomicBool,
     unasked: mpsc::Sender<Unasked>,
@@ -246,7 +253,7 @@ impl Session {
         self.inner.closed.store(true, Ordering::Release);
         let live = self.inner.live.write().take();
         if let Some(live) = live {
-            let _ = timeout(Duration::from_secs(2), channel::log_off(&live)).await;
+            let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;
             live.abandon();
         }
     }
@@ -283,19 +290,61 @@ impl Inner {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Cause::Usage("the session was logged off"));
-        }
+        let since = Instant::now();
         let _turn = self.recovering.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        self.check_open()?;
+        if let Some(why) = self.known_since(since) {
+            return Err(why);
+        }
         let previous = self.live.read().as_ref().map_or(0, |live| live.session_id);
-        let live = self.recover(previous).await?;
+        let recovered = self.recover(previous, since).await;
+        let live = recovered.inspect_err(|why| {
+            *self.vain.lock() = Some((Instant::now(), why.clone()));
+        })?;
         tracing::debug!(server = %self.server, "the session was recovered");
-        *self.live.write() = Some(Arc::clone(&live));
+        if !self.is_kept(&live) {
+            let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;
+            live.abandon();
+        }
+        self.check_open()?;
         self.unreachable.send_replace(false);
         Ok(live)
+    }
+
+    fn check_open(&self) -> std::result::Result<(), Cause> {
+        let is_closed = self.closed.load(Ordering::Acquire);
+        if is_closed { Err(Cause::Usage("the session was logged off")) } else { Ok(()) }
+    }
+
+    /// Makes `live` the session, unless that was logged off meanwhile.
+    fn is_kept(&self, live: &Arc<Live>) -> bool {
+        let mut now = self.live.write();
+        // Whoever logs off says so before he looks for what there is.
+        let is_kept = !self.closed.load(Ordering::Acquire);
+        if is_kept {
+            *now = Some(Arc::clone(live));
+        }
+        is_kept
+    }
+
+    /// What others found, for whom the server was tried while the caller, who waits since
+    /// then, waited for his turn: what is final is so for him too, and nobody waits twice
+    /// the time. A logon that was refused is not tried again at once: that would get an
+    /// account locked whose password was changed.
+    fn known_since(&self, since: Instant) -> Option<Cause> {
+        let (at, why) = self.vain.lock().clone()?;
+        let is_over =
+            at >= since && (is_final(&why) || since.elapsed() + BACK_OFF_FIRST >= self.patience());
+        let is_refused = at.elapsed() < LOGON_AGAIN_AFTER
+            && matches!(why, Cause::Status(status) if account::is_of_logon(status));
+        (is_over || is_refused).then_some(why)
+    }
+
+    fn patience(&self) -> Duration {
+        self.client.options.recover_for
     }
 
     /// Returns when the server was lost, and an attempt to reach it again was in vain.
@@ -305,8 +354,12 @@ impl Inner {
     }
 
     /// Tries until it works, it is clear that it never will, or patience ends.
-    async fn recover(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
-        let until = Instant::now() + self.client.options.recover_for;
+    async fn recover(
+        &self,
+        previous: u64,
+        since: Instant,
+    ) -> std::result::Result<Arc<Live>, Cause> {
+        let until = since + self.patience();
         let mut pause = BACK_OFF_FIRST;
         loop {
             let why = match self.establish(previous).await {
@@ -319,6 +372,7 @@ impl Inner {
                 return Err(why);
             }
             sleep(pause).await;
+            self.check_open()?;
             pause = (pause * 2).min(BACK_OFF_MAX);
         }
     }
@@ -401,12 +455,9 @@ impl Inner {
 
 /// Whether trying again is no use.
 const fn is_final(why: &Cause) -> bool {
-    use frevo_wire::Status;
     match why {
         Cause::Transport(_) | Cause::Unknown => false,
-        Cause::Status(status) => {
-            !matches!(*status, Status::INSUFFICIENT_RESOURCES | Status::USER_SESSION_DELETED)
-        }
+        Cause::Status(status) => !account::is_passing(*status),
         _ => true,
     }
 }

@@ -1,0 +1,128 @@
+//! Many who wait for one lost server, and what they are told.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod dialed;
+mod evil;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dialed::{ToEvil, in_time, on_paused_clock};
+use evil::{Act, Asked, Manners};
+use frevo_client::dial::Dialing;
+use frevo_client::{Cause, Client, Credentials, Dial, Error, Options, ServerName, Session, Share};
+use frevo_wire::{Command, Status};
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that can be lost: what it had is cut, and what is new is not answered.
+#[derive(Debug)]
+struct Losable {
+    evil: Arc<ToEvil>,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Dial for Losable {
+    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+        if self.is_lost.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        self.evil.dial(server, address)
+    }
+}
+
+struct World {
+    dial: Arc<Losable>,
+    session: Session,
+    share: Share,
+}
+
+impl World {
+    /// It answers by the script while it is not lost.
+    async fn new(script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static) -> Self {
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let lost = Arc::clone(&is_lost);
+        let evil = ToEvil::new(Manners::default(), move |asked| {
+            if lost.load(Ordering::SeqCst) { Act::Close } else { script(asked) }
+        });
+        let dial = Arc::new(Losable { evil, is_lost });
+        let options = Options { recover_for: PATIENCE, ..Options::default() };
+        let client = Client::over(options, Arc::clone(&dial) as Arc<dyn Dial>);
+        let user = Credentials::password("ann", "secret");
+        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let share = session.share("data").await.unwrap();
+        share.read("known").await.unwrap();
+        Self { dial, session, share }
+    }
+
+    fn lose(&self) {
+        self.dial.is_lost.store(true, Ordering::SeqCst);
+    }
+
+    fn dialed(&self) -> usize {
+        self.dial.evil.dialed.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn all_who_wait_are_told_in_the_time_of_one() {
+    on_paused_clock(async {
+        let world = World::new(|_| Act::Honest).await;
+        world.lose();
+        let began = Instant::now();
+        let reads = join_all((0..16).map(|_| world.share.read("known"))).await;
+        for read in reads {
+            assert!(matches!(read.unwrap_err().cause(), Cause::Transport(_)));
+        }
+        // The last attempt may begin at the end, and takes ten.
+        assert!(began.elapsed() < PATIENCE + Duration::from_secs(12), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_logon_that_is_refused_is_not_tried_for_each_who_waits() {
+    on_paused_clock(async {
+        let world = World::new(|asked| match asked.header.command {
+            Command::SESSION_SETUP if asked.connection > 0 => Act::Refused(Status::LOGON_FAILURE),
+            Command::CREATE if asked.nth == 1 => Act::Close,
+            _ => Act::Honest,
+        })
+        .await;
+        let is_refused = |error: Error| {
+            assert_eq!(error.status(), Some(Status::LOGON_FAILURE), "{error}");
+            assert!(error.to_string().contains("user name or password of ann"), "{error}");
+        };
+        for read in join_all((0..16).map(|_| world.share.read("known"))).await {
+            is_refused(read.unwrap_err());
+        }
+        is_refused(world.share.metadata("known").await.unwrap_err());
+        assert_eq!(world.dialed(), 2, "one attempt for all");
+        // Somebody may have mended it since.
+        tokio::time::advance(Duration::from_secs(31)).await;
+        is_refused(world.share.metadata("known").await.unwrap_err());
+        assert_eq!(world.dialed(), 3);
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_session_that_is_logged_off() {
+    on_paused_clock(async {
+        let world = World::new(|_| Act::Honest).await;
+        world.lose();
+        let World { session, share, .. } = world;
+        let end = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            session.log_off().await;
+        };
+        let began = Instant::now();
+        let (read, ()) = tokio::join!(in_time("read", share.read("known")), end);
+        assert!(matches!(read.unwrap_err().cause(), Cause::Usage(_)));
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        let later = share.read("known").await.unwrap_err();
+        assert!(matches!(later.cause(), Cause::Usage(_)), "{later}");
+    });
+}
