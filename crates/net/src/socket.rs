@@ -13,13 +13,18 @@ use tokio::net::TcpSocket;
 use crate::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, LISTEN_BACKLOG};
 use crate::transport::{Detached, Stream};
 
+mod congestion;
 mod interfaces;
+
+use congestion::Paced;
 
 pub use interfaces::{Interface, interfaces};
 
 /// A listening TCP socket, watched by the runtime it was made in.
 pub struct Listener {
     socket: AsyncFd<OwnedFd>,
+    /// For connections from other machines alone.
+    paced: Option<Paced>,
 }
 
 impl Listener {
@@ -48,10 +53,11 @@ impl Listener {
     /// When the runtime cannot watch it.
     pub fn from_owned(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
+        let paced = Paced::replace(&socket);
         // SAFETY: an OwnedFd names the same open descriptor until it is closed
         // by its drop, which the AsyncFd deregisters before.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
-        Ok(Self { socket })
+        Ok(Self { socket, paced })
     }
 
     /// The next connection, not yet bound to any core, with its options set.
@@ -64,7 +70,7 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<(Detached, SocketAddr)> {
         loop {
             let mut ready = self.socket.readable().await?;
-            let accepted = ready.try_io(|socket| Ok(accept_one(socket.as_fd())?));
+            let accepted = ready.try_io(|socket| Ok(self.accept_one(socket.as_fd())?));
             let Ok(accepted) = accepted else { continue };
             match accepted {
                 Ok(connection) => return Ok(connection),
@@ -72,6 +78,19 @@ impl Listener {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn accept_one(&self, socket: BorrowedFd<'_>) -> rustix::io::Result<(Detached, SocketAddr)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (stream, peer) = rustix::net::acceptfrom_with(socket, flags)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        // A peer without an address has gone already.
+        let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
+        prepare(stream.as_fd())?;
+        if let Some(paced) = &self.paced {
+            paced.give_back(stream.as_fd(), peer.ip());
+        }
+        Ok((Detached::Tcp(stream.into()), peer))
     }
 
     /// The address it listens on.
@@ -113,16 +132,6 @@ impl Reach {
     }
 }
 
-fn accept_one(socket: BorrowedFd<'_>) -> rustix::io::Result<(Detached, SocketAddr)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (stream, peer) = rustix::net::acceptfrom_with(socket, flags)?;
-    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-    // A peer without an address has gone already.
-    let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
-    prepare(stream.as_fd())?;
-    Ok((Detached::Tcp(stream.into()), peer))
-}
-
 /// accept(2): errors that lie in the connection's past, not in the listener.
 fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
@@ -162,6 +171,9 @@ pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<S
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
+    }
+    if address.ip().to_canonical().is_loopback() {
+        Paced::replace(&socket);
     }
     let stream = socket.connect(address).await?;
     prepare(stream.as_fd())?;

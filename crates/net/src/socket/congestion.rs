@@ -1,0 +1,98 @@
+//! Which congestion control a connection within this machine gets.
+//!
+//! BBR sends no faster than it believes the path to be, and believes what it has seen. Of
+//! requests and answers it sees pauses; within one machine, where there is no queue to
+//! spare, all that comes of it is that large reads wait for timers (a tenth of their rate).
+//! Connections from elsewhere keep what the system is set to.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::sockopt;
+
+/// Algorithms without timers of their own, the best first. Every kernel has the last.
+const UNPACED: [&str; 2] = ["cubic", "reno"];
+
+/// Whether an algorithm of this name paces what it sends.
+fn paces(name: &str) -> bool {
+    name.starts_with("bbr")
+}
+
+/// What the system gives to connections, where that is not meant for those within the
+/// machine.
+#[derive(Debug)]
+pub(super) struct Paced(String);
+
+impl Paced {
+    /// Gives `socket`, which is not connected yet, an algorithm that does not pace; what
+    /// it had before, if that did. It cannot be done later: a connection that was paced
+    /// once remains so.
+    pub(super) fn replace(socket: impl AsFd) -> Option<Self> {
+        let before = sockopt::tcp_congestion(&socket).ok().filter(|name| paces(name))?;
+        // An algorithm can be lacking, or kept for the privileged.
+        let set = |name: &&str| sockopt::set_tcp_congestion(&socket, name).is_ok();
+        UNPACED.iter().find(|name| set(name)).map(|_| Self(before))
+    }
+
+    /// Gives it back to a connection that was accepted from another machine. One that
+    /// cannot have it goes on without.
+    pub(super) fn give_back(&self, socket: BorrowedFd<'_>, peer: IpAddr) {
+        let local = || rustix::net::getsockname(socket).ok()?.try_into().ok();
+        if !is_within(peer, || local().map(|local: std::net::SocketAddr| local.ip())) {
+            let _ = sockopt::set_tcp_congestion(socket, &self.0);
+        }
+    }
+}
+
+/// Whether both ends are on this machine.
+fn is_within(peer: IpAddr, local: impl FnOnce() -> Option<IpAddr>) -> bool {
+    peer.to_canonical().is_loopback() || local() == Some(peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType};
+
+    fn socket() -> std::os::fd::OwnedFd {
+        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_pace_is_left_alone() {
+        let socket = socket();
+        sockopt::set_tcp_congestion(&socket, "reno").unwrap();
+        assert!(Paced::replace(&socket).is_none());
+        assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "reno");
+    }
+
+    #[test]
+    fn what_paces_is_replaced_and_given_back_to_those_from_elsewhere() {
+        let socket = socket();
+        if sockopt::set_tcp_congestion(&socket, "bbr").is_err() {
+            // Not in this kernel, or not for this user: what is left to ask is below.
+            return;
+        }
+        let paced = Paced::replace(&socket).unwrap();
+        assert!(!paces(&sockopt::tcp_congestion(&socket).unwrap()));
+        paced.give_back(socket.as_fd(), "127.0.0.9".parse().unwrap());
+        assert!(!paces(&sockopt::tcp_congestion(&socket).unwrap()));
+        paced.give_back(socket.as_fd(), "192.0.2.1".parse().unwrap());
+        assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "bbr");
+    }
+
+    #[test]
+    fn an_own_address_is_within_the_machine() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (peer, local, expected) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("::1", "::1", true),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1", true),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+        ] {
+            assert_eq!(is_within(address(peer), || Some(address(local))), expected, "{peer}");
+        }
+        assert!(!is_within(address("192.0.2.1"), || None));
+    }
+}
