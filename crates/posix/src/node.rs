@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, ObjectId,
-    ObjectIdChange, OpenHow, Security, SecurityChange, ShownLock, StreamStat, VfsResult,
+    ObjectIdChange, OpenHow, STORED_ATTRIBUTES, Security, SecurityChange, ShownLock, StreamStat,
+    VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -23,7 +24,6 @@ use crate::dosattrib::{DosAttrib, SetChangeTime};
 use crate::errno::fault_of;
 use crate::extents;
 use crate::locks;
-use crate::options::STORED_ATTRIBUTES;
 use crate::reparse;
 use crate::share::Share;
 use crate::stat::{self, Extra};

@@ -1,7 +1,5 @@
 //! How one share shows its directory.
 
-use frevo_wire::dtyp::FileAttributes;
-
 use crate::snapshots::SnapshotFolders;
 
 /// How names are compared.
@@ -130,15 +128,3 @@ impl PosixOptions {
         bits & 0o1777
     }
 }
-
-/// Attributes that are kept on the medium.
-pub(crate) const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
-    FileAttributes::READONLY.0
-        | FileAttributes::HIDDEN.0
-        | FileAttributes::SYSTEM.0
-        | FileAttributes::ARCHIVE.0
-        | FileAttributes::TEMPORARY.0
-        | FileAttributes::SPARSE_FILE.0
-        | FileAttributes::OFFLINE.0
-        | FileAttributes::NOT_CONTENT_INDEXED.0,
-);

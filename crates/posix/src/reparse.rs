@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use frevo_store::vfs::{Kind, Node, Replacement, VfsResult};
+use frevo_store::vfs::{Kind, Node, Replacement, STORED_ATTRIBUTES, VfsResult};
 use frevo_store::{Fault, Name};
 use frevo_wire::dtyp::FileAttributes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
@@ -20,7 +20,6 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{REPARSE_BYTES, RETRIES};
 use crate::node::PosixNode;
-use crate::options::STORED_ATTRIBUTES;
 use crate::vfs::{PosixVfs, rename_entry};
 use crate::xattr::Handle;
 use crate::{stat, sys};

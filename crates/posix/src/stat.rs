@@ -1,11 +1,11 @@
 //! From the host's state of a file to the store's.
 
-use frevo_store::{FileKey, Stat, vfs::Kind};
+use frevo_store::vfs::{Kind, STORED_ATTRIBUTES};
+use frevo_store::{FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use rustix::fs::{FileType, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 
 use crate::dosattrib::DosAttrib;
-use crate::options::STORED_ATTRIBUTES;
 
 /// IO_REPARSE_TAG_SYMLINK, MS-FSCC 2.1.2.1.
 const TAG_SYMLINK: u32 = 0xA000_000C;

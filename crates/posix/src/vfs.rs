@@ -8,7 +8,7 @@ use std::sync::Arc;
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Existence, Kind, KindWanted, Node, OpenHow, Opened, Parent, QuotaLimits, QuotaState,
-    Replacement, Space, UserQuota, Vfs, VfsResult, Volume,
+    Replacement, STORED_ATTRIBUTES, Space, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileAttributes;
@@ -23,7 +23,7 @@ use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::DiskPath;
 use crate::node::PosixNode;
-use crate::options::{PosixOptions, STORED_ATTRIBUTES};
+use crate::options::PosixOptions;
 use crate::share::Share;
 use crate::short::Tunnels;
 use crate::snapshots::Snapshots;
@@ -131,7 +131,7 @@ impl PosixVfs {
         // Opening a FIFO or a device would have effects of its own, so the kind
         // has to be known before. Whoever can swap a device in between is root;
         // what was opened is looked at again below.
-        let kind = kind.filter(|&kind| check_kind(kind, how).is_ok());
+        let kind = kind.filter(|&kind| how.check(kind).is_ok());
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| sys::open_beneath(dir, path, flags | link, Mode::empty(), follow);
         let fd = match open(flags) {
@@ -148,7 +148,7 @@ impl PosixVfs {
         let handle = Handle::new(fd, flags.contains(OFlags::PATH));
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let kind = stat::kind_of(&stx);
-        check_kind(kind, how)?;
+        how.check(kind)?;
         if handle.is_path_only() && needs_data(kind, how) {
             // It was something else a moment ago.
             return Err(Fault::Stale);
@@ -409,20 +409,6 @@ fn data_flags(kind: Kind, how: &OpenHow) -> OFlags {
         Kind::File => access_flags(how) | OFlags::NONBLOCK | OFlags::NOCTTY,
         Kind::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
         _ => OFlags::PATH,
-    }
-}
-
-/// Whether an object of this kind may be opened so.
-fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
-    match (kind, how.kind) {
-        (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
-        (Kind::Directory, _) => Ok(()),
-        (Kind::Symlink, _) if !how.open_link => Err(Fault::Symlink),
-        (_, KindWanted::Directory) => Err(Fault::NotADirectory),
-        (Kind::File | Kind::Symlink, _) => Ok(()),
-        // FIFOs, sockets and devices have no data that a client could want.
-        _ if (how.read || how.write) && !how.open_link => Err(Fault::AccessDenied),
-        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use common::{content, create, create_dir, either, how, name, read, share, share_with, write};
 use frevo_posix::{Case, PosixOptions};
-use frevo_store::vfs::{BasicChange, Kind, KindWanted, OpenHow};
+use frevo_store::vfs::{BasicChange, Kind, OpenHow};
 use frevo_store::{Fault, Vfs as _};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
@@ -55,30 +55,6 @@ fn allocation_reserves_and_cuts() {
     let attributes_only = s.open("a", &how()).unwrap();
     assert_eq!(attributes_only.node.read_at(0, &mut [0; 4]).unwrap_err(), Fault::AccessDenied);
     assert!(attributes_only.node.descriptor().is_none());
-}
-
-#[test]
-fn missing_names_say_which_part_is_missing() {
-    let s = share();
-    s.mkdir("dir");
-    s.file("dir/file", "x");
-    for (text, fault) in [
-        ("nothing", Fault::NotFound),
-        ("dir\\nothing", Fault::NotFound),
-        ("nothing\\file", Fault::PathNotFound),
-        ("dir\\nothing\\file", Fault::PathNotFound),
-        ("dir\\file\\below", Fault::PathNotDirectory),
-        ("DIR\\FILE\\below", Fault::PathNotDirectory),
-    ] {
-        assert_eq!(s.open(text, &how()).unwrap_err(), fault, "{text}");
-        assert_eq!(s.open(text, &read()).unwrap_err(), fault, "{text} for data");
-    }
-    assert_eq!(s.open("no\\new", &create()).unwrap_err(), Fault::PathNotFound);
-    let wants = |kind| OpenHow { kind, ..how() };
-    let fault = s.open("dir", &wants(KindWanted::NotDirectory)).unwrap_err();
-    assert_eq!(fault, Fault::IsADirectory);
-    let fault = s.open("dir\\file", &wants(KindWanted::Directory)).unwrap_err();
-    assert_eq!(fault, Fault::NotADirectory);
 }
 
 #[test]

@@ -10,9 +10,8 @@ use frevo_store::Stat;
 use frevo_store::vfs::{BasicChange, Kind, Space};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create;
-use frevo_wire::command::query_info::SecurityInformation as Asked;
 use frevo_wire::create_context::{PosixResponse, name};
-use frevo_wire::dtyp::{SecurityDescriptor, Sid};
+use frevo_wire::dtyp::{SecurityDescriptor, SecurityInformation as Asked, Sid};
 use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
 use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
 

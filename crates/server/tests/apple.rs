@@ -14,7 +14,6 @@ use frevo_wire::command::flush;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
-use frevo_wire::utf16::Utf16;
 
 /// Server query; all three bits; the client's capabilities.
 const QUERY: [u8; 24] = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
@@ -89,17 +88,7 @@ fn file_ids_are_zero_once_macos_has_said_who_it_is() {
         world.file("f", b"");
         let ids = async |peer: &mut Peer| -> Vec<u64> {
             let dir = peer.open_file(&mount, &Want::directory("")).await;
-            let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
-                query_directory::Request {
-                    file_information_class: 37,
-                    flags: QueryDirectoryFlags::EMPTY,
-                    file_index: 0,
-                    file_id: dir,
-                    output_buffer_length: 65_536,
-                    file_name: Utf16::from_str("*"),
-                }
-                .encode(w);
-            });
+            let draft = list_draft(dir, FileInfoClass(37), QueryDirectoryFlags::EMPTY, "*");
             let reply = peer.on(&mount, draft).await;
             reply.ok();
             let data = query_directory::Response::parse(&reply.message).unwrap().output;

@@ -12,20 +12,17 @@ mod client;
 use std::collections::BTreeMap;
 use std::process::{Command as Program, Stdio};
 
-use client::draft::Draft;
-use client::files::{Mount, Want, rename_draft, utf16};
+use client::files::{Mount, Want, rename_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
+use client::queries::{list_draft, query_draft};
 use client::world::{World, in_world};
+use frevo_wire::Status;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
-use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::command::query_info::{self, QueryInfoFlags};
-use frevo_wire::command::set_info::InfoType;
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
-use frevo_wire::utf16::Utf16;
-use frevo_wire::{Command, Status};
 
 /// Entries of the directory that is listed.
 const LISTED: usize = 1_000;
@@ -138,18 +135,7 @@ async fn create_delete(peer: &mut Peer, mount: &Mount, name: &str, options: Crea
 async fn stat(peer: &mut Peer, mount: &Mount, name: &str) {
     let want = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
     let file = peer.open_file(mount, &want).await;
-    let query = Draft::new(Command::QUERY_INFO).with(|w| {
-        query_info::Request {
-            info_type: InfoType::FILE,
-            file_info_class: FileInfoClass::NETWORK_OPEN.0,
-            output_buffer_length: 4096,
-            additional_information: 0,
-            flags: QueryInfoFlags::EMPTY,
-            file_id: file,
-            input: &[],
-        }
-        .encode(w);
-    });
+    let query = query_draft(FileInfoClass::NETWORK_OPEN, file);
     peer.on(mount, query).await.ok();
     peer.close(mount, file).await;
 }
@@ -170,19 +156,13 @@ async fn rename(peer: &mut Peer, mount: &Mount, from: &str, to: &str) {
 async fn list(peer: &mut Peer, mount: &Mount, name: &str) {
     let want = Want::existing(name).access(AccessMask::READ_DATA);
     let directory: FileId = peer.open_file(mount, &want).await;
-    let pattern = utf16("*");
     loop {
-        let ask = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
-            query_directory::Request {
-                file_information_class: FileInfoClass::ID_BOTH_DIRECTORY.0,
-                flags: QueryDirectoryFlags::EMPTY,
-                file_index: 0,
-                file_id: directory,
-                output_buffer_length: 65_536,
-                file_name: Utf16::new(&pattern).unwrap(),
-            }
-            .encode(w);
-        });
+        let ask = list_draft(
+            directory,
+            FileInfoClass::ID_BOTH_DIRECTORY,
+            QueryDirectoryFlags::EMPTY,
+            "*",
+        );
         let reply = peer.on(mount, ask).await;
         if reply.status() == Status::NO_MORE_FILES {
             break;

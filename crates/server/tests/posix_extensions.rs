@@ -11,13 +11,12 @@ use client::*;
 use frevo_wire::command::create::{self, CreateDisposition, CreateOptions};
 use frevo_wire::command::negotiate;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
+use frevo_wire::command::query_info::{self, InfoType};
 use frevo_wire::create_context::{CreateContext, CreateContexts, PosixResponse, ResponseContext};
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
 use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
-use frevo_wire::utf16::Utf16;
 
 const LEVEL: u8 = 100;
 
@@ -46,23 +45,8 @@ fn answer(reply: &Reply) -> Option<(u32, u32, u32, Vec<u8>)> {
     })
 }
 
-fn query(file: FileId, info_type: InfoType, class: u8) -> Draft {
-    Draft::new(Command::QUERY_INFO).with(|w| {
-        query_info::Request {
-            info_type,
-            file_info_class: class,
-            output_buffer_length: 4096,
-            additional_information: 0,
-            flags: QueryInfoFlags::EMPTY,
-            file_id: file,
-            input: &[],
-        }
-        .encode(w);
-    })
-}
-
 async fn info(peer: &mut Peer, mount: &Mount, file: FileId) -> PosixAttributes {
-    let reply = peer.on(mount, query(file, InfoType::FILE, LEVEL)).await;
+    let reply = peer.on(mount, query_info_draft(file, InfoType::FILE, LEVEL, 0)).await;
     reply.ok();
     let data = query_info::Response::parse(&reply.message).unwrap().output;
     PosixAttributes::parse(data).unwrap()
@@ -70,17 +54,7 @@ async fn info(peer: &mut Peer, mount: &Mount, file: FileId) -> PosixAttributes {
 
 async fn names(peer: &mut Peer, mount: &Mount, want: &Want, class: u8) -> Vec<(String, u32)> {
     let dir = peer.open_file(mount, want).await;
-    let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
-        query_directory::Request {
-            file_information_class: class,
-            flags: QueryDirectoryFlags::EMPTY,
-            file_index: 0,
-            file_id: dir,
-            output_buffer_length: 65_536,
-            file_name: Utf16::from_str("*"),
-        }
-        .encode(w);
-    });
+    let draft = list_draft(dir, FileInfoClass(class), QueryDirectoryFlags::EMPTY, "*");
     let reply = peer.on(mount, draft).await;
     reply.ok();
     let data = query_directory::Response::parse(&reply.message).unwrap().output;
@@ -121,7 +95,7 @@ fn they_are_negotiated_when_both_want_them() {
         reply.ok();
         assert_eq!(answer(&reply), None, "a context that nobody knows");
         let file = create::Response::parse(&reply.message).unwrap().file_id;
-        let reply = peer.on(&mount, query(file, InfoType::FILE, LEVEL)).await;
+        let reply = peer.on(&mount, query_info_draft(file, InfoType::FILE, LEVEL, 0)).await;
         reply.expect(Status::INVALID_INFO_CLASS);
     });
 }
@@ -230,7 +204,7 @@ fn level_100_says_what_stat_says() {
         let found = info(&mut peer, &mount, link).await;
         assert_eq!((found.mode >> 12, found.reparse_tag), (2, 0xA000_000C));
 
-        let reply = peer.on(&mount, query(file, InfoType::FILESYSTEM, LEVEL)).await;
+        let reply = peer.on(&mount, query_info_draft(file, InfoType::FILESYSTEM, LEVEL, 0)).await;
         reply.ok();
         let data = query_info::Response::parse(&reply.message).unwrap().output;
         assert_eq!(data.len(), 56);
@@ -241,7 +215,7 @@ fn level_100_says_what_stat_says() {
 
         let plain = peer.open_file(&mount, &Want::existing("f").access(looks)).await;
         for info_type in [InfoType::FILE, InfoType::FILESYSTEM] {
-            let reply = peer.on(&mount, query(plain, info_type, LEVEL)).await;
+            let reply = peer.on(&mount, query_info_draft(plain, info_type, LEVEL, 0)).await;
             reply.expect(Status::INVALID_INFO_CLASS);
         }
     });

@@ -10,7 +10,7 @@ use frevo_server::command::ioctl::table::{On, TABLE};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::lock::LockFlags;
-use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::command::query_info::{self, QueryInfoFlags};
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::command::{change_notify, change_notify::ChangeNotifyFlags};
@@ -18,7 +18,6 @@ use frevo_wire::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
 };
 use frevo_wire::fscc::FileInfoClass;
-use frevo_wire::utf16::Utf16;
 
 use client::files::{
     close_draft, file_id, flush_draft, lock_draft, read_draft, set_info_draft, utf16, write_draft,
@@ -382,18 +381,7 @@ fn x2_what_the_other_commands_need() {
         let locks = any(READ | AccessMask::EXECUTE | WRITES);
         let exclusive = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
         let list = |file: FileId| {
-            let pattern = utf16("*");
-            Draft::new(Command::QUERY_DIRECTORY).with(|w| {
-                query_directory::Request {
-                    file_information_class: FileInfoClass::DIRECTORY.0,
-                    flags: QueryDirectoryFlags::EMPTY,
-                    file_index: 0,
-                    file_id: file,
-                    output_buffer_length: 4096,
-                    file_name: Utf16::new(&pattern).unwrap(),
-                }
-                .encode(w);
-            })
+            list_draft(file, FileInfoClass::DIRECTORY, QueryDirectoryFlags::EMPTY, "*")
         };
         let cases: [Case<'_>; 5] = [
             ("READ", false, reads, &|file| read_draft(file, 0, 10)),

@@ -12,65 +12,36 @@ use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
-use frevo_wire::command::query_info::{self, QueryInfoFlags};
+use frevo_wire::command::query_info::{self};
 use frevo_wire::command::set_info::InfoType;
+use frevo_wire::create_context;
 use frevo_wire::dtyp::{
-    AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
+    AccessMask, Ace, AceFlags, SdControl, SecurityDescriptor, SecurityInformation, Sid,
 };
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
-use frevo_wire::{Command, create_context};
 
-use client::draft::{Draft, Reply};
+use client::draft::Reply;
 use client::files::{Mount, Want, set_info_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
+use client::protection::{self, bytes, everyone, list};
+use client::queries::query_info_draft;
 use client::world::{World, in_world, over};
 
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
 const DACL: SecurityInformation = SecurityInformation::DACL;
 
-fn bytes(descriptor: &SecurityDescriptor) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    descriptor.encode(&mut bytes).unwrap();
-    bytes
-}
-
-fn list(aces: Vec<Ace>) -> SecurityDescriptor {
-    SecurityDescriptor {
-        control: SdControl::DACL_PRESENT,
-        dacl: Some(Acl::new(aces)),
-        ..SecurityDescriptor::default()
-    }
-}
-
-fn everyone(mask: AccessMask) -> SecurityDescriptor {
-    list(vec![Ace::allow(AceFlags::EMPTY, mask, Sid::EVERYONE)])
-}
-
 async fn protect(peer: &mut Peer, mount: &Mount, name: &str, new: &SecurityDescriptor) {
     let want = Want::existing(name).access(AccessMask::WRITE_DAC | AccessMask::READ_CONTROL);
-    let file = peer.open_file(mount, &want).await;
-    peer.on(mount, set_info_draft(file, InfoType::SECURITY, 0, DACL.0, &bytes(new))).await.ok();
-    peer.close(mount, file).await;
+    protection::protect(peer, mount, &want, new).await;
 }
 
 async fn descriptor(peer: &mut Peer, mount: &Mount, name: &str) -> SecurityDescriptor {
     let want = Want::existing(name).access(AccessMask::READ_CONTROL);
     let file = peer.open_file(mount, &want).await;
     let parts = SecurityInformation::OWNER | SecurityInformation::GROUP | DACL;
-    let draft = Draft::new(Command::QUERY_INFO).with(|w| {
-        query_info::Request {
-            info_type: InfoType::SECURITY,
-            file_info_class: 0,
-            output_buffer_length: 65_536,
-            additional_information: parts.0,
-            flags: QueryInfoFlags::EMPTY,
-            file_id: file,
-            input: &[],
-        }
-        .encode(w);
-    });
+    let draft = query_info_draft(file, InfoType::SECURITY, 0, parts.0);
     let reply = peer.on(mount, draft).await;
     let answer = query_info::Response::parse(&reply.ok().message).unwrap();
     let found = SecurityDescriptor::parse(answer.output).unwrap();

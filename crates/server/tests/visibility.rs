@@ -10,20 +10,18 @@ use std::rc::Rc;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::command::set_info::InfoType;
 use frevo_wire::command::tree_connect::{self, ShareFlags};
-use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor};
-use frevo_wire::dtyp::{SecurityInformation, Sid};
-use frevo_wire::file_id::FileId;
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
-use frevo_wire::utf16::Utf16;
 use frevo_wire::{Command, Status};
 
 use client::draft::{Draft, Reply};
-use client::files::{Mount, Want, file_id, rename_draft, set_info_draft, tree_connect_draft};
+use client::files::{Mount, Want, file_id, rename_draft, tree_connect_draft};
 use client::logon::Logon;
 use client::negotiate::Offer;
 use client::peer::Peer;
+use client::protection::{self, everyone};
+use client::queries::list_draft;
 use client::world::{World, in_world};
 
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
@@ -31,47 +29,23 @@ const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
 /// Lets everyone do `mask`; the file keeps its owner.
 async fn protect(peer: &mut Peer, mount: &Mount, name: &str, mask: AccessMask) {
     let want = Want::existing(name).access(AccessMask::WRITE_DAC);
-    let file = peer.open_file(mount, &want).await;
-    let aces = vec![Ace::allow(AceFlags::EMPTY, mask, Sid::EVERYONE)];
-    let new = SecurityDescriptor {
-        control: SdControl::DACL_PRESENT,
-        dacl: Some(Acl::new(aces)),
-        ..SecurityDescriptor::default()
-    };
-    let mut bytes = Vec::new();
-    new.encode(&mut bytes).unwrap();
-    let dacl = SecurityInformation::DACL.0;
-    let draft = set_info_draft(file, InfoType::SECURITY, 0, dacl, &bytes);
-    peer.on(mount, draft).await.ok();
-    peer.close(mount, file).await;
+    protection::protect(peer, mount, &want, &everyone(mask)).await;
 }
 
 async fn list(peer: &mut Peer, mount: &Mount, name: &str, pattern: &str) -> Vec<String> {
     let want = Want::existing(name).access(AccessMask::READ_DATA);
     let directory = peer.open_file(mount, &want).await;
-    let pattern: Vec<u8> = client::files::utf16(pattern);
-    let ask = |file: FileId| {
-        Draft::new(Command::QUERY_DIRECTORY).with(|w| {
-            query_directory::Request {
-                file_information_class: FileInfoClass::DIRECTORY.0,
-                flags: QueryDirectoryFlags::EMPTY,
-                file_index: 0,
-                file_id: file,
-                output_buffer_length: 65_536,
-                file_name: Utf16::new(&pattern).unwrap(),
-            }
-            .encode(w);
-        })
-    };
+    let class = FileInfoClass::DIRECTORY;
     let mut names = Vec::new();
     loop {
-        let reply = peer.on(mount, ask(directory)).await;
+        let reply =
+            peer.on(mount, list_draft(directory, class, QueryDirectoryFlags::EMPTY, pattern)).await;
         match reply.status() {
             Status::NO_MORE_FILES | Status::NO_SUCH_FILE => break,
             _ => reply.ok(),
         };
         let answer = query_directory::Response::parse(&reply.message).unwrap();
-        let entries = DirectoryEntries::new(answer.output, FileInfoClass::DIRECTORY).unwrap();
+        let entries = DirectoryEntries::new(answer.output, class).unwrap();
         names.extend(entries.map(|entry| entry.unwrap().name.decode().unwrap()));
     }
     peer.close(mount, directory).await;

@@ -84,6 +84,18 @@ pub enum Kind {
     BlockDevice,
 }
 
+/// Attributes that a file system keeps; the others tell what a file is.
+pub const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
+    FileAttributes::READONLY.0
+        | FileAttributes::HIDDEN.0
+        | FileAttributes::SYSTEM.0
+        | FileAttributes::ARCHIVE.0
+        | FileAttributes::TEMPORARY.0
+        | FileAttributes::SPARSE_FILE.0
+        | FileAttributes::OFFLINE.0
+        | FileAttributes::NOT_CONTENT_INDEXED.0,
+);
+
 /// What is known of a file: MS-FSA 2.1.1.3 File in the host's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -185,6 +197,20 @@ impl OpenHow {
 
     /// The same at a directory.
     pub const DIRECTORY: Self = Self { kind: KindWanted::Directory, ..Self::LOOK };
+
+    /// Whether an object of this kind may be opened so.
+    pub fn check(&self, kind: Kind) -> VfsResult<()> {
+        match (kind, self.kind) {
+            (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
+            (Kind::Directory, _) => Ok(()),
+            (Kind::Symlink, _) if !self.open_link => Err(Fault::Symlink),
+            (_, KindWanted::Directory) => Err(Fault::NotADirectory),
+            (Kind::File | Kind::Symlink, _) => Ok(()),
+            // FIFOs, sockets and devices have no data that a client could want.
+            _ if (self.read || self.write) && !self.open_link => Err(Fault::AccessDenied),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A directory that was found for a name in it.

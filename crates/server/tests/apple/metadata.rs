@@ -58,17 +58,7 @@ type Entry = (String, u32, [u8; 24], u16);
 /// Name, EaSize, ShortName and Reserved2.
 async fn listing(peer: &mut Peer, mount: &Mount, class: u8) -> Vec<Entry> {
     let dir = peer.open_file(mount, &Want::directory("")).await;
-    let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| {
-        query_directory::Request {
-            file_information_class: class,
-            flags: QueryDirectoryFlags::EMPTY,
-            file_index: 0,
-            file_id: dir,
-            output_buffer_length: 65_536,
-            file_name: Utf16::from_str("*"),
-        }
-        .encode(w);
-    });
+    let draft = list_draft(dir, FileInfoClass(class), QueryDirectoryFlags::EMPTY, "*");
     let reply = peer.on(mount, draft).await;
     reply.ok();
     let data = query_directory::Response::parse(&reply.message).unwrap().output;
@@ -122,18 +112,7 @@ fn a_copy_without_chunks_copies_the_whole_file() {
 }
 
 async fn dacl(peer: &mut Peer, mount: &Mount, file: FileId) -> Vec<String> {
-    let draft = Draft::new(Command::QUERY_INFO).with(|w| {
-        query_info::Request {
-            info_type: query_info::InfoType::SECURITY,
-            file_info_class: 0,
-            output_buffer_length: 65_536,
-            additional_information: DACL,
-            flags: query_info::QueryInfoFlags::EMPTY,
-            file_id: file,
-            input: &[],
-        }
-        .encode(w);
-    });
+    let draft = query_info_draft(file, query_info::InfoType::SECURITY, 0, DACL);
     let reply = peer.on(mount, draft).await;
     reply.ok();
     let output = query_info::Response::parse(&reply.message).unwrap().output;

@@ -22,18 +22,7 @@ pub fn record(finder: &[u8]) -> Vec<u8> {
 
 /// Names and sizes of FileStreamInformation.
 async fn streams(peer: &mut Peer, mount: &Mount, file: FileId) -> Vec<(String, u64)> {
-    let draft = Draft::new(Command::QUERY_INFO).with(|w| {
-        query_info::Request {
-            info_type: query_info::InfoType::FILE,
-            file_info_class: FileInfoClass::STREAM.0,
-            output_buffer_length: 65_536,
-            additional_information: 0,
-            flags: query_info::QueryInfoFlags::EMPTY,
-            file_id: file,
-            input: &[],
-        }
-        .encode(w);
-    });
+    let draft = query_draft(FileInfoClass::STREAM, file);
     let reply = peer.on(mount, draft).await;
     reply.ok();
     let data = query_info::Response::parse(&reply.message).unwrap().output;

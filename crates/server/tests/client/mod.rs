@@ -11,6 +11,8 @@ pub mod files;
 pub mod logon;
 pub mod negotiate;
 pub mod peer;
+pub mod protection;
+pub mod queries;
 pub mod script;
 pub mod world;
 
@@ -19,6 +21,8 @@ pub use files::{Mount, Want};
 pub use logon::{Logon, Setup};
 pub use negotiate::Offer;
 pub use peer::Peer;
+pub use protection::{everyone, protect, protect_draft};
+pub use queries::{list_draft, query_draft, query_info_draft};
 pub use world::{World, in_frozen_world, in_world, in_world_with, settings};
 
 pub use frevo_proto::Dialect;

@@ -7,7 +7,6 @@ use crate::client::*;
 use files::{close_draft, flush_draft, lock_draft, read_draft, set_draft, write_draft};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::ioctl::{self, CtlCode};
-use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
 use frevo_wire::fscc::FileInfoClass;
 
 /// A request of the channel that has this number.
@@ -20,19 +19,6 @@ fn control(file: FileId) -> Draft {
     let range = [0_i64.to_le_bytes(), 1_i64.to_le_bytes()].concat();
     let code = CtlCode::SET_ZERO_DATA;
     Draft::new(Command::IOCTL).with(|w| ioctl::Request::fsctl(code, file, &range, 0).encode(w))
-}
-
-fn query(file: FileId) -> Draft {
-    let request = query_info::Request {
-        info_type: InfoType::FILE,
-        file_info_class: FileInfoClass::STANDARD.0,
-        output_buffer_length: 4096,
-        additional_information: 0,
-        flags: QueryInfoFlags::EMPTY,
-        file_id: file,
-        input: &[],
-    };
-    Draft::new(Command::QUERY_INFO).with(|w| request.encode(w))
 }
 
 /// What is stale and would change something is refused, and has changed nothing; what
@@ -54,7 +40,11 @@ fn s2_stale_requests_change_nothing() {
                 }
             }
             assert_eq!(world.content("f"), b"fresh");
-            for draft in [read_draft(file, 0, 5), query(file), flush_draft(file)] {
+            for draft in [
+                read_draft(file, 0, 5),
+                query_draft(FileInfoClass::STANDARD, file),
+                flush_draft(file),
+            ] {
                 peer.on(&mount, at(sequence, draft)).await.ok();
             }
             let lock = lock_draft(file, &[(0, 1, EXCLUSIVE)]);

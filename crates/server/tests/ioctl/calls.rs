@@ -5,8 +5,6 @@ use std::sync::Arc;
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
 use frevo_wire::command::ioctl::{self, CtlCode};
-use frevo_wire::command::query_info::{self, InfoType};
-use frevo_wire::fscc::FileInfoClass;
 
 use crate::client::draft::pack;
 pub use crate::client::files::set_draft;
@@ -84,19 +82,6 @@ fn hooks_of_smbtorture_are_unknown_unless_they_are_asked_for() {
 /// The output of an answer that has one.
 pub fn output(reply: &Reply) -> Vec<u8> {
     ioctl::Response::parse(&reply.message).unwrap().output.to_vec()
-}
-
-pub fn query_draft(class: FileInfoClass, file: FileId) -> Draft {
-    let request = query_info::Request {
-        info_type: InfoType::FILE,
-        file_info_class: class.0,
-        output_buffer_length: 4096,
-        additional_information: 0,
-        flags: query_info::QueryInfoFlags::EMPTY,
-        file_id: file,
-        input: &[],
-    };
-    Draft::new(Command::QUERY_INFO).with(|w| request.encode(w))
 }
 
 /// CANCEL, whose sequence number is that of what it cancels.

@@ -20,6 +20,8 @@ use crate::client::*;
 /// Where a PDU says which call it is of.
 const CALL_ID: std::ops::Range<usize> = 12..16;
 
+const TRANSCEIVE: CtlCode = CtlCode::PIPE_TRANSCEIVE;
+
 /// Accounts that take until they are let to say that there is no such user.
 #[derive(Debug, Default)]
 struct Slow {
@@ -53,6 +55,15 @@ impl Accounts for Slow {
     }
 }
 
+/// The pipe lsarpc, and a client that is bound to it.
+async fn lsarpc_pipe(peer: &mut Peer, ipc: &Mount) -> (FileId, Client) {
+    let pipe = peer.open_file(ipc, &Want::existing("lsarpc")).await;
+    let mut client = Client::new(SyntaxId::LSARPC);
+    let bound = ask(peer, ipc, TRANSCEIVE, pipe, &client.bind(), 4280).await;
+    assert!(client.handle_bind_reply(&output(bound.ok())).unwrap());
+    (pipe, client)
+}
+
 #[test]
 fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
     in_world(async |world| {
@@ -62,20 +73,16 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         world.server.reload(settings, shares, Arc::clone(&slow) as _);
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let ipc = peer.mount(&data.logon, "IPC$").await;
-        let pipe = peer.open_file(&ipc, &Want::existing("lsarpc")).await;
-        let mut client = Client::new(SyntaxId::LSARPC);
-        let transceive = CtlCode::PIPE_TRANSCEIVE;
-        let bound = ask(&mut peer, &ipc, transceive, pipe, &client.bind(), 4280).await;
-        assert!(client.handle_bind_reply(&output(bound.ok())).unwrap());
+        let (pipe, mut client) = lsarpc_pipe(&mut peer, &ipc).await;
         let open = OpenPolicy::encode(AccessMask::MAXIMUM_ALLOWED, "\\\\frevo");
         let [open] = &client.call(lsarpc::OPEN_POLICY2, &open)[..] else { panic!("one fragment") };
-        let reply = ask(&mut peer, &ipc, transceive, pipe, open, 4280).await;
+        let reply = ask(&mut peer, &ipc, TRANSCEIVE, pipe, open, 4280).await;
         let reply = client.handle_bytes(&output(reply.ok())).unwrap().unwrap();
         let (policy, _) = lsarpc::parse_handle_reply(&reply).unwrap();
 
         let names = LookupNames::encode(&policy, &["no such user", "BUILTIN\\Users"]);
         let [names] = &client.call(lsarpc::LOOKUP_NAMES3, &names)[..] else { panic!("one") };
-        let draft = ioctl_draft(transceive, pipe, names, 4280);
+        let draft = ioctl_draft(TRANSCEIVE, pipe, names, 4280);
         let asked = peer.send(vec![ipc.put(draft)], ipc.via()).await[0];
         let is_announced = timeout(Duration::from_secs(5), peer.interim()).await;
         assert_eq!(is_announced.expect("announced").header.message_id, asked);
@@ -99,17 +106,13 @@ fn transactions_of_a_pipe_do_not_take_each_others_answers() {
     in_world(async |world| {
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let ipc = peer.mount(&data.logon, "IPC$").await;
-        let pipe = peer.open_file(&ipc, &Want::existing("lsarpc")).await;
-        let mut client = Client::new(SyntaxId::LSARPC);
-        let transceive = CtlCode::PIPE_TRANSCEIVE;
-        let bound = ask(&mut peer, &ipc, transceive, pipe, &client.bind(), 4280).await;
-        assert!(client.handle_bind_reply(&output(bound.ok())).unwrap());
+        let (pipe, mut client) = lsarpc_pipe(&mut peer, &ipc).await;
         let open = OpenPolicy::encode(AccessMask::MAXIMUM_ALLOWED, "\\\\frevo");
         for _ in 0..50 {
             let mut asked = Vec::new();
             for _ in 0..4 {
                 let [call] = &client.call(lsarpc::OPEN_POLICY2, &open)[..] else { panic!("one") };
-                let draft = ioctl_draft(transceive, pipe, call, 4280);
+                let draft = ioctl_draft(TRANSCEIVE, pipe, call, 4280);
                 let id = peer.send(vec![ipc.put(draft)], ipc.via()).await[0];
                 asked.push((id, call[CALL_ID].to_vec()));
             }

@@ -11,7 +11,7 @@ use frevo_store::snapshot::Moment;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
-use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::create_context::{CreateContext, CreateContexts};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
@@ -224,16 +224,7 @@ fn folders_of_a_snapshot_are_listed() {
     in_snapshots(PATTERN, share, async |world, _| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let folder = peer.open_file(&mount, &warped(reads("dir"), OLD)).await;
-        let pattern = frevo_wire::Utf16::new(b"*\0").unwrap();
-        let request = query_directory::Request {
-            file_information_class: FileInfoClass::NAMES.0,
-            flags: QueryDirectoryFlags::EMPTY,
-            file_index: 0,
-            file_id: folder,
-            file_name: pattern,
-            output_buffer_length: 4096,
-        };
-        let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| request.encode(w));
+        let draft = list_draft(folder, FileInfoClass::NAMES, QueryDirectoryFlags::EMPTY, "*");
         let reply = peer.on(&mount, draft).await;
         let reply = reply.ok();
         let inside: Vec<u8> = "inside".encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -7,13 +7,12 @@ use frevo_posix::{PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 use frevo_store::short_name::short_name;
 use frevo_wire::command::create::{self, CreateDisposition, CreateOptions};
-use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::command::query_info::{self, InfoType};
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use frevo_wire::fscc::query::FileBasicInformation;
 use frevo_wire::fscc::volume::{FsControlFlags, FsControlInformation};
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
-use frevo_wire::utf16::Utf16;
 use tempfile::TempDir;
 
 use super::calls::*;
@@ -40,16 +39,12 @@ async fn alternate(peer: &mut Peer, mount: &Mount, file: FileId) -> Result<Strin
 /// The bytes of a listing of the root.
 async fn listing(peer: &mut Peer, mount: &Mount, pattern: &str) -> Result<Vec<u8>, Status> {
     let root = peer.open_file(mount, &Want::directory("")).await;
-    let pattern = utf16(pattern);
-    let request = query_directory::Request {
-        file_information_class: FileInfoClass::BOTH_DIRECTORY.0,
-        flags: QueryDirectoryFlags::RESTART_SCANS,
-        file_index: 0,
-        file_id: root,
-        output_buffer_length: 4096,
-        file_name: Utf16::new(&pattern).unwrap(),
-    };
-    let draft = Draft::new(Command::QUERY_DIRECTORY).with(|w| request.encode(w));
+    let draft = list_draft(
+        root,
+        FileInfoClass::BOTH_DIRECTORY,
+        QueryDirectoryFlags::RESTART_SCANS,
+        pattern,
+    );
     let reply = peer.on(mount, draft).await;
     peer.close(mount, root).await;
     match reply.status() {
@@ -185,16 +180,8 @@ fn the_quota_index_is_there_to_be_asked() {
             let shown = FileAttributes::HIDDEN | FileAttributes::SYSTEM | FileAttributes::ARCHIVE;
             assert_eq!(opened.file_attributes, shown | FileAttributes::DIRECTORY);
             assert_eq!(opened.creation_time, FileTime::ZERO);
-            let request = query_info::Request {
-                info_type: InfoType::FILESYSTEM,
-                file_info_class: FsInfoClass::CONTROL.0,
-                output_buffer_length: 4096,
-                additional_information: 0,
-                flags: query_info::QueryInfoFlags::EMPTY,
-                file_id: opened.file_id,
-                input: &[],
-            };
-            let draft = Draft::new(Command::QUERY_INFO).with(|w| request.encode(w));
+            let draft =
+                query_info_draft(opened.file_id, InfoType::FILESYSTEM, FsInfoClass::CONTROL.0, 0);
             let reply = peer.on(&mount, draft).await;
             reply.ok();
             let output = query_info::Response::parse(&reply.message).unwrap().output;

@@ -11,7 +11,6 @@ use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::limits::{ANNEX_REQUESTS, ANNEX_THREADS};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
-use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
 use fuser::{
@@ -279,19 +278,6 @@ async fn hangs(peer: &mut Peer, away: &Mount, draft: Draft) -> (u64, u64) {
     let interim = soon(peer.interim()).await;
     assert_eq!(interim.header.message_id, id);
     (id, async_id(&interim))
-}
-
-fn query_draft(class: FileInfoClass, file: FileId) -> Draft {
-    let request = query_info::Request {
-        info_type: InfoType::FILE,
-        file_info_class: class.0,
-        output_buffer_length: 4096,
-        additional_information: 0,
-        flags: QueryInfoFlags::EMPTY,
-        file_id: file,
-        input: &[],
-    };
-    Draft::new(Command::QUERY_INFO).with(|w| request.encode(w))
 }
 
 fn threads() -> usize {

@@ -17,10 +17,10 @@ use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilt
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, ResumeKeyResponse};
-use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::command::query_info::{self, InfoType, QueryInfoFlags};
-use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, Guid, SdControl, SecurityDescriptor};
-use frevo_wire::dtyp::{SecurityInformation, Sid};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
+use frevo_wire::command::query_info::{self, InfoType};
+use frevo_wire::dtyp::SecurityInformation;
+use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::ea::{Ea, EaWriter};
 use frevo_wire::fscc::fsctl::{
@@ -28,14 +28,13 @@ use frevo_wire::fscc::fsctl::{
 };
 use frevo_wire::fscc::notify::NotifyEntries;
 use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseTag, encode_lx_symlink};
-use frevo_wire::utf16::Utf16;
 
 use crate::acting::*;
 use crate::calls::{ask, cancel, ioctl_draft, output, set_draft};
-use crate::client::files::{
-    delete_draft, file_id, flush_draft, lock_draft, rename_draft, set_info_draft, utf16,
-};
+use crate::client::files::{delete_draft, file_id, flush_draft, lock_draft, rename_draft};
 use crate::client::peer::async_id;
+use crate::client::protection::{everyone, protect_draft};
+use crate::client::queries::{list_draft, query_info_draft};
 use crate::client::settings;
 use crate::client::world::{EXCLUSIVE, Users, in_own_world};
 use crate::client::{Command, Draft, FileId, Mount, Offer, Peer, Reply, Status, Want, World};
@@ -72,29 +71,11 @@ fn probed(test_name: &str, test: impl AsyncFnOnce(&World, &Probe)) {
 
 fn query(info_type: InfoType, class: u8, file: FileId) -> Draft {
     let parts = SecurityInformation::OWNER.0 | SecurityInformation::DACL.0;
-    let request = query_info::Request {
-        info_type,
-        file_info_class: class,
-        output_buffer_length: 4096,
-        additional_information: parts,
-        flags: QueryInfoFlags::EMPTY,
-        file_id: file,
-        input: &[],
-    };
-    Draft::new(Command::QUERY_INFO).with(|w| request.encode(w))
+    query_info_draft(file, info_type, class, parts)
 }
 
 fn list(directory: FileId, flags: QueryDirectoryFlags) -> Draft {
-    let pattern = utf16("*");
-    let request = query_directory::Request {
-        file_information_class: FileInfoClass::ID_BOTH_DIRECTORY.0,
-        flags,
-        file_index: 0,
-        file_id: directory,
-        output_buffer_length: 4096,
-        file_name: Utf16::new(&pattern).unwrap(),
-    };
-    Draft::new(Command::QUERY_DIRECTORY).with(|w| request.encode(w))
+    list_draft(directory, FileInfoClass::ID_BOTH_DIRECTORY, flags, "*")
 }
 
 fn watch(directory: FileId) -> Draft {
@@ -111,18 +92,6 @@ fn changes(reply: &Reply) -> Vec<String> {
     let told = change_notify::Response::parse(&reply.message).unwrap();
     let entries = NotifyEntries::new(told.output).map(|entry| entry.unwrap().name.decode());
     entries.map(|name| name.unwrap()).collect()
-}
-
-fn everyone() -> Vec<u8> {
-    let aces = vec![Ace::allow(AceFlags::EMPTY, AccessMask::FILE_ALL, Sid::EVERYONE)];
-    let descriptor = SecurityDescriptor {
-        control: SdControl::DACL_PRESENT,
-        dacl: Some(Acl::new(aces)),
-        ..SecurityDescriptor::default()
-    };
-    let mut bytes = Vec::new();
-    descriptor.encode(&mut bytes).unwrap();
-    bytes
 }
 
 async fn copy_chunk(peer: &mut Peer, mount: &Mount, from: FileId, to: FileId) -> Reply {
@@ -193,9 +162,7 @@ async fn everything(peer: &mut Peer, mount: &Mount, user: &str, plain: bool) {
     }
     peer.on(mount, query(InfoType::SECURITY, 0, file)).await.ok();
 
-    let dacl = SecurityInformation::DACL.0;
-    let secure = set_info_draft(file, InfoType::SECURITY, 0, dacl, &everyone());
-    peer.on(mount, secure).await.ok();
+    peer.on(mount, protect_draft(file, &everyone(AccessMask::FILE_ALL))).await.ok();
     let mut eas = Vec::new();
     let _ = EaWriter::new(&mut eas, 64).push(&Ea { need: true, name: b"ea", value: b"value" });
     peer.on(mount, set_draft(FileInfoClass::FULL_EA, file, &eas)).await.ok();
@@ -535,13 +502,13 @@ fn x7_attributes_are_set_by_who_may() {
         ann.close(&anns, file).await;
         let mut eas = Vec::new();
         let _ = EaWriter::new(&mut eas, 64).push(&Ea { need: true, name: b"ea", value: b"value" });
-        let dacl = SecurityInformation::DACL.0;
+        let _dacl = SecurityInformation::DACL.0;
         let basic = [vec![0; 32], 0x20_u64.to_le_bytes().to_vec()].concat();
         let drafts = |file: FileId| {
             [
                 set_draft(FileInfoClass::FULL_EA, file, &eas),
                 set_draft(FileInfoClass::BASIC, file, &basic),
-                set_info_draft(file, InfoType::SECURITY, 0, dacl, &everyone()),
+                protect_draft(file, &everyone(AccessMask::FILE_ALL)),
                 ioctl_draft(CtlCode::CREATE_OR_GET_OBJECT_ID, file, &[], 64),
             ]
         };

@@ -9,32 +9,13 @@ use frevo_server::Server;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
-use frevo_wire::command::set_info::InfoType;
-use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor};
-use frevo_wire::dtyp::{SecurityInformation, Sid};
+use frevo_wire::dtyp::AccessMask;
 
 use crate::acting::TwoUsers;
-use crate::client::files::set_info_draft;
+use crate::client::protection::{everyone, protect};
 use crate::client::world::{Users, in_own_world};
-use crate::client::{Mount, Offer, Peer, Status, Want, World, settings};
+use crate::client::{Offer, Status, Want, World, settings};
 use crate::probe::Probe;
-
-/// Everybody may do that and no more, but for its owner, who may let himself in again.
-async fn protect(peer: &mut Peer, mount: &Mount, want: &Want, mask: AccessMask) {
-    let file = peer.open_file(mount, want).await;
-    let aces = vec![Ace::allow(AceFlags::EMPTY, mask, Sid::EVERYONE)];
-    let descriptor = SecurityDescriptor {
-        control: SdControl::DACL_PRESENT,
-        dacl: Some(Acl::new(aces)),
-        ..SecurityDescriptor::default()
-    };
-    let mut bytes = Vec::new();
-    descriptor.encode(&mut bytes).unwrap();
-    let dacl = SecurityInformation::DACL.0;
-    let draft = set_info_draft(file, InfoType::SECURITY, 0, dacl, &bytes);
-    peer.on(mount, draft).await.ok();
-    peer.close(mount, file).await;
-}
 
 #[test]
 fn x8_absent_and_hidden_take_the_same_work() {
@@ -53,11 +34,11 @@ fn x8_absent_and_hidden_take_the_same_work() {
         }
         for within in ["", "d\\", "d\\e\\"] {
             let hidden = Want::file(&format!("{within}hidden"));
-            protect(&mut ann, &anns, &hidden, AccessMask::EMPTY).await;
+            protect(&mut ann, &anns, &hidden, &everyone(AccessMask::EMPTY)).await;
         }
         for name in ["d\\e", "d", ""] {
             let folder = Want::directory(name);
-            protect(&mut ann, &anns, &folder, AccessMask::FILE_GENERIC_READ).await;
+            protect(&mut ann, &anns, &folder, &everyone(AccessMask::FILE_GENERIC_READ)).await;
         }
         let mut bob = world.connect();
         bob.negotiate(&Offer::default()).await;

@@ -21,18 +21,6 @@ const TAG_SYMLINK: u32 = 0xA000_000C;
 /// IO_REPARSE_TAG_NFS, MS-FSCC 2.1.2.6: FIFOs and sockets.
 const TAG_NFS: u32 = 0x8000_0014;
 
-/// Attributes that a file keeps.
-pub(super) const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
-    FileAttributes::READONLY.0
-        | FileAttributes::HIDDEN.0
-        | FileAttributes::SYSTEM.0
-        | FileAttributes::ARCHIVE.0
-        | FileAttributes::TEMPORARY.0
-        | FileAttributes::SPARSE_FILE.0
-        | FileAttributes::OFFLINE.0
-        | FileAttributes::NOT_CONTENT_INDEXED.0,
-);
-
 /// The number of a file. None is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ino(pub(super) u64);

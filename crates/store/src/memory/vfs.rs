@@ -15,14 +15,12 @@ use super::faults::{Faults, Operation};
 use super::node::MemoryNode;
 use super::quotas::Quotas;
 use super::stable::State;
-use super::tree::{
-    self, Body, Change, Edit, Entries, Ino, Inode, Place, ROOT, STORED_ATTRIBUTES, Tree,
-};
+use super::tree::{self, Body, Change, Edit, Entries, Ino, Inode, Place, ROOT, Tree};
 use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
 use crate::name::Name;
 use crate::vfs::{
     Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, QuotaLimits, QuotaState,
-    Replacement, Space, Stat, UserQuota, Vfs, VfsResult, Volume,
+    Replacement, STORED_ATTRIBUTES, Space, Stat, UserQuota, Vfs, VfsResult, Volume,
 };
 
 /// Permission bits that a created file or directory may have.
@@ -233,7 +231,7 @@ impl MemoryVfs {
             if how.existence == Existence::MustNotExist {
                 return Err(Fault::Exists);
             }
-            check_kind(Kind::Directory, how)?;
+            how.check(Kind::Directory)?;
             return Ok((self.node(&mut state, ROOT, how, "")?, Name::root(), false));
         }
         let place = state.live.place(name, exact)?;
@@ -242,7 +240,7 @@ impl MemoryVfs {
             if how.existence == Existence::MustNotExist {
                 return Err(Fault::Exists);
             }
-            check_kind(inode.kind(), how)?;
+            how.check(inode.kind())?;
             let stored = String::from(stored);
             let name = place.parent.child(&stored);
             return Ok((self.node(&mut state, ino, how, &stored)?, name, false));
@@ -280,20 +278,6 @@ fn add(state: &mut State, place: &Place, inode: Inode, now: FileTime) -> Ino {
     let change = Change { edits: vec![edit], made: Some((ino, Arc::new(inode))) };
     state.change(change, now);
     ino
-}
-
-/// Whether an object of this kind may be opened so.
-fn check_kind(kind: Kind, how: &OpenHow) -> VfsResult<()> {
-    match (kind, how.kind) {
-        (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
-        (Kind::Directory, _) => Ok(()),
-        (Kind::Symlink, _) if !how.open_link => Err(Fault::Symlink),
-        (_, KindWanted::Directory) => Err(Fault::NotADirectory),
-        (Kind::File | Kind::Symlink, _) => Ok(()),
-        // FIFOs and sockets have no data that a client could want.
-        _ if (how.read || how.write) && !how.open_link => Err(Fault::AccessDenied),
-        _ => Ok(()),
-    }
 }
 
 /// An entry that has a name now: how it is stored, and which file it is.

@@ -2,6 +2,7 @@
 
 use super::{field_u16, field_u32};
 use crate::codec::{Parsed, Reader, Writer, pointed};
+use crate::dtyp::SecurityInformation;
 use crate::file_id::FileId;
 use crate::{bit_set, open_enum};
 
@@ -16,29 +17,6 @@ open_enum! {
         SECURITY = 3,
         /// Quotas, MS-FSCC 2.4.41.
         QUOTA = 4,
-    }
-}
-
-bit_set! {
-    /// AdditionalInformation when InfoType is SECURITY: which parts of the
-    /// descriptor.
-    SecurityInformation(u32) {
-        /// OWNER_SECURITY_INFORMATION
-        OWNER = 0x0000_0001,
-        /// GROUP_SECURITY_INFORMATION
-        GROUP = 0x0000_0002,
-        /// DACL_SECURITY_INFORMATION
-        DACL = 0x0000_0004,
-        /// SACL_SECURITY_INFORMATION
-        SACL = 0x0000_0008,
-        /// LABEL_SECURITY_INFORMATION
-        LABEL = 0x0000_0010,
-        /// ATTRIBUTE_SECURITY_INFORMATION
-        ATTRIBUTE = 0x0000_0020,
-        /// SCOPE_SECURITY_INFORMATION
-        SCOPE = 0x0000_0040,
-        /// BACKUP_SECURITY_INFORMATION
-        BACKUP = 0x0001_0000,
     }
 }
 

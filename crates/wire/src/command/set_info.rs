@@ -1,8 +1,9 @@
 //! SET_INFO, MS-SMB2 2.2.39 and 2.2.40.
 
-pub use super::query_info::{InfoType, SecurityInformation};
+pub use super::query_info::InfoType;
 use super::{field_u16, field_u32};
 use crate::codec::{Parsed, Writer, pointed};
+use crate::dtyp::SecurityInformation;
 use crate::file_id::FileId;
 
 /// Where the variable part of the request starts.

@@ -15,6 +15,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect()
+}
+
+/// The stub data with all referent identifiers alike: they only have to differ.
+fn without_referents(stub: &[u8]) -> Vec<u8> {
+    let word = |word: &[u8]| match word {
+        [low, 0, 2, 0] if low % 4 == 0 => [0xAA; 4].to_vec(),
+        other => other.to_vec(),
+    };
+    stub.chunks(4).flat_map(word).collect()
+}
+
 /// A server with shares, seen by someone.
 struct Fixture {
     shares: Vec<ShareInfo>,

@@ -2,7 +2,6 @@
 
 One sentence, the right exit code, no file that is not whole under its own name, and the next run goes on.
 """
-import contextlib
 import os
 import signal
 import subprocess
@@ -82,18 +81,6 @@ def ctrl_c(ctx):
         interrupted(ctx, client, "sync", tree, ctx.work / "synced", [client.url("tree"), "synced"])
 
 
-@contextlib.contextmanager
-def small_disk_here(ctx, megabytes):
-    path = ctx.work / "small disk"
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=777", "small", path], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", path], check=False)
-        path.rmdir()
-
-
 def filled(client, verb, source, disk, copy, arguments, words):
     """A disk that is full in the middle, then larger, and the same command once more."""
     one_sentence(*client.status(*verb.split(), *arguments), 1, words)
@@ -115,10 +102,10 @@ def disk_full(ctx):
         tree = ctx.work / kind.split()[0]
         fill(tree, small, large)
         for verb, to in (("put -r", "small"), ("sync", f"small/{tree.name}")):
-            with ctx.check(f"{verb}, {kind}"), small_disk(ctx, 24) as disk:
+            with ctx.check(f"{verb}, {kind}"), small_disk(there / "small", 24) as disk:
                 filled(client, verb, tree, disk, disk / tree.name, [tree, client.url(to)], "no space left on the server")
         client.run("put", "-r", tree, client.url("source"))
         for verb, to in (("get -r", ""), ("sync", "source")):
-            with ctx.check(f"{verb} down, {kind}"), small_disk_here(ctx, 24) as disk:
+            with ctx.check(f"{verb} down, {kind}"), small_disk(ctx.work / "small disk", 24) as disk:
                 filled(client, verb, tree, disk, disk / "source", [client.url("source"), disk / to], "No space left on device")
         client.run("rm", "-r", client.url("source"))

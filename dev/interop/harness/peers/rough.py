@@ -18,9 +18,8 @@ CROWD = 60
 
 
 @contextlib.contextmanager
-def small_disk(ctx, megabytes):
-    """A directory of the share with a file system of its own, soon full."""
-    path = ctx.server.path / "small"
+def small_disk(path, megabytes):
+    """A directory with a file system of its own, soon full."""
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=777", "small", path], check=True)
     try:
@@ -35,7 +34,7 @@ def smbclient_rough(ctx):
     """A full disk, clients killed in the middle, 60 clients at once."""
     client = Smbclient(ctx, holding("SMB3_11", "SMB3_11"))
     ten, twenty = trees.fill(ctx.work / "ten", 10 * MIB, 30), trees.fill(ctx.work / "twenty", 20 * MIB, 31)
-    with ctx.check("disk-full"), small_disk(ctx, 24) as disk:
+    with ctx.check("disk-full"), small_disk(ctx.server.path / "small", 24) as disk:
         client.run(f'put "{ten}" small\\ten')
         client.refused("NT_STATUS_DISK_FULL", f'put "{twenty}" small\\twenty')
         trees.same_file(ten, disk / "ten")
@@ -102,7 +101,7 @@ def rug(ctx):
 @group("cifs/rough")
 def cifs_rough(ctx):
     """A full disk, changes by the host and its links, seen through a mount."""
-    with ctx.check("disk-full"), small_disk(ctx, 24) as disk:
+    with ctx.check("disk-full"), small_disk(ctx.server.path / "small", 24) as disk:
         ten, twenty = trees.fill(ctx.work / "ten", 10 * MIB, 33), trees.fill(ctx.work / "twenty", 20 * MIB, 34)
         output = script(ctx, "", f"""
             cp {ten} small/ten; sync small/ten

@@ -4,8 +4,7 @@ use frevo_store::Fault;
 use frevo_store::security::set::merge;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
-use frevo_wire::command::query_info::SecurityInformation as Asked;
-use frevo_wire::dtyp::{AccessMask, SdControl, SecurityDescriptor, SecurityInformation};
+use frevo_wire::dtyp::{AccessMask, SdControl, SecurityDescriptor, SecurityInformation as Asked};
 
 use super::Output;
 use crate::apple::nfs_aces;
@@ -43,17 +42,11 @@ pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Resul
 
 /// SECURITY_INFORMATION of MS-DTYP 2.4.7; BACKUP_SECURITY_INFORMATION stands for
 /// everything that there is.
-fn parts(asked: Asked) -> SecurityInformation {
-    let parts = SecurityInformation(asked.0);
-    if asked.contains(Asked::BACKUP) { parts | EVERYTHING } else { parts }
+fn parts(asked: Asked) -> Asked {
+    if asked.contains(Asked::BACKUP) { asked | EVERYTHING } else { asked }
 }
 
-const EVERYTHING: SecurityInformation = SecurityInformation(
-    SecurityInformation::OWNER.0
-        | SecurityInformation::GROUP.0
-        | SecurityInformation::DACL.0
-        | SecurityInformation::SACL.0,
-);
+const EVERYTHING: Asked = Asked(Asked::OWNER.0 | Asked::GROUP.0 | Asked::DACL.0 | Asked::SACL.0);
 
 /// Takes a descriptor that a client sets, its rights checked as MS-SMB2
 /// 3.3.5.21.3 says. Where none can be kept one that changes nothing is accepted.
@@ -126,20 +119,16 @@ fn asking_for_inheritance(descriptor: &SecurityDescriptor) -> SecurityDescriptor
 
 /// Numbers of the host in the place of SIDs are chown and chmod from afar, where
 /// no stored descriptor stands above them. What is left to be set.
-fn set_numbers(
-    file: &FileOpen,
-    asked: Asked,
-    new: &SecurityDescriptor,
-) -> Result<SecurityInformation, Status> {
+fn set_numbers(file: &FileOpen, asked: Asked, new: &SecurityDescriptor) -> Result<Asked, Status> {
     let change = posix::change(asked, new);
     if change != BasicChange::default() {
         file.node.set_basic(&change).map_err(Fault::status)?;
     }
-    let mut done = SecurityInformation::EMPTY;
+    let mut done = Asked::EMPTY;
     for (is_done, part) in [
-        (change.uid.is_some(), SecurityInformation::OWNER),
-        (change.gid.is_some(), SecurityInformation::GROUP),
-        (change.mode.is_some(), SecurityInformation::DACL),
+        (change.uid.is_some(), Asked::OWNER),
+        (change.gid.is_some(), Asked::GROUP),
+        (change.mode.is_some(), Asked::DACL),
     ] {
         if is_done {
             done |= part;

@@ -1,7 +1,8 @@
 use frevo_posix::{NtAcls, PosixOptions};
 use frevo_proto::Dialect;
 use frevo_wire::Status;
-use frevo_wire::command::query_info::{InfoType, QueryInfoFlags, Request, SecurityInformation};
+use frevo_wire::command::query_info::{InfoType, QueryInfoFlags, Request};
+use frevo_wire::dtyp::SecurityInformation;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, SdControl, SecurityDescriptor, Sid};
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::ea::{EaEntries, EaNamesWriter};

@@ -2,8 +2,8 @@ use frevo_posix::{NtAcls, PosixOptions};
 use frevo_store::{FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
-use frevo_wire::command::query_info::SecurityInformation;
 use frevo_wire::command::set_info::{InfoType, Request};
+use frevo_wire::dtyp::SecurityInformation;
 use frevo_wire::dtyp::{
     AccessMask, Ace, AceFlags, Acl, FileAttributes, FileTime, SecurityDescriptor, Sid,
 };

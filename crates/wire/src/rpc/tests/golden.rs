@@ -45,20 +45,6 @@ const SHARE_GET_INFO_REPLY: &str = "05000203100000000401000007000000ec0000000000
      6800610072006500000000000100000000000000010000000000000030000000010004800000000000000000 \
      000000001400000002001c000100000000001400ff011f0001010000000000010000000000000000";
 
-fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
-    digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect()
-}
-
-/// The stub data with all referent identifiers alike: they only have to differ.
-fn without_referents(stub: &[u8]) -> Vec<u8> {
-    let word = |word: &[u8]| match word {
-        [low, 0, 2, 0] if low % 4 == 0 => [0xAA; 4].to_vec(),
-        other => other.to_vec(),
-    };
-    stub.chunks(4).flat_map(word).collect()
-}
-
 fn body(pdu: &[u8]) -> &[u8] {
     &pdu[Header::SIZE..]
 }

@@ -67,20 +67,6 @@ const SIDS_REPLY: &str = "\
     7200610074006f007200730010000000000000001000000053002d0031002d0035002d00320031002d003100 \
     2d0032002d0033002d0034000300000007010000";
 
-fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
-    digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect()
-}
-
-/// The stub data with all referent identifiers alike: they only have to differ.
-fn without_referents(stub: &[u8]) -> Vec<u8> {
-    let word = |word: &[u8]| match word {
-        [low, 0, 2, 0] if low % 4 == 0 => [0xAA; 4].to_vec(),
-        other => other.to_vec(),
-    };
-    stub.chunks(4).flat_map(word).collect()
-}
-
 fn asked(ends: &mut (Client, Endpoint), opnum: u16, stub: &[u8]) -> Result<Vec<u8>, RpcError> {
     call(ends, opnum, stub, &fixture(), usize::MAX)
 }
