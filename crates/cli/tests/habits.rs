@@ -104,19 +104,11 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
 
 #[test]
 fn what_is_read_only_goes_when_it_is_forced() {
-    use frevo_client::{Client, Credentials, ServerName};
     use frevo_wire::dtyp::FileAttributes;
     let world = World::new();
     fs::write(world.there("kept"), "kept").unwrap();
-    let (host, port) = world.address.rsplit_once(':').unwrap();
-    let server = ServerName::new(host).at_port(port.parse().unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let user = Credentials::password("ann", "secret");
-        let session = Client::default().log_on(server, user).await.unwrap();
-        let share = session.share("share").await.unwrap();
+    world.in_share(async |share| {
         share.set_basic("kept", None, None, Some(FileAttributes::READONLY)).await.unwrap();
-        share.log_off().await;
     });
     world.run(&["rm", &world.url("kept")]).fails(1, &["read-only"]);
     assert!(world.there("kept").exists());

@@ -164,6 +164,7 @@ macro_rules! planted {
 mod account;
 pub mod ambient;
 mod attributes;
+mod basic;
 mod connection;
 mod copying;
 mod create;
@@ -191,6 +192,7 @@ pub mod path;
 pub mod plant;
 mod posix;
 mod refusals;
+mod replace;
 mod rpc;
 mod sequences;
 mod session;
@@ -200,6 +202,7 @@ mod transfer;
 mod watch;
 
 pub use attributes::{LinkTarget, Stream};
+pub use basic::Basic;
 pub use copying::CopyMethod;
 pub use credentials::{Credentials, NtHash, Secret};
 pub use cursor::Cursor;

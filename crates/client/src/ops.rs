@@ -304,7 +304,7 @@ impl Share {
     /// # Errors
     /// What the server says.
     pub async fn write(&self, path: &str, data: &[u8]) -> Result<()> {
-        self.write_whole(path, data, None, false).await
+        self.write_whole(path, data, None, Purpose::Content).await
     }
 
     /// The same for a copy, with the time of its last write set to `modified`. When there is
@@ -319,7 +319,21 @@ impl Share {
         data: &[u8],
         modified: Option<SystemTime>,
     ) -> Result<()> {
-        self.write_whole(path, data, modified, true).await
+        self.write_whole(path, data, modified, Purpose::Copy).await
+    }
+
+    /// The same for a copy of which nothing may be there yet: what is there stays.
+    ///
+    /// # Errors
+    /// OBJECT_NAME_COLLISION when something is there (also when the answer to a first
+    /// request was lost, and it is that one's), and what else the server says.
+    pub async fn write_new(
+        &self,
+        path: &str,
+        data: &[u8],
+        modified: Option<SystemTime>,
+    ) -> Result<()> {
+        self.write_whole(path, data, modified, Purpose::NewCopy).await
     }
 
     async fn write_whole(
@@ -327,11 +341,12 @@ impl Share {
         path: &str,
         data: &[u8],
         modified: Option<SystemTime>,
-        is_copy: bool,
+        purpose: Purpose,
     ) -> Result<()> {
+        let is_copy = purpose != Purpose::Content;
         let small = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL);
         let Some(len) = small else {
-            return self.write_in_steps(path, data, modified, is_copy).await;
+            return self.write_in_steps(path, data, modified, purpose).await;
         };
         let mut ask = Ask::existing(
             AccessMask::WRITE_DATA
@@ -339,7 +354,10 @@ impl Share {
                 | AccessMask::WRITE_ATTRIBUTES
                 | AccessMask::SYNCHRONIZE,
         );
-        ask.disposition = CreateDisposition::OVERWRITE_IF;
+        ask.disposition = match purpose {
+            Purpose::NewCopy => CreateDisposition::CREATE,
+            _ => CreateDisposition::OVERWRITE_IF,
+        };
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         // Links may lead to servers of which nothing is known.
         let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
@@ -356,8 +374,11 @@ impl Share {
         let answers = self.chain("write", path, Replay::Idempotent, &ask, &NO_ROOM, calls).await?;
         match written(&answers.messages, len).during("write", &self.url(path))? {
             Written::All => {}
-            // One after the other it is told why, or the rest is taken.
-            Written::Less => return self.write_in_steps(path, data, modified, is_copy).await,
+            // One after the other it is told why, or the rest is taken. It is made by now.
+            Written::Less => {
+                let purpose = if is_copy { Purpose::Copy } else { purpose };
+                return self.write_in_steps(path, data, modified, purpose).await;
+            }
             Written::NoRoom(status) => {
                 if is_copy {
                     let _ = self.remove_file(path).await;
@@ -380,9 +401,12 @@ impl Share {
         path: &str,
         data: &[u8],
         modified: Option<SystemTime>,
-        is_copy: bool,
+        purpose: Purpose,
     ) -> Result<()> {
-        let options = OpenOptions::new().write(true).create(true).truncate(true);
+        let options = match purpose {
+            Purpose::NewCopy => OpenOptions::new().write(true).create_new(true),
+            _ => OpenOptions::new().write(true).create(true).truncate(true),
+        };
         let file = options.open(self, path).await?;
         let steps = async {
             file.write_at(0, data).await?;
@@ -396,7 +420,7 @@ impl Share {
             && error.status().is_some_and(|status| NO_ROOM.contains(&status))
         {
             let _ = file.close().await;
-            if is_copy {
+            if purpose != Purpose::Content {
                 let _ = self.remove_file(path).await;
             }
         }
@@ -479,6 +503,17 @@ impl Share {
 
 /// There is no room for what is written.
 const NO_ROOM: [Status; 2] = [Status::DISK_FULL, Status::QUOTA_EXCEEDED];
+
+/// What a whole file is written for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It is its writer's, also when there is no room for all of it.
+    Content,
+    /// Without room for all of it nothing is left of it.
+    Copy,
+    /// The same, and nothing is there yet.
+    NewCopy,
+}
 
 /// What became of what was to be written.
 enum Written {

@@ -175,3 +175,37 @@ fn a_cut_connection_is_a_pause() {
         assert_eq!(content, expected);
     });
 }
+
+#[test]
+fn what_is_new_takes_the_place_of_nothing() {
+    in_world(async |world| {
+        use frevo_client::Basic;
+        use frevo_wire::Status;
+        use frevo_wire::dtyp::{AccessMask, FileAttributes};
+        use std::time::Duration;
+        let share = world.share().await;
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        share.write_new("new", b"one", Some(time)).await.unwrap();
+        for data in [b"two".to_vec(), vec![2; 100_000]] {
+            let refused = share.write_new("new", &data, Some(time)).await.unwrap_err();
+            assert_eq!(refused.status(), Some(Status::OBJECT_NAME_COLLISION));
+        }
+        assert_eq!(share.read("new").await.unwrap(), b"one");
+        let attributes = FileAttributes::HIDDEN | FileAttributes::READONLY;
+        let basic = Basic { created: Some(time), attributes: Some(attributes), ..Basic::default() };
+        share.set_all("new", &basic).await.unwrap();
+        let found = share.metadata("new").await.unwrap();
+        assert_eq!((found.created(), found.modified()), (time, time));
+        assert_eq!(found.attributes(), attributes);
+        // It may be looked at, and not be written to.
+        let look = |access| share.look_before_replacing("new", access);
+        let refused = look(AccessMask::WRITE_DATA).await.unwrap_err();
+        assert_eq!(refused.status(), Some(Status::ACCESS_DENIED));
+        let (found, list) = look(AccessMask::EMPTY).await.unwrap();
+        assert_eq!((found.len(), found.attributes()), (3, attributes));
+        assert!(list.is_some_and(|list| list.dacl.is_some()));
+        share.create_dir("folder").await.unwrap();
+        let refused = share.look_before_replacing("folder", AccessMask::EMPTY).await.unwrap_err();
+        assert_eq!(refused.status(), Some(Status::FILE_IS_A_DIRECTORY));
+    });
+}

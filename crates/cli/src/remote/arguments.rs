@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use frevo_server::config::DialectName;
 
+use super::dos::Carry;
 use super::place::{Host, Place, Url};
 use crate::arguments::words;
 use crate::exit::EXIT_CODES;
@@ -81,6 +82,19 @@ pub(crate) struct Connection {
     /// Write one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What all commands that copy files have.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Copying")]
+pub(crate) struct Copying {
+    /// What copies have of DOS attributes and creation times
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    pub(crate) attributes: Carry,
+
+    /// Bytes a second over the network at most (k, M, G may follow)
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) bwlimit: Option<u64>,
 }
 
 /// Where links of DFS namespaces may lead.
@@ -318,6 +332,8 @@ pub(crate) enum Kind {
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
     /// What, and last a local path to where [default: the same name here]; several go
     /// into a directory; - is standard output
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::AnyPath)]
@@ -332,6 +348,8 @@ pub(crate) struct Get {
 pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
     /// What; - is standard input
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) from: Vec<PathBuf>,
@@ -340,6 +358,9 @@ pub(crate) struct Put {
     /// A directory, with all that is in it
     #[arg(long, short)]
     pub(crate) recursive: bool,
+    /// Replace what is read-only on the server too
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 /// `frevo cp`
@@ -347,6 +368,8 @@ pub(crate) struct Put {
 pub(crate) struct Cp {
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
     /// What: URLs or local paths
     #[arg(required = true)]
     pub(crate) from: Vec<Place>,
@@ -355,6 +378,9 @@ pub(crate) struct Cp {
     /// A directory, with all that is in it
     #[arg(long, short)]
     pub(crate) recursive: bool,
+    /// Replace what is read-only on the server too
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 /// `frevo sync`
@@ -362,6 +388,8 @@ pub(crate) struct Cp {
 pub(crate) struct Sync {
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
     /// The directory that is as it should be
     pub(crate) from: Place,
     /// The directory that is made like it
@@ -454,6 +482,11 @@ pub(crate) struct Mount {
 fn parse_connections(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=16).contains(count));
     count.ok_or_else(|| String::from("write a number from 1 to 16"))
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let rate = super::output::parse_size(text)?;
+    if rate == 0 { Err(String::from("nothing would ever go")) } else { Ok(rate) }
 }
 
 fn parse_mode(text: &str) -> Result<u16, String> {

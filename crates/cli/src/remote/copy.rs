@@ -14,7 +14,8 @@ use super::logon::{failed, innermost};
 use super::output::{human, line};
 use super::place::{Place, Url, join};
 use super::progress::Progress;
-use super::send::{is_into, send};
+use super::send::{is_into, progress_of, send};
+use super::transfer::How;
 use super::{kin, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -72,22 +73,26 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
         Place::Local(_) if !has_remote => {
             Err(Failure::new(Exit::Usage, "neither end is a smb:// URL; use the system's cp"))
         }
-        Place::Local(to) => fetch(&remote()?, Some(to), cp.recursive, &cp.connection).await,
+        Place::Local(to) => {
+            fetch(&remote()?, Some(to), cp.recursive, &cp.connection, &cp.copying).await
+        }
         Place::Remote(to) if !has_remote => {
             let paths = cp.from.iter().filter_map(|place| match place {
                 Place::Local(path) => Some(&**path),
                 Place::Remote(_) => None,
             });
-            send(&paths.collect::<Vec<_>>(), to, cp.recursive, &cp.connection).await
+            let paths: Vec<&std::path::Path> = paths.collect();
+            let how = How::new(progress_of(&paths), &cp.connection, &cp.copying).forced(cp.force);
+            send(&paths, to, cp.recursive, &cp.connection, how).await
         }
         Place::Remote(to) => {
-            let progress = Progress::new(Some(0), cp.connection.json);
+            let how = How::new(Some(0), &cp.connection, &cp.copying).forced(cp.force);
             let mut failures = Failures::default();
             for from in remote()? {
-                let done = between(cp, &from, to, &progress, &mut failures).await;
+                let done = between(cp, &from, to, &how, &mut failures).await;
                 failures.note_done(done)?;
             }
-            report(&cp.connection, &progress, &failures);
+            report(&cp.connection, &how.progress, &failures);
             failures.end()
         }
     }
@@ -242,13 +247,7 @@ pub(crate) async fn make_directories(
     Ok(())
 }
 
-async fn between(
-    cp: &Cp,
-    from: &Url,
-    to: &Url,
-    progress: &Progress,
-    failures: &mut Failures,
-) -> Done {
+async fn between(cp: &Cp, from: &Url, to: &Url, how: &How, failures: &mut Failures) -> Done {
     let connection = &cp.connection;
     let ((source, from), (target, to)) = &connection.reach_both(from, to).await?;
     if from.server != to.server && !connection.json {
@@ -266,8 +265,8 @@ async fn between(
         return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
     }
     if !metadata.is_dir() {
-        progress.expect(metadata.len());
-        return transfer::across(source, &from.path, target, path, progress).await.map_err(failed);
+        how.progress.expect(metadata.len());
+        return transfer::across(source, &from.path, target, path, how).await.map_err(failed);
     }
     if !cp.recursive {
         return Err(is_directory(from));
@@ -285,7 +284,7 @@ async fn between(
         if metadata.is_dir() {
             directories.push(name.to_owned());
         } else if metadata.is_file() {
-            progress.expect(metadata.len());
+            how.progress.expect(metadata.len());
             files.push(name.to_owned());
         }
     };
@@ -299,7 +298,7 @@ async fn between(
     let directories = directories.iter().map(String::as_str).collect();
     make_directories(target, path, directories, failures).await?;
     let copied = files.iter().map(|name| async move {
-        transfer::across(source, &join(&from.path, name), target, &join(path, name), progress).await
+        transfer::across(source, &join(&from.path, name), target, &join(path, name), how).await
     });
     each(copied, failures).await
 }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use frevo_client::{Metadata, Share};
 use frevo_mount::names::{Spelling, from_wire};
 
-use super::arguments::{Connection, Get};
+use super::arguments::{Connection, Copying, Get};
 use super::copy::{Failures, cat, folder, is_directory, report};
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::place::{Place, Url, join};
 use super::progress::Progress;
-use super::transfer::is_small;
+use super::transfer::{How, is_small};
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -35,7 +35,7 @@ pub(crate) async fn get(get: &Get) -> Done {
         let text = "nothing to get is named: write smb://USER@HOST/SHARE/PATH";
         return Err(Failure::new(Exit::Usage, text));
     }
-    fetch(&urls, to, get.recursive, &get.connection).await
+    fetch(&urls, to, get.recursive, &get.connection, &get.copying).await
 }
 
 /// What is to come over one connection.
@@ -58,6 +58,7 @@ pub(crate) async fn fetch(
     to: Option<&Path>,
     recursive: bool,
     connection: &Connection,
+    copying: &Copying,
 ) -> Done {
     if to == Some(Path::new("-")) {
         return cat(connection, urls).await;
@@ -65,7 +66,7 @@ pub(crate) async fn fetch(
     if let Some(to) = to {
         into_folder(to, urls.len())?;
     }
-    let progress = Progress::new(Some(0), connection.json);
+    let how = How::new(Some(0), connection, copying);
     let mut failures = Failures::default();
     let mut all: Vec<Wanted> = Vec::new();
     for asked in urls {
@@ -79,7 +80,7 @@ pub(crate) async fn fetch(
                     all.last_mut().expect("one")
                 }
             };
-            look(wanted, &url, to, recursive, &progress, &mut failures).await
+            look(wanted, &url, to, recursive, &how.progress, &mut failures).await
         };
         let found = found.await;
         failures.note_done(found)?;
@@ -88,14 +89,14 @@ pub(crate) async fn fetch(
         let lanes = Lanes::new(share, connection);
         let fetch = async |share: &Share, file: &File| {
             if file.is_stream {
-                return transfer::down_into(share, &file.path, &file.to, &progress).await;
+                return transfer::down_into(share, &file.path, &file.to, &how).await;
             }
-            transfer::down(share, &file.path, &file.to, Some(&file.metadata), &progress).await
+            transfer::down(share, &file.path, &file.to, Some(&file.metadata), &how).await
         };
         let small = |file: &File| !file.is_stream && is_small(file.metadata.len());
         lanes.each(files.iter(), small, |file| folder(&file.path), fetch, &mut failures).await?;
     }
-    report(connection, &progress, &failures);
+    report(connection, &how.progress, &failures);
     failures.end()
 }
 
@@ -140,6 +141,7 @@ async fn look(
         // A link that is there leads to what is meant, as with cp.
         let is_stream = std::fs::metadata(&to).is_ok_and(|there| !there.is_file());
         let to = if is_stream { to } else { to.canonicalize().unwrap_or(to) };
+        let metadata = numbered(share, &url.path, metadata, &to).await;
         files.push(File { path: url.path.clone(), metadata, to, is_stream });
         return Ok(());
     }
@@ -163,6 +165,14 @@ async fn look(
     };
     walk::remote_but(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;
     directories.iter().try_for_each(|directory| make_folder(directory))
+}
+
+/// The same with its number, where what is at `to` may be the file itself.
+async fn numbered(share: &Share, path: &str, metadata: Metadata, to: &Path) -> Metadata {
+    if std::fs::metadata(to).is_ok_and(|there| there.len() == metadata.len()) {
+        return share.lookup(path).await.unwrap_or(metadata);
+    }
+    metadata
 }
 
 /// A path below a directory as this machine spells it: what stands for `: * ?` and the

@@ -10,14 +10,19 @@ use super::copy::{Failures, folder, make_directories, report};
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::place::{Url, join};
-use super::progress::Progress;
-use super::transfer::is_small;
+use super::transfer::{How, is_small};
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn put(put: &Put) -> Done {
     let from: Vec<&Path> = put.from.iter().map(PathBuf::as_path).collect();
-    send(&from, &put.url, put.recursive, &put.connection).await
+    let how = How::new(progress_of(&from), &put.connection, &put.copying).forced(put.force);
+    send(&from, &put.url, put.recursive, &put.connection, how).await
+}
+
+/// How much is expected at first: of standard input nobody knows.
+pub(crate) fn progress_of(from: &[&Path]) -> Option<u64> {
+    (!from.contains(&Path::new("-"))).then_some(0)
 }
 
 /// What is to go, by its path on the share.
@@ -39,6 +44,7 @@ pub(crate) async fn send(
     url: &Url,
     recursive: bool,
     connection: &Connection,
+    how: How,
 ) -> Done {
     let is_stream = from.contains(&Path::new("-"));
     if is_stream && connection.password_stdin {
@@ -47,7 +53,6 @@ pub(crate) async fn send(
     }
     let (share, url) = &connection.reach(url).await?;
     let into = is_into(share, url, from.len()).await?;
-    let progress = Progress::new((!is_stream).then_some(0), connection.json);
     let mut failures = Failures::default();
     let mut going = Going::default();
     for from in from {
@@ -56,7 +61,7 @@ pub(crate) async fn send(
                 let text = format!("{url} is a directory; write the name of the file too");
                 return Err(Failure::new(Exit::Usage, text));
             }
-            let sent = transfer::up_from_input(share, &url.path, &progress).await;
+            let sent = transfer::up_from_input(share, &url.path, &how).await;
             failures.note_done(sent.map_err(failed))?;
             continue;
         }
@@ -66,14 +71,13 @@ pub(crate) async fn send(
     // The tops with those above them, the rest is below.
     let directories = going.directories.iter().map(String::as_str).collect();
     make_directories(share, "", directories, &mut failures).await?;
-    going.files.iter().for_each(|file| progress.expect(file.len));
+    going.files.iter().for_each(|file| how.progress.expect(file.len));
     let lanes = Lanes::new(share, connection);
-    let send = async |share: &Share, file: &File| {
-        transfer::up(share, &file.from, &file.to, &progress).await
-    };
+    let send =
+        async |share: &Share, file: &File| transfer::up(share, &file.from, &file.to, &how).await;
     let small = |file: &File| is_small(file.len);
     lanes.each(going.files.iter(), small, |file| folder(&file.to), send, &mut failures).await?;
-    report(connection, &progress, &failures);
+    report(connection, &how.progress, &failures);
     failures.end()
 }
 

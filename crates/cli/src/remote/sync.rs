@@ -16,8 +16,7 @@ use super::lanes::Lanes;
 use super::logon::failed;
 use super::output::line;
 use super::place::{Place, join};
-use super::progress::Progress;
-use super::transfer::is_small;
+use super::transfer::{How, is_small};
 use super::{names, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -227,7 +226,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         }
     }
     let total = plan.files.iter().map(|(_, entry)| entry.len).sum();
-    let progress = Progress::new(Some(total), sync.connection.json);
+    let how = How::new(Some(total), &sync.connection, &sync.copying).forced(true);
     let lanes = match (&from, &to) {
         (End::Local(_), End::Remote(share, _)) | (End::Remote(share, _), End::Local(_)) => {
             Some(Lanes::new(share, &sync.connection))
@@ -235,11 +234,11 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         // Copies on the server have to be in one session.
         _ => None,
     };
-    let (from, to, shown) = (&from, &to, &progress);
+    let (from, to, how) = (&from, &to, &how);
     match lanes {
         Some(lanes) => {
             let copy = async |share: &Share, (name, _): &(String, Entry)| {
-                copy(&from.over(share), &to.over(share), name, shown).await
+                copy(&from.over(share), &to.over(share), name, how).await
             };
             let small = |(_, entry): &(String, Entry)| is_small(entry.len);
             let files = plan.files.iter();
@@ -247,11 +246,11 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         }
         None => {
             let copies =
-                plan.files.iter().map(|(name, _)| async move { copy(from, to, name, shown).await });
+                plan.files.iter().map(|(name, _)| async move { copy(from, to, name, how).await });
             each(copies, &mut failures).await?;
         }
     }
-    report(&sync.connection, &progress, &failures);
+    report(&sync.connection, &how.progress, &failures);
     failures.end()
 }
 
@@ -399,19 +398,18 @@ fn tell(sync: &Sync, plan: &Plan) {
     }
 }
 
-async fn copy(from: &End, to: &End, name: &str, progress: &Progress) -> frevo_client::Result<()> {
+async fn copy(from: &End, to: &End, name: &str, how: &How) -> frevo_client::Result<()> {
     match (from, to) {
         (End::Local(from), End::Remote(share, path)) => {
-            transfer::up(share, &from.join(local_name(name)), &join(path, name), progress).await
+            transfer::up(share, &from.join(local_name(name)), &join(path, name), how).await
         }
         (End::Remote(share, path), End::Local(to)) => {
             let path = join(path, name);
             let metadata = share.metadata(&path).await?;
-            transfer::down(share, &path, &to.join(local_name(name)), Some(&metadata), progress)
-                .await
+            transfer::down(share, &path, &to.join(local_name(name)), Some(&metadata), how).await
         }
         (End::Remote(source, from), End::Remote(target, to)) => {
-            transfer::across(source, &join(from, name), target, &join(to, name), progress).await
+            transfer::across(source, &join(from, name), target, &join(to, name), how).await
         }
         (End::Local(_), End::Local(_)) => Ok(()),
     }

@@ -73,6 +73,22 @@ impl World {
         said(self.command(arguments).output().unwrap())
     }
 
+    /// Does something in the share by the client library.
+    pub fn in_share<T>(&self, work: impl AsyncFnOnce(&frevo_client::Share) -> T) -> T {
+        use frevo_client::{Client, Credentials, ServerName};
+        let (host, port) = self.address.rsplit_once(':').unwrap();
+        let server = ServerName::new(host).at_port(port.parse().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let user = Credentials::password("ann", "secret");
+            let session = Client::default().log_on(server, user).await.unwrap();
+            let share = session.share("share").await.unwrap();
+            let done = work(&share).await;
+            share.log_off().await;
+            done
+        })
+    }
+
     pub fn there(&self, path: &str) -> PathBuf {
         self.place.path("share").join(path)
     }

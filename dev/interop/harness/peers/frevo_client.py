@@ -171,6 +171,33 @@ def everything(ctx, options, disk=None):
             raise Failure(f"not the same afterwards: {output[:200]}")
         shutil.rmtree(ctx.work / "given")
         client.run("rm", "-r", client.url("taken"), client.url("odd"))
+    with ctx.check("attributes"):
+        def flags(name):
+            found = json.loads(client.run("stat", "--json", client.url(name)))
+            return found["attributes"] & 0x27, found["created"]
+
+        for size in (100, 200_000):
+            path = ctx.work / "read-only"
+            path.write_bytes(bytes(size))
+            path.chmod(0o444)
+            client.run("put", "read-only", client.url("read-only"))
+            if flags("read-only")[0] & 7 != 1:
+                raise Failure(f"{flags('read-only')}")
+            client.refused(1, "put", "read-only", client.url("read-only"))
+            client.run("cp", client.url("read-only"), client.url("its copy"))
+            if flags("its copy") != flags("read-only"):
+                raise Failure(f"{flags('its copy')}, {flags('read-only')}")
+            client.run("get", client.url("its copy"), "came-back")
+            if (ctx.work / "came-back").stat().st_mode & 0o777 != 0o444:
+                raise Failure("it came back with another mode")
+            path.chmod(0o644)
+            path.write_bytes(bytes(size) + b"more")
+            client.run("put", "--force", "read-only", client.url("read-only"))
+            if there.bytes("read-only") != bytes(size) + b"more" or flags("read-only")[0] & 7:
+                raise Failure(f"it was not replaced: {flags('read-only')}")
+            path.unlink()
+            (ctx.work / "came-back").unlink()
+            client.run("rm", "-f", client.url("read-only"), client.url("its copy"))
     with ctx.check("refusals"):
         client.refused(6, "ls", client.url("nothing"))
         client.refused(4, "ls", client.url(), password="wrong")

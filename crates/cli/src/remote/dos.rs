@@ -1,0 +1,236 @@
+//! DOS attributes and creation times of copies: what is carried, and where this machine
+//! keeps what its own files do not have.
+
+use std::fs::{File as LocalHandle, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use frevo_client::{Basic, Metadata, file_time, system_time};
+use frevo_posix::dosattrib::{self, DosAttrib};
+use frevo_wire::dtyp::FileAttributes;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+/// What copies have of their sources beside content and time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Carry {
+    /// Nothing
+    None,
+    /// Read-only, hidden, system, archive and the creation time from server to server; of
+    /// a local file whether it is read-only
+    #[default]
+    Keep,
+    /// All of it, in the extended attribute user.DOSATTRIB of local files, as Samba keeps it
+    Xattr,
+}
+
+/// The attributes that are carried.
+const CARRIED: FileAttributes = FileAttributes(
+    FileAttributes::READONLY.0
+        | FileAttributes::HIDDEN.0
+        | FileAttributes::SYSTEM.0
+        | FileAttributes::ARCHIVE.0,
+);
+
+/// Nobody on this machine may write it.
+const WRITE: u32 = 0o222;
+
+/// What of its source a copy is to have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Dress {
+    attributes: FileAttributes,
+    /// Those that the source tells of; none at all if none are to be carried.
+    known: FileAttributes,
+    created: Option<SystemTime>,
+}
+
+impl Carry {
+    /// What a file on a server has.
+    pub(crate) fn of_remote(self, found: &Metadata) -> Dress {
+        if self == Self::None {
+            return Dress::default();
+        }
+        let attributes = FileAttributes(found.attributes().0 & CARRIED.0);
+        // Not every volume keeps it.
+        let created = Some(found.created()).filter(|time| file_time(*time).0 != 0);
+        Dress { attributes, known: CARRIED, created }
+    }
+
+    /// What a local file has.
+    ///
+    /// # Errors
+    /// What the host says of its extended attribute.
+    pub(crate) fn of_local(self, file: &LocalHandle, mode: u32) -> io::Result<Dress> {
+        if self == Self::None {
+            return Ok(Dress::default());
+        }
+        let read_only =
+            if mode & WRITE == 0 { FileAttributes::READONLY } else { FileAttributes(0) };
+        let kept = if self == Self::Xattr { kept(file)? } else { None };
+        let Some(kept) = kept else {
+            let known = FileAttributes::READONLY;
+            return Ok(Dress { attributes: read_only, known, created: None });
+        };
+        let rest = FileAttributes(kept.attributes & CARRIED.0).without(FileAttributes::READONLY);
+        let created = kept.created.filter(|time| time.0 != 0).map(system_time);
+        Ok(Dress { attributes: rest | read_only, known: CARRIED, created })
+    }
+}
+
+/// What was kept of a file before.
+fn kept(file: &LocalHandle) -> io::Result<Option<DosAttrib>> {
+    let mut value = [0; 256];
+    match rustix::fs::fgetxattr(file, dosattrib::NAME, &mut value) {
+        Ok(len) => Ok(value.get(..len).and_then(DosAttrib::decode)),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+impl Dress {
+    /// All attributes that a copy on a server is to have, which replaces a file with
+    /// `old` ones: of which the source does not tell, stay. Nothing when it has them as
+    /// any new file does.
+    pub(crate) fn attributes(&self, old: Option<FileAttributes>) -> Option<FileAttributes> {
+        if self.known.is_empty() {
+            return None;
+        }
+        let stays = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
+        let stays = FileAttributes(old.unwrap_or_default().0 & stays.0).without(self.known);
+        let mut all = FileAttributes(self.attributes.0 & self.known.0) | stays;
+        if !self.known.contains(FileAttributes::ARCHIVE) {
+            all |= FileAttributes::ARCHIVE;
+        }
+        (all != FileAttributes::ARCHIVE).then_some(all)
+    }
+
+    /// What is set of a copy before it gets its name: what is read-only could not be
+    /// gone on with.
+    pub(crate) fn before(&self, old: Option<FileAttributes>, modified: SystemTime) -> Basic {
+        let attributes = self.attributes(old).map(|all| all.without(FileAttributes::READONLY));
+        let attributes = attributes.filter(|all| *all != FileAttributes::ARCHIVE);
+        Basic { created: self.created, modified: Some(modified), attributes, accessed: None }
+    }
+
+    /// What is set of a copy when it has its name, if anything is left.
+    pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<Basic> {
+        let attributes = self.attributes(old)?;
+        attributes
+            .contains(FileAttributes::READONLY)
+            .then_some(Basic { attributes: Some(attributes), ..Basic::default() })
+    }
+
+    /// All of it at once, if there is anything, for a copy that was written in one go.
+    pub(crate) fn whole(&self) -> Option<Basic> {
+        let attributes = self.attributes(None);
+        let any = attributes.is_some() || self.created.is_some();
+        any.then_some(Basic { created: self.created, attributes, ..Basic::default() })
+    }
+
+    /// Dresses a local copy, which replaces a file of the mode `old`.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub(crate) fn put_on(
+        &self,
+        copy: &LocalHandle,
+        old: Option<u32>,
+        carry: Carry,
+    ) -> io::Result<()> {
+        if carry == Carry::Xattr && !self.known.is_empty() {
+            let created = self.created.map(file_time);
+            let value = DosAttrib { attributes: self.attributes.0, created, changed: None };
+            let mut room = [0; dosattrib::ENCODED_LEN];
+            let value = value.encode(&mut room);
+            rustix::fs::fsetxattr(copy, dosattrib::NAME, value, XattrFlags::empty())?;
+        }
+        let read_only = self
+            .known
+            .contains(FileAttributes::READONLY)
+            .then_some(self.attributes.contains(FileAttributes::READONLY));
+        let mode = match (old, read_only) {
+            (None, None | Some(false)) => return Ok(()),
+            (None, Some(true)) => copy.metadata()?.permissions().mode() & !WRITE,
+            (Some(old), None) => old,
+            (Some(old), Some(true)) => old & !WRITE,
+            (Some(old), Some(false)) if old & WRITE == 0 => old | 0o200,
+            (Some(old), Some(false)) => old,
+        };
+        copy.set_permissions(Permissions::from_mode(mode & 0o777))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const R: FileAttributes = FileAttributes::READONLY;
+    const H: FileAttributes = FileAttributes::HIDDEN;
+    const A: FileAttributes = FileAttributes::ARCHIVE;
+
+    fn local(mode: u32) -> Dress {
+        let file = tempfile::tempfile().unwrap();
+        Carry::Keep.of_local(&file, mode).unwrap()
+    }
+
+    #[test]
+    fn what_a_local_file_cannot_tell_stays() {
+        assert_eq!(local(0o644).attributes(None), None, "as any new file");
+        assert_eq!(local(0o444).attributes(None), Some(R | A));
+        assert_eq!(local(0o644).attributes(Some(H | R)), Some(H | A), "no more read-only");
+        assert_eq!(local(0o444).before(None, SystemTime::now()).attributes, None);
+        assert_eq!(local(0o444).after(None).unwrap().attributes, Some(R | A));
+        assert_eq!(local(0o644).after(Some(H)), None);
+        assert_eq!(Dress::default().attributes(Some(H | R)), None);
+        assert_eq!(Dress::default().whole(), None);
+    }
+
+    #[test]
+    fn what_a_server_tells_is_all_there_is() {
+        let found = |attributes| Metadata::default().with_attributes(attributes);
+        let of = |attributes| Carry::Keep.of_remote(&found(attributes));
+        assert_eq!(of(H | R).attributes(None), Some(H | R));
+        assert_eq!(of(A).attributes(Some(H)), None);
+        assert_eq!(of(FileAttributes::NORMAL).attributes(None), Some(FileAttributes(0)));
+        assert_eq!(of(FileAttributes::SPARSE_FILE | H).attributes(None), Some(H));
+        assert_eq!(Carry::None.of_remote(&found(H)), Dress::default());
+    }
+
+    #[test]
+    fn modes_of_local_copies() {
+        let mode = |dress: Dress, old: Option<u32>| {
+            let file = tempfile::tempfile().unwrap();
+            file.set_permissions(Permissions::from_mode(0o640)).unwrap();
+            dress.put_on(&file, old, Carry::Keep).unwrap();
+            file.metadata().unwrap().permissions().mode() & 0o7777
+        };
+        let of =
+            |attributes| Carry::Keep.of_remote(&Metadata::default().with_attributes(attributes));
+        assert_eq!(mode(of(A), None), 0o640);
+        assert_eq!(mode(of(R), None), 0o440);
+        assert_eq!(mode(of(A), Some(0o755)), 0o755, "a program stays one");
+        assert_eq!(mode(of(A), Some(0o600)), 0o600, "what is private stays so");
+        assert_eq!(mode(of(R), Some(0o755)), 0o555);
+        assert_eq!(mode(of(A), Some(0o4500)), 0o700);
+        assert_eq!(mode(Dress::default(), Some(0o400)), 0o400);
+    }
+
+    #[test]
+    fn what_linux_has_no_place_for_is_in_an_extended_attribute() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = LocalHandle::create_new(dir.path().join("file")).unwrap();
+        let created = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let dress = Dress { attributes: H | A, known: CARRIED, created: Some(created) };
+        match dress.put_on(&file, None, Carry::Xattr) {
+            // No file system with such attributes.
+            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => return,
+            done => done.unwrap(),
+        }
+        assert_eq!(Carry::Xattr.of_local(&file, 0o644).unwrap(), dress);
+        let read_only = Carry::Xattr.of_local(&file, 0o444).unwrap();
+        assert_eq!(read_only.attributes, H | A | R, "the mode says that");
+        assert_eq!(Carry::Keep.of_local(&file, 0o644).unwrap().known, R);
+    }
+}

@@ -1,0 +1,139 @@
+//! From one server to another, or from one place of a server to another.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frevo_client::{File, Metadata, OpenOptions, STORE_WINDOW, Share};
+use frevo_net::buffer::Buf;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::super::holes;
+use super::super::place::join;
+use super::replace::{Replaced, put_in_place};
+use super::{How, WRITES_AT_ONCE, begun_as, local_error, may_go_on, part_of, steady};
+
+/// Copies from one share to another: on the server when both are on one and it can, else
+/// through this machine.
+pub(crate) async fn across(
+    from: &Share,
+    path: &str,
+    to: &Share,
+    target: &str,
+    how: &How,
+) -> frevo_client::Result<()> {
+    let old = Replaced::look(to, target, how.force).await?;
+    let source = OpenOptions::new().read(true).open(from, path).await?;
+    let metadata = source.metadata_at_open();
+    let dress = how.carry.of_remote(&metadata);
+    let (directory, name) = frevo_client::path::split(target);
+    let part = join(directory, &part_of(name, from, path, &metadata));
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let file = options.open(to, &part).await.map_err(begun_as(to, target))?;
+    let filled = async {
+        fill(&source, &file, &metadata, how).await?;
+        let now = source.metadata().await?;
+        let (before, now) = ((metadata.len(), metadata.modified()), (now.len(), now.modified()));
+        steady(before, now, || from.url(path))?;
+        file.sync().await?;
+        let old = old.as_ref().map(Replaced::attributes);
+        file.set_all(&dress.before(old, metadata.modified())).await
+    };
+    let filled = filled.await;
+    // Not left to a CLOSE that nobody waits for: a handle that outlives this program is in
+    // the way of whoever removes the file.
+    let closed = source.close().await;
+    if let Err(error) = filled {
+        let _ = file.close().await;
+        if !may_go_on(&error) {
+            let _ = to.remove_file(&part).await;
+        }
+        return Err(error);
+    }
+    closed?;
+    file.close().await?;
+    put_in_place(to, &part, target, old.as_ref(), &dress).await?;
+    how.progress.file();
+    Ok(())
+}
+
+/// Copies the content of `source`: what is not there of it yet.
+async fn fill(
+    source: &File,
+    file: &File,
+    metadata: &Metadata,
+    how: &How,
+) -> frevo_client::Result<()> {
+    let len = metadata.len();
+    let same = source.share().session().server() == file.share().session().server();
+    // Pieces go out of order, but none further ahead than that.
+    let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
+    how.progress.advance(begun);
+    let mut at = begun;
+    let data = holes::there(source, metadata).await?;
+    for (start, count) in holes::allowed(file, data, len).await? {
+        let end = start.saturating_add(count).min(len);
+        let skipped = start.min(len).saturating_sub(at);
+        how.progress.advance(skipped);
+        at = at.saturating_add(skipped);
+        while at < end {
+            let piece = (end - at).min(STORE_WINDOW);
+            let copied = same && source.copy_range_to(file, at, at, piece).await?.is_some();
+            if copied {
+                how.progress.advance(piece);
+                how.progress.by_server(piece);
+                at += piece;
+            } else {
+                at += stream(source, file, at, end - at, how).await?;
+                // It has become shorter meanwhile.
+                if at < end {
+                    break;
+                }
+            }
+        }
+    }
+    how.progress.advance(len.saturating_sub(at));
+    file.set_len(len).await
+}
+
+/// Reads here and writes there, many pieces under way: how much there was.
+async fn stream(
+    source: &File,
+    file: &File,
+    from: u64,
+    len: u64,
+    how: &How,
+) -> frevo_client::Result<u64> {
+    let places = Arc::new(Semaphore::new(WRITES_AT_ONCE));
+    let writes = Mutex::new(JoinSet::new());
+    let under_way = || writes.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = |written: Result<frevo_client::Result<u64>, _>| match written {
+        Ok(written) => written.map(|count| how.progress.advance(count)).map_err(io::Error::from),
+        Err(_) => Err(ErrorKind::Interrupted.into()),
+    };
+    let sink = |at: u64, piece: Buf| {
+        let (places, file) = (Arc::clone(&places), file.clone());
+        let (under_way, taken) = (&under_way, &taken);
+        async move {
+            how.take(piece.len() as u64).await;
+            let place = places.acquire_owned().await.map_err(io::Error::other)?;
+            // One that failed ends it now.
+            while let Some(written) = under_way().try_join_next() {
+                taken(written)?;
+            }
+            under_way().spawn(async move {
+                let _place = place;
+                file.write_at(at, &piece).await?;
+                Ok(piece.len() as u64)
+            });
+            Ok(())
+        }
+    };
+    let count = source.fetch(from, len, sink).await?;
+    let mut writes = std::mem::take(&mut *under_way());
+    while let Some(written) = writes.join_next().await {
+        taken(written).map_err(local_error("copy to", Path::new(&file.share().url(""))))?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,194 @@
+//! From a server to this machine.
+
+use std::fs::File as LocalHandle;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use frevo_client::{File, Metadata, OpenOptions, Share};
+use frevo_net::buffer::Buf;
+
+use super::super::holes;
+use super::{How, at_local, is_small, local_error, may_go_on, part_of, steady};
+
+/// A file that this one makes: what others may do with it is for their umask to say.
+const NEW: u32 = 0o666;
+/// Whoever makes a file goes on with it.
+const OWN: u32 = 0o600;
+
+/// The mode of the local file that a copy replaces, if there is one.
+fn replaced(to: &Path, known: Option<&Metadata>) -> io::Result<Option<u32>> {
+    let there = match std::fs::symlink_metadata(to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        there => there?,
+    };
+    if there.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if known.is_some_and(|known| is_itself(&there, known)) {
+        return Err(io::Error::other("it is the same file on the server and here"));
+    }
+    Ok(there.is_file().then(|| there.permissions().mode() & 0o777))
+}
+
+/// Whether a local file seems to be the one that a server tells of: on a mount of the share,
+/// or on the server itself.
+fn is_itself(there: &std::fs::Metadata, known: &Metadata) -> bool {
+    let ticks = |time| frevo_client::file_time(time);
+    known.file_id() != 0
+        && there.ino() == known.file_id()
+        && there.len() == known.len()
+        && there.modified().is_ok_and(|time| ticks(time) == known.modified_ticks())
+}
+
+/// The local name of a part: not listed. On a server it has no dot: smbd may keep it that
+/// such a name is hidden, whatever the file is called later.
+fn part(to: &Path, share: &Share, path: &str, found: &Metadata) -> std::path::PathBuf {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    to.with_file_name(format!(".{}", part_of(&name, share, path, found)))
+}
+
+/// Fetches `path` to the local file `to`.
+pub(crate) async fn down(
+    share: &Share,
+    path: &str,
+    to: &Path,
+    known: Option<&Metadata>,
+    how: &How,
+) -> frevo_client::Result<()> {
+    let broken = local_error("write", to);
+    let old = replaced(to, known).map_err(&broken)?;
+    let mode = old.map_or(NEW, |mode| mode | OWN);
+    if let Some(known) = known.filter(|metadata| is_small(metadata.len())) {
+        how.take(known.len()).await;
+        // Nothing is not read: see `File::fetch_all`.
+        let (data, metadata) = match known.is_empty() {
+            true => (Vec::new(), *known),
+            false => share.read_with_metadata(path).await?,
+        };
+        let part = part(to, share, path, &metadata);
+        let dress = how.carry.of_remote(&metadata);
+        let options = || {
+            let mut options = LocalHandle::options();
+            options.write(true).create(true).truncate(true).mode(mode);
+            options
+        };
+        let written = options().open(&part).and_then(|mut local| {
+            local.write_all(&data)?;
+            dress.put_on(&local, old, how.carry)?;
+            local.set_modified(metadata.modified())?;
+            std::fs::rename(&part, to)
+        });
+        if written.is_err() {
+            let _ = std::fs::remove_file(&part);
+        }
+        written.map_err(broken)?;
+        how.progress.advance(data.len() as u64);
+        how.progress.file();
+        return Ok(());
+    }
+    let file = OpenOptions::new().read(true).open(share, path).await?;
+    let metadata = file.metadata_at_open();
+    let part = part(to, share, path, &metadata);
+    let local = LocalHandle::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(mode)
+        .open(&part)
+        .map_err(&broken)?;
+    // What is there came in order, so all of it is good.
+    let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
+    how.progress.advance(begun);
+    let fetched = fetch_data(&file, &metadata, begun, &local, how).await;
+    let fetched = fetched.map_err(at_local("write", to));
+    let fetched = match fetched {
+        Ok(end) => file.metadata().await.and_then(|now| {
+            let (before, now) =
+                ((metadata.len(), metadata.modified()), (now.len(), now.modified()));
+            steady(before, now, || share.url(path)).map(|()| end)
+        }),
+        error => error,
+    };
+    if fetched.as_ref().is_err_and(|error| !may_go_on(error)) {
+        let _ = std::fs::remove_file(&part);
+    }
+    let end = fetched?;
+    local
+        .set_len(end)
+        .and_then(|()| how.carry.of_remote(&metadata).put_on(&local, old, how.carry))
+        .and_then(|()| local.set_modified(metadata.modified()))
+        .and_then(|()| std::fs::rename(&part, to))
+        .map_err(&broken)?;
+    how.progress.file();
+    file.close().await
+}
+
+/// Fetches what of `file` is no hole and lies behind `begun`: where it ends.
+async fn fetch_data(
+    file: &File,
+    metadata: &Metadata,
+    begun: u64,
+    local: &LocalHandle,
+    how: &How,
+) -> frevo_client::Result<u64> {
+    let len = metadata.len();
+    let mut at = begun;
+    for range in holes::there(file, metadata).await? {
+        let Some((from, count)) = holes::rest(range, at, len) else { continue };
+        how.progress.advance(from - at);
+        let sink = |at: u64, piece: Buf| {
+            let written = local.write_all_at(&piece, at);
+            let count = piece.len() as u64;
+            how.progress.advance(count);
+            async move {
+                written?;
+                how.take(count).await;
+                Ok(())
+            }
+        };
+        let end = from + count;
+        at = from;
+        while at < end {
+            let piece = how.piece(end - at);
+            let fetched = file.fetch(at, piece, sink).await?;
+            at += fetched;
+            if fetched < piece {
+                // It has become shorter meanwhile.
+                return Ok(at);
+            }
+        }
+    }
+    if at < len {
+        how.progress.advance(len - at);
+        // Behind the data is a hole, if it is still there.
+        return Ok(file.metadata().await?.len().clamp(at, len));
+    }
+    Ok(at)
+}
+
+/// Fetches `path` into a device or a pipe, in order.
+pub(crate) async fn down_into(
+    share: &Share,
+    path: &str,
+    to: &Path,
+    how: &How,
+) -> frevo_client::Result<()> {
+    let mut local =
+        LocalHandle::options().write(true).open(to).map_err(local_error("write", to))?;
+    let file = share.open(path).await?;
+    let sink = |_: u64, piece: Buf| {
+        let written = local.write_all(&piece);
+        let count = piece.len() as u64;
+        how.progress.advance(count);
+        async move {
+            written?;
+            how.take(count).await;
+            Ok(())
+        }
+    };
+    file.fetch_all(sink).await.map_err(at_local("write", to))?;
+    how.progress.file();
+    file.close().await
+}

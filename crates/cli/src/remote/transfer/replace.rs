@@ -1,0 +1,140 @@
+//! A whole copy on a server takes the place of what was there.
+
+use std::io::ErrorKind;
+
+use frevo_client::{Basic, Cause, Metadata, Share};
+use frevo_wire::Status;
+use frevo_wire::dtyp::{
+    AccessMask, AceFlags, FileAttributes, SdControl, SecurityDescriptor, SecurityInformation,
+};
+
+use super::super::dos::Dress;
+
+/// What a copy takes the place of.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    attributes: FileAttributes,
+    list: Option<SecurityDescriptor>,
+}
+
+impl Replaced {
+    /// What is at `path`, if anything is. Asked before anything is sent: whether it may be
+    /// written to, and is no directory.
+    pub(crate) async fn look(
+        share: &Share,
+        path: &str,
+        force: bool,
+    ) -> frevo_client::Result<Option<Self>> {
+        match share.look_before_replacing(path, AccessMask::WRITE_DATA).await {
+            Ok((found, list)) => Ok(Some(Self::new(&found, list))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
+                let Ok(found) = share.metadata(path).await else { return Err(error) };
+                if !found.attributes().contains(FileAttributes::READONLY) {
+                    return Err(error);
+                }
+                if !force {
+                    let why = "it is read-only; --force replaces it";
+                    return Err(super::refused(
+                        ErrorKind::PermissionDenied,
+                        why,
+                        "replace",
+                        share.url(path),
+                    ));
+                }
+                let (found, list) = share.look_before_replacing(path, AccessMask::EMPTY).await?;
+                Ok(Some(Self::new(&found, list)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn new(found: &Metadata, list: Option<SecurityDescriptor>) -> Self {
+        Self { attributes: found.attributes(), list }
+    }
+
+    /// What it had of DOS attributes.
+    pub(crate) const fn attributes(&self) -> FileAttributes {
+        self.attributes
+    }
+
+    /// The access list that it does not have from its directory alone.
+    fn own_list(&self) -> Option<SecurityDescriptor> {
+        let list = self.list.as_ref()?;
+        let entries = &list.dacl.as_ref()?.aces;
+        let is_own = entries.iter().any(|entry| !entry.flags.contains(AceFlags::INHERITED))
+            || list.control.contains(SdControl::DACL_PROTECTED);
+        let kept = SdControl::DACL_PROTECTED | SdControl::DACL_AUTO_INHERITED;
+        let mut control = SdControl::DACL_PRESENT | (list.control & kept);
+        if control.contains(SdControl::DACL_AUTO_INHERITED) {
+            control |= SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
+        }
+        let dacl = list.dacl.clone();
+        is_own.then(|| SecurityDescriptor { control, dacl, ..SecurityDescriptor::default() })
+    }
+
+    /// Gives `part` its access list, where that is its own.
+    async fn keep_list(&self, share: &Share, part: &str, path: &str) -> frevo_client::Result<()> {
+        let Some(list) = self.own_list() else { return Ok(()) };
+        let (_, made) = share.look_before_replacing(part, AccessMask::EMPTY).await?;
+        if made.is_some_and(|made| made.dacl == list.dacl) {
+            return Ok(());
+        }
+        match share.set_security(part, &list, SecurityInformation::DACL).await {
+            // Who may write but not say who else may has to be content with what is inherited.
+            Err(error) if error.status().is_some() => {
+                let url = share.url(path);
+                crate::tell(format_args!("{url}: its access list is not kept: {}", error.cause()));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}
+
+/// Gives a whole part its name. Nobody else touches the part: when the answer to
+/// the rename was lost, a part that is gone was renamed, and one that is there
+/// was not.
+pub(crate) async fn put_in_place(
+    share: &Share,
+    part: &str,
+    path: &str,
+    old: Option<&Replaced>,
+    dress: &Dress,
+) -> frevo_client::Result<()> {
+    if let Some(old) = old {
+        old.keep_list(share, part, path).await?;
+    }
+    let was_read_only = old.filter(|old| old.attributes.contains(FileAttributes::READONLY));
+    if let Some(old) = was_read_only {
+        // MS-FSA 2.1.5.15.11: nothing takes the place of what is read-only.
+        let rest = old.attributes.without(FileAttributes::READONLY);
+        share.set_all(path, &Basic { attributes: Some(rest), ..Basic::default() }).await?;
+    }
+    let done = renamed(share, part, path).await;
+    if done.is_err()
+        && let Some(old) = was_read_only
+    {
+        let back = Basic { attributes: Some(old.attributes), ..Basic::default() };
+        let _ = share.set_all(path, &back).await;
+    }
+    done.map_err(super::begun_as(share, path))?;
+    if let Some(rest) = dress.after(old.map(Replaced::attributes)) {
+        share.set_all(path, &rest).await?;
+    }
+    Ok(())
+}
+
+async fn renamed(share: &Share, part: &str, path: &str) -> frevo_client::Result<()> {
+    let mut was_lost = false;
+    loop {
+        match share.rename(part, path, true).await {
+            Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
+            Err(error) if was_lost && error.is_not_found() => {
+                // Whatever is there has the part's content.
+                return share.metadata(path).await.map(drop);
+            }
+            done => return done,
+        }
+    }
+}

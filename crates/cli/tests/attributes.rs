@@ -1,0 +1,194 @@
+//! What copies have of their sources beside content and time.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use frevo_client::Basic;
+use frevo_wire::dtyp::FileAttributes;
+use harness::world::World;
+
+const R: u32 = FileAttributes::READONLY.0;
+const H: u32 = FileAttributes::HIDDEN.0;
+const S: u32 = FileAttributes::SYSTEM.0;
+const A: u32 = FileAttributes::ARCHIVE.0;
+
+fn told(world: &World, path: &str) -> serde_json::Value {
+    serde_json::from_str(world.run(&["stat", "--json", &world.url(path)]).succeeds()).unwrap()
+}
+
+fn attributes(world: &World, path: &str) -> u32 {
+    let all = told(world, path)["attributes"].as_u64().unwrap();
+    u32::try_from(all).unwrap() & (R | H | S | A)
+}
+
+fn dress(world: &World, path: &str, attributes: u32, created: Option<SystemTime>) {
+    let attributes = Some(FileAttributes(attributes));
+    let basic = Basic { created, attributes, ..Basic::default() };
+    world.in_share(async |share| share.set_all(path, &basic).await.unwrap());
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn make(path: &Path, data: &[u8], mode: u32) {
+    let _ = fs::remove_file(path);
+    fs::write(path, data).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Small files go another way than large ones.
+const SIZES: [usize; 2] = [100, 200_000];
+
+#[test]
+fn copies_on_servers_are_dressed_as_their_sources() {
+    let (world, other) = (World::new(), World::new());
+    let created = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for size in SIZES {
+        for name in ["hidden", "read-only", "plain", "bare"] {
+            fs::write(world.there(name), vec![7; size]).unwrap();
+        }
+        dress(&world, "hidden", H | S | A, Some(created));
+        dress(&world, "read-only", R | H, Some(created));
+        dress(&world, "plain", A, Some(created));
+        dress(&world, "bare", 0, None);
+        for to in [&world, &other] {
+            for name in ["hidden", "read-only", "plain", "bare"] {
+                let copy = format!("copy of {name}");
+                world.run(&["cp", &world.url(name), &to.url(&copy)]).succeeds();
+                assert_eq!(attributes(to, &copy), attributes(&world, name), "{name}");
+                let times = ["created", "modified"];
+                for time in times.iter().filter(|_| name != "bare") {
+                    assert_eq!(told(to, &copy)[time], told(&world, name)[time], "{name}");
+                }
+            }
+            world
+                .run(&["cp", "--attributes", "none", &world.url("hidden"), &to.url("not")])
+                .succeeds();
+            assert_eq!(attributes(to, "not"), A);
+            assert_ne!(told(to, "not")["created"], told(&world, "hidden")["created"]);
+            world.run(&["rm", "-f", &to.url("copy of read-only")]).succeeds();
+        }
+        world.run(&["rm", "-f", &world.url("read-only")]).succeeds();
+    }
+}
+
+#[test]
+fn a_read_only_file_is_one_there_and_here() {
+    let world = World::new();
+    for size in SIZES {
+        make(&world.place.path("file"), &vec![1; size], 0o444);
+        world.run(&["put", "file", &world.url("file")]).succeeds();
+        assert_eq!(attributes(&world, "file"), R | A);
+        world.run(&["get", &world.url("file"), "back"]).succeeds();
+        assert_eq!(mode(&world.place.path("back")), 0o444);
+        // Here it is the folder that decides; there it is protected.
+        make(&world.place.path("file"), &vec![2; size], 0o644);
+        world.run(&["put", "file", &world.url("file")]).fails(1, &["read-only", "--force"]);
+        assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
+        world.run(&["put", "--force", "file", &world.url("file")]).succeeds();
+        assert_eq!(fs::read(world.there("file")).unwrap(), vec![2; size]);
+        assert_eq!(attributes(&world, "file"), A, "no more");
+        world.run(&["get", &world.url("file"), "back"]).succeeds();
+        assert_eq!(mode(&world.place.path("back")), 0o644);
+        make(&world.place.path("file"), &vec![1; size], 0o444);
+        world.run(&["put", "--attributes", "none", "file", &world.url("bare")]).succeeds();
+        assert_eq!(attributes(&world, "bare"), A);
+        fs::remove_file(world.there("file")).unwrap();
+        fs::remove_file(world.place.path("back")).unwrap();
+    }
+}
+
+#[test]
+fn what_is_hidden_or_private_stays_so() {
+    let world = World::new();
+    for size in SIZES {
+        fs::write(world.there("file"), b"old").unwrap();
+        dress(&world, "file", H | S | A, None);
+        make(&world.place.path("file"), &vec![1; size], 0o644);
+        world.run(&["put", "file", &world.url("file")]).succeeds();
+        assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
+        assert_eq!(attributes(&world, "file"), H | S | A);
+        for kept in [0o600, 0o755] {
+            make(&world.place.path("mine"), b"old", kept);
+            world.run(&["get", &world.url("file"), "mine"]).succeeds();
+            assert_eq!(fs::read(world.place.path("mine")).unwrap(), vec![1; size]);
+            assert_eq!(mode(&world.place.path("mine")), kept);
+        }
+        world.run(&["rm", &world.url("file")]).succeeds();
+    }
+}
+
+#[test]
+fn what_linux_has_no_place_for_goes_there_and_back_when_it_is_asked_for() {
+    let (world, other) = (World::new(), World::new());
+    let created = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for size in SIZES {
+        fs::write(world.there("file"), vec![3; size]).unwrap();
+        dress(&world, "file", H | R, Some(created));
+        let got = world.run(&["get", "--attributes", "xattr", &world.url("file"), "here"]);
+        if got.err.contains("not supported") {
+            return;
+        }
+        got.succeeds();
+        other
+            .run(&[
+                "put",
+                "--attributes",
+                "xattr",
+                harness::text(&world.place.path("here")),
+                &other.url("file"),
+            ])
+            .succeeds();
+        assert_eq!(attributes(&other, "file"), H | R);
+        assert_eq!(told(&other, "file")["created"], told(&world, "file")["created"]);
+        for world in [&world, &other] {
+            world.run(&["rm", "-f", &world.url("file")]).succeeds();
+        }
+        fs::remove_file(world.place.path("here")).unwrap();
+    }
+}
+
+#[test]
+fn what_is_replaced_keeps_its_access_list() {
+    let world = World::new();
+    for size in SIZES {
+        make(&world.place.path("file"), &vec![1; size], 0o644);
+        fs::write(world.there("file"), b"old").unwrap();
+        let url = world.url("file");
+        world
+            .run(&["acl", &url, "--set", "allow:ann:full", "--set", "allow:S-1-1-0:read"])
+            .succeeds();
+        let list = world.run(&["acl", &url]).succeeds().to_owned();
+        world.run(&["put", "file", &url]).succeeds();
+        assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
+        assert_eq!(world.run(&["acl", &url]).succeeds(), list);
+        // Who may not write it does not put another in its place.
+        world.run(&["acl", &url, "--add", "deny:S-1-1-0:w"]).succeeds();
+        make(&world.place.path("file"), &vec![2; size], 0o644);
+        world.run(&["put", "file", &url]).fails(1, &["permission denied"]);
+        assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
+        fs::remove_file(world.there("file")).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_on_the_rate_is_kept() {
+    let world = World::new();
+    make(&world.place.path("file"), &vec![1; 1 << 20], 0o644);
+    make(&world.place.path("small"), &vec![1; 60_000], 0o644);
+    let timed = |arguments: &[&str]| {
+        let start = std::time::Instant::now();
+        world.run(arguments).succeeds();
+        start.elapsed().as_secs_f64()
+    };
+    let url = world.url("file");
+    assert!(timed(&["put", "--bwlimit", "500k", "file", "small", "small", &world.url("")]) > 1.8);
+    assert!(timed(&["get", "--bwlimit", "500k", &url, "back"]) > 1.5);
+    assert_eq!(fs::read(world.place.path("back")).unwrap(), vec![1; 1 << 20]);
+    world.run(&["get", "--bwlimit", "0", &url, "back"]).fails(2, &["nothing would ever go"]);
+}

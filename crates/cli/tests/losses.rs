@@ -1,0 +1,154 @@
+//! What must not be lost, whatever goes wrong.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use harness::relay::{Fate, Relay};
+use harness::world::World;
+use harness::{PATIENCE, said, text};
+
+fn interrupted(world: &World, arguments: &[&str], begun: impl Fn() -> bool) {
+    let mut child = world.command(arguments).spawn().unwrap();
+    let started = Instant::now();
+    while !begun() {
+        assert!(started.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert_eq!(said(child.wait_with_output().unwrap()).code, 130);
+}
+
+fn parts(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| text(path).ends_with(".frevo-part")).collect()
+}
+
+/// Files of the same name, length and time, as those of reproducible builds are.
+#[test]
+fn a_part_of_another_file_is_not_gone_on_with() {
+    let world = World::new();
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    for (at, folder) in ["one", "two"].iter().enumerate() {
+        for folder in [world.place.folder(folder), world.place.folder(&format!("share/{folder}"))] {
+            fs::write(folder.join("x"), vec![at as u8; 80 << 20]).unwrap();
+            fs::File::options()
+                .write(true)
+                .open(folder.join("x"))
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        }
+    }
+    let back = world.place.folder("back");
+    let get = |from: &str| world.url(&format!("{from}/x"));
+    interrupted(&world, &["get", "--bwlimit", "40M", &get("one"), "back"], || {
+        parts(&back).iter().any(|part| fs::metadata(part).unwrap().len() > 4 << 20)
+    });
+    world.run(&["get", &get("two"), "back"]).succeeds();
+    assert!(fs::read(back.join("x")).unwrap() == vec![1; 80 << 20], "get");
+    interrupted(&world, &["put", "--bwlimit", "40M", "one/x", &world.url("")], || {
+        parts(&world.there("")).iter().any(|part| fs::metadata(part).unwrap().len() > 4 << 20)
+    });
+    world.run(&["put", "two/x", &world.url("")]).succeeds();
+    assert!(fs::read(world.there("x")).unwrap() == vec![1; 80 << 20], "put");
+    assert_eq!(parts(&world.there("")).len(), 1, "that of the other may be gone on with");
+}
+
+#[test]
+fn a_source_that_changes_leaves_what_was_there() {
+    let world = World::new();
+    let (here, there) = (world.place.path("file"), world.there("file"));
+    fs::write(&here, vec![1; 4 << 20]).unwrap();
+    fs::write(&there, b"the old one").unwrap();
+    let change = |path: &std::path::Path, data: &[u8], at: u64| {
+        fs::File::options().write(true).open(path).unwrap().write_all_at(data, at).unwrap();
+    };
+    let while_it_goes = |arguments: &[&str], folder: &std::path::Path, change: &dyn Fn()| {
+        let mut child = world.command(arguments).spawn().unwrap();
+        let started = Instant::now();
+        while parts(folder).is_empty() {
+            assert!(started.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+        }
+        change();
+        said(child.wait_with_output().unwrap())
+    };
+    let put = ["put", "--bwlimit", "2M", "file", &world.url("file")];
+    while_it_goes(&put, &world.there(""), &|| change(&here, b"x", 7))
+        .fails(1, &["changed while it was read"]);
+    assert_eq!(fs::read(&there).unwrap(), b"the old one");
+    while_it_goes(&put, &world.there(""), &|| {
+        fs::File::options().write(true).open(&here).unwrap().set_len(100_000).unwrap();
+    })
+    .fails(1, &["changed while it was read"]);
+    assert_eq!(fs::read(&there).unwrap(), b"the old one");
+    assert!(parts(&world.there("")).is_empty(), "of a version that is no more");
+    // A log that grows is copied as far as it was.
+    fs::write(&here, vec![3; 4 << 20]).unwrap();
+    while_it_goes(&put, &world.there(""), &|| change(&here, b"more", 4 << 20)).succeeds();
+    assert!(fs::read(&there).unwrap() == vec![3; 4 << 20]);
+    let back = world.place.folder("back");
+    fs::write(back.join("file"), b"the old one").unwrap();
+    let get = ["get", "--bwlimit", "2M", &world.url("file"), "back"];
+    while_it_goes(&get, &back, &|| change(&there, b"x", 7))
+        .fails(1, &["changed while it was read"]);
+    assert_eq!(fs::read(back.join("file")).unwrap(), b"the old one");
+    assert!(parts(&back).is_empty());
+}
+
+/// As on a server whose folder is here too, or on a mount of the share.
+#[test]
+fn a_file_is_not_fetched_onto_itself() {
+    let world = World::new();
+    for size in [100, 200_000] {
+        fs::write(world.there("file"), vec![1; size]).unwrap();
+        let number = fs::metadata(world.there("file")).unwrap().ino();
+        world.run(&["get", &world.url("file"), "share"]).fails(1, &["the same file"]);
+        assert_eq!(fs::metadata(world.there("file")).unwrap().ino(), number);
+        world.run(&["get", &world.url("file"), "share/copy"]).succeeds();
+        assert!(fs::read(world.there("copy")).unwrap() == vec![1; size]);
+    }
+}
+
+#[test]
+fn a_file_is_no_directory_and_the_other_way_round() {
+    let world = World::new();
+    for size in [100, 200_000] {
+        fs::write(world.place.path("x"), vec![1; size]).unwrap();
+        fs::create_dir_all(world.there("folder/x/kept")).unwrap();
+        let put = world.run(&["put", "x", &world.url("folder")]);
+        put.fails(1, &["it is a directory"]);
+        assert!(world.there("folder/x/kept").is_dir() && parts(&world.there("folder")).is_empty());
+        fs::write(world.there("x"), vec![1; size]).unwrap();
+        fs::create_dir_all(world.place.path("here/x/kept")).unwrap();
+        let got = world.run(&["get", &world.url("x"), "here"]);
+        got.fails(1, &["here/x", "irectory"]);
+        assert!(world.place.path("here/x/kept").is_dir());
+        assert!(parts(&world.place.path("here")).is_empty());
+    }
+}
+
+/// The connection is cut between two requests of one copy: what was there is there.
+#[test]
+fn what_is_to_be_replaced_is_there_until_the_other_is() {
+    let world = World::new();
+    let old = vec![1; 50_000];
+    fs::write(world.place.path("file"), vec![2; 60_000]).unwrap();
+    for most in (2_000..66_000).step_by(4_000) {
+        fs::write(world.there("file"), &old).unwrap();
+        let relay = Relay::new(&world.address, move |nth| match nth {
+            0 => Fate::CutAfter(most),
+            _ => Fate::Refused,
+        });
+        let url = format!("smb://ann@{}/share/file", relay.address);
+        let done = world.run(&["put", "--patience", "1", "file", &url]);
+        let there = fs::read(world.there("file")).unwrap();
+        let whole = there == vec![2; 60_000];
+        assert!(there == old || whole, "cut after {most}: {} bytes", there.len());
+        assert!(done.code != 0 || whole, "{done:?}");
+    }
+}
