@@ -21,8 +21,11 @@ use crate::file::File;
 /// Requests under way at first, and at least.
 const DEPTH_MIN: usize = 4;
 /// The same of reads: what a server has ready while this end is kept from running
-/// must not be less than what the sockets of a bare stream hold.
-const READS_MIN: usize = 8;
+/// must not be less than what the sockets of a bare stream hold, nor more than the
+/// caches between the two.
+const READS_MIN: usize = 6;
+/// Reads are asked for by so many, which go to the server in one piece and wake it once.
+const READS_AT_ONCE: usize = 3;
 /// Requests under way at most.
 const DEPTH_MAX: usize = 64;
 
@@ -109,7 +112,8 @@ impl File {
         let mut done = offset;
         let mut ended = false;
         loop {
-            while !ended && next < end && under_way.len() < pace.depth {
+            let is_room = under_way.len() + READS_AT_ONCE <= pace.depth;
+            while is_room && !ended && next < end && under_way.len() < pace.depth {
                 let want = u32::try_from((end - next).min(most.into())).unwrap_or(most);
                 under_way.push_back(self.timed_read(next, want));
                 next += u64::from(want);
