@@ -130,6 +130,8 @@ impl Copying<'_> {
         while self.done < self.len {
             let count = (self.len - self.done).min(PART);
             let mut input = Vec::new();
+            // What it is called now: it may have to be taken up again.
+            self.source.confirm().await?;
             DuplicateExtents {
                 source_file_id: self.source.open.file_id(),
                 source_file_offset: signed(self.from + self.done)?,
@@ -209,19 +211,26 @@ impl Copying<'_> {
         Ok(reply.length_written)
     }
 
+    /// FSCTL_SRV_REQUEST_RESUME_KEY, and in which session it was given; nothing where the
+    /// server cannot.
+    async fn key(&self) -> Result<Option<([u8; 24], u64)>> {
+        let code = CtlCode::SRV_REQUEST_RESUME_KEY;
+        let source = &self.source.open;
+        let message = control(source, "copy", code, &[], 32, &CANNOT).await?;
+        if message.header.status != Status::SUCCESS {
+            return Ok(None);
+        }
+        let key = output(&message)
+            .and_then(|output| Ok(ResumeKeyResponse::parse(output)?))
+            .during("copy", self.source.url())?
+            .resume_key;
+        Ok(Some((key, source.generation())))
+    }
+
     /// COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3.
     async fn chunks(&mut self) -> Result<bool> {
-        let (source, target) = (self.source, self.target);
-        let code = CtlCode::SRV_REQUEST_RESUME_KEY;
-        let also = CANNOT;
-        let message = control(&source.open, "copy", code, &[], 32, &also).await?;
-        if message.header.status != Status::SUCCESS {
-            return Ok(false);
-        }
-        let source_key = output(&message)
-            .and_then(|output| Ok(ResumeKeyResponse::parse(output)?))
-            .during("copy", source.url())?
-            .resume_key;
+        let target = self.target;
+        let Some((mut source_key, mut keyed)) = self.key().await? else { return Ok(false) };
         let mut limits = CHUNKS;
         let mut lowered = false;
         let begun = self.done;
@@ -233,9 +242,21 @@ impl Copying<'_> {
             request.encode(&mut Writer::new(&mut input));
             // WRITE: the target need not be open for reading.
             let code = CtlCode::SRV_COPYCHUNK_WRITE;
-            let also = [Status::INVALID_PARAMETER, CANNOT[0], CANNOT[1], CANNOT[2]];
+            let also = [
+                Status::INVALID_PARAMETER,
+                Status::OBJECT_NAME_NOT_FOUND,
+                CANNOT[0],
+                CANNOT[1],
+                CANNOT[2],
+            ];
             let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
             let status = message.header.status;
+            // MS-SMB2 3.3.5.15.6: the key is not known, which may have gone with the session.
+            if status == Status::OBJECT_NAME_NOT_FOUND && target.open.generation() != keyed {
+                let Some(again) = self.key().await? else { return Ok(false) };
+                (source_key, keyed) = again;
+                continue;
+            }
             if CANNOT.contains(&status) && self.done == begun {
                 return Ok(false);
             }

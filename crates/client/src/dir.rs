@@ -11,6 +11,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use frevo_wire::{Command, Status, Utf16};
 
+use futures_util::future::BoxFuture;
 use futures_util::stream::{Stream, try_unfold};
 
 use crate::connection::{Call, Message};
@@ -68,6 +69,9 @@ pub struct Dir {
     left: usize,
     ended: bool,
     ready: VecDeque<DirEntry>,
+    /// The question under way: whoever asks next, if who asked does not wait any more,
+    /// gets its answer. The server has gone on by then.
+    asked: Option<BoxFuture<'static, Result<Message>>>,
 }
 
 impl std::fmt::Debug for Dir {
@@ -94,6 +98,7 @@ impl Dir {
             left: ENTRIES_MAX,
             ended: false,
             ready: VecDeque::new(),
+            asked: None,
         }
     }
 
@@ -110,7 +115,8 @@ impl Dir {
         Self { left: most.min(self.left), ..self }
     }
 
-    /// The next entry, in the server's order.
+    /// The next entry, in the server's order. None is missed when a call is given up
+    /// (dropped) and made again.
     ///
     /// # Errors
     /// What the server says. After a lost connection the listing goes on in a
@@ -159,9 +165,17 @@ impl Dir {
         };
         // Where a scan stands is known to the server alone.
         let replay = if self.fresh { Replay::Idempotent } else { Replay::Never };
-        let (pattern, class) = (&self.pattern, class(self.open.is_posix()));
-        let ask = |id| Ok(call(id, class, flags, pattern, most));
-        let message = self.open.ask(replay, "list", &also, ask).await?;
+        let class = class(self.open.is_posix());
+        let asked = self.asked.get_or_insert_with(|| {
+            let (open, pattern) = (Arc::clone(&self.open), self.pattern.clone());
+            Box::pin(async move {
+                let ask = |id| Ok(call(id, class, flags, &pattern, most));
+                open.ask(replay, "list", &also, ask).await
+            })
+        });
+        let message = asked.await;
+        self.asked = None;
+        let message = message?;
         self.fresh = false;
         if message.header.status != Status::SUCCESS {
             self.ended = true;

@@ -18,12 +18,12 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::{Command, Status};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::connection::{Call, Message, PAYLOAD_HEADROOM, Payload};
+use crate::connection::{Call, Message, PAYLOAD_HEADROOM, Patience, Payload};
 use crate::create::Opened;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::SHORT_WRITES;
+use crate::limits::{PAYLOAD_MAX, SHORT_WRITES};
 use crate::metadata::{Metadata, file_time};
-use crate::open::Open;
+use crate::open::{Open, carried_through};
 use crate::open_options::OpenOptions;
 use crate::session::breaks::LeaseHolder;
 use crate::share::{Replay, Share};
@@ -78,7 +78,7 @@ impl File {
     pub(crate) async fn sizes(&self) -> Result<(u32, u32)> {
         let session = &self.open.share.inner.session;
         let live = session.inner.live().await.during("open", &self.open.url)?;
-        let most = session.options().transfer.min(live.affordable()).max(4096);
+        let most = session.options().transfer.min(live.affordable()).clamp(4096, PAYLOAD_MAX);
         Ok((live.terms.max_read_size.min(most), live.terms.max_write_size.min(most)))
     }
 
@@ -88,7 +88,16 @@ impl File {
     /// # Errors
     /// What the server says.
     pub async fn read_bytes(&self, offset: u64, len: u32) -> Result<Bytes> {
+        self.check_payload("read", len)?;
         Ok(self.read_chunk(offset, len).await?.into_bytes())
+    }
+
+    fn check_payload(&self, operation: &'static str, len: u32) -> Result<()> {
+        if len <= PAYLOAD_MAX {
+            return Ok(());
+        }
+        let cause = Cause::Usage("no request carries more than 8 MiB");
+        Err(Error::new(cause, operation, &*self.open.url))
     }
 
     pub(crate) async fn read_chunk(&self, offset: u64, len: u32) -> Result<Buf> {
@@ -195,6 +204,7 @@ impl File {
         len: u32,
         mut fill: impl FnMut(&mut Buf) -> std::io::Result<()> + Send,
     ) -> Result<()> {
+        self.check_payload("write", len)?;
         let mut done = 0;
         for _ in 0..SHORT_WRITES {
             let rest = len - done;
@@ -318,7 +328,8 @@ impl File {
     }
 
     /// Locks `len` bytes at `offset`, for writing if `exclusive`. With `wait`
-    /// the call waits until whoever has them lets go.
+    /// the call waits until whoever has them lets go. One that is given up (dropped) locks
+    /// nothing: what the server granted meanwhile is unlocked.
     ///
     /// # Errors
     /// LOCK_NOT_GRANTED (`WouldBlock`) without `wait`, and what else the server
@@ -326,8 +337,10 @@ impl File {
     pub async fn lock(&self, offset: u64, len: u64, exclusive: bool, wait: bool) -> Result<()> {
         let kind = if exclusive { LockFlags::EXCLUSIVE_LOCK } else { LockFlags::SHARED_LOCK };
         let flags = if wait { kind } else { kind | LockFlags::FAIL_IMMEDIATELY };
-        self.lock_call(offset, len, flags, "lock").await?;
-        self.open.locks.fetch_add(1, Ordering::AcqRel);
+        let patience = Arc::new(Patience::default());
+        let work = locked(Arc::clone(&self.open), (offset, len), flags, Arc::clone(&patience));
+        let _waits = Waits(patience);
+        carried_through("lock", &self.open.url, work).await?.keep();
         Ok(())
     }
 
@@ -336,30 +349,8 @@ impl File {
     /// # Errors
     /// RANGE_NOT_LOCKED when that is not locked.
     pub async fn unlock(&self, offset: u64, len: u64) -> Result<()> {
-        self.lock_call(offset, len, LockFlags::UNLOCK, "unlock").await?;
-        self.open.locks.fetch_sub(1, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// A lock that is lost on its way is sent again with its sequence, by which
-    /// a server that keeps the Open knows it (MS-SMB2 3.3.5.14).
-    async fn lock_call(
-        &self,
-        offset: u64,
-        length: u64,
-        flags: LockFlags,
-        operation: &'static str,
-    ) -> Result<()> {
-        let sequence = self.open.sequences.take();
-        let lock_sequence = sequence.as_ref().map(|s| s.sequence).unwrap_or_default();
-        let call = |file_id: FileId| {
-            let locks = vec![LockElement { offset, length, flags }];
-            let request = lock::Request { lock_sequence, file_id, locks };
-            Ok(Call::new(Command::LOCK, |w| request.encode(w)))
-        };
-        let replay = if sequence.is_some() { Replay::Idempotent } else { Replay::Never };
-        self.open.ask(replay, operation, &[], call).await?;
-        Ok(())
+        let work = unlocked(Arc::clone(&self.open), (offset, len));
+        carried_through("unlock", &self.open.url, work).await
     }
 
     /// Closes it and says whether that went well.
@@ -400,6 +391,80 @@ impl File {
     pub async fn confirm(&self) -> Result<()> {
         self.open.confirm("open").await
     }
+}
+
+/// Locks are waited for until this is dropped.
+struct Waits(Arc<Patience>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A lock that nobody knows of yet: dropping it unlocks.
+struct Held {
+    open: Option<Arc<Open>>,
+    range: (u64, u64),
+}
+
+impl Held {
+    fn keep(mut self) {
+        self.open = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(unlocked(open, self.range));
+    }
+}
+
+async fn locked(
+    open: Arc<Open>,
+    range: (u64, u64),
+    flags: LockFlags,
+    patience: Arc<Patience>,
+) -> Result<Held> {
+    lock_call(&open, range, flags, "lock", Some(patience)).await?;
+    open.locks.fetch_add(1, Ordering::AcqRel);
+    Ok(Held { open: Some(open), range })
+}
+
+async fn unlocked(open: Arc<Open>, range: (u64, u64)) -> Result<()> {
+    lock_call(&open, range, LockFlags::UNLOCK, "unlock", None).await?;
+    open.locks.fetch_sub(1, Ordering::AcqRel);
+    Ok(())
+}
+
+/// A lock that is lost on its way is sent again with its sequence, by which
+/// a server that keeps the Open knows it (MS-SMB2 3.3.5.14).
+async fn lock_call(
+    open: &Open,
+    (offset, length): (u64, u64),
+    flags: LockFlags,
+    operation: &'static str,
+    patience: Option<Arc<Patience>>,
+) -> Result<()> {
+    let sequence = open.sequences.take();
+    let lock_sequence = sequence.as_ref().map(|s| s.sequence).unwrap_or_default();
+    let waits = !flags.intersects(LockFlags::FAIL_IMMEDIATELY | LockFlags::UNLOCK);
+    let mut was_sent = false;
+    let call = |file_id: FileId| {
+        if !was_sent && patience.as_ref().is_some_and(|patience| patience.has_ended()) {
+            return Err(Cause::Usage("nobody waits for it any more"));
+        }
+        was_sent = true;
+        let locks = vec![LockElement { offset, length, flags }];
+        let request = lock::Request { lock_sequence, file_id, locks };
+        let call = Call::new(Command::LOCK, |w| request.encode(w));
+        Ok(Call { waits, patience: patience.clone().filter(|_| waits), ..call })
+    };
+    let replay = if sequence.is_some() { Replay::Idempotent } else { Replay::Never };
+    open.ask(replay, operation, &[], call).await?;
+    Ok(())
 }
 
 /// FileBasicInformation that sets times and leaves the rest alone.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Most credits held on one connection unless told: 32 MiB in flight.
 pub const CREDITS: u16 = 512;
+/// At least so many are asked for, whatever is told: the longest compound costs fewer.
+pub const CREDITS_MIN: u16 = 8;
 /// Most channels of a session.
 pub const CHANNELS_MAX: usize = 16;
 /// How long one attempt at a connection and a logon may take.
@@ -28,8 +30,12 @@ pub const DEAD_AFTER: Duration = Duration::from_secs(12);
 /// While all requests under way have been put off, an ECHO is sent so often.
 pub const ECHO_WAITING: Duration = Duration::from_secs(30);
 /// How long the server may put a request off that waits for nobody (all but
-/// LOCK, CHANGE_NOTIFY and IOCTL): a tape has to be found, a disk to be written.
+/// CHANGE_NOTIFY, and LOCK that is to wait): a tape has to be found, a disk to be written.
 pub const PUT_OFF_FOR: Duration = Duration::from_secs(600);
+/// How long the answer to a request may take that was cancelled.
+pub const CANCEL_WITHIN: Duration = Duration::from_secs(30);
+/// ECHOs that are sent to get the credits that one request costs.
+pub const ECHOES_FOR_CREDITS: u32 = 64;
 /// Interim responses to one request: MS-SMB2 3.3.4.2 knows one.
 pub const INTERIMS: u32 = 16;
 /// Connections on which one operation may find the server breaking the protocol:
@@ -37,8 +43,10 @@ pub const INTERIMS: u32 = 16;
 pub const BROKEN_MAX: u32 = 2;
 /// Rounds that a logon may take.
 pub const LOGON_ROUNDS: usize = 8;
-/// Largest READ or WRITE, bytes, whatever the server would take.
+/// Largest READ or WRITE, bytes, whatever the server would take, unless told.
 pub const TRANSFER_MAX: u32 = 1 << 20;
+/// Largest one at all: what a frame holds is less than 16 MiB.
+pub const PAYLOAD_MAX: u32 = 8 << 20;
 /// Messages at least this long are sealed and opened on other cores, where that is
 /// slow here.
 pub const BESIDE_BYTES_MIN: usize = 32 << 10;

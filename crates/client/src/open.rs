@@ -58,7 +58,24 @@ pub(crate) struct Open {
     /// The session in which it was asked to be taken up again.
     taken_up_in: Mutex<Option<u64>>,
     lost: AtomicBool,
+    /// Somebody closes it.
     closed: AtomicBool,
+    /// That is done.
+    ended: AtomicBool,
+    /// Its lease has one Open less.
+    has_left: AtomicBool,
+}
+
+/// Does `work` whether or not anybody goes on waiting for it.
+pub(crate) async fn carried_through<T: Send + 'static>(
+    operation: &'static str,
+    url: &str,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    match tokio::spawn(work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Error::new(Cause::Usage("the runtime is ending"), operation, url)),
+    }
 }
 
 impl Open {
@@ -73,12 +90,8 @@ impl Open {
         let share = share.clone();
         let url = share.url(path);
         let path = wire_path(path).during(operation, &url)?;
-        let lost = url.clone();
-        let opening = tokio::spawn(Self::reach(share, url, path, ask, operation));
-        match opening.await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::new(Cause::Usage("the runtime is ending"), operation, lost)),
-        }
+        let called = url.clone();
+        carried_through(operation, &called, Self::reach(share, url, path, ask, operation)).await
     }
 
     /// Opens it wherever links lead.
@@ -216,6 +229,8 @@ impl Open {
             taken_up_in: Mutex::new(None),
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         });
         open.lease.joined();
         open.lease_granted(bound, opened.lease);
@@ -225,6 +240,11 @@ impl Open {
     /// What it is called in the present session.
     pub(crate) fn file_id(&self) -> FileId {
         self.place.lock().file_id
+    }
+
+    /// The session in which it was made or taken up last.
+    pub(crate) fn generation(&self) -> u64 {
+        self.place.lock().bound.generation
     }
 
     /// Whether the server keeps it over its own end.
@@ -306,23 +326,28 @@ impl Open {
         bound: Bound,
     ) -> std::result::Result<FileId, Failure> {
         let present = || {
+            if self.ended.load(Ordering::Acquire) {
+                return Err(Failure::Final(Status::FILE_CLOSED.into()));
+            }
             let place = self.place.lock();
-            (place.bound.generation == live.generation).then_some(place.file_id)
+            Ok((place.bound.generation == live.generation).then_some(place.file_id))
         };
-        if let Some(file_id) = present() {
+        if let Some(file_id) = present()? {
             return Ok(file_id);
         }
         let _turn = self.placing.lock().await;
-        if let Some(file_id) = present() {
+        if let Some(file_id) = present()? {
             return Ok(file_id);
         }
         if self.lost.load(Ordering::Acquire) {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
+            // It says nothing of the Open.
+            Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
                 let opened = self.reopen(live, bound).await.inspect_err(|why| {
-                    if matches!(why, Failure::Final(_)) {
+                    if matches!(why, Failure::Final(_)) && !is_of_tree(why) {
                         self.lost.store(true, Ordering::Release);
                     }
                 })?;
@@ -398,7 +423,9 @@ impl Open {
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
         let contexts = contexts_of(&ask, live, bound, self.create_guid, &self.lease);
         let opened = match self.again(live, bound, &ask, &contexts, HeaderFlags::EMPTY).await {
-            Err(Failure::Final(_)) => return Err(lost()),
+            Err(Failure::Final(cause)) if !is_of_tree(&Failure::Final(cause.clone())) => {
+                return Err(lost());
+            }
             other => other?,
         };
         if opened.identity != Some(identity) {
@@ -427,12 +454,33 @@ impl Open {
         Ok(Opened::parse(&message)?)
     }
 
-    /// Closes it. Later calls fail with FILE_CLOSED.
-    pub(crate) async fn close(&self) -> Result<()> {
+    /// Closes it, whether or not anybody waits for that. Later calls fail with FILE_CLOSED.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let _left = Left(&self.lease);
+        let mut closing = Closing { open: self, is_done: false };
+        let done = self.end().await;
+        closing.is_done = true;
+        done
+    }
+
+    /// What closing is. It may be begun anew.
+    async fn end(&self) -> Result<()> {
+        let done = self.tell_closed().await;
+        self.ended.store(true, Ordering::Release);
+        self.leave();
+        done
+    }
+
+    /// It is no more of its lease, however its closing ended.
+    fn leave(&self) {
+        if !self.has_left.swap(true, Ordering::AcqRel) {
+            self.lease.left();
+        }
+    }
+
+    async fn tell_closed(&self) -> Result<()> {
         let place = *self.place.lock();
         let session = &self.share.inner.session.inner;
         // A session that is gone has closed it, unless it was kept: then it is
@@ -456,6 +504,33 @@ impl Open {
     }
 }
 
+impl Open {
+    /// The same Open for who closes it, when all others have let go.
+    fn taken_over(&mut self) -> Self {
+        Self {
+            share: self.share.clone(),
+            url: std::mem::take(&mut self.url),
+            path: std::mem::take(&mut self.path),
+            ask: self.ask.clone(),
+            create_guid: self.create_guid,
+            lease: Arc::clone(&self.lease),
+            identity: self.identity,
+            posix: self.posix,
+            place: Mutex::new(*self.place.lock()),
+            placing: tokio::sync::Mutex::new(()),
+            is_leased: AtomicBool::new(self.is_leased.load(Ordering::Acquire)),
+            locks: AtomicUsize::new(self.locks.load(Ordering::Acquire)),
+            sequences: Sequences::default(),
+            taken_up_in: Mutex::new(*self.taken_up_in.lock()),
+            lost: AtomicBool::new(false),
+            // By its owner: dropping it does nothing more.
+            closed: AtomicBool::new(true),
+            ended: AtomicBool::new(false),
+            has_left: AtomicBool::new(self.has_left.swap(true, Ordering::AcqRel)),
+        }
+    }
+}
+
 impl Drop for Open {
     /// The server is told, without anybody waiting for it.
     fn drop(&mut self) {
@@ -463,12 +538,21 @@ impl Drop for Open {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        self.lease.left();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return self.leave() };
         let place = *self.place.lock();
+        if place.durability != Durability::None
+            && !self.lost.load(Ordering::Acquire)
+            && !inner.is_closed()
+        {
+            // The server would keep it for a client that may come back, in everybody's way.
+            let left = self.taken_over();
+            runtime.spawn(async move { left.end().await });
+            return;
+        }
+        self.leave();
         let Some(live) = inner.current().filter(|l| l.generation == place.bound.generation) else {
             return;
         };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         // The session stays until then.
         let share = self.share.clone();
         runtime.spawn(async move {
@@ -479,13 +563,26 @@ impl Drop for Open {
     }
 }
 
-/// An Open that is no more of a lease, however its closing ended.
-struct Left<'a>(&'a Lease);
+/// An Open that is being closed.
+struct Closing<'a> {
+    open: &'a Arc<Open>,
+    is_done: bool,
+}
 
-impl Drop for Left<'_> {
+impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        self.0.left();
+        if self.is_done {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let open = Arc::clone(self.open);
+        runtime.spawn(async move { open.end().await });
     }
+}
+
+/// Whether the tree connect has gone, and not what was opened by it.
+const fn is_of_tree(failure: &Failure) -> bool {
+    matches!(failure, Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED)))
 }
 
 fn close_call(file_id: FileId) -> Call<'static> {

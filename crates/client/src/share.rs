@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use frevo_proto::Dialect;
 use frevo_wire::command::ioctl::{self, CtlCode, validate_negotiate};
 use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
+use frevo_wire::command::tree_disconnect;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, Status, Utf16};
@@ -65,6 +66,24 @@ pub(crate) struct Inner {
     pub(crate) dates: Dates,
     /// How files cannot be copied in it.
     pub(crate) refusals: Refusals,
+}
+
+impl Drop for Inner {
+    /// MS-SMB2 3.2.4.22: the server is told, without anybody waiting for it.
+    fn drop(&mut self) {
+        let Some(bound) = *self.bound.lock() else { return };
+        let live = self.session.inner.current();
+        let Some(live) = live.filter(|live| live.generation == bound.generation) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // The session stays until then.
+        let session = self.session.clone();
+        runtime.spawn(async move {
+            let call = Call::new(Command::TREE_DISCONNECT, |w| tree_disconnect::Request.encode(w));
+            let call = Call { tree_id: bound.tree_id, ..call };
+            let _ = live.ask(call, bound.seal, &[]).await;
+            drop(session);
+        });
+    }
 }
 
 impl std::fmt::Debug for Share {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_net::buffer::Buf;
-use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::error::{Cause, Error, Result};
@@ -174,9 +175,26 @@ impl File {
     /// several cores; `progress` is told of what the server has taken.
     ///
     /// # Errors
-    /// What the server says, or `fill`; `Interrupted` when `progress` ends it.
+    /// What the server says, or `fill`; `Interrupted` when `progress` ends it. Then nothing is
+    /// under way any more.
     pub async fn store(
         &self,
+        offset: u64,
+        len: u64,
+        fill: impl Fn(u64, usize, &mut Buf) -> io::Result<()> + Send + Sync + 'static,
+        progress: impl Progress,
+    ) -> Result<()> {
+        // What is not sent yet when nobody waits any more is not sent at all.
+        let mut under_way = JoinSet::new();
+        let done = self.store_in(&mut under_way, offset, len, fill, progress).await;
+        // Else it would be written behind the back of who does something else next.
+        while done.is_err() && under_way.join_next().await.is_some() {}
+        done
+    }
+
+    async fn store_in(
+        &self,
+        under_way: &mut JoinSet<Result<(u64, u32, Duration)>>,
         offset: u64,
         len: u64,
         fill: impl Fn(u64, usize, &mut Buf) -> io::Result<()> + Send + Sync + 'static,
@@ -186,7 +204,6 @@ impl File {
         let end = offset.saturating_add(len);
         let fill = Arc::new(fill);
         let mut pace = Pace::new(DEPTH_MIN);
-        let mut under_way = FuturesUnordered::new();
         let mut unacknowledged = BTreeSet::new();
         let mut next = offset;
         loop {
@@ -197,15 +214,15 @@ impl File {
                 }
                 let want = u32::try_from((end - next).min(most.into())).unwrap_or(most);
                 let (file, fill, at) = (self.clone(), Arc::clone(&fill), next);
-                under_way.push(tokio::spawn(async move {
+                under_way.spawn(async move {
                     let start = Instant::now();
                     file.write_with(at, want, |buf| fill(at, want as usize, buf)).await?;
-                    Ok::<_, Error>((at, want, start.elapsed()))
-                }));
+                    Ok((at, want, start.elapsed()))
+                });
                 unacknowledged.insert(next);
                 next += u64::from(want);
             }
-            let Some(written) = under_way.next().await else { return Ok(()) };
+            let Some(written) = under_way.join_next().await else { return Ok(()) };
             let (at, count, took) =
                 written.map_err(|_| self.local(io::ErrorKind::Interrupted.into()))??;
             unacknowledged.remove(&at);

@@ -7,9 +7,10 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
 use frevo_wire::{Command, Status};
 
+use futures_util::future::BoxFuture;
 use futures_util::stream::{Stream, try_unfold};
 
-use crate::connection::Call;
+use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::dir::listing_access;
 use crate::error::{During, Result};
@@ -44,6 +45,9 @@ pub struct Watch {
     open: Arc<Open>,
     flags: ChangeNotifyFlags,
     filter: CompletionFilter,
+    /// The question under way: what it is answered is kept by nobody else, if who asked
+    /// does not wait any more.
+    asked: Option<BoxFuture<'static, Result<Message>>>,
 }
 
 impl Share {
@@ -65,30 +69,40 @@ impl Share {
             | CompletionFilter::CREATION
             | CompletionFilter::EA
             | CompletionFilter::SECURITY;
-        Ok(Watch { open, flags, filter })
+        Ok(Watch { open, flags, filter, asked: None })
     }
 }
 
+async fn next_changes(
+    open: Arc<Open>,
+    flags: ChangeNotifyFlags,
+    completion_filter: CompletionFilter,
+) -> Result<Message> {
+    let also = [Status::NOTIFY_ENUM_DIR, Status::NOTIFY_CLEANUP];
+    open.ask(Replay::Idempotent, "watch", &also, |file_id| {
+        let output_buffer_length = ROOM;
+        let request =
+            change_notify::Request { flags, output_buffer_length, file_id, completion_filter };
+        let call = Call::new(Command::CHANGE_NOTIFY, |w| request.encode(w)).cost(ROOM);
+        Ok(Call { waits: true, ..call })
+    })
+    .await
+}
+
 impl Watch {
-    /// Waits for the next changes. What happens between two calls is kept by
-    /// the server. Names are relative to the directory, with `/`.
+    /// Waits for the next changes. What happens between two calls, from the first one on, is
+    /// kept by the server, and nothing is missed when a call is given up (dropped) and made again.
+    /// Names are relative to the directory, with `/`.
     ///
     /// # Errors
     /// What the server says.
     pub async fn next(&mut self) -> Result<Vec<Change>> {
-        let Self { open, flags, filter } = self;
-        let also = [Status::NOTIFY_ENUM_DIR, Status::NOTIFY_CLEANUP];
-        let message = open
-            .ask(Replay::Idempotent, "watch", &also, |file_id| {
-                let request = change_notify::Request {
-                    flags: *flags,
-                    output_buffer_length: ROOM,
-                    file_id,
-                    completion_filter: *filter,
-                };
-                Ok(Call::new(Command::CHANGE_NOTIFY, |w| request.encode(w)).cost(ROOM))
-            })
-            .await?;
+        let Self { open, flags, filter, asked } = self;
+        let pending =
+            asked.get_or_insert_with(|| Box::pin(next_changes(Arc::clone(open), *flags, *filter)));
+        let message = pending.await;
+        *asked = None;
+        let message = message?;
         if message.header.status != Status::SUCCESS {
             return Ok(vec![Change::Missed]);
         }

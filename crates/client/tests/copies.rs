@@ -121,7 +121,7 @@ fn scripted(
     log: Log,
     answer: impl Fn(&str, &Asked<'_>) -> Act + Send + Sync + 'static,
 ) -> Arc<ToEvil> {
-    ToEvil::new(Manners::default(), move |asked| {
+    ToEvil::new(Manners { keeps: true, ..Manners::default() }, move |asked| {
         let Some(what) = named(asked.message, asked.header.command) else { return Act::Honest };
         log.lock().push(what.clone());
         // FileAllInformation of an empty file.
@@ -220,6 +220,52 @@ fn what_the_server_cannot_the_next_way_does() {
         assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
         assert_eq!(asked.last().unwrap(), "set size", "it is as long as it was");
     }
+}
+
+#[test]
+fn a_copy_goes_on_in_the_next_session() {
+    let log = Log::default();
+    let dial = scripted(Arc::clone(&log), |what, asked| {
+        let key = [asked.connection as u8; 24];
+        let output = match what {
+            "key" => [&key[..], &[0; 8]].concat(),
+            "chunks" => {
+                let request = ioctl::Request::parse(asked.message).unwrap();
+                let request = CopyRequest::parse(request.input).unwrap();
+                match (asked.connection, asked.nth) {
+                    (0, nth) if nth > 5 => return Act::Close,
+                    // A key of before is no more.
+                    _ if request.source_key != key => {
+                        return Act::Refused(Status::OBJECT_NAME_NOT_FOUND);
+                    }
+                    _ => {}
+                }
+                let chunks = request.chunks;
+                let mut output = Vec::new();
+                CopyResponse {
+                    chunks_written: chunks.len() as u32,
+                    chunk_bytes_written: 0,
+                    total_bytes_written: chunks.iter().map(|chunk| chunk.length).sum(),
+                }
+                .encode(&mut Writer::new(&mut output));
+                output
+            }
+            "size" | "set size" => return Act::Honest,
+            _ => return Act::Refused(Status::INVALID_DEVICE_REQUEST),
+        };
+        answered(asked, &output)
+    });
+    on_paused_clock(async {
+        let client = Client::over(Options::default(), dial);
+        let share = share_of(&client, "data").await;
+        let (source, target) = pair(&share, &share).await;
+        let how = source.copy_range_to(&target, 0, 0, 64 << 20).await;
+        assert_eq!(how.unwrap(), Some(CopyMethod::OnServer));
+        let count = |what: &str| log.lock().iter().filter(|one| *one == what).count();
+        assert_eq!(count("key"), 2);
+        // Of four, one twice: lost, and refused.
+        assert_eq!(count("chunks"), 6);
+    });
 }
 
 #[test]

@@ -338,6 +338,20 @@ fn silence_and_drops_end_in_time() {
     }
 }
 
+/// What answers an ECHO is there, and yet nobody waits for ever for what waits for nobody.
+#[test]
+fn silence_about_one_kind_of_request_ends_in_time() {
+    for (at, name) in
+        [(Command::IOCTL, "snapshots"), (Command::LOCK, "lock"), (Command::IOCTL, "shares")]
+    {
+        let tried =
+            lies(move |asked| if asked.header.command == at { Act::Silence } else { Act::Honest });
+        let error = tried.of(name).as_ref().expect_err(name);
+        let is_ended = matches!(error.cause(), Cause::Unknown | Cause::HandleLost);
+        assert!(is_ended || is_clear(error), "{error}");
+    }
+}
+
 #[test]
 fn requests_put_off_for_ever() {
     let again = lies(|asked| match asked.header.command {

@@ -107,6 +107,7 @@ fn what_the_server_would_not_send_is_refused() {
                     matches!(
                         error.cause(),
                         Cause::Protocol(_)
+                            | Cause::NotSmb
                             | Cause::Security(_)
                             | Cause::Transport(_)
                             | Cause::Logon(_)

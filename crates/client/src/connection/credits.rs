@@ -20,6 +20,22 @@ struct Held {
     closed: bool,
 }
 
+impl Held {
+    fn take(&mut self, charge: u16) -> Option<Taken> {
+        let taken = self.pool.take(charge)?;
+        self.out += u64::from(taken.charge);
+        Some(taken)
+    }
+
+    fn take_all(&mut self, charges: &[u16]) -> Option<Vec<Taken>> {
+        let needed: u64 = charges.iter().map(|charge| u64::from(*charge).max(1)).sum();
+        if needed > self.pool.available() {
+            return None;
+        }
+        charges.iter().map(|charge| self.take(*charge)).collect()
+    }
+}
+
 /// Why no credits can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoCredits {
@@ -38,15 +54,26 @@ impl Credits {
 
     /// Takes the numbers of a request, when it is its turn and they are there.
     pub(super) async fn take(&self, charge: u16) -> Result<Taken, NoCredits> {
+        self.in_turn(|held| held.take(charge)).await
+    }
+
+    /// Takes the numbers of several requests that are sent together: all or none. Who had
+    /// some and waited for the rest would wait for others that do the same, and leave what
+    /// is never sent if nobody waits for him any more.
+    pub(super) async fn take_all(&self, charges: &[u16]) -> Result<Vec<Taken>, NoCredits> {
+        self.in_turn(|held| held.take_all(charges)).await
+    }
+
+    async fn in_turn<T>(&self, take: impl Fn(&mut Held) -> Option<T>) -> Result<T, NoCredits> {
         if let Ok(_turn) = self.turn.try_lock()
-            && let Some(taken) = self.try_take(charge)?
+            && let Some(taken) = self.at_once(&take)?
         {
             return Ok(taken);
         }
         let _turn = self.turn.lock().await;
         loop {
             let changed = self.changed.notified();
-            if let Some(taken) = self.try_take(charge)? {
+            if let Some(taken) = self.at_once(&take)? {
                 return Ok(taken);
             }
             if self.held.lock().out == 0 {
@@ -58,15 +85,15 @@ impl Credits {
 
     /// Takes them if they are there now.
     pub(super) fn try_take(&self, charge: u16) -> Result<Option<Taken>, NoCredits> {
+        self.at_once(|held| held.take(charge))
+    }
+
+    fn at_once<T>(&self, take: impl Fn(&mut Held) -> Option<T>) -> Result<Option<T>, NoCredits> {
         let mut held = self.held.lock();
         if held.closed {
             return Err(NoCredits::Closed);
         }
-        let taken = held.pool.take(charge);
-        if let Some(taken) = &taken {
-            held.out += u64::from(taken.charge);
-        }
-        Ok(taken)
+        Ok(take(&mut held))
     }
 
     /// A response came: an interim one leaves the request under way.

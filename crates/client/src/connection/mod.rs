@@ -35,11 +35,13 @@ use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::error::Cause;
-use crate::limits::{DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, HELD_UP};
+use crate::limits::{
+    CREDITS_MIN, DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, ECHOES_FOR_CREDITS, HELD_UP,
+};
 use crate::options::Options;
 use beside::Swiftness;
 use credits::{Credits, NoCredits};
@@ -78,9 +80,34 @@ pub(crate) struct Call<'a> {
     pub(crate) channel_sequence: u16,
     /// Bytes that the request or its answer carries, for the credits.
     pub(crate) cost: u32,
+    /// Its answer may wait for what others do, without end.
+    pub(crate) waits: bool,
+    /// It is cancelled when this ends, and its answer taken still.
+    pub(crate) patience: Option<Arc<Patience>>,
     /// The body behind the header; the header's place is in front of it.
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
+}
+
+/// How long somebody waits for an answer: until it is dropped who does.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(watch::Sender<bool>);
+
+impl Patience {
+    /// Nobody waits any more.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns when nobody waits any more.
+    pub(crate) async fn ended(&self) {
+        // The sender is `self`.
+        let _ = self.0.subscribe().wait_for(|has_ended| *has_ended).await;
+    }
 }
 
 impl<'a> Call<'a> {
@@ -96,6 +123,8 @@ impl<'a> Call<'a> {
             sign: false,
             channel_sequence: 0,
             cost: 0,
+            waits: false,
+            patience: None,
             message,
             payload: Payload::None,
         }
@@ -199,7 +228,7 @@ impl Connection {
     ) -> Result<Claim, Cause> {
         let connection = Arc::new(Self::over(stream, options.credits, unasked));
         tokio::spawn(Arc::clone(&connection).carry());
-        tokio::spawn(watch(Arc::downgrade(&connection)));
+        tokio::spawn(keep_watch(Arc::downgrade(&connection)));
         let claim = Claim { connection, is_kept: false };
         claim.negotiate(options, client_guid).await?;
         Ok(claim)
@@ -210,7 +239,7 @@ impl Connection {
         Self {
             stream,
             outbox: Outbox::new(),
-            credits: Credits::new(credits),
+            credits: Credits::new(credits.max(CREDITS_MIN)),
             waiters: Waiters::default(),
             agreed: OnceLock::new(),
             preauth: Mutex::new(ConnectionPreauth::new()),
@@ -354,8 +383,10 @@ impl Connection {
         let mut chain = Buf::with_headroom(HEADROOM, 0);
         let mut sent = Vec::with_capacity(calls.len());
         let last = calls.len().saturating_sub(1);
-        for (at, call) in calls.into_iter().enumerate() {
-            let taken = self.take(self.charge(&call)).await?;
+        let charges: Vec<u16> = calls.iter().map(|call| self.charge(call)).collect();
+        let all = self.take_all(&charges).await?;
+        // From here on nothing is waited for until it has left.
+        for (at, (call, taken)) in calls.into_iter().zip(all).enumerate() {
             let id = taken.message_id;
             let (mut message, reply) = self.enter(call, taken)?;
             if at != last {
@@ -389,14 +420,42 @@ impl Connection {
     }
 
     async fn take(&self, charge: u16) -> Result<Taken, Gone> {
-        loop {
+        for _ in 0..ECHOES_FOR_CREDITS {
             match self.credits.take(charge).await {
                 Ok(taken) => return Ok(taken),
-                Err(NoCredits::Closed) => return Err(Gone),
-                // Whatever is sent asks for more.
-                Err(NoCredits::TooFew) => self.echo().await?,
+                Err(why) => self.ask_for_credits(why).await?,
             }
         }
+        Err(self.starved())
+    }
+
+    async fn take_all(&self, charges: &[u16]) -> Result<Vec<Taken>, Gone> {
+        for _ in 0..ECHOES_FOR_CREDITS {
+            match self.credits.take_all(charges).await {
+                Ok(taken) => return Ok(taken),
+                Err(why) => self.ask_for_credits(why).await?,
+            }
+        }
+        Err(self.starved())
+    }
+
+    /// Whatever is sent asks for more.
+    async fn ask_for_credits(&self, why: NoCredits) -> Result<(), Gone> {
+        match (why, self.credits.total()) {
+            (NoCredits::Closed, _) => Err(Gone),
+            // Nothing can be sent any more.
+            (NoCredits::TooFew, 0) => Err(self.starved()),
+            (NoCredits::TooFew, _) => match self.echo().await {
+                // Others took the last ones: their answers bring more.
+                Err(Gone) if !self.is_gone() => Ok(()),
+                asked => asked,
+            },
+        }
+    }
+
+    fn starved(&self) -> Gone {
+        self.fail(Cause::Protocol("fewer credits than a request costs"));
+        Gone
     }
 
     /// ECHO, MS-SMB2 3.2.4.17: whether the server is there.
@@ -447,24 +506,33 @@ impl Connection {
                 buf
             }
         };
-        let reply = self.waiters.enter(taken, call.command).ok_or(Gone)?;
+        let reply = self.waiters.enter(taken, call.waits).ok_or(Gone)?;
         Ok((message, reply))
     }
 
-    /// CANCEL of the request `id`, if it has had an interim response: MS-SMB2
-    /// 3.2.4.24.
-    pub(crate) fn cancel(&self, id: u64, session_id: u64, guard: Guard<'_>) {
-        // What is not put off is answered soon enough.
-        let Some(async_id) = self.waiters.async_id(id).filter(|id| *id != 0) else { return };
+    /// Tells when the request `id` is put off that was not yet, or answered.
+    pub(crate) fn put_off(&self, id: u64) -> Option<oneshot::Receiver<()>> {
+        self.waiters.put_off(id)
+    }
+
+    /// CANCEL of the request `id`, if it is under way: MS-SMB2 3.2.4.24. One that was not
+    /// put off is answered soon enough, unless it `waits`.
+    pub(crate) fn cancel(&self, id: u64, waits: bool, session_id: u64, guard: Guard<'_>) {
+        let (flags, route) = match self.waiters.async_id(id) {
+            None => return,
+            Some(0) if !waits => return,
+            Some(0) => (HeaderFlags::EMPTY, Route::Sync { process_id: 0xFEFF, tree_id: 0 }),
+            Some(async_id) => (HeaderFlags::ASYNC_COMMAND, Route::Async { async_id }),
+        };
         let header = Header {
             credit_charge: 0,
             status: Status::SUCCESS,
             command: Command::CANCEL,
             credits: 0,
-            flags: HeaderFlags::ASYNC_COMMAND,
+            flags,
             next_command: 0,
             message_id: id,
-            route: Route::Async { async_id },
+            route,
             session_id,
             signature: [0; 16],
         };
@@ -550,7 +618,7 @@ impl Future for Sent {
 /// Ends a connection whose server says nothing although answers are due. One
 /// that has put off all there is to answer is asked now and then whether it is
 /// still there.
-async fn watch(connection: Weak<Connection>) {
+async fn keep_watch(connection: Weak<Connection>) {
     let mut echoed = false;
     let mut asked = Instant::now();
     loop {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use frevo_proto::window::Taken;
-use frevo_wire::Command;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -19,6 +18,8 @@ pub(super) struct Waiter {
     pub(super) async_id: u64,
     /// How many interim responses came.
     interims: u32,
+    /// Who is told when the first comes.
+    put_off: Option<oneshot::Sender<()>>,
     /// When it has to be answered at the latest; none for one that waits for
     /// what others do.
     until: Option<Instant>,
@@ -34,17 +35,13 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Enters a request; none after the end.
-    pub(super) fn enter(
-        &self,
-        taken: Taken,
-        command: Command,
-    ) -> Option<oneshot::Receiver<Message>> {
+    /// Enters a request, one that may wait for what others do if it `waits`; none after
+    /// the end.
+    pub(super) fn enter(&self, taken: Taken, waits: bool) -> Option<oneshot::Receiver<Message>> {
         let (reply, receiver) = oneshot::channel();
         let id = taken.message_id;
-        let waits = matches!(command, Command::LOCK | Command::CHANGE_NOTIFY | Command::IOCTL);
         let until = (!waits).then(|| Instant::now() + PUT_OFF_FOR);
-        let waiter = Waiter { taken, reply, async_id: 0, interims: 0, until };
+        let waiter = Waiter { taken, reply, async_id: 0, interims: 0, put_off: None, until };
         self.0.lock().as_mut()?.insert(id, waiter);
         Some(receiver)
     }
@@ -73,8 +70,20 @@ impl Waiters {
         let Some(waiter) = waiters.as_mut().and_then(|all| all.get_mut(&id)) else { return 0 };
         waiter.async_id = async_id;
         waiter.interims = waiter.interims.saturating_add(1);
+        if let Some(put_off) = waiter.put_off.take() {
+            let _ = put_off.send(());
+        }
         account(&mut waiter.taken);
         waiter.interims
+    }
+
+    /// Tells when a request is put off that was not yet, or answered.
+    pub(super) fn put_off(&self, id: u64) -> Option<oneshot::Receiver<()>> {
+        let mut waiters = self.0.lock();
+        let waiter = waiters.as_mut()?.get_mut(&id).filter(|waiter| waiter.async_id == 0)?;
+        let (tell, told) = oneshot::channel();
+        waiter.put_off = Some(tell);
+        Some(told)
     }
 
     /// The AsyncId of a request under way, 0 if it has none.

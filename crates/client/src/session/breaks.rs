@@ -8,15 +8,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use frevo_wire::Command;
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseKey, LeaseState, Notification,
 };
+use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Inner;
 use super::lease::Lease;
+use super::{Failure, Inner};
 use crate::connection::{Call, Unasked};
 use crate::limits::BREAKS_AT_ONCE;
 use crate::share::Bound;
@@ -80,7 +80,9 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                         && lease.flags.contains(LeaseBreakFlags::ACK_REQUIRED)
                     {
                         let state = lease.new_lease_state;
-                        acknowledge(&session, bound, lease.lease_key, state).await;
+                        if !acknowledge(&session, bound, lease.lease_key, state).await {
+                            holder.forfeited();
+                        }
                     }
                     drop(holder);
                 });
@@ -92,14 +94,30 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
     }
 }
 
-/// MS-SMB2 3.2.4.22 and 2.2.24.2. A break of a session that is gone needs none.
-async fn acknowledge(session: &Inner, bound: Bound, lease_key: LeaseKey, lease_state: LeaseState) {
-    let Some(live) = session.current().filter(|live| live.generation == bound.generation) else {
-        return;
-    };
-    let Some(channel) = live.channel() else { return };
-    let ack = oplock_break::Request::Lease(LeaseBreak { lease_key, lease_state });
-    let mut call = Call::new(Command::OPLOCK_BREAK, |w| ack.encode(w));
-    call.tree_id = bound.tree_id;
-    let _ = live.call(&channel, call, bound.seal).await;
+/// MS-SMB2 3.2.4.22 and 2.2.24.2. A break of a session that is gone needs none; of one that
+/// lost a channel it goes by another. Whether the server knows: one that hears nothing takes
+/// all of the lease and says no more of it (MS-SMB2 3.3.6.5).
+async fn acknowledge(
+    session: &Inner,
+    bound: Bound,
+    lease_key: LeaseKey,
+    lease_state: LeaseState,
+) -> bool {
+    let mut again = false;
+    loop {
+        let Some(live) = session.current().filter(|live| live.generation == bound.generation)
+        else {
+            return true;
+        };
+        let Some(channel) = live.channel() else { continue };
+        let ack = oplock_break::Request::Lease(LeaseBreak { lease_key, lease_state });
+        let mut call = Call::new(Command::OPLOCK_BREAK, |w| ack.encode(w));
+        call.tree_id = bound.tree_id;
+        match live.call(&channel, call, bound.seal).await {
+            Err(Failure::Gone) => again = true,
+            // The second one is told that there is no break.
+            Ok(message) => return again || message.header.status == Status::SUCCESS,
+            Err(Failure::Final(_)) => return false,
+        }
+    }
 }

@@ -9,9 +9,11 @@ use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::{Command, HeaderFlags, Status};
 use parking_lot::RwLock;
+use tokio::time::timeout;
 
 use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
 use crate::error::Cause;
+use crate::limits::CANCEL_WITHIN;
 
 /// Keys and policy of a session, the same on all its channels.
 pub(crate) struct Security {
@@ -190,23 +192,66 @@ impl Live {
     /// Sends a request and gives its answer, verified. Whoever gives up waiting
     /// cancels it.
     pub(crate) async fn call(
-        &self,
-        channel: &Channel,
-        call: Call<'_>,
+        self: &Arc<Self>,
+        channel: &Arc<Channel>,
+        mut call: Call<'_>,
         seal: bool,
     ) -> Result<Message, Failure> {
-        let sign = call.sign;
+        let (sign, waits, patience) = (call.sign, call.waits, call.patience.take());
         let sent = self.send(channel, call, seal).await?;
-        let mut given_up = GivenUp { live: self, channel, id: Some(sent.id), seal };
-        let message = sent.await;
-        given_up.id = None;
+        let mut waiting = Waiting { live: self, channel, sent: Some(sent), waits, seal };
+        let message = match patience {
+            None => waiting.answer().await,
+            Some(patience) => tokio::select! {
+                biased;
+                message = waiting.answer() => message,
+                () = patience.ended() => match waiting.sent.take() {
+                    Some(sent) => self.cancelled(channel, sent, seal).await,
+                    None => Err(Gone),
+                },
+            },
+        };
         self.checked(channel, message?, seal, sign)
+    }
+
+    fn cancel(&self, channel: &Channel, id: u64, waits: bool, seal: bool) {
+        if let Ok(guard) = self.guard(channel, seal, false) {
+            channel.connection.cancel(id, waits, self.session_id, guard);
+        }
+    }
+
+    /// Cancels what was sent, and gives its answer: it may have been carried out before.
+    async fn cancelled(
+        &self,
+        channel: &Channel,
+        mut sent: Sent,
+        seal: bool,
+    ) -> Result<Message, Gone> {
+        let id = sent.id;
+        let put_off = channel.connection.put_off(id);
+        self.cancel(channel, id, true, seal);
+        let answer = async {
+            if let Some(put_off) = put_off {
+                tokio::select! {
+                    biased;
+                    message = &mut sent => return message,
+                    _ = put_off => {}
+                }
+                // A server may look for it by its AsyncId alone from then on.
+                self.cancel(channel, id, true, seal);
+            }
+            sent.await
+        };
+        timeout(CANCEL_WITHIN, answer).await.unwrap_or_else(|_elapsed| {
+            channel.connection.fail(Cause::Protocol("a request that cannot be cancelled"));
+            Err(Gone)
+        })
     }
 
     /// Sends a request on any channel; an answer of a status other than SUCCESS
     /// and `also` is a failure.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         call: Call<'_>,
         seal: bool,
         also: &[Status],
@@ -269,25 +314,41 @@ impl Live {
     }
 }
 
-/// Cancels a request whose caller does not wait any more.
-struct GivenUp<'a> {
-    live: &'a Live,
-    channel: &'a Channel,
-    id: Option<u64>,
+/// A request that was sent. It is cancelled when its caller does not wait any more.
+struct Waiting<'a> {
+    live: &'a Arc<Live>,
+    channel: &'a Arc<Channel>,
+    /// None once it is answered.
+    sent: Option<Sent>,
+    waits: bool,
     seal: bool,
 }
 
-impl Drop for GivenUp<'_> {
+impl Waiting<'_> {
+    async fn answer(&mut self) -> Result<Message, Gone> {
+        let Some(sent) = &mut self.sent else { return Err(Gone) };
+        let message = sent.await;
+        self.sent = None;
+        message
+    }
+}
+
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let Some(id) = self.id else { return };
-        if let Ok(guard) = self.live.guard(self.channel, self.seal, false) {
-            self.channel.connection.cancel(id, self.live.session_id, guard);
+        let Some(sent) = self.sent.take() else { return };
+        let (waits, seal) = (self.waits, self.seal);
+        if !waits {
+            return self.live.cancel(self.channel, sent.id, waits, seal);
         }
+        // It may be that the server puts it off only now.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (live, channel) = (Arc::clone(self.live), Arc::clone(self.channel));
+        runtime.spawn(async move { live.cancelled(&channel, sent, seal).await.map(drop) });
     }
 }
 
 /// LOGOFF, best effort: whoever closes does not wait long.
-pub(crate) async fn log_off(live: &Live) {
+pub(crate) async fn log_off(live: &Arc<Live>) {
     let Some(channel) = live.channel() else { return };
     let call = Call::new(Command::LOGOFF, |w| Logoff.encode(w));
     let _ = live.call(&channel, call, false).await;

@@ -194,6 +194,12 @@ impl Lease {
         }
     }
 
+    /// Nobody knows what the server makes of it.
+    pub(crate) fn forfeited(&self) {
+        self.now.lock().set(LeaseState::EMPTY);
+        self.lost(LeaseState::EMPTY);
+    }
+
     /// It begins anew: its Opens were lost, and what was kept may not be so any
     /// more.
     pub(crate) fn renewed(&self, bound: Bound, state: LeaseState, epoch: Option<u16>) {
@@ -215,18 +221,19 @@ impl Lease {
     /// The server takes some of it. What is to be done first, and where the
     /// server is told then.
     pub(crate) fn broken(&self, told: &LeaseBreakNotification) -> (Option<Yield>, Option<Bound>) {
-        let to = told.new_lease_state;
-        let bound = {
+        let (to, bound) = {
             let mut now = self.now.lock();
             if planted!(StaleCache) {
                 return (None, now.bound);
             }
+            // A break gives nothing: it bears no signature, and could be anybody's.
+            let to = told.new_lease_state & now.state;
             now.set(to);
             // Zero: version 1, or a server that counts nothing.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }
-            now.bound
+            (to, now.bound)
         };
         let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
         (watcher.map(|watcher| watcher.broken(to)), bound)
@@ -258,6 +265,36 @@ const fn is_after(told: u16, known: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use frevo_wire::command::oplock_break::LeaseBreakFlags;
+
+    /// A notification bears no signature: whoever is on the way can send one.
+    #[test]
+    fn a_break_gives_nothing() {
+        let state = LeaseState::READ | LeaseState::HANDLE;
+        let lease = Lease {
+            key: LeaseKey([1; 16]),
+            session: Weak::new(),
+            now: Mutex::new(Now { state, epoch: Some(3), version: 0, bound: None }),
+            opens: AtomicUsize::new(1),
+            watcher: Mutex::new(None),
+            parent: Mutex::new(None),
+        };
+        let told = |new_lease_state| LeaseBreakNotification {
+            new_epoch: 4,
+            flags: LeaseBreakFlags::EMPTY,
+            lease_key: lease.key,
+            current_lease_state: state,
+            new_lease_state,
+        };
+        drop(lease.broken(&told(state | LeaseState::WRITE)));
+        assert_eq!(lease.state(), state);
+        drop(lease.broken(&told(LeaseState::READ)));
+        drop(lease.broken(&told(state)));
+        assert_eq!(lease.state(), LeaseState::READ);
+        assert_eq!(lease.grant().version, 0, "what was read is so still");
+        lease.forfeited();
+        assert_eq!((lease.state(), lease.grant().version), (LeaseState::EMPTY, 1));
+    }
 
     #[test]
     fn epochs_wrap() {

@@ -314,16 +314,20 @@ impl Inner {
         Ok(live)
     }
 
+    /// Whether it was logged off.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     fn check_open(&self) -> std::result::Result<(), Cause> {
-        let is_closed = self.closed.load(Ordering::Acquire);
-        if is_closed { Err(Cause::Usage("the session was logged off")) } else { Ok(()) }
+        if self.is_closed() { Err(Cause::Usage("the session was logged off")) } else { Ok(()) }
     }
 
     /// Makes `live` the session, unless that was logged off meanwhile.
     fn is_kept(&self, live: &Arc<Live>) -> bool {
         let mut now = self.live.write();
         // Whoever logs off says so before he looks for what there is.
-        let is_kept = !self.closed.load(Ordering::Acquire);
+        let is_kept = !self.is_closed();
         if is_kept {
             *now = Some(Arc::clone(live));
         }

@@ -3,12 +3,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_client::dial::Dialing;
 use frevo_client::{Dial, ServerName};
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
+use parking_lot::Mutex;
 
 use super::frames::{framed, put};
 
@@ -53,6 +55,52 @@ async fn carry(from: Arc<Stream>, to: Arc<Stream>, tamper: Arc<Tamper>) {
         }
     }
     to.abort();
+}
+
+/// A line to `server` that can be cut, and gives no new connections while it is down.
+pub struct Line {
+    server: Arc<dyn Dial>,
+    ends: Mutex<Vec<Arc<Stream>>>,
+    is_down: AtomicBool,
+}
+
+impl Line {
+    pub fn to(server: Arc<dyn Dial>) -> Arc<Self> {
+        Arc::new(Self { server, ends: Mutex::default(), is_down: AtomicBool::new(false) })
+    }
+
+    pub fn cut(&self) {
+        self.is_down.store(true, Ordering::SeqCst);
+        self.ends.lock().drain(..).for_each(|end| end.abort());
+    }
+
+    pub fn mend(&self) {
+        self.is_down.store(false, Ordering::SeqCst);
+    }
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Line")
+    }
+}
+
+impl Dial for Line {
+    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+        Box::pin(async move {
+            if self.is_down.load(Ordering::SeqCst) {
+                return Err(std::io::ErrorKind::ConnectionRefused.into());
+            }
+            let beyond = Arc::new(self.server.dial(server, address).await?);
+            let (ours, theirs) = wire();
+            let here = Arc::new(theirs);
+            self.ends.lock().extend([Arc::clone(&here), Arc::clone(&beyond)]);
+            let unchanged: Arc<Tamper> = Arc::new(|frame| vec![frame]);
+            tokio::spawn(carry(Arc::clone(&here), Arc::clone(&beyond), Arc::clone(&unchanged)));
+            tokio::spawn(carry(beyond, here, unchanged));
+            Ok(ours)
+        })
+    }
 }
 
 /// Two ends of a connection.

@@ -25,7 +25,9 @@ use frevo_wire::command::session_setup::SessionFlags;
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareFlags, ShareType};
 use frevo_wire::command::{close, create, ioctl, negotiate, session_setup, tree_connect};
 use frevo_wire::compound::Compound;
-use frevo_wire::create_context::CreateContexts;
+use frevo_wire::create_context::{
+    CreateContexts, DurableHandleFlags, DurableResponseV2, ResponseContext,
+};
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, FileInfoClass};
@@ -92,6 +94,10 @@ pub struct Manners {
     pub contexts: Option<Vec<NegotiateContext<'static>>>,
     pub dialect: Dialect,
     pub flags: SessionFlags,
+    /// What is opened is kept when the connection is lost.
+    pub keeps: bool,
+    /// Most credits that one answer grants.
+    pub credits: u16,
     /// What the root holds: names, and whether they are directories.
     pub root: Vec<(String, bool)>,
 }
@@ -104,6 +110,8 @@ impl Default for Manners {
             contexts: None,
             dialect: Dialect::SMB_3_1_1,
             flags: SessionFlags::EMPTY,
+            keeps: false,
+            credits: u16::MAX,
             root: vec![("known".into(), false), ("dir".into(), true)],
         }
     }
@@ -213,7 +221,7 @@ impl Peer {
         let asked = Asked { header, message, nth, connection: self.evil.connection };
         let act = (self.evil.script)(&asked);
         let (status, body) = self.honest(&header, message);
-        let mut honest = said(&header, status, &body);
+        let mut honest = self.capped(said(&header, status, &body));
         if header.command == Command::CANCEL {
             return Ok(());
         }
@@ -254,6 +262,13 @@ impl Peer {
             },
         };
         put(&self.stream, &frame).await
+    }
+
+    fn capped(&self, mut message: Vec<u8>) -> Vec<u8> {
+        let granted = u16::from_le_bytes([message[14], message[15]]);
+        let granted = granted.min(self.evil.manners.credits);
+        message[14..16].copy_from_slice(&granted.to_le_bytes());
+        message
     }
 
     /// What goes onto the wire for `message`.
@@ -319,7 +334,7 @@ impl Peer {
                     || name.rsplit('\\').next().is_some_and(|last| last.starts_with("dir"))
                     || request.create_options.contains(CreateOptions::DIRECTORY_FILE);
                 self.listed = false;
-                created(is_dir, &mut body);
+                created(is_dir, self.evil.manners.keeps, &mut body);
                 Status::SUCCESS
             }
             Command::QUERY_DIRECTORY if self.listed => {
@@ -440,7 +455,10 @@ impl Peer {
         if status == Status::MORE_PROCESSING_REQUIRED
             && let (Some(setup), Ok(header)) = (&mut self.setup, Header::parse(message))
         {
-            setup.on_response(status, &[&said(&header, status, body)]);
+            let mut answer = said(&header, status, body);
+            let granted = header.credits.max(1).min(self.evil.manners.credits);
+            answer[14..16].copy_from_slice(&granted.to_le_bytes());
+            setup.on_response(status, &[&answer]);
         }
         status
     }
@@ -526,7 +544,10 @@ pub fn buffer(data: &[u8]) -> Vec<u8> {
     body
 }
 
-fn created(is_dir: bool, body: &mut Vec<u8>) {
+fn created(is_dir: bool, keeps: bool, body: &mut Vec<u8>) {
+    let durable = DurableResponseV2 { timeout: 60_000, flags: DurableHandleFlags::EMPTY };
+    let kept = [ResponseContext::DurableV2(durable)];
+    let contexts = if keeps { &kept[..] } else { &[] };
     let attributes = if is_dir { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
     encode(body, |w| {
         create::Response {
@@ -541,7 +562,7 @@ fn created(is_dir: bool, body: &mut Vec<u8>) {
             end_of_file: if is_dir { 0 } else { CONTENT.len() as u64 },
             file_attributes: attributes,
             file_id: FileId { persistent: 1, volatile: 2 },
-            contexts: CreateContexts::from_responses(&[]),
+            contexts: CreateContexts::from_responses(contexts),
         }
         .encode(w);
     });

@@ -1,0 +1,336 @@
+//! Calls that nobody waits for any more, dropped at whatever they wait for: nothing is left
+//! with the server, and nothing is missed by who calls again.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod dialed;
+mod evil;
+mod world;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use dialed::{ToEvil, on_paused_clock, one_thing};
+use evil::between::{Between, Line};
+use evil::{Act, Asked, CONTENT, Manners};
+use frevo_client::{
+    Change, Client, Credentials, Dial, Error, File, OpenOptions, Options, ServerName, Share,
+};
+use frevo_net::buffer::Buf;
+use frevo_wire::command::create::ShareAccess;
+use frevo_wire::compound::Compound;
+use frevo_wire::{Command, Header, Status};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+use world::{World, in_world};
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn share_over(dial: Arc<dyn Dial>, options: Options) -> Share {
+    let user = Credentials::password("ann", "secret");
+    let session = Client::over(options, dial).log_on(ServerName::new("frevo"), user).await;
+    session.unwrap().share("data").await.unwrap()
+}
+
+/// Opened so that nobody else can have it open.
+async fn alone(share: &Share) -> Result<File, Error> {
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    options.sharing(ShareAccess::EMPTY).open(share, "file").await
+}
+
+/// Starts a call and gives it up after `polls` looks at it.
+async fn give_up<T>(call: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let mut call = pin!(call);
+    for _ in 0..polls {
+        let now = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx)));
+        if let std::task::Poll::Ready(done) = now.await {
+            return Some(done);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+async fn until<T>(what: &str, mut tried: impl AsyncFnMut() -> Result<T, Error>) -> T {
+    let attempts = async {
+        loop {
+            match tried().await {
+                Ok(done) => return done,
+                Err(_) => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    timeout(SOON, attempts).await.unwrap_or_else(|_| panic!("{what} is left behind"))
+}
+
+/// The server would keep it, and its locks, for minutes.
+#[test]
+fn a_file_that_is_let_go_of_while_the_server_is_lost_is_closed() {
+    for closes in [true, false] {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&log);
+        let manners = Manners { keeps: true, ..Manners::default() };
+        let evil = ToEvil::new(manners, move |asked| {
+            seen.lock().push((asked.connection, asked.header.command));
+            Act::Honest
+        });
+        on_paused_clock(async {
+            let line = Line::to(evil);
+            let share = share_over(Arc::clone(&line) as _, Options::default()).await;
+            let file = share.open("known").await.unwrap();
+            line.cut();
+            if closes {
+                let closed = timeout(Duration::from_millis(300), file.close()).await;
+                assert!(closed.is_err(), "it waits for the server");
+            } else {
+                drop(file);
+            }
+            line.mend();
+            sleep(SOON).await;
+            let asked = std::mem::take(&mut *log.lock());
+            let since = asked.iter().filter(|(connection, _)| *connection == 1);
+            let since: Vec<_> = since.map(|(_, command)| *command).collect();
+            let ends = [Command::CREATE, Command::CLOSE];
+            assert!(since.ends_with(&ends), "{since:?}");
+        });
+    }
+}
+
+#[test]
+fn what_is_closed_is_not_taken_up_again() {
+    in_world(async |world: &World| {
+        let line = Line::to(Arc::clone(&world.wire) as _);
+        let share = share_over(Arc::clone(&line) as _, Options::default()).await;
+        let file = alone(&share).await.unwrap();
+        file.clone().close().await.unwrap();
+        line.cut();
+        line.mend();
+        let error = file.read_bytes(0, 10).await.unwrap_err();
+        assert_eq!(error.status(), Some(Status::FILE_CLOSED));
+        alone(&world.share().await).await.unwrap();
+    });
+}
+
+#[test]
+fn a_lock_that_is_given_up_is_not_held() {
+    in_world(async |world: &World| {
+        let share = world.share().await;
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let holder = options.open(&share, "file").await.unwrap();
+        let waiter = options.open(&share, "file").await.unwrap();
+        let third = options.open(&share, "file").await.unwrap();
+        for polls in [0, 1, 2, 3, 5, 20, 400] {
+            // Before it is granted, and when it was put off or not yet.
+            holder.lock(0, 10, true, false).await.unwrap();
+            assert!(give_up(waiter.lock(0, 10, true, true), polls).await.is_none());
+            holder.unlock(0, 10).await.unwrap();
+            until("a lock", async || third.lock(0, 10, true, false).await).await;
+            third.unlock(0, 10).await.unwrap();
+            // While it is granted.
+            if give_up(waiter.lock(0, 10, true, true), polls).await.is_some() {
+                waiter.unlock(0, 10).await.unwrap();
+            }
+            until("a lock", async || third.lock(0, 10, true, false).await).await;
+            third.unlock(0, 10).await.unwrap();
+        }
+        // The waiter has lost nothing by it.
+        waiter.lock(0, 10, true, false).await.unwrap();
+        waiter.unlock(0, 10).await.unwrap();
+    });
+}
+
+#[test]
+fn no_name_of_a_listing_is_missed() {
+    in_world(async |world: &World| {
+        for at in 0..8_000 {
+            std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
+        }
+        // Several replies.
+        let options = Options { credits: 8, ..Options::default() };
+        let share = share_over(Arc::clone(&world.wire) as _, options).await;
+        let mut dir = share.list("").await.unwrap();
+        let (mut names, mut given_up) = (std::collections::BTreeSet::new(), 0);
+        for polls in (1..4).cycle() {
+            match give_up(dir.next(), polls).await {
+                Some(Ok(Some(entry))) => assert!(names.insert(entry.name().to_owned())),
+                Some(Ok(None)) => break,
+                Some(Err(error)) => panic!("{error}"),
+                None => given_up += 1,
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(names.len(), 8_000);
+        assert!(given_up > 3, "{given_up}");
+    });
+}
+
+#[test]
+fn no_change_is_missed() {
+    in_world(async |world: &World| {
+        let share = world.share().await;
+        let mut watch = share.watch("", false).await.unwrap();
+        // The server keeps what happens from the first call on.
+        assert!(timeout(Duration::from_millis(100), watch.next()).await.is_err());
+        let writes = async {
+            for at in 0..100 {
+                share.write(&format!("new-{at}"), b"1").await.unwrap();
+            }
+        };
+        let seen = async {
+            let mut seen = std::collections::BTreeSet::new();
+            for polls in (1..6).cycle() {
+                for change in give_up(watch.next(), polls).await.unwrap_or(Ok(vec![])).unwrap() {
+                    match change {
+                        Change::Added(name) => drop(seen.insert(name)),
+                        Change::Missed => panic!("the server had room"),
+                        _ => {}
+                    }
+                }
+                if seen.len() == 100 {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let both = async { tokio::join!(writes, seen) };
+        timeout(SOON, both).await.expect("all are told");
+    });
+}
+
+/// Counts requests of some commands down and up again, by what each adds.
+fn counting(
+    server: &Arc<dyn Dial>,
+    there: &'static [(Command, i64)],
+    back: &'static [(Command, i64)],
+) -> (Arc<dyn Dial>, Arc<AtomicI64>) {
+    let count = Arc::new(AtomicI64::new(0));
+    let note = |adds: &'static [(Command, i64)]| {
+        let count = Arc::clone(&count);
+        Arc::new(move |frame: Vec<u8>| {
+            for (_, message) in Compound::new(&frame).flatten() {
+                let command = Header::parse(message).map(|header| header.command);
+                let add = adds.iter().find(|(of, _)| Ok(*of) == command);
+                count.fetch_add(add.map_or(0, |(_, add)| *add), Ordering::SeqCst);
+            }
+            vec![frame]
+        })
+    };
+    let between = Between { server: Arc::clone(server), there: note(there), back: note(back) };
+    (Arc::new(between), count)
+}
+
+#[test]
+fn what_was_interrupted_writes_nothing_more() {
+    in_world(async |world: &World| {
+        let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
+        let (dial, under_way) = counting(&server, &[(Command::WRITE, 1)], &[(Command::WRITE, -1)]);
+        let share = share_over(dial, Options::default()).await;
+        let file = File::create(&share, "large").await.unwrap();
+        let fill = |_: u64, count: usize, buf: &mut Buf| {
+            buf.extend_from_slice(&vec![7; count]);
+            Ok(())
+        };
+        let stopped = file.store(0, 64 << 20, fill, |_| false).await.unwrap_err();
+        assert_eq!(stopped.kind(), std::io::ErrorKind::Interrupted);
+        assert_eq!(under_way.load(Ordering::SeqCst), 0);
+        file.set_len(0).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(file.metadata().await.unwrap().len(), 0);
+    });
+}
+
+#[test]
+fn a_share_that_is_let_go_of_is_disconnected() {
+    in_world(async |world: &World| {
+        let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
+        let there = &[(Command::TREE_CONNECT, 1), (Command::TREE_DISCONNECT, -1)];
+        let (dial, trees) = counting(&server, there, &[]);
+        let share = share_over(dial, Options::default()).await;
+        for _ in 0..20 {
+            share.session().shares().await.unwrap();
+            let again = share.session().share("data").await.unwrap();
+            again.write("file", b"1").await.unwrap();
+            let file = again.open("file").await.unwrap();
+            drop(again);
+            // It is the file's as well.
+            assert_eq!(file.read_bytes(0, 1).await.unwrap(), &b"1"[..]);
+        }
+        let gone = async {
+            while trees.load(Ordering::SeqCst) > 1 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, gone).await.expect("one is left");
+        share.read("file").await.unwrap();
+    });
+}
+
+#[test]
+fn few_credits_are_enough_for_many_compounds() {
+    let options = Options { credits: 8, ..Options::default() };
+    let (read, dialed) = one_thing(
+        Manners::default(),
+        options,
+        |_| Act::Honest,
+        async |client| {
+            let user = Credentials::password("ann", "secret");
+            let session = client.log_on(ServerName::new("evil"), user).await?;
+            let share = session.share("data").await?;
+            let began = tokio::time::Instant::now();
+            for read in join_all((0..16).map(|_| share.read("known"))).await {
+                assert_eq!(read?, CONTENT);
+            }
+            // Some are given up while they wait for credits.
+            join_all((0..16).map(|at| give_up(share.read("known"), at % 4))).await;
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+            // What was never sent would be waited for by now.
+            sleep(Duration::from_secs(1_000)).await;
+            share.read("known").await
+        },
+    );
+    assert_eq!(read.unwrap(), CONTENT);
+    assert_eq!(dialed, 1);
+}
+
+#[test]
+fn a_server_that_never_gives_the_credits_a_request_costs_is_given_up() {
+    let manners = Manners { credits: 1, ..Manners::default() };
+    let (read, dialed) = one_thing(
+        manners,
+        Options::default(),
+        |_| Act::Honest,
+        async |client| {
+            let user = Credentials::password("ann", "secret");
+            let session = client.log_on(ServerName::new("evil"), user).await?;
+            session.share("data").await?.read("known").await
+        },
+    );
+    let error = read.unwrap_err();
+    assert!(matches!(error.cause(), frevo_client::Cause::Protocol(_)), "{error}");
+    assert!(dialed <= 2, "{dialed}");
+}
+
+/// Every answer takes away what it cost: a new connection begins anew.
+#[test]
+fn a_server_that_takes_all_credits_is_come_to_again() {
+    let script = |asked: &Asked<'_>| match asked.header.command {
+        Command::NEGOTIATE | Command::SESSION_SETUP => Act::Honest,
+        _ => Act::Changed(Box::new(|message| message[14..16].fill(0))),
+    };
+    let (done, dialed) =
+        one_thing(Manners::default(), Options::default(), script, async |client| {
+            let user = Credentials::password("ann", "secret");
+            let session = client.log_on(ServerName::new("evil"), user).await?;
+            let share = session.share("data").await?;
+            let began = tokio::time::Instant::now();
+            for _ in 0..400 {
+                assert_eq!(share.read("known").await?, CONTENT);
+            }
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+            Ok(())
+        });
+    done.unwrap();
+    assert!((3..6).contains(&dialed), "{dialed}");
+}
