@@ -116,6 +116,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let _creating = match create.enter()? {
         Entry::Same(open) => {
             let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
+            // The first time may not have come so far.
+            create.keep(&open).await?;
             return again(rq, &request, wanted, (&open, action), out);
         }
         Entry::New(creating) => creating,

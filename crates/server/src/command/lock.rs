@@ -43,6 +43,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     )?;
     let verifies = verifies_sequences(rq, open)?;
     if verifies && open.lock_sequences.lock().is_replay(request.lock_sequence) {
+        // The first time may still be on its way to the disk, its answer lost.
+        record::keep(rq.server(), open).await?;
         lock::Response.encode(&mut out.writer());
         return Ok(Status::SUCCESS);
     }

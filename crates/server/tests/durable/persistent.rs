@@ -120,6 +120,39 @@ fn a_cancelled_lock_leaves_the_record() {
     });
 }
 
+/// A LOCK whose outcome is not on record yet is not answered by way of its repetition: a
+/// crash would bring back what was acknowledged to be unlocked.
+#[test]
+fn a_repeated_lock_waits_for_the_record() {
+    in_world(async |world| {
+        let store = Arc::new(Slow::default());
+        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
+        let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
+        let file = files::file_id(&peer.create(&mount, &want).await);
+        peer.on(&mount, numbered_lock(file, LockSequence::new(5, 9))).await.ok();
+        store.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        let draft = || {
+            let locks = vec![LockElement { offset: 0, length: 4, flags: LockFlags::UNLOCK }];
+            let lock_sequence = LockSequence::new(5, 10);
+            Draft::new(Command::LOCK)
+                .with(|w| lock::Request { lock_sequence, file_id: file, locks }.encode(w))
+        };
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            ids.push(peer.send(vec![mount.put(draft())], mount.via()).await[0]);
+            let interim = peer.interim().await;
+            assert_eq!(interim.header.message_id, *ids.last().unwrap());
+        }
+        store.is_done();
+        for id in ids {
+            peer.final_reply(id).await.ok();
+        }
+        assert_eq!(records(&store.memory)[0].locks, []);
+        peer.close(&mount, file).await;
+    });
+}
+
 /// A CREATE whose Open is not on record yet is not answered by way of its repetition.
 #[test]
 fn a_replay_does_not_overtake_the_record() {
