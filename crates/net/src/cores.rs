@@ -277,7 +277,8 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, mut stopping: watch::Rece
         }
     }
     queue.close();
-    let grace = match *stopping.borrow() {
+    let stop = *stopping.borrow();
+    let grace = match stop {
         Stop::Soon(grace) => grace,
         Stop::No => Duration::ZERO,
     };

@@ -12,6 +12,8 @@
 //! cores says so by being `Send`: [`Buf`], [`FrameReader`],
 //! [`transport::Detached`], [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
+// What a `for` or `match` is about lives to its end, a lock's guard too.
+#![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("frevo-net speaks to Linux only");

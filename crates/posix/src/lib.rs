@@ -12,6 +12,8 @@
 //!
 //! Data descriptors carry `O_NONBLOCK`, so that opening never waits for a lease
 //! of a local process; it has no effect on reads and writes of regular files.
+// What a `for` or `match` is about lives to its end, a lock's guard too.
+#![warn(clippy::significant_drop_in_scrutinee)]
 
 mod cache;
 mod compression;

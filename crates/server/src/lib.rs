@@ -7,6 +7,8 @@
 //! Lock order: Client, Session, TreeConnect, Open, File. No lock is held
 //! across an await.
 #![forbid(unsafe_code)]
+// What a `for` or `match` is about lives to its end, a lock's guard too.
+#![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)

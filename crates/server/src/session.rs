@@ -363,14 +363,15 @@ impl Session {
             return false;
         }
         self.under_way.end();
-        for open in in_order(std::mem::take(&mut *self.opens.write())) {
+        // To close files takes time, in which others look for Opens here.
+        let opens = std::mem::take(&mut *self.opens.write());
+        for open in in_order(opens) {
             if !open.disconnect() {
                 close_open(&open);
             }
         }
-        for tree in std::mem::take(&mut *self.trees.write()).values() {
-            tree.disconnect();
-        }
+        let trees = std::mem::take(&mut *self.trees.write());
+        trees.values().for_each(|tree| _ = tree.disconnect());
         if self.security.get().is_some() && self.dialect != Dialect::SMB_2_0_2 {
             clients.leave(self.client_guid);
         }
