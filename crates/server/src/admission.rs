@@ -1,8 +1,9 @@
 //! Who may hold a connection before authenticating: a count for each address
-//! and one for all, so that one flood cannot shut others out.
+//! and one for all, so that one flood cannot shut others out. Of IPv6 a network of 64
+//! bits counts as one address: whoever has one has them all.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use frevo_net::buffer::budget::{self, Fullness};
@@ -34,7 +35,7 @@ impl Admission {
         if budget::fullness() == Fullness::Full {
             return None;
         }
-        let address = address.to_canonical();
+        let address = holder(address);
         let mut counts = self.0.lock();
         let here = counts.by_address.get(&address).copied().unwrap_or(0);
         if counts.all >= UNAUTHENTICATED || here >= UNAUTHENTICATED_PER_ADDRESS {
@@ -43,6 +44,14 @@ impl Admission {
         counts.all += 1;
         counts.by_address.insert(address, here + 1);
         Some(Ticket { counts: Arc::clone(&self.0), address })
+    }
+}
+
+/// What stands for all the addresses that one host may have.
+fn holder(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -77,6 +86,26 @@ mod tests {
         assert!(admission.enter(address(2)).is_some());
         tickets.pop();
         assert!(admission.enter(address(1)).is_some());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let admission = Admission::default();
+        let within = |network: u128, host: u64| {
+            IpAddr::V6(Ipv6Addr::from_bits(0x2001_0DB8 << 96 | network << 64 | u128::from(host)))
+        };
+        let tickets: Vec<_> = (0..UNAUTHENTICATED_PER_ADDRESS as u64)
+            .map(|host| admission.enter(within(1, host << 32 | host)).unwrap())
+            .collect();
+        assert!(admission.enter(within(1, u64::MAX)).is_none());
+        assert!(admission.enter(within(2, 0)).is_some());
+        // Not so what only looks like it.
+        let mapped = |last: u32| IpAddr::V6(std::net::Ipv4Addr::from_bits(last).to_ipv6_mapped());
+        let _mapped: Vec<_> = (0..=UNAUTHENTICATED_PER_ADDRESS as u32)
+            .map(|n| admission.enter(mapped(n)).unwrap())
+            .collect();
+        drop(tickets);
+        assert!(admission.enter(within(1, u64::MAX)).is_some());
     }
 
     #[test]

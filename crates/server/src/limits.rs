@@ -15,7 +15,8 @@ pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
 /// Largest QUERY_INFO, QUERY_DIRECTORY, SET_INFO buffer, bytes (MaxTransactSize).
 pub const MAX_TRANSACT: u32 = 8 * 1024 * 1024;
 
-/// Connections that have not authenticated yet, from one address.
+/// Connections that have not authenticated yet, from one address, or one network of 64
+/// bits of IPv6.
 pub const UNAUTHENTICATED_PER_ADDRESS: usize = 64;
 
 /// Connections that have not authenticated yet, in all.
