@@ -52,7 +52,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut taken = Taken { rq, open, file, ranges: Vec::new(), sequence };
     let mut places = None;
     if first.flags == LockFlags::UNLOCK {
-        unlock(open, file, &request.locks, sequence)?;
+        if let Err(status) = unlock(open, file, &request.locks, sequence) {
+            // What came before the error is unlocked, on record too.
+            let _ = record::keep(rq.server(), open).await;
+            return Err(status.into());
+        }
     } else {
         let modes = modes(&request.locks)?;
         places = Some(places_for(rq, modes.len())?);

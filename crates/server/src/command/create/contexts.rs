@@ -126,8 +126,15 @@ pub(super) fn answers(
         answers.push(ResponseContext::MaximalAccess(if time == Some(stat.changed) {
             MaximalAccess { query_status: Status::NONE_MAPPED, maximal_access: Default::default() }
         } else {
-            let maximal_access = access::maximal(create, &*open.file()?.node, stat)?;
-            MaximalAccess { query_status: Status::SUCCESS, maximal_access }
+            // MS-SMB2 2.2.14.2.5: the Open stands whether or not that can be said.
+            match access::maximal(create, &*open.file()?.node, stat) {
+                Ok(maximal_access) => {
+                    MaximalAccess { query_status: Status::SUCCESS, maximal_access }
+                }
+                Err(query_status) => {
+                    MaximalAccess { query_status, maximal_access: Default::default() }
+                }
+            }
         }));
     }
     if create.wanted.disk_id {
