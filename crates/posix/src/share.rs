@@ -36,6 +36,8 @@ pub(crate) struct Share {
     pub(crate) home: u64,
     /// What the keys of files are marked with; 0 but for snapshots.
     pub(crate) mark: u64,
+    /// Tells its names from those of other folders.
+    pub(crate) place: frevo_store::Place,
     pub(crate) snapshots: Snapshots,
 }
 

@@ -72,7 +72,7 @@ impl PosixVfs {
         let snapshots = Snapshots::default();
         let streams = streams::Table::open(root.as_fd(), &options);
         let hidden = options.hide_files.iter().map(|text| Pattern::new(text, true)).collect();
-        let home = stat::key_of(&sys::stat_fd(root.as_fd())?).device;
+        let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
         let share = Share {
             root: Arc::new(root),
             hidden,
@@ -83,8 +83,9 @@ impl PosixVfs {
             streams,
             ntacl: crate::security::attribute(),
             entry_xattrs,
-            home,
+            home: key.device,
             mark,
+            place: place_of_root(key, mark),
             snapshots,
         };
         Ok(Self { share: Arc::new(share) })
@@ -350,6 +351,16 @@ impl PosixVfs {
     }
 }
 
+/// One number for a folder, however many shares show it.
+fn place_of_root(key: FileKey, mark: u64) -> frevo_store::Place {
+    let words = [key.inode, key.device, mark];
+    let mixed = words.iter().fold(0x9E37_79B9_7F4A_7C15u64, |hash, word| {
+        let hash = (hash ^ word).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        hash ^ hash >> 29
+    });
+    frevo_store::Place(mixed as usize)
+}
+
 /// Where a rename or link goes.
 struct Target<'a> {
     place: Place,
@@ -415,6 +426,10 @@ fn data_flags(kind: Kind, how: &OpenHow) -> OFlags {
 impl Vfs for PosixVfs {
     fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
         self.parent_of(name)
+    }
+
+    fn place(&self) -> frevo_store::Place {
+        self.share.place
     }
 
     fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {

@@ -103,12 +103,6 @@ pub fn for_server(vfs: &Arc<dyn Vfs>) -> Option<Arc<dyn Vfs>> {
         .then(|| Arc::new(ActingVfs { inner, whom: As::Server }) as Arc<dyn Vfs>)
 }
 
-/// The file system that somebody uses as himself, as it is without him.
-pub fn beneath(vfs: &dyn Vfs) -> &dyn Vfs {
-    let any: &dyn Any = vfs;
-    any.downcast_ref::<ActingVfs>().map_or(vfs, |acting| &*acting.inner)
-}
-
 /// The same file system as the server uses it: for what is found out once for all who
 /// ask, whoever asks first.
 pub fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
@@ -237,6 +231,11 @@ impl Vfs for ActingVfs {
 
     fn volume(&self) -> &Volume {
         self.inner.volume()
+    }
+
+    /// Whoever uses it, it is the same.
+    fn place(&self) -> frevo_store::Place {
+        self.inner.place()
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

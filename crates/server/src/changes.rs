@@ -1,31 +1,22 @@
 //! Telling those who watch a directory what was done in it: MS-FSA 2.1.4.1.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_store::lease::{Actor, Granted, LeaseOwner, V2};
-use frevo_store::watch::Place;
-use frevo_store::{FileTable, Name, Vfs};
+use frevo_store::{FileTable, Link, Name, Place};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 
-use crate::acting;
 use crate::open::FileOpen;
 
 /// What writing changes.
 pub const DATA: CompletionFilter =
     CompletionFilter(CompletionFilter::LAST_WRITE.0 | CompletionFilter::SIZE.0);
 
-/// A file system, as far as watches and locks of names tell one from another:
-/// whoever uses it, it is the same.
-pub fn place(vfs: &Arc<dyn Vfs>) -> Place {
-    Place(std::ptr::from_ref(acting::beneath(&**vfs)).cast::<()>().addr())
-}
-
 impl FileOpen {
-    /// Its file system.
+    /// Where its name is one.
     pub fn place(&self) -> Place {
-        place(&self.vfs)
+        self.vfs.place()
     }
 
     /// What somebody watches for who wants to know of this name.
@@ -74,13 +65,13 @@ impl FileOpen {
     }
 
     /// Reports that a name of the file went, or that of its stream did.
-    pub fn report_removal(&self, files: &FileTable, name: &Name) {
+    pub fn report_removal(&self, files: &FileTable, Link { place, name }: &Link) {
         let (action, matches) = match (name.stream(), self.is_directory) {
             (Some(_), _) => (NotifyAction::REMOVED_STREAM, CompletionFilter::STREAM_NAME),
             (None, true) => (NotifyAction::REMOVED, CompletionFilter::DIR_NAME),
             (None, false) => (NotifyAction::REMOVED, CompletionFilter::FILE_NAME),
         };
-        files.watches.report(self.place(), name, action, matches);
+        files.watches.report(*place, name, action, matches);
     }
 
     /// What the directory of `name` lists has changed through this Open, which

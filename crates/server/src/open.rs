@@ -10,7 +10,7 @@ use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::lease::Actor;
-use frevo_store::{Departure, Fault, FileCell, FileKey, FileTable, Name, Node, OpenId, Vfs};
+use frevo_store::{Departure, Fault, FileCell, FileKey, FileTable, Link, Name, Node, OpenId, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
@@ -18,7 +18,6 @@ use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::acting;
 use crate::apple;
 use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
@@ -226,32 +225,29 @@ impl Open {
     }
 
     fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable, by: Option<Actor>) {
-        let gone = |name: &Name| {
+        let gone = |link: &Link| {
             if let Some(actor) = by {
-                files.entry_changed(&*file.vfs, name, actor);
+                let vfs = cell.lock().remover(link);
+                files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);
             }
-            file.report_removal(files, name);
+            file.report_removal(files, link);
         };
-        if acting::actor_of(&*file.node).is_some() {
-            // He may remove what he deletes; the last who has it open need not.
-            cell.lock().set_remover(self.id(), &file.vfs);
-        }
-        match files.leave(cell, self.id()) {
-            Departure::Remove(names) => {
+        match files.leave(cell, self.id(), &file.vfs) {
+            Departure::Remove(links) => {
                 let removed: Vec<_> =
-                    names.iter().map(|name| file.remove(files, cell, name)).collect();
+                    links.iter().map(|link| file.remove(files, cell, link)).collect();
                 files.retire(cell);
-                for (name, removed) in names.iter().zip(removed) {
+                for (link, removed) in links.iter().zip(removed) {
                     match removed {
-                        Ok(()) => gone(name),
-                        Err(fault) => self.not_removed(name, fault),
+                        Ok(()) => gone(link),
+                        Err(fault) => self.not_removed(&link.name, fault),
                     }
                 }
             }
-            Departure::Unlink(name) => {
-                match file.remove(files, cell, &name) {
-                    Ok(()) => gone(&name),
-                    Err(fault) => self.not_removed(&name, fault),
+            Departure::Unlink(link) => {
+                match file.remove(files, cell, &link) {
+                    Ok(()) => gone(&link),
+                    Err(fault) => self.not_removed(&link.name, fault),
                 }
                 files.unlinked();
             }
@@ -325,14 +321,15 @@ impl FileOpen {
         &self,
         files: &FileTable,
         cell: &FileCell,
-        name: &Name,
+        link: &Link,
     ) -> frevo_store::vfs::VfsResult<()> {
+        let Link { place, name } = link;
         if apple::outlives_deletion(self, name) {
             return Err(Fault::Busy);
         }
-        let _name = files.names.hold(self.place(), name);
+        let _name = files.names.hold(*place, name);
         let is_own = std::ptr::eq(cell, &*self.cell);
-        let remover = cell.lock().remover(name);
+        let remover = cell.lock().remover(link);
         let vfs = remover.as_ref().unwrap_or(&self.vfs);
         vfs.remove(name, if is_own { self.key() } else { cell.key() })
     }

@@ -98,6 +98,10 @@ impl Vfs for QuotaVolume {
         self.0.volume()
     }
 
+    fn place(&self) -> frevo_store::Place {
+        self.0.place()
+    }
+
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
         self.0.quota_state()
     }

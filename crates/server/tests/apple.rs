@@ -8,6 +8,7 @@ mod metadata;
 #[path = "apple/streams.rs"]
 mod streams;
 
+use client::files::{delete_draft, rename_draft};
 use client::*;
 use frevo_wire::command::create;
 use frevo_wire::command::flush;
@@ -98,5 +99,26 @@ fn file_ids_are_zero_once_macos_has_said_who_it_is() {
         assert!(ids(&mut peer).await.iter().all(|id| *id != 0));
         peer.create(&mount, &asking(Want::directory(""), &QUERY)).await.ok();
         assert!(ids(&mut peer).await.iter().all(|id| *id == 0));
+    });
+}
+
+/// Finder renames folders although files are open below; those go by their new names.
+#[test]
+fn files_below_a_renamed_folder_go_by_their_new_names() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        std::fs::create_dir(world.path("d")).unwrap();
+        world.file("d/f", b"below");
+        let root = peer.open_file(&mount, &asking(Want::directory(""), &QUERY)).await;
+        peer.close(&mount, root).await;
+        let file = peer.open_file(&mount, &Want::existing("d\\f")).await;
+        let folder = peer.open_file(&mount, &Want::directory("d")).await;
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, folder, "e", false)).await.ok();
+        peer.close(&mount, folder).await;
+        peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, "e\\g", false)).await.ok();
+        assert_eq!(world.content("e/g"), b"below");
+        peer.on(&mount, delete_draft(file)).await.ok();
+        peer.close(&mount, file).await;
+        assert!(!world.path("e/g").exists());
     });
 }

@@ -11,7 +11,7 @@ use crate::lease::{
     self, Actor, Cause, Contention, Granted, LeaseOwner, Oplocks, Room, Route, Wish,
 };
 use crate::limits::OPENS_PER_FILE;
-use crate::name::Name;
+use crate::name::{Link, Name, Place};
 use crate::share_mode::{Claim, Sharing, Verdict};
 use crate::stream::Attached;
 use crate::vfs::{FileKey, Vfs};
@@ -25,6 +25,8 @@ pub struct OpenId(pub u64);
 pub struct Admission {
     /// The Open.
     pub id: OpenId,
+    /// Where its name is one.
+    pub place: Place,
     /// Open.GrantedAccess
     pub access: AccessMask,
     /// Open.SharingMode
@@ -54,18 +56,16 @@ struct Entry {
     lease: Option<LeaseOwner>,
     delete_on_close: bool,
     /// Open.Link, where it is another one than the file's first.
-    link: Option<Name>,
+    link: Option<Link>,
     /// A name that it deletes goes with it, whoever else has the file open.
     unlinks: bool,
-    /// How names that it deletes are removed, where that is its own.
-    remover: Option<Arc<dyn Vfs>>,
 }
 
 /// Link.IsDeleted: a name that goes with the last close.
 #[derive(Debug)]
 struct Doomed {
-    name: Name,
-    /// Whose doing it is, and once he has closed the file, through what.
+    link: Link,
+    /// Whose doing it is, and once he has closed the file, through what it is removed.
     by: OpenId,
     remover: Option<Arc<dyn Vfs>>,
 }
@@ -81,18 +81,18 @@ pub enum Departure {
     /// one, but for a file with several links. The caller removes them while it
     /// still holds the node (so that the file's key cannot be used again) and
     /// then calls `FileTable::retire`.
-    Remove(Vec<Name>),
+    Remove(Vec<Link>),
     /// Others still have it open, but this name of it is to be removed now
     /// (FILE_DISPOSITION_POSIX_SEMANTICS). The caller then calls
     /// `FileTable::unlinked`.
-    Unlink(Name),
+    Unlink(Link),
 }
 
 /// The shared state of one open file.
 #[derive(Debug)]
 pub struct File {
     key: FileKey,
-    name: Name,
+    first: Link,
     opens: Vec<Entry>,
     /// Opens of its named streams, which have cells of their own.
     pub(crate) streams: Vec<Attached>,
@@ -105,10 +105,10 @@ pub struct File {
 }
 
 impl File {
-    pub(crate) const fn new(key: FileKey, name: Name) -> Self {
+    pub(crate) const fn new(key: FileKey, first: Link) -> Self {
         Self {
             key,
-            name,
+            first,
             opens: Vec::new(),
             streams: Vec::new(),
             doomed: Vec::new(),
@@ -130,31 +130,39 @@ impl File {
 
     /// The name under which it was opened first, kept up to date by renames.
     pub const fn name(&self) -> &Name {
-        &self.name
+        &self.first.name
     }
 
     /// The name under which `id` opened it, kept up to date by renames: a file
     /// with several links is renamed and removed under this one (MS-FSA 2.1.1.5
     /// Open.Link).
     pub fn name_of(&self, id: OpenId) -> &Name {
+        &self.link_of(id).name
+    }
+
+    fn link_of(&self, id: OpenId) -> &Link {
         let entry = self.opens.iter().find(|e| e.id == id);
-        entry.and_then(|e| e.link.as_ref()).unwrap_or(&self.name)
+        entry.and_then(|e| e.link.as_ref()).unwrap_or(&self.first)
+    }
+
+    /// All that is kept of its names.
+    fn links_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
+        let doomed = self.doomed.iter_mut().map(|doomed| &mut doomed.link);
+        links.chain(doomed).chain(core::iter::once(&mut self.first))
     }
 
     /// Records that the link `from` has become `to`.
-    pub fn rename(&mut self, from: &Name, to: &Name) {
-        let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
-        links
-            .chain(self.doomed.iter_mut().map(|doomed| &mut doomed.name))
-            .chain(core::iter::once(&mut self.name))
-            .filter(|name| **name == *from)
-            .for_each(|name| name.clone_from(to));
+    pub fn rename(&mut self, place: Place, from: &Name, to: &Name) {
+        for link in self.links_mut().filter(|link| link.is(place, from)) {
+            link.name.clone_from(to);
+        }
     }
 
     /// Whether any of the names under which it is open lies below `directory`.
-    pub fn is_below(&self, directory: &Name) -> bool {
+    pub fn is_below(&self, place: Place, directory: &Name) -> bool {
         let mut links = self.opens.iter().filter_map(|e| e.link.as_ref());
-        self.name.is_below(directory) || links.any(|link| link.is_below(directory))
+        self.first.is_below(place, directory) || links.any(|link| link.is_below(place, directory))
     }
 
     /// How many Opens there are, those of its named streams among them.
@@ -175,12 +183,12 @@ impl File {
         self.retired = true;
     }
 
-    /// Admits an Open by the name `link`, or says the status that refuses it: DELETE_PENDING,
+    /// Admits an Open by `name`, or says the status that refuses it: DELETE_PENDING,
     /// SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2). What others cache may
     /// have to be given back before; a violation too may end that way.
     ///
     /// Deviation: whichever link is about to go, the file is opened by none.
-    pub fn admit(&mut self, link: &Name, a: Admission) -> Result<(Admitted, Contention), Status> {
+    pub fn admit(&mut self, name: &Name, a: Admission) -> Result<(Admitted, Contention), Status> {
         if self.is_delete_pending() {
             return Err(Status::DELETE_PENDING);
         }
@@ -202,17 +210,9 @@ impl File {
         if self.opens.len() >= OPENS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        let link = (*link != self.name).then(|| link.clone());
-        let Admission { id, delete_on_close, lease, .. } = a;
-        self.opens.push(Entry {
-            id,
-            claim,
-            lease,
-            delete_on_close,
-            link,
-            unlinks: false,
-            remover: None,
-        });
+        let Admission { id, place, delete_on_close, lease, .. } = a;
+        let link = (!self.first.is(place, name)).then(|| Link { place, name: name.clone() });
+        self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
         Ok((Admitted::In, contention))
     }
 
@@ -288,24 +288,18 @@ impl File {
     /// to be deleted on close is so all the same: MS-FSA 2.1.5.5 asks the Open's
     /// mode, not what was set since.
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {
-        let name = self.name_of(id).clone();
+        let link = self.link_of(id).clone();
         if pending {
-            return self.doom(name, id);
+            return self.doom(link, id);
         }
-        self.doomed.retain(|doomed| doomed.name != name);
+        self.doomed.retain(|doomed| doomed.link != link);
     }
 
-    /// Names that `id` deletes are removed through `vfs`, whoever closes the file
-    /// last: it knows whose right it was.
-    pub fn set_remover(&mut self, id: OpenId, vfs: &Arc<dyn Vfs>) {
-        if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
-            e.remover = Some(Arc::clone(vfs));
-        }
-    }
-
-    /// Through what a name that goes is removed, if not as by anybody else.
-    pub fn remover(&self, name: &Name) -> Option<Arc<dyn Vfs>> {
-        let doomed = self.doomed.iter().find(|doomed| doomed.name == *name);
+    /// Through what a name that goes is removed, whoever closes the file last: what
+    /// whoever deletes it had it open through, which knows the name and whose right
+    /// it was.
+    pub fn remover(&self, link: &Link) -> Option<Arc<dyn Vfs>> {
+        let doomed = self.doomed.iter().find(|doomed| doomed.link == *link);
         doomed.and_then(|doomed| doomed.remover.clone())
     }
 
@@ -320,7 +314,7 @@ impl File {
     /// opened the file is to go already: what of deletion is `id`'s own.
     pub fn deletion_of(&self, id: OpenId) -> (bool, bool) {
         let on_close = self.opens.iter().any(|e| e.id == id && e.delete_on_close);
-        (on_close, self.is_doomed(self.name_of(id)))
+        (on_close, self.is_doomed(self.link_of(id)))
     }
 
     /// What share modes are compared with for `id`.
@@ -337,58 +331,61 @@ impl File {
     }
 
     /// A directory has another name: so have the links below it.
-    pub fn rename_below(&mut self, from: &Name, to: &Name) {
-        let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
-        let doomed = self.doomed.iter_mut().map(|doomed| &mut doomed.name);
-        for name in links.chain(doomed).chain(core::iter::once(&mut self.name)) {
-            if let Some(moved) = name.moved(from, to) {
-                *name = moved;
+    pub fn rename_below(&mut self, place: Place, from: &Name, to: &Name) {
+        for link in self.links_mut().filter(|link| link.place == place) {
+            if let Some(moved) = link.name.moved(from, to) {
+                link.name = moved;
             }
         }
     }
 
     /// Takes `id` out: its locks and its oplock go, delete-on-close becomes
-    /// delete pending (MS-FSA 2.1.5.5). Says what lease it belonged to.
-    pub(crate) fn leave(&mut self, id: OpenId) -> (Departure, Option<LeaseOwner>) {
+    /// delete pending (MS-FSA 2.1.5.5). Had through `vfs`, what it deletes is removed
+    /// through that. Says what lease it belonged to.
+    pub(crate) fn leave(
+        &mut self,
+        id: OpenId,
+        vfs: &Arc<dyn Vfs>,
+    ) -> (Departure, Option<LeaseOwner>) {
         let lease = self.lease_of(id);
         let mut unlinked = None;
         if let Some(at) = self.opens.iter().position(|e| e.id == id) {
             let entry = self.opens.swap_remove(at);
-            let link = entry.link.unwrap_or_else(|| self.name.clone());
+            let link = entry.link.unwrap_or_else(|| self.first.clone());
             if entry.delete_on_close {
                 self.doom(link.clone(), id);
             }
             if entry.unlinks && self.open_count() > 0 && self.is_doomed(&link) {
-                self.doomed.retain(|doomed| doomed.name != link);
+                self.doomed.retain(|doomed| doomed.link != link);
                 unlinked = Some(link);
             }
             for doomed in self.doomed.iter_mut().filter(|doomed| doomed.by == id) {
-                doomed.remover.clone_from(&entry.remover);
+                doomed.remover = Some(Arc::clone(vfs));
             }
         }
         self.streams.retain(|attached| attached.id != id);
         self.ranges.release(id);
         self.oplocks.leave(id);
-        if let Some(name) = unlinked {
-            return (Departure::Unlink(name), lease);
+        if let Some(link) = unlinked {
+            return (Departure::Unlink(link), lease);
         }
         let departure = match (self.open_count() == 0, self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
             (true, false) => Departure::Closed,
             (true, true) => {
-                Departure::Remove(self.doomed.iter().map(|doomed| doomed.name.clone()).collect())
+                Departure::Remove(self.doomed.iter().map(|doomed| doomed.link.clone()).collect())
             }
         };
         (departure, lease)
     }
 
-    fn is_doomed(&self, name: &Name) -> bool {
-        self.doomed.iter().any(|doomed| doomed.name == *name)
+    fn is_doomed(&self, link: &Link) -> bool {
+        self.doomed.iter().any(|doomed| doomed.link == *link)
     }
 
-    fn doom(&mut self, name: Name, by: OpenId) {
-        if !self.is_doomed(&name) {
-            self.doomed.push(Doomed { name, by, remover: None });
+    fn doom(&mut self, link: Link, by: OpenId) {
+        if !self.is_doomed(&link) {
+            self.doomed.push(Doomed { link, by, remover: None });
         }
     }
 }

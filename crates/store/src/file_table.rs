@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::file::{Admission, Admitted, Departure, File, OpenId};
 use crate::lease::table::LeaseTable;
 use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
-use crate::name::Name;
+use crate::name::{Link, Name, Place};
 use crate::name_locks::NameLocks;
 use crate::observe::Observation;
 use crate::vfs::{FileKey, Vfs};
@@ -109,7 +109,10 @@ impl FileTable {
     pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Attempt, Status> {
         let mut shard = self.shard(key).lock();
         let there = shard.get(&key).filter(|cell| !cell.lock().is_retired()).cloned();
-        let cell = there.unwrap_or_else(|| Self::cell(key, File::new(key, name.clone())));
+        let cell = there.unwrap_or_else(|| {
+            let first = Link { place: a.place, name: name.clone() };
+            Self::cell(key, File::new(key, first))
+        });
         let mut file = cell.lock();
         if let Some(lease) = a.lease {
             self.leases.enter(lease, key)?;
@@ -178,12 +181,12 @@ impl FileTable {
         self.shard(key).lock().get(&key).cloned()
     }
 
-    /// Takes an Open out of its file.
-    pub fn leave(&self, cell: &FileCell, id: OpenId) -> Departure {
+    /// Takes an Open, had through `vfs`, out of its file.
+    pub fn leave(&self, cell: &FileCell, id: OpenId, vfs: &Arc<dyn Vfs>) -> Departure {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
         let had_promises = !file.oplocks.is_empty();
-        let (departure, lease) = file.leave(id);
+        let (departure, lease) = file.leave(id, vfs);
         let is_let_alone = had_promises && file.oplocks.is_empty();
         if departure == Departure::Closed {
             file.retire();
@@ -275,11 +278,10 @@ impl FileTable {
 
     /// A directory, and with it all below, has another name. Looks at every
     /// open file.
-    pub fn rename_below(&self, device: u64, from: &Name, to: &Name) {
+    pub fn rename_below(&self, place: Place, from: &Name, to: &Name) {
         for shard in &self.shards {
-            let shard = shard.lock();
-            for cell in shard.values().filter(|cell| cell.key.device == device) {
-                cell.lock().rename_below(from, to);
+            for cell in shard.lock().values() {
+                cell.lock().rename_below(place, from, to);
             }
         }
     }
@@ -292,9 +294,8 @@ impl FileTable {
 
     /// How many files are open below `directory`: such a directory cannot be
     /// renamed (MS-FSA 2.1.5.15.11). Looks at every open file.
-    pub fn open_below(&self, device: u64, directory: &Name) -> usize {
-        let below =
-            |cell: &Arc<FileCell>| cell.key.device == device && cell.lock().is_below(directory);
+    pub fn open_below(&self, place: Place, directory: &Name) -> usize {
+        let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
         self.shards
             .iter()
             .map(|shard| shard.lock().values().filter(|cell| below(cell)).count())
@@ -302,9 +303,8 @@ impl FileTable {
     }
 
     /// The files open below `directory`, as [`Self::open_below`] counts them.
-    pub fn below(&self, device: u64, directory: &Name) -> Vec<Arc<FileCell>> {
-        let below =
-            |cell: &Arc<FileCell>| cell.key.device == device && cell.lock().is_below(directory);
+    pub fn below(&self, place: Place, directory: &Name) -> Vec<Arc<FileCell>> {
+        let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
         let of = |shard: &Shard| -> Vec<_> {
             shard.lock().values().filter(|cell| below(cell)).cloned().collect()
         };
@@ -336,21 +336,39 @@ impl FileTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{MemoryOptions, MemoryVfs};
     use crate::name::Rules;
     use crate::share_mode::Sharing;
     use alloc::vec;
-    use frevo_wire::dtyp::AccessMask;
+    use frevo_wire::dtyp::{AccessMask, FileTime};
 
+    const HERE: Place = Place(1);
     const KEY: FileKey = FileKey::of_file(1, 7);
 
     fn name(text: &str) -> Name {
         Name::parse(text, Rules::Windows).unwrap()
     }
 
+    fn link(text: &str) -> Link {
+        Link { place: HERE, name: name(text) }
+    }
+
+    fn vfs() -> Arc<dyn Vfs> {
+        Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(1))))
+    }
+
     fn ask(id: u64, sharing: Sharing, delete_on_close: bool) -> Admission {
         let access = AccessMask::READ_DATA | AccessMask::DELETE;
         let (lease, overwrites) = (None, false);
-        Admission { id: OpenId(id), access, sharing, delete_on_close, lease, overwrites }
+        Admission {
+            id: OpenId(id),
+            place: HERE,
+            access,
+            sharing,
+            delete_on_close,
+            lease,
+            overwrites,
+        }
     }
 
     #[test]
@@ -360,8 +378,8 @@ mod tests {
         let refused = table.admit(KEY, &name("a"), ask(2, Sharing::NONE, false));
         assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
         table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false)).unwrap();
-        assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
-        assert_eq!(table.leave(&cell, OpenId(3)), Departure::Closed);
+        assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(3), &vfs()), Departure::Closed);
         assert!(table.is_empty());
     }
 
@@ -371,11 +389,11 @@ mod tests {
         let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, true)).unwrap().cell;
         table.admit(KEY, &name("a"), ask(2, Sharing::ALL, false)).unwrap();
         assert!(!cell.lock().is_delete_pending());
-        assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::StillOpen);
         let late = table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false));
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
-        cell.lock().rename(&name("a"), &name("b"));
-        assert_eq!(table.leave(&cell, OpenId(2)), Departure::Remove(vec![name("b")]));
+        cell.lock().rename(HERE, &name("a"), &name("b"));
+        assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::Remove(vec![link("b")]));
         let between = table.admit(KEY, &name("b"), ask(4, Sharing::ALL, false));
         assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is retired");
         table.retire(&cell);
@@ -389,23 +407,23 @@ mod tests {
         let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("d\\b"), ask(2, Sharing::ALL, true)).unwrap();
         table.admit(KEY, &name("d\\b"), ask(3, Sharing::ALL, false)).unwrap();
-        assert_eq!(table.open_below(1, &name("d")), 1);
+        assert_eq!(table.open_below(Place(1), &name("d")), 1);
         assert_eq!(*cell.lock().name_of(OpenId(2)), name("d\\b"));
-        cell.lock().rename(&name("d\\b"), &name("c"));
-        assert_eq!(table.open_below(1, &name("d")), 0);
+        cell.lock().rename(HERE, &name("d\\b"), &name("c"));
+        assert_eq!(table.open_below(Place(1), &name("d")), 0);
         let names = [1, 2, 3].map(|id| cell.lock().name_of(OpenId(id)).clone());
         assert_eq!(names, ["a", "c", "c"].map(name));
         cell.lock().set_delete_pending(OpenId(1), true);
         cell.lock().set_delete_pending(OpenId(1), false);
-        assert_eq!(table.leave(&cell, OpenId(1)), Departure::StillOpen);
-        assert_eq!(table.leave(&cell, OpenId(2)), Departure::StillOpen);
-        assert_eq!(table.leave(&cell, OpenId(3)), Departure::Remove(vec![name("c")]));
+        assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::StillOpen);
+        assert_eq!(table.leave(&cell, OpenId(3), &vfs()), Departure::Remove(vec![link("c")]));
         table.retire(&cell);
         let cell = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap().cell;
         table.admit(KEY, &name("b"), ask(5, Sharing::ALL, true)).unwrap();
-        table.leave(&cell, OpenId(4));
-        let both = Departure::Remove(vec![name("a"), name("b")]);
-        assert_eq!(table.leave(&cell, OpenId(5)), both);
+        table.leave(&cell, OpenId(4), &vfs());
+        let both = Departure::Remove(vec![link("a"), link("b")]);
+        assert_eq!(table.leave(&cell, OpenId(5), &vfs()), both);
     }
 
     #[test]
@@ -421,20 +439,47 @@ mod tests {
                 cell.lock().forget_delete_on_close(OpenId(1));
             }
             // MS-FSA 2.1.5.5: FILE_DELETE_ON_CLOSE is the Open's mode.
-            let left = table.leave(&cell, OpenId(1));
+            let left = table.leave(&cell, OpenId(1), &vfs());
             assert_eq!(left == Departure::Closed, is_saved, "{left:?}");
             table.retire(&cell);
         }
+    }
+
+    /// Two shares have names that look alike, and the same file.
+    #[test]
+    fn names_of_another_share_are_others() {
+        let table = FileTable::default();
+        let there = Place(2);
+        let cell = table.admit(KEY, &name("d\\f"), ask(1, Sharing::ALL, false)).unwrap().cell;
+        let other = Admission { place: there, ..ask(2, Sharing::ALL, false) };
+        table.admit(KEY, &name("d\\f"), other).unwrap();
+        assert_eq!(table.open_below(Place(3), &name("d")), 0);
+        table.rename_below(there, &name("d"), &name("e"));
+        cell.lock().rename(HERE, &name("d\\f"), &name("g"));
+        cell.lock().rename(HERE, &name("e\\f"), &name("h"));
+        let names = [1, 2].map(|id| cell.lock().name_of(OpenId(id)).clone());
+        assert_eq!(names, ["g", "e\\f"].map(name));
+        assert_eq!(
+            (table.open_below(HERE, &name("e")), table.open_below(there, &name("e"))),
+            (0, 1)
+        );
+        // Whoever deletes by a name of one share has it removed there.
+        cell.lock().set_delete_pending(OpenId(2), true);
+        let (its, mine) = (vfs(), vfs());
+        assert_eq!(table.leave(&cell, OpenId(2), &its), Departure::StillOpen);
+        let link = Link { place: there, name: name("e\\f") };
+        assert_eq!(table.leave(&cell, OpenId(1), &mine), Departure::Remove(vec![link.clone()]));
+        assert!(Arc::ptr_eq(&cell.lock().remover(&link).unwrap(), &its));
     }
 
     #[test]
     fn open_files_below_a_directory_are_seen() {
         let table = FileTable::default();
         let cell = table.admit(KEY, &name("d\\e\\f"), ask(1, Sharing::ALL, false)).unwrap().cell;
-        assert_eq!(table.open_below(1, &name("d")), 1);
-        assert_eq!(table.open_below(1, &name("d\\e\\f")), 0);
-        assert_eq!(table.open_below(2, &name("d")), 0);
-        table.leave(&cell, OpenId(1));
-        assert_eq!(table.open_below(1, &name("d")), 0);
+        assert_eq!(table.open_below(Place(1), &name("d")), 1);
+        assert_eq!(table.open_below(Place(1), &name("d\\e\\f")), 0);
+        assert_eq!(table.open_below(Place(2), &name("d")), 0);
+        table.leave(&cell, OpenId(1), &vfs());
+        assert_eq!(table.open_below(Place(1), &name("d")), 0);
     }
 }

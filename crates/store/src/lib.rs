@@ -9,6 +9,8 @@
 //! block for long.
 #![no_std]
 #![forbid(unsafe_code)]
+// What a `for` or `match` is about lives to its end, a lock's guard too.
+#![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -54,7 +56,7 @@ pub mod watch;
 
 pub use file::{Admission, Admitted, Departure, File, OpenId};
 pub use file_table::{Attempt, FileCell, FileTable};
-pub use name::Name;
+pub use name::{Link, Name, Place};
 pub use observe::{HostChange, Observation, Observer};
 pub use share_mode::Sharing;
 pub use state::StateStore;

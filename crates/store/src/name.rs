@@ -255,6 +255,29 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     Ok((!stream.is_empty()).then(|| String::from(stream)))
 }
 
+/// Tells folders that are shared apart: names below one mean nothing below another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place(pub usize);
+
+/// A name, and where it is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Below which folder.
+    pub place: Place,
+    /// The name.
+    pub name: Name,
+}
+
+impl Link {
+    pub(crate) fn is(&self, place: Place, name: &Name) -> bool {
+        self.place == place && self.name == *name
+    }
+
+    pub(crate) fn is_below(&self, place: Place, directory: &Name) -> bool {
+        self.place == place && self.name.is_below(directory)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

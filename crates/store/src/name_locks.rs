@@ -5,8 +5,7 @@
 use frevo_wire::fscc::upcase;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::name::Name;
-use crate::watch::Place;
+use crate::name::{Name, Place};
 
 /// Many times the cores that there are, so that two names rarely share one.
 const LOCKS: usize = 4_096;

@@ -15,7 +15,7 @@ use frevo_wire::dtyp::AccessMask;
 use crate::file::{Admission, File, OpenId};
 use crate::file_table::{FileCell, FileTable};
 use crate::limits::OPENS_PER_FILE;
-use crate::name::Name;
+use crate::name::{Link, Name};
 use crate::share_mode::Claim;
 use crate::vfs::FileKey;
 
@@ -69,7 +69,8 @@ impl FileTable {
                 return Ok(Arc::clone(cell));
             }
         }
-        let mut file = File::new(key, name.with_stream(None));
+        let first = Link { place: a.place, name: name.with_stream(None) };
+        let mut file = File::new(key, first);
         file.attach(a)?;
         let cell = Self::cell(key, file);
         shard.insert(key, Arc::clone(&cell));
@@ -87,16 +88,22 @@ mod tests {
     use super::*;
     use crate::file::Departure;
     use crate::lease::LeaseOwner;
-    use crate::name::Rules;
+    use crate::memory::{MemoryOptions, MemoryVfs};
+    use crate::name::{Place, Rules};
     use crate::share_mode::Sharing;
+    use crate::vfs::Vfs;
     use alloc::vec;
     use frevo_wire::create_context::LeaseKey;
-    use frevo_wire::dtyp::Guid;
+    use frevo_wire::dtyp::{FileTime, Guid};
 
     const FILE: FileKey = FileKey::of_file(1, 7);
 
     fn name(text: &str) -> Name {
         Name::parse(text, Rules::Windows).unwrap()
+    }
+
+    fn vfs() -> Arc<dyn Vfs> {
+        Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(1))))
     }
 
     fn key(text: &str) -> FileKey {
@@ -105,7 +112,15 @@ mod tests {
 
     fn ask(id: u64, access: AccessMask, sharing: Sharing) -> Admission {
         let (lease, overwrites) = (None, false);
-        Admission { id: OpenId(id), access, sharing, delete_on_close: false, lease, overwrites }
+        Admission {
+            id: OpenId(id),
+            place: Place(1),
+            access,
+            sharing,
+            delete_on_close: false,
+            lease,
+            overwrites,
+        }
     }
 
     const UNSHARED_DELETE: Sharing = Sharing { read: true, write: true, delete: false };
@@ -120,9 +135,9 @@ mod tests {
         assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
         // Reading the file is no business of the stream's, shared or not.
         table.admit(FILE, &name("f"), ask(3, AccessMask::WRITE_DATA, Sharing::NONE)).unwrap();
-        assert_eq!(table.leave(&file, OpenId(1)), Departure::StillOpen);
+        assert_eq!(table.leave(&file, OpenId(1), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), ask(4, AccessMask::READ_ATTRIBUTES, Sharing::ALL)).unwrap();
-        assert_eq!(table.leave(&file, OpenId(3)), Departure::StillOpen);
+        assert_eq!(table.leave(&file, OpenId(3), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), delete).unwrap();
         // The file's Open does not keep a stream from anything.
         table.attach(FILE, &name("f"), ask(5, AccessMask::DELETE, Sharing::NONE)).unwrap();
@@ -137,10 +152,13 @@ mod tests {
         assert!(Arc::ptr_eq(&file, &whole.unwrap().cell));
         file.lock().set_delete_pending(OpenId(2), true);
         assert!(table.is_file_delete_pending(key("f:s")));
-        assert_eq!(table.leave(&file, OpenId(2)), Departure::StillOpen);
+        assert_eq!(table.leave(&file, OpenId(2), &vfs()), Departure::StillOpen);
         let late = table.attach(FILE, &name("f"), ask(3, AccessMask::READ_DATA, Sharing::ALL));
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
-        assert_eq!(table.leave(&file, OpenId(1)), Departure::Remove(vec![name("f")]));
+        assert_eq!(
+            table.leave(&file, OpenId(1), &vfs()),
+            Departure::Remove(vec![Link { place: Place(1), name: name("f") }])
+        );
     }
 
     #[test]
@@ -155,7 +173,7 @@ mod tests {
             assert!(table.rename_stream(&cell, new.stream));
             assert_eq!(table.leases.file(owner), Some(new));
         }
-        assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
+        assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::Closed);
         assert!(table.leases.is_empty());
     }
 
@@ -174,8 +192,8 @@ mod tests {
             assert_eq!(cell.key(), key(&new));
             assert!(table.find(key(&old)).is_none());
             assert!(Arc::ptr_eq(&table.find(key(&new)).unwrap(), &cell));
-            assert_eq!(table.leave(&cell, OpenId(1)), Departure::Closed);
-            assert_eq!(table.leave(&other, OpenId(1)), Departure::Closed);
+            assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::Closed);
+            assert_eq!(table.leave(&other, OpenId(1), &vfs()), Departure::Closed);
         }
         assert!(table.is_empty());
     }

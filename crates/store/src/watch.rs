@@ -23,13 +23,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::file::OpenId;
 use crate::file_table::FileCell;
 use crate::limits::{CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH};
-use crate::name::Name;
+use crate::name::{Name, Place};
 use crate::observe::{HostChange, Observation};
 use crate::vfs::FileKey;
-
-/// Tells file systems apart: names of one mean nothing in another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place(pub usize);
 
 /// One change, with its name relative to the watched directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -506,8 +502,9 @@ mod tests {
         let sharing = Sharing { read: true, write: true, delete: true };
         let id = OpenId(inode);
         let access = AccessMask::READ_DATA;
-        let (delete_on_close, lease, overwrites) = (false, None, false);
-        let admission = Admission { id, access, sharing, delete_on_close, lease, overwrites };
+        let (place, delete_on_close, lease, overwrites) = (Place(1), false, None, false);
+        let admission =
+            Admission { id, place, access, sharing, delete_on_close, lease, overwrites };
         let key = FileKey::of_file(1, inode);
         FileTable::default().admit(key, &name(path), admission).unwrap().cell
     }

@@ -213,7 +213,7 @@ impl Create<'_> {
             attempts += 1;
             let removals = files.removals();
             // Nobody renames or removes it from here to its admission.
-            let held = files.names.hold(changes::place(self.vfs), &self.name);
+            let held = files.names.hold(self.vfs.place(), &self.name);
             // Another attempt may have waited meanwhile, and walks anew.
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
@@ -248,6 +248,7 @@ impl Create<'_> {
             let granted = granted.inspect_err(|_| self.unmake(&opened))?;
             let admission = Admission {
                 id: self.id(),
+                place: self.vfs.place(),
                 access: claimed(granted, action),
                 sharing: sharing(self.request.share_access),
                 delete_on_close: self.has(CreateOptions::DELETE_ON_CLOSE),
@@ -257,7 +258,7 @@ impl Create<'_> {
             let key = opened.node.key();
             let base = streams::attach(files, key, &opened.name, admission);
             let base = base.inspect_err(|_| self.unmake(&opened))?;
-            let detach = || streams::detach(files, &**self.vfs, base.as_ref(), self.id());
+            let detach = || streams::detach(files, self.vfs, base.as_ref(), self.id());
             let attempt = files.admit(key, &opened.name, admission);
             let attempt = attempt.inspect_err(|_| {
                 detach();
@@ -282,7 +283,7 @@ impl Create<'_> {
             let is_gone = files.removals() != removals
                 && opened.node.stat_without_eas().map_or(true, |stat| stat.links == 0);
             if is_gone {
-                if let Departure::Remove(_) = files.leave(&cell, self.id()) {
+                if let Departure::Remove(_) = files.leave(&cell, self.id(), self.vfs) {
                     // It has gone by itself; its key must not stay delete pending.
                     files.retire(&cell);
                 }

@@ -232,6 +232,7 @@ fn reopen(
     let shared = ShareAccess(record.share_access);
     let admission = Admission {
         id,
+        place: vfs.place(),
         access: record.claimed_access,
         sharing: Sharing {
             read: shared.contains(ShareAccess::READ),

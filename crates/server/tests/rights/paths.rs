@@ -286,6 +286,7 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "device",
             "is_hidden_by_name",
             "key",
+            "place",
             "shows_locks",
             "volume",
         ];

@@ -27,11 +27,17 @@ pub(super) fn attach(
 
 /// Takes that back for a CREATE that fails. Another Open may have marked the
 /// file to go and closed meanwhile: then it goes now.
-pub(super) fn detach(files: &FileTable, vfs: &dyn Vfs, base: Option<&Arc<FileCell>>, id: OpenId) {
+pub(super) fn detach(
+    files: &FileTable,
+    vfs: &Arc<dyn Vfs>,
+    base: Option<&Arc<FileCell>>,
+    id: OpenId,
+) {
     let Some(base) = base else { return };
-    if let Departure::Remove(names) = files.leave(base, id) {
-        for name in &names {
-            let _ = vfs.remove(name, base.key());
+    if let Departure::Remove(links) = files.leave(base, id, vfs) {
+        for link in &links {
+            let remover = base.lock().remover(link);
+            let _ = remover.as_ref().unwrap_or(vfs).remove(&link.name, base.key());
         }
         files.retire(base);
     }

@@ -37,8 +37,7 @@ async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Statu
     if !target.is_directory {
         return Ok(());
     }
-    let (files, device) = (&rq.server().files, target.cell.key().device);
-    for cell in files.below(device, &target.name()) {
+    for cell in rq.server().files.below(target.place(), &target.name()) {
         lease::contend_for(rq, &cell, target.id, Cause::Rename).await?;
     }
     Ok(())

@@ -139,7 +139,7 @@ pub(super) fn rename(
     let key = file.key();
     // Deviation: macOS, as POSIX clients, renames directories with open files.
     let is_unix = file.posix || file.apple;
-    if file.is_directory && !is_unix && files.open_below(key.device, &from) > 0 {
+    if file.is_directory && !is_unix && files.open_below(file.place(), &from) > 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if from == wanted.name {
@@ -148,9 +148,9 @@ pub(super) fn rename(
     check_replaced(open, file, files, wanted, parent.as_ref())?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
-    file.cell.lock().rename(&from, &name);
-    if file.is_directory && file.posix {
-        files.rename_below(key.device, &from, &name);
+    file.cell.lock().rename(file.place(), &from, &name);
+    if file.is_directory && is_unix {
+        files.rename_below(file.place(), &from, &name);
     }
     Ok(())
 }
