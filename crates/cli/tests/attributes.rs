@@ -181,13 +181,14 @@ fn a_limit_on_the_rate_is_kept() {
     let world = World::new();
     make(&world.place.path("file"), &vec![1; 1 << 20], 0o644);
     make(&world.place.path("small"), &vec![1; 60_000], 0o644);
+    make(&world.place.path("other"), &vec![1; 60_000], 0o644);
     let timed = |arguments: &[&str]| {
         let start = std::time::Instant::now();
         world.run(arguments).succeeds();
         start.elapsed().as_secs_f64()
     };
     let url = world.url("file");
-    assert!(timed(&["put", "--bwlimit", "500k", "file", "small", "small", &world.url("")]) > 1.8);
+    assert!(timed(&["put", "--bwlimit", "500k", "file", "small", "other", &world.url("")]) > 1.8);
     assert!(timed(&["get", "--bwlimit", "500k", &url, "back"]) > 1.5);
     assert_eq!(fs::read(world.place.path("back")).unwrap(), vec![1; 1 << 20]);
     world.run(&["get", "--bwlimit", "0", &url, "back"]).fails(2, &["nothing would ever go"]);

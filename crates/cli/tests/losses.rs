@@ -152,3 +152,149 @@ fn what_is_to_be_replaced_is_there_until_the_other_is() {
         assert!(done.code != 0 || whole, "{done:?}");
     }
 }
+
+/// Two directories of which the one's name begins with the other's, and files in them.
+#[test]
+fn all_that_is_to_be_deleted_is_and_nothing_else() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::write(here.join("x"), b"a file now").unwrap();
+    for name in ["x/in", "photos/1", "photos.old/2", "photos old/deep/3", "kept/by link"] {
+        let path = world.there(&format!("there/{name}"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, b"old").unwrap();
+    }
+    fs::write(world.there("there/read-only"), b"old").unwrap();
+    let read_only = frevo_client::Basic {
+        attributes: Some(frevo_wire::dtyp::FileAttributes::READONLY),
+        ..frevo_client::Basic::default()
+    };
+    world.in_share(async |share| {
+        share.set_all("there/read-only", &read_only).await.unwrap();
+        share.set_all("there/photos/1", &read_only).await.unwrap();
+    });
+    // What is not copied is not gone.
+    std::os::unix::fs::symlink("/nowhere", here.join("kept")).unwrap();
+    let synced = world.run(&["sync", "--delete", "here", &world.url("there")]);
+    assert!(synced.err.contains("left out: 1, the first is kept"), "{synced:?}");
+    synced.succeeds();
+    let mut left: Vec<_> =
+        fs::read_dir(world.there("there")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["kept", "x"]);
+    assert_eq!(fs::read(world.there("there/x")).unwrap(), b"a file now");
+    assert!(world.there("there/kept/by link").exists());
+    // A disk that is not mounted.
+    world.place.folder("empty");
+    world.run(&["sync", "--delete", "empty", &world.url("there")]).fails(1, &["source is empty"]);
+    assert!(world.there("there/x").exists());
+    // The same downwards.
+    fs::create_dir_all(world.place.path("down/d.d")).unwrap();
+    fs::create_dir_all(world.place.path("down/d/deep")).unwrap();
+    fs::write(world.place.path("down/d/deep/x"), b"x").unwrap();
+    world.run(&["sync", "--delete", &world.url("there"), "down"]).succeeds();
+    assert!(!world.place.path("down/d").exists() && !world.place.path("down/d.d").exists());
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_not_gone() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::create_dir_all(here.join("closed")).unwrap();
+    fs::write(here.join("closed/x"), b"x").unwrap();
+    world.run(&["sync", "here", &world.url("there")]).succeeds();
+    fs::set_permissions(here.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::write(world.there("there/old"), b"old").unwrap();
+    fs::set_permissions(&here, fs::Permissions::from_mode(0o755)).unwrap();
+    let url = world.url("there");
+    let mut command = world.place.unprivileged(&["sync", "--delete", text(&here), &url]);
+    let synced = said(command.env("FREVO_PASSWORD", "secret").output().unwrap());
+    fs::set_permissions(here.join("closed"), fs::Permissions::from_mode(0o755)).unwrap();
+    synced.fails(1, &["nothing is deleted"]);
+    assert!(world.there("there/old").exists() && world.there("there/closed/x").exists());
+}
+
+#[test]
+fn names_that_differ_in_case_alone_do_not_take_each_others_place() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    for name in ["Photo.jpg", "photo.JPG", "other"] {
+        fs::write(here.join(name), name).unwrap();
+    }
+    for arguments in [["put", "-r"], ["sync", "--delete"]] {
+        let (verb, more) = (arguments[0], arguments[1]);
+        world.run(&[verb, more, "here", &world.url("there")]).fails(1, &["left out", "photo.JPG"]);
+        assert_eq!(fs::read_to_string(world.there("there/Photo.jpg")).unwrap(), "Photo.jpg");
+        assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
+        fs::remove_dir_all(world.there("there")).unwrap();
+    }
+    // What is there in another case is the file that is meant, and found again.
+    fs::remove_file(here.join("photo.JPG")).unwrap();
+    fs::create_dir_all(world.there("there")).unwrap();
+    fs::write(world.there("there/PHOTO.jpg"), b"old").unwrap();
+    world.run(&["sync", "--delete", "here", &world.url("there")]).succeeds();
+    assert_eq!(fs::read_to_string(world.there("there/PHOTO.jpg")).unwrap(), "Photo.jpg");
+    let again = world.run(&["sync", "-n", "--delete", "here", &world.url("there")]);
+    assert_eq!(again.succeeds(), "");
+}
+
+#[test]
+fn two_sources_of_one_name_do_not_take_each_others_place() {
+    let world = World::new();
+    for folder in ["a", "b"] {
+        for path in [world.place.folder(folder), world.place.folder(&format!("share/{folder}"))] {
+            fs::write(path.join("x"), folder).unwrap();
+        }
+    }
+    fs::create_dir(world.there("into")).unwrap();
+    let (a, b, into) = (world.url("a/x"), world.url("b/x"), world.url("into"));
+    let all: [&[&str]; 4] = [
+        &["put", "a/x", "b/x", &into],
+        &["cp", &a, &b, &into],
+        &["mv", &a, &b, &into],
+        &["get", &a, &b, "here/"],
+    ];
+    for arguments in all {
+        fs::write(world.there("a/x"), "a").unwrap();
+        world.run(arguments).fails(1, &["left out"]);
+        let got =
+            if arguments[0] == "get" { world.place.path("here/x") } else { world.there("into/x") };
+        assert_eq!(fs::read_to_string(got).unwrap(), "a", "{arguments:?}");
+        assert_eq!(fs::read_to_string(world.there("b/x")).unwrap(), "b");
+    }
+}
+
+/// As a mount of the share is, or the folder on the server itself.
+#[test]
+fn what_is_copied_is_not_deleted_by_another_name() {
+    let world = World::new();
+    fs::create_dir_all(world.there("all/2026/deep")).unwrap();
+    fs::write(world.there("all/2026/deep/x"), b"x").unwrap();
+    fs::write(world.there("all/y"), b"y").unwrap();
+    world
+        .run(&["sync", "--delete", "share/all/2026", &world.url("all")])
+        .fails(2, &["--delete would remove what is copied"]);
+    assert!(world.there("all/2026/deep/x").exists() && world.there("all/y").exists());
+}
+
+/// rm goes on past what it cannot remove, and says so.
+#[test]
+fn what_is_read_only_in_a_tree_goes_when_it_is_forced() {
+    let world = World::new();
+    fs::create_dir_all(world.there("tree/deep")).unwrap();
+    for name in ["a", "deep/kept", "z"] {
+        fs::write(world.there(&format!("tree/{name}")), b"x").unwrap();
+    }
+    let attributes = Some(frevo_wire::dtyp::FileAttributes::READONLY);
+    let read_only = frevo_client::Basic { attributes, ..frevo_client::Basic::default() };
+    world.in_share(async |share| share.set_all("tree/deep/kept", &read_only).await.unwrap());
+    let told = world.run(&["rm", "-rn", &world.url("tree")]);
+    assert_eq!(told.succeeds().lines().count(), 5);
+    assert!(told.out.ends_with("remove tree\n") && world.there("tree/a").exists(), "{told:?}");
+    world.run(&["rm", "-r", &world.url("tree")]).fails(1, &["deep/kept", "read-only"]);
+    assert!(!world.there("tree/a").exists() && !world.there("tree/z").exists());
+    assert!(world.there("tree/deep/kept").exists());
+    world.run(&["rm", "-rf", &world.url("tree")]).succeeds();
+    assert!(!world.there("tree").exists());
+}

@@ -152,6 +152,12 @@ impl Metadata {
         Self { attributes, ..self }
     }
 
+    /// The same as a reparse point with that tag: for tests.
+    #[must_use]
+    pub const fn with_reparse_tag(self, reparse_tag: u32) -> Self {
+        Self { reparse_tag, ..self }
+    }
+
     /// The same with another length: of one who keeps back what he wrote.
     #[must_use]
     pub const fn with_len(self, len: u64) -> Self {

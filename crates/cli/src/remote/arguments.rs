@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use frevo_server::config::DialectName;
 
 use super::dos::Carry;
+use super::filter::Filter;
 use super::place::{Host, Place, Url};
 use crate::arguments::words;
 use crate::exit::EXIT_CODES;
@@ -204,19 +205,7 @@ pub(crate) enum Verb {
     },
     /// Remove files and directories
     #[command(after_help = EXIT_CODES)]
-    Rm {
-        #[command(flatten)]
-        connection: Connection,
-        /// What
-        #[arg(required = true)]
-        urls: Vec<Url>,
-        /// Directories, with all that is in them
-        #[arg(long, short)]
-        recursive: bool,
-        /// What does not exist is no error, and read-only files are removed too
-        #[arg(long, short)]
-        force: bool,
-    },
+    Rm(Rm),
     /// Make directories
     #[command(after_help = EXIT_CODES)]
     Mkdir {
@@ -292,6 +281,25 @@ pub(crate) struct Ls {
     pub(crate) help: Option<bool>,
 }
 
+/// `frevo rm`
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What
+    #[arg(required = true)]
+    pub(crate) urls: Vec<Url>,
+    /// Directories, with all that is in them
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+    /// What does not exist is no error, and read-only files are removed too
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Only tell what would be removed
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+}
+
 /// `frevo find`
 #[derive(Debug, Args)]
 pub(crate) struct Find {
@@ -334,6 +342,8 @@ pub(crate) struct Get {
     pub(crate) connection: Connection,
     #[command(flatten)]
     pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// What, and last a local path to where [default: the same name here]; several go
     /// into a directory; - is standard output
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::AnyPath)]
@@ -341,6 +351,9 @@ pub(crate) struct Get {
     /// A directory, with all that is in it
     #[arg(long, short)]
     pub(crate) recursive: bool,
+    /// Only tell what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
 }
 
 /// `frevo put`
@@ -350,6 +363,8 @@ pub(crate) struct Put {
     pub(crate) connection: Connection,
     #[command(flatten)]
     pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// What; - is standard input
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) from: Vec<PathBuf>,
@@ -361,6 +376,9 @@ pub(crate) struct Put {
     /// Replace what is read-only on the server too
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Only tell what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
 }
 
 /// `frevo cp`
@@ -370,6 +388,8 @@ pub(crate) struct Cp {
     pub(crate) connection: Connection,
     #[command(flatten)]
     pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// What: URLs or local paths
     #[arg(required = true)]
     pub(crate) from: Vec<Place>,
@@ -381,6 +401,9 @@ pub(crate) struct Cp {
     /// Replace what is read-only on the server too
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Only tell what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
 }
 
 /// `frevo sync`
@@ -390,6 +413,8 @@ pub(crate) struct Sync {
     pub(crate) connection: Connection,
     #[command(flatten)]
     pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
     /// The directory that is as it should be
     pub(crate) from: Place,
     /// The directory that is made like it
@@ -400,6 +425,9 @@ pub(crate) struct Sync {
     /// Compare contents instead of size and time
     #[arg(long, short)]
     pub(crate) checksum: bool,
+    /// What is newer in the second stays as it is
+    #[arg(long, short)]
+    pub(crate) update: bool,
     /// Only tell what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,

@@ -10,14 +10,26 @@ use serde_json::json;
 
 use super::arguments::{Connection, Cp};
 use super::fetch::fetch;
+use super::filter::Filter;
 use super::logon::{failed, innermost};
 use super::output::{human, line};
 use super::place::{Place, Url, join};
 use super::progress::Progress;
 use super::send::{is_into, progress_of, send};
+use super::taken::{Case, Taken};
 use super::transfer::How;
+use super::walk::Kind;
 use super::{kin, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
+
+/// What of directories is copied, if they are, and whether at all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tree<'a> {
+    pub(crate) recursive: bool,
+    /// It is only told of.
+    pub(crate) dry_run: bool,
+    pub(crate) filter: &'a Filter,
+}
 
 /// Files that are under way at once.
 const AT_ONCE: usize = 64;
@@ -74,7 +86,8 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
             Err(Failure::new(Exit::Usage, "neither end is a smb:// URL; use the system's cp"))
         }
         Place::Local(to) => {
-            fetch(&remote()?, Some(to), cp.recursive, &cp.connection, &cp.copying).await
+            let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
+            fetch(&remote()?, Some(to), tree, &cp.connection, &cp.copying).await
         }
         Place::Remote(to) if !has_remote => {
             let paths = cp.from.iter().filter_map(|place| match place {
@@ -83,18 +96,40 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
             });
             let paths: Vec<&std::path::Path> = paths.collect();
             let how = How::new(progress_of(&paths), &cp.connection, &cp.copying).forced(cp.force);
-            send(&paths, to, cp.recursive, &cp.connection, how).await
+            let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
+            send(&paths, to, tree, &cp.connection, how).await
         }
         Place::Remote(to) => {
             let how = How::new(Some(0), &cp.connection, &cp.copying).forced(cp.force);
             let mut failures = Failures::default();
+            let mut taken = Taken::new(Case::Same);
             for from in remote()? {
-                let done = between(cp, &from, to, &how, &mut failures).await;
+                let done = between(cp, &from, to, &how, &mut taken, &mut failures).await;
                 failures.note_done(done)?;
             }
-            report(&cp.connection, &how.progress, &failures);
+            if !cp.dry_run {
+                report(&cp.connection, &how.progress, &failures);
+            }
             failures.end()
         }
+    }
+}
+
+/// Tells of something that would be done. False when nobody reads any more.
+pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
+    if json {
+        return line(json!({ "action": action, "path": path }));
+    }
+    line(format_args!("{action:<7}{path}"))
+}
+
+/// Says how many things were left out that cannot be copied, if there are any.
+pub(crate) fn tell_left_out(others: &[String]) {
+    if let Some(first) = others.first() {
+        let count = others.len();
+        crate::tell(format_args!(
+            "links and special files are left out: {count}, the first is {first}"
+        ));
     }
 }
 
@@ -184,12 +219,17 @@ impl Failures {
         }
     }
 
-    /// Whether anything failed so far.
+    /// Whether nothing failed so far.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn add(&mut self, failure: Failure) {
+    /// How much failed so far.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn add(&mut self, failure: Failure) {
         self.count += 1;
         match &self.first {
             None => self.first = Some(failure),
@@ -247,7 +287,14 @@ pub(crate) async fn make_directories(
     Ok(())
 }
 
-async fn between(cp: &Cp, from: &Url, to: &Url, how: &How, failures: &mut Failures) -> Done {
+async fn between(
+    cp: &Cp,
+    from: &Url,
+    to: &Url,
+    how: &How,
+    taken: &mut Taken,
+    failures: &mut Failures,
+) -> Done {
     let connection = &cp.connection;
     let ((source, from), (target, to)) = &connection.reach_both(from, to).await?;
     if from.server != to.server && !connection.json {
@@ -264,7 +311,12 @@ async fn between(cp: &Cp, from: &Url, to: &Url, how: &How, failures: &mut Failur
     if copy.is_same_place(from) || line.is_same(&source_line) {
         return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
     }
-    if !metadata.is_dir() {
+    taken.take(path, from)?;
+    if walk::kind(&metadata) != Kind::Directory {
+        if cp.dry_run {
+            planned(connection.json, "copy", path);
+            return Ok(());
+        }
         how.progress.expect(metadata.len());
         return transfer::across(source, &from.path, target, path, how).await.map_err(failed);
     }
@@ -276,23 +328,40 @@ async fn between(cp: &Cp, from: &Url, to: &Url, how: &How, failures: &mut Failur
     }
     let mut files = Vec::new();
     let mut directories = Vec::new();
-    let mut kin = Vec::new();
+    let (mut kin, mut others, mut double) = (Vec::new(), Vec::new(), Vec::new());
     let see = |name: &str, metadata: &Metadata| {
         if line.may_have(metadata) {
             kin.push(name.to_owned());
         }
-        if metadata.is_dir() {
-            directories.push(name.to_owned());
-        } else if metadata.is_file() {
-            how.progress.expect(metadata.len());
-            files.push(name.to_owned());
+        let what = walk::kind(metadata);
+        if !cp.filter.passes(name, what == Kind::Directory, metadata.modified()) {
+            return false;
         }
+        match (what, taken.take(&join(path, name), from.at(join(&from.path, name)))) {
+            (Kind::Other, _) => others.push(join(&from.path, name)),
+            (Kind::Directory, _) => directories.push(name.to_owned()),
+            (Kind::File, Err(failure)) => double.push(failure),
+            (Kind::File, Ok(())) => {
+                how.progress.expect(metadata.len());
+                files.push(name.to_owned());
+            }
+        }
+        true
     };
-    walk::remote_but(source, &from.path, see, |error| failures.note(error))
+    walk::remote_into(source, &from.path, see, |error| failures.note(error))
         .await
         .map_err(failed)?;
+    double.into_iter().for_each(|failure| failures.add(failure));
+    tell_left_out(&others);
     if line.found(source, &from.path, &kin).await.is_some() {
         return Err(into_itself(from));
+    }
+    if cp.dry_run {
+        let all = directories.iter().map(|name| ("make", name));
+        for (action, name) in all.chain(files.iter().map(|name| ("copy", name))) {
+            planned(connection.json, action, &join(path, name));
+        }
+        return Ok(());
     }
     target.create_dir_all(path).await.map_err(failed)?;
     let directories = directories.iter().map(String::as_str).collect();

@@ -6,12 +6,14 @@ use frevo_client::{Metadata, Share};
 use frevo_mount::names::{Spelling, from_wire};
 
 use super::arguments::{Connection, Copying, Get};
-use super::copy::{Failures, cat, folder, is_directory, report};
+use super::copy::{Failures, Tree, cat, folder, is_directory, planned, report, tell_left_out};
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::place::{Place, Url, join};
 use super::progress::Progress;
+use super::taken::{Case, Taken};
 use super::transfer::{How, is_small};
+use super::walk::Kind;
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
@@ -35,7 +37,8 @@ pub(crate) async fn get(get: &Get) -> Done {
         let text = "nothing to get is named: write smb://USER@HOST/SHARE/PATH";
         return Err(Failure::new(Exit::Usage, text));
     }
-    fetch(&urls, to, get.recursive, &get.connection, &get.copying).await
+    let tree = Tree { recursive: get.recursive, dry_run: get.dry_run, filter: &get.filter };
+    fetch(&urls, to, tree, &get.connection, &get.copying).await
 }
 
 /// What is to come over one connection.
@@ -56,16 +59,17 @@ struct File {
 pub(crate) async fn fetch(
     urls: &[Url],
     to: Option<&Path>,
-    recursive: bool,
+    tree: Tree<'_>,
     connection: &Connection,
     copying: &Copying,
 ) -> Done {
-    if to == Some(Path::new("-")) {
+    if to == Some(Path::new("-")) && !tree.dry_run {
         return cat(connection, urls).await;
     }
     if let Some(to) = to {
-        into_folder(to, urls.len())?;
+        into_folder(to, urls.len(), tree.dry_run)?;
     }
+    let mut taken = Taken::new(Case::Differs);
     let how = How::new(Some(0), connection, copying);
     let mut failures = Failures::default();
     let mut all: Vec<Wanted> = Vec::new();
@@ -80,10 +84,17 @@ pub(crate) async fn fetch(
                     all.last_mut().expect("one")
                 }
             };
-            look(wanted, &url, to, recursive, &how.progress, &mut failures).await
+            look(wanted, &url, to, tree, &how.progress, &mut taken, &mut failures).await
         };
         let found = found.await;
         failures.note_done(found)?;
+    }
+    if tree.dry_run {
+        let files = all.iter().flat_map(|wanted| &wanted.files);
+        for file in files {
+            planned(connection.json, "copy", &file.to.display().to_string());
+        }
+        return failures.end();
     }
     for Wanted { share, files } in &all {
         let lanes = Lanes::new(share, connection);
@@ -101,12 +112,12 @@ pub(crate) async fn fetch(
 }
 
 /// Several files, and what is told to by a `/` at the end, go into a directory.
-fn into_folder(to: &Path, count: usize) -> Done {
+fn into_folder(to: &Path, count: usize, dry_run: bool) -> Done {
     if to.is_dir() {
         return Ok(());
     }
     if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return make_folder(to);
+        return if dry_run { Ok(()) } else { make_folder(to) };
     }
     if count > 1 {
         let text = format!("{} is no directory, which several files go into", to.display());
@@ -126,8 +137,9 @@ async fn look(
     wanted: &mut Wanted,
     url: &Url,
     to: Option<&Path>,
-    recursive: bool,
+    tree: Tree<'_>,
     progress: &Progress,
+    taken: &mut Taken,
     failures: &mut Failures,
 ) -> Done {
     let share = &wanted.share;
@@ -135,8 +147,9 @@ async fn look(
     let name = frevo_client::path::split(&url.path).1;
     let name = if name.is_empty() { &url.share } else { name };
     let to = transfer::local_target(to, &from_wire(name, Spelling::Mapped));
+    taken.take(&to.to_string_lossy(), url)?;
     let files = &mut wanted.files;
-    if !metadata.is_dir() {
+    if walk::kind(&metadata) != Kind::Directory {
         progress.expect(metadata.len());
         // A link that is there leads to what is meant, as with cp.
         let is_stream = std::fs::metadata(&to).is_ok_and(|there| !there.is_file());
@@ -145,25 +158,34 @@ async fn look(
         files.push(File { path: url.path.clone(), metadata, to, is_stream });
         return Ok(());
     }
-    if !recursive {
+    if !tree.recursive {
         return Err(is_directory(url));
     }
     let mut directories = vec![to.clone()];
+    let (mut others, mut double) = (Vec::new(), Vec::new());
     let see = |name: &str, metadata: &Metadata| {
-        let to = to.join(local_name(name));
-        if metadata.is_dir() {
-            directories.push(to);
-        } else if metadata.is_file() {
-            progress.expect(metadata.len());
-            files.push(File {
-                path: join(&url.path, name),
-                metadata: *metadata,
-                to,
-                is_stream: false,
-            });
+        let what = walk::kind(metadata);
+        if !tree.filter.passes(name, what == Kind::Directory, metadata.modified()) {
+            return false;
         }
+        let (to, path) = (to.join(local_name(name)), join(&url.path, name));
+        match (what, taken.take(&to.to_string_lossy(), url.at(&*path))) {
+            (Kind::Other, _) => others.push(path),
+            (Kind::Directory, _) => directories.push(to),
+            (Kind::File, Err(failure)) => double.push(failure),
+            (Kind::File, Ok(())) => {
+                progress.expect(metadata.len());
+                files.push(File { path, metadata: *metadata, to, is_stream: false });
+            }
+        }
+        true
     };
-    walk::remote_but(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;
+    walk::remote_into(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;
+    double.into_iter().for_each(|failure| failures.add(failure));
+    tell_left_out(&others);
+    if tree.dry_run {
+        return Ok(());
+    }
     directories.iter().try_for_each(|directory| make_folder(directory))
 }
 

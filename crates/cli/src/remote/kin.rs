@@ -1,7 +1,11 @@
 //! Whether the ends of a copy are one place, or one in the other, whatever they are
 //! called: a server has names and addresses, and a directory may be in several shares.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use frevo_client::{Identity, Metadata, Share};
+use frevo_wire::dtyp::FileTime;
 use futures_util::stream::{self, StreamExt};
 
 use super::place::join;
@@ -15,6 +19,9 @@ const AT_ONCE: usize = 16;
 pub(crate) struct Line {
     itself: Option<Identity>,
     above: Vec<Identity>,
+    /// The number and the time of a local directory: it may be of a mount of the share, or
+    /// of the server's disk.
+    local: Option<(u64, FileTime)>,
 }
 
 impl Line {
@@ -26,7 +33,15 @@ impl Line {
         });
         let above = stream::iter(above.skip(1)).map(identity).buffered(AT_ONCE);
         let above = above.filter_map(std::future::ready).collect().await;
-        Self { itself: identity(path).await, above }
+        Self { itself: identity(path).await, above, local: None }
+    }
+
+    /// Of a local directory.
+    pub(crate) fn of_local(path: &Path) -> Self {
+        let found = std::fs::metadata(path).ok();
+        let local = found
+            .and_then(|found| Some((found.ino(), frevo_client::file_time(found.modified().ok()?))));
+        Self { local, ..Self::default() }
     }
 
     /// Whether both are one place.
@@ -41,7 +56,8 @@ impl Line {
 
     /// Whether what a listing has may be the place or a directory that it is in.
     pub(crate) fn may_have(&self, found: &Metadata) -> bool {
-        found.is_dir() && self.all().any(|one| one.may_be(found))
+        let is_local = self.is_local(found);
+        found.is_dir() && (is_local || self.all().any(|one| one.may_be(found)))
     }
 
     /// Which of `names` below `path`, that may be, it is or is in.
@@ -52,12 +68,20 @@ impl Line {
         names: impl IntoIterator<Item = &'n String>,
     ) -> Option<&'n String> {
         for name in names {
+            if self.local.is_some() {
+                // A number and a time to 100 ns are seldom the same by chance.
+                return Some(name);
+            }
             let found = share.identity(&join(path, name)).await.ok().flatten();
             if found.is_some_and(|found| self.all().any(|one| *one == found)) {
                 return Some(name);
             }
         }
         None
+    }
+
+    fn is_local(&self, found: &Metadata) -> bool {
+        self.local == Some((found.file_id(), found.modified_ticks()))
     }
 
     fn all(&self) -> impl Iterator<Item = &Identity> {

@@ -6,6 +6,7 @@ mod background;
 mod copy;
 mod dos;
 mod fetch;
+mod filter;
 mod holes;
 mod kin;
 mod lanes;
@@ -19,8 +20,10 @@ mod names;
 pub(crate) mod output;
 pub(crate) mod place;
 mod progress;
+mod remove;
 mod send;
 mod sync;
+mod taken;
 mod tell;
 mod transfer;
 mod walk;
@@ -102,9 +105,7 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Mv { connection, from, to, no_replace } => {
             names::mv(connection, from, to, !*no_replace).await
         }
-        Verb::Rm { connection, urls, recursive, force } => {
-            names::rm(connection, urls, *recursive, *force).await
-        }
+        Verb::Rm(rm) => remove::rm(rm).await,
         Verb::Mkdir { connection, urls, parents } => names::mkdir(connection, urls, *parents).await,
         Verb::Sync(sync) => sync::sync(sync).await,
         Verb::Mount(_) => Ok(()),

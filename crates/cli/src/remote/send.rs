@@ -6,18 +6,21 @@ use frevo_client::Share;
 use frevo_mount::names::{Spelling, to_wire};
 
 use super::arguments::{Connection, Put};
-use super::copy::{Failures, folder, make_directories, report};
+use super::copy::{Failures, Tree, folder, make_directories, planned, report, tell_left_out};
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::place::{Url, join};
+use super::taken::{Case, Taken};
 use super::transfer::{How, is_small};
+use super::walk::{Kind, LocalFile};
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn put(put: &Put) -> Done {
     let from: Vec<&Path> = put.from.iter().map(PathBuf::as_path).collect();
     let how = How::new(progress_of(&from), &put.connection, &put.copying).forced(put.force);
-    send(&from, &put.url, put.recursive, &put.connection, how).await
+    let tree = Tree { recursive: put.recursive, dry_run: put.dry_run, filter: &put.filter };
+    send(&from, &put.url, tree, &put.connection, how).await
 }
 
 /// How much is expected at first: of standard input nobody knows.
@@ -26,10 +29,26 @@ pub(crate) fn progress_of(from: &[&Path]) -> Option<u64> {
 }
 
 /// What is to go, by its path on the share.
-#[derive(Default)]
 struct Going {
     directories: Vec<String>,
     files: Vec<File>,
+    /// What cannot go.
+    others: Vec<String>,
+    taken: Taken,
+}
+
+impl Going {
+    fn new() -> Self {
+        let (directories, files, others) = Default::default();
+        Self { directories, files, others, taken: Taken::new(Case::Same) }
+    }
+
+    /// One more, unless another goes there.
+    fn add(&mut self, from: PathBuf, to: String, len: u64) -> Done {
+        self.taken.take(&to, from.display())?;
+        self.files.push(File { from, to, len });
+        Ok(())
+    }
 }
 
 struct File {
@@ -42,7 +61,7 @@ struct File {
 pub(crate) async fn send(
     from: &[&Path],
     url: &Url,
-    recursive: bool,
+    tree: Tree<'_>,
     connection: &Connection,
     how: How,
 ) -> Done {
@@ -52,21 +71,33 @@ pub(crate) async fn send(
         return Err(Failure::new(Exit::Usage, text));
     }
     let (share, url) = &connection.reach(url).await?;
-    let into = is_into(share, url, from.len()).await?;
+    let into = is_into_but(share, url, from.len(), tree.dry_run).await?;
     let mut failures = Failures::default();
-    let mut going = Going::default();
+    let mut going = Going::new();
     for from in from {
         if is_stream && *from == Path::new("-") {
             if into {
                 let text = format!("{url} is a directory; write the name of the file too");
                 return Err(Failure::new(Exit::Usage, text));
             }
+            if tree.dry_run {
+                planned(connection.json, "copy", &url.path);
+                continue;
+            }
             let sent = transfer::up_from_input(share, &url.path, &how).await;
             failures.note_done(sent.map_err(failed))?;
             continue;
         }
-        let found = look(from, url, into, recursive, &mut going, &mut failures);
+        let found = look(from, url, into, tree, &mut going, &mut failures);
         failures.note_done(found)?;
+    }
+    tell_left_out(&going.others);
+    if tree.dry_run {
+        let directories = going.directories.iter().map(|path| ("make", path));
+        for (action, path) in directories.chain(going.files.iter().map(|file| ("copy", &file.to))) {
+            planned(connection.json, action, path);
+        }
+        return failures.end();
     }
     // The tops with those above them, the rest is below.
     let directories = going.directories.iter().map(String::as_str).collect();
@@ -84,10 +115,22 @@ pub(crate) async fn send(
 /// Whether `url` is a directory that what is copied goes into. One that is named by a `/`
 /// at the end is made.
 pub(crate) async fn is_into(share: &Share, url: &Url, count: usize) -> Result<bool, Failure> {
+    is_into_but(share, url, count, false).await
+}
+
+async fn is_into_but(
+    share: &Share,
+    url: &Url,
+    count: usize,
+    dry_run: bool,
+) -> Result<bool, Failure> {
     if url.path.is_empty() {
         return Ok(true);
     }
     if share.metadata(&url.path).await.is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(true);
+    }
+    if url.ends_in_slash && dry_run {
         return Ok(true);
     }
     if url.ends_in_slash {
@@ -106,7 +149,7 @@ fn look(
     from: &Path,
     url: &Url,
     into: bool,
-    recursive: bool,
+    tree: Tree<'_>,
     going: &mut Going,
     failures: &mut Failures,
 ) -> Done {
@@ -121,21 +164,26 @@ fn look(
         })?;
     let to = if into { url.below(&name) } else { url.path.clone() };
     if !metadata.is_dir() {
-        going.files.push(File { from: from.to_owned(), to, len: metadata.len() });
-        return Ok(());
+        return going.add(from.to_owned(), to, metadata.len());
     }
-    if !recursive {
+    if !tree.recursive {
         let text = format!("{shown} is a directory; use -r to copy it with all in it");
         return Err(Failure::new(Exit::Usage, text));
     }
-    let all = walk::local(from, |error| failures.note(error)).map_err(failed)?;
+    let passes = |file: &LocalFile| {
+        tree.filter.passes(&file.name, file.kind == Kind::Directory, file.modified)
+    };
+    let all = walk::local(from, passes, |error| failures.note(error)).map_err(failed)?;
     going.directories.push(to.clone());
     for file in all {
         let to = join(&to, &file.name);
-        if file.is_dir {
-            going.directories.push(to);
-        } else {
-            going.files.push(File { from: file.path, to, len: file.len });
+        match file.kind {
+            Kind::Directory => going.directories.push(to),
+            Kind::Other => going.others.push(file.path.display().to_string()),
+            Kind::File => {
+                let added = going.add(file.path, to, file.len);
+                failures.note_done(added)?;
+            }
         }
     }
     Ok(())

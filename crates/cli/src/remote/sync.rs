@@ -1,210 +1,61 @@
 //! `sync`: one directory made like another.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+mod end;
+mod plan;
 
-use frevo_client::{Cause, Error, Metadata, Share};
-use frevo_net::buffer::Buf;
-use serde_json::json;
+use frevo_client::Share;
 
+use self::end::{End, Look};
+use self::plan::{Entry, Listed, Plan};
 use super::arguments::Sync;
-use super::copy::{Failures, each, folder, into_itself, make_directories, report};
+use super::copy::{
+    Failures, each, folder, into_itself, make_directories, planned, report, tell_left_out,
+};
 use super::fetch::local_name;
 use super::kin::{self, Line};
 use super::lanes::Lanes;
-use super::logon::failed;
-use super::output::line;
 use super::place::{Place, join};
+use super::transfer;
 use super::transfer::{How, is_small};
-use super::{names, transfer, walk};
+use super::walk::Kind;
 use crate::exit::{Done, Exit, Failure};
-
-/// Times that differ by less are the same: file systems keep them to different
-/// fractions, FAT to two seconds.
-const SAME_TIME: Duration = Duration::from_secs(2);
-
-/// One end.
-enum End {
-    Local(PathBuf),
-    Remote(Share, String),
-}
-
-/// A file or directory at one end.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    is_dir: bool,
-    len: u64,
-    modified: SystemTime,
-    /// It may be the other end, or a directory that this is in.
-    is_kin: bool,
-}
-
-impl End {
-    /// The same end, a remote one over another connection.
-    fn over(&self, share: &Share) -> Self {
-        match self {
-            Self::Local(root) => Self::Local(root.clone()),
-            Self::Remote(_, path) => Self::Remote(share.clone(), path.clone()),
-        }
-    }
-
-    /// All below it. What does not exist is empty, where that is allowed.
-    async fn list(
-        &self,
-        may_be_missing: bool,
-        other: &Line,
-        mut failed_below: impl FnMut(Error) -> frevo_client::Result<()>,
-    ) -> Result<BTreeMap<String, Entry>, Failure> {
-        match self {
-            Self::Local(root) if may_be_missing && !root.exists() => Ok(BTreeMap::new()),
-            Self::Local(root) => {
-                let all = walk::local(root, failed_below).map_err(failed)?;
-                let entry = |file: walk::LocalFile| {
-                    (
-                        file.name,
-                        Entry {
-                            is_dir: file.is_dir,
-                            len: file.len,
-                            modified: file.modified,
-                            is_kin: false,
-                        },
-                    )
-                };
-                Ok(all.into_iter().map(entry).collect())
-            }
-            Self::Remote(share, path) => {
-                let mut found = BTreeMap::new();
-                let see = |name: &str, metadata: &Metadata| {
-                    if metadata.is_dir() || metadata.is_file() {
-                        let entry = Entry {
-                            is_dir: metadata.is_dir(),
-                            len: if metadata.is_dir() { 0 } else { metadata.len() },
-                            modified: metadata.modified(),
-                            is_kin: other.may_have(metadata),
-                        };
-                        found.insert(name.to_owned(), entry);
-                    }
-                };
-                match walk::remote_but(share, path, see, &mut failed_below).await {
-                    Err(error) if may_be_missing && error.is_not_found() => Ok(BTreeMap::new()),
-                    done => done.map_err(failed).map(|()| found),
-                }
-            }
-        }
-    }
-
-    async fn make_directory(&self, name: &str) -> Done {
-        match self {
-            Self::Local(root) => std::fs::create_dir_all(root.join(local_name(name)))
-                .map_err(Failure::failed(format!("cannot make {name}"))),
-            Self::Remote(share, path) => {
-                let path = if name.is_empty() { path.clone() } else { join(path, name) };
-                if path.is_empty() {
-                    return Ok(());
-                }
-                share.create_dir_all(&path).await.map_err(failed)
-            }
-        }
-    }
-
-    async fn remove(&self, name: &str, entry: &Entry) -> Done {
-        match self {
-            Self::Local(root) => {
-                let path = root.join(local_name(name));
-                let removed = if entry.is_dir {
-                    std::fs::remove_dir_all(&path)
-                } else {
-                    std::fs::remove_file(&path)
-                };
-                removed.map_err(Failure::failed(format!("cannot remove {}", path.display())))
-            }
-            Self::Remote(share, path) => {
-                let path = join(path, name);
-                let mut was_lost = false;
-                loop {
-                    let removed = if entry.is_dir {
-                        names::remove_all(share, &path).await
-                    } else {
-                        share.remove_file(&path).await
-                    };
-                    match removed {
-                        // The answer was lost, and what is to go may be gone.
-                        Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
-                        Err(error) if was_lost && error.is_not_found() => return Ok(()),
-                        done => return done.map_err(failed),
-                    }
-                }
-            }
-        }
-    }
-
-    /// The SHA-256 of a file's content.
-    async fn digest(&self, name: &str) -> frevo_client::Result<Vec<u8>> {
-        use sha2::{Digest, Sha256};
-        let mut digest = Sha256::new();
-        match self {
-            Self::Local(root) => {
-                let path = root.join(local_name(name));
-                let read = |path: &Path| -> std::io::Result<()> {
-                    let mut file = std::fs::File::open(path)?;
-                    let mut piece = vec![0; 1 << 20];
-                    loop {
-                        let count = std::io::Read::read(&mut file, &mut piece)?;
-                        if count == 0 {
-                            return Ok(());
-                        }
-                        digest.update(piece.get(..count).unwrap_or_default());
-                    }
-                };
-                let mut read = read;
-                read(&path).map_err(|error| {
-                    let cause = Cause::Local(std::sync::Arc::new(error));
-                    Error::new(cause, "read", path.display().to_string())
-                })?;
-            }
-            Self::Remote(share, path) => {
-                let file = share.open(&join(path, name)).await?;
-                let sink = |_: u64, piece: Buf| {
-                    digest.update(&*piece);
-                    std::future::ready(Ok(()))
-                };
-                file.fetch_all(sink).await?;
-                file.close().await?;
-            }
-        }
-        Ok(digest.finalize().to_vec())
-    }
-}
-
-/// What is to be done.
-#[derive(Debug, Default)]
-struct Plan {
-    directories: Vec<String>,
-    files: Vec<(String, Entry)>,
-    removals: Vec<(String, Entry)>,
-}
-
-fn same_time(a: SystemTime, b: SystemTime) -> bool {
-    let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
-    apart < SAME_TIME
-}
-
-fn is_same(from: &Entry, to: &Entry) -> bool {
-    from.len == to.len && same_time(from.modified, to.modified)
-}
 
 pub(crate) async fn sync(sync: &Sync) -> Done {
     let Ends { from, to, from_line, to_line } = ends(sync).await?;
     let mut failures = Failures::default();
-    let source = from.list(false, &to_line, |error| failures.note(error)).await?;
-    let target = to.list(true, &from_line, Err).await?;
+    let filter = &sync.filter;
+    // What is there but not meant is not gone.
+    let meant = |name: &str, kind: Kind, modified| {
+        let passes = filter.passes(name, kind == Kind::Directory, modified);
+        Look::As(if passes { kind } else { Kind::Other })
+    };
+    let source = from.list(false, &to_line, meant, |error| failures.note(error)).await?;
+    let unlisted = failures.count();
+    let others = source.iter().filter(|(name, entry)| {
+        entry.kind == Kind::Other && filter.is_all() && !name.ends_with(transfer::PART)
+    });
+    tell_left_out(&others.map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    let seen = |name: &str, kind: Kind, _| match kind {
+        Kind::Other => Look::Away,
+        kind if filter.names(name, kind == Kind::Directory) => Look::As(kind),
+        _ => Look::Away,
+    };
+    let target = to.list(true, &from_line, seen, Err).await?;
     apart(sync, (&from, &from_line, &source), (&to, &to_line, &target)).await?;
-    let mut plan = plan(sync, &from, &to, &source, &target).await?;
-    if sync.delete && !failures.is_empty() {
+    if sync.delete && source.is_empty() && !target.is_empty() && unlisted == 0 {
+        // More often a disk that is not mounted than what is meant.
+        let text = "the source is empty, and --delete would remove all there is; use rm for that";
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    let mut plan = plan::plan(sync, (&from, &to), &source, &target, &mut failures).await?;
+    if sync.delete && unlisted > 0 {
         // What could not be listed is not gone.
         crate::tell("not all of the source can be read: nothing is deleted");
         plan.removals.clear();
+    }
+    if !filter.is_all() {
+        // One by one, the deepest first: what is not meant stays, with what it is in.
+        plan.removals.sort_by(|(a, _), (b, _)| b.cmp(a));
     }
     if sync.dry_run {
         tell(sync, &plan);
@@ -212,7 +63,8 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     }
     to.make_directory("").await?;
     for (name, entry) in &plan.removals {
-        to.remove(name, entry).await?;
+        let removed = to.remove(name, entry, !filter.is_all(), &mut failures).await;
+        failures.note_done(removed)?;
     }
     match &to {
         End::Remote(share, path) => {
@@ -221,37 +73,56 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         }
         End::Local(_) => {
             for name in &plan.directories {
-                to.make_directory(name).await?;
+                let made = to.make_directory(name).await;
+                failures.note_done(made)?;
             }
         }
     }
-    let total = plan.files.iter().map(|(_, entry)| entry.len).sum();
+    let dressed = plan.dressings.iter().map(|(name, _, attributes)| to.dress(name, *attributes));
+    each(dressed, &mut failures).await?;
+    let how = carry_out(sync, &from, &to, &plan, &mut failures).await?;
+    report(&sync.connection, &how.progress, &failures);
+    failures.end()
+}
+
+/// A file to be copied, by its names at both ends.
+type Copied = (String, String, Entry);
+
+/// Copies the files.
+async fn carry_out(
+    sync: &Sync,
+    from: &End,
+    to: &End,
+    plan: &Plan,
+    failures: &mut Failures,
+) -> Result<How, Failure> {
+    let total = plan.files.iter().map(|(_, _, entry)| entry.len).sum();
     let how = How::new(Some(total), &sync.connection, &sync.copying).forced(true);
-    let lanes = match (&from, &to) {
+    let shown = &how;
+    let lanes = match (from, to) {
         (End::Local(_), End::Remote(share, _)) | (End::Remote(share, _), End::Local(_)) => {
             Some(Lanes::new(share, &sync.connection))
         }
         // Copies on the server have to be in one session.
         _ => None,
     };
-    let (from, to, how) = (&from, &to, &how);
     match lanes {
         Some(lanes) => {
-            let copy = async |share: &Share, (name, _): &(String, Entry)| {
-                copy(&from.over(share), &to.over(share), name, how).await
+            let copy = async |share: &Share, (name, there, _): &Copied| {
+                copy((&from.over(share), name), (&to.over(share), there), shown).await
             };
-            let small = |(_, entry): &(String, Entry)| is_small(entry.len);
+            let small = |(_, _, entry): &Copied| is_small(entry.len);
             let files = plan.files.iter();
-            lanes.each(files, small, |(name, _)| folder(name), copy, &mut failures).await?;
+            lanes.each(files, small, |(name, ..)| folder(name), copy, failures).await?;
         }
         None => {
-            let copies =
-                plan.files.iter().map(|(name, _)| async move { copy(from, to, name, how).await });
-            each(copies, &mut failures).await?;
+            let copies = plan.files.iter().map(|(name, there, _)| async move {
+                copy((from, name), (to, there), shown).await
+            });
+            each(copies, failures).await?;
         }
     }
-    report(&sync.connection, &how.progress, &failures);
-    failures.end()
+    Ok(how)
 }
 
 /// Both, and what they are in.
@@ -268,6 +139,7 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
     let (from, to) = match (&sync.from, &sync.to) {
         (Place::Local(from), Place::Remote(to)) => {
             let (share, to) = connection.reach(to).await?;
+            from_line = Line::of_local(from);
             (End::Local(from.clone()), End::Remote(share, to.path))
         }
         (Place::Remote(from), Place::Local(to)) => {
@@ -295,10 +167,10 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
 }
 
 /// An end as it was found: with what it is in, and what is in it.
-type Listed<'a> = (&'a End, &'a Line, &'a BTreeMap<String, Entry>);
+type Found<'a> = (&'a End, &'a Line, &'a Listed);
 
 /// That neither is in the other, as it may be where they are in two shares.
-async fn apart(sync: &Sync, from: Listed<'_>, to: Listed<'_>) -> Done {
+async fn apart(sync: &Sync, from: Found<'_>, to: Found<'_>) -> Done {
     if let Some(found) = found_in(from, to.1).await {
         let text = format!("the copy would be in {found}, and so into itself");
         return Err(Failure::new(Exit::Usage, text));
@@ -313,103 +185,41 @@ async fn apart(sync: &Sync, from: Listed<'_>, to: Listed<'_>) -> Done {
 }
 
 /// Where in it the end is that `line` is of.
-async fn found_in((end, _, all): Listed<'_>, line: &Line) -> Option<String> {
+async fn found_in((end, _, all): Found<'_>, line: &Line) -> Option<String> {
     let End::Remote(share, path) = end else { return None };
     let names = all.iter().filter(|(_, entry)| entry.is_kin).map(|(name, _)| name);
     let found = line.found(share, path, names).await?;
     Some(share.url(&join(path, found)))
 }
 
-async fn plan(
-    sync: &Sync,
-    from: &End,
-    to: &End,
-    source: &BTreeMap<String, Entry>,
-    target: &BTreeMap<String, Entry>,
-) -> Result<Plan, Failure> {
-    let mut plan = Plan::default();
-    for (name, entry) in source {
-        if name.ends_with(transfer::PART) {
-            continue;
-        }
-        let there = target.get(name);
-        if let Some(there) = there.filter(|there| there.is_dir != entry.is_dir) {
-            if !sync.delete {
-                let text = format!(
-                    "{name} is a file on one side and a directory on the other; \
-                                    --delete lets it be replaced"
-                );
-                return Err(Failure::new(Exit::Failed, text));
-            }
-            plan.removals.push((name.clone(), *there));
-        }
-        let there = there.filter(|there| there.is_dir == entry.is_dir);
-        match (entry.is_dir, there) {
-            (true, None) => plan.directories.push(name.clone()),
-            (true, Some(_)) => {}
-            (false, Some(there)) => {
-                let same = if sync.checksum {
-                    there.len == entry.len
-                        && from.digest(name).await.map_err(failed)?
-                            == to.digest(name).await.map_err(failed)?
-                } else {
-                    is_same(entry, there)
-                };
-                if !same {
-                    plan.files.push((name.clone(), *entry));
-                }
-            }
-            (false, None) => plan.files.push((name.clone(), *entry)),
-        }
-    }
-    if sync.delete {
-        let mut last: Option<&str> = None;
-        for (name, entry) in target.iter().filter(|(name, _)| !source.contains_key(*name)) {
-            // What is in a directory that goes, goes with it. A part that could
-            // be gone on with stays.
-            let with = last.is_some_and(|last| {
-                name.strip_prefix(last).is_some_and(|rest| rest.starts_with('/'))
-            });
-            if with || name.ends_with(transfer::PART) {
-                continue;
-            }
-            if entry.is_dir {
-                last = Some(name);
-            }
-            plan.removals.push((name.clone(), *entry));
-        }
-    }
-    Ok(plan)
-}
-
 fn tell(sync: &Sync, plan: &Plan) {
     let removals = plan.removals.iter().map(|(name, _)| ("remove", name));
     let directories = plan.directories.iter().map(|name| ("make", name));
-    let files = plan.files.iter().map(|(name, _)| ("copy", name));
-    for (what, name) in removals.chain(directories).chain(files) {
-        let shown = if sync.connection.json {
-            line(json!({ "action": what, "path": name }))
-        } else {
-            line(format_args!("{what:<7}{name}"))
-        };
-        if !shown {
+    let dressings = plan.dressings.iter().map(|(name, ..)| ("set", name));
+    let files = plan.files.iter().map(|(name, ..)| ("copy", name));
+    for (what, name) in removals.chain(directories).chain(dressings).chain(files) {
+        if !planned(sync.connection.json, what, name) {
             break;
         }
     }
 }
 
-async fn copy(from: &End, to: &End, name: &str, how: &How) -> frevo_client::Result<()> {
+async fn copy(
+    (from, name): (&End, &str),
+    (to, there): (&End, &str),
+    how: &How,
+) -> frevo_client::Result<()> {
     match (from, to) {
         (End::Local(from), End::Remote(share, path)) => {
-            transfer::up(share, &from.join(local_name(name)), &join(path, name), how).await
+            transfer::up(share, &from.join(local_name(name)), &join(path, there), how).await
         }
         (End::Remote(share, path), End::Local(to)) => {
             let path = join(path, name);
             let metadata = share.metadata(&path).await?;
-            transfer::down(share, &path, &to.join(local_name(name)), Some(&metadata), how).await
+            transfer::down(share, &path, &to.join(local_name(there)), Some(&metadata), how).await
         }
         (End::Remote(source, from), End::Remote(target, to)) => {
-            transfer::across(source, &join(from, name), target, &join(to, name), how).await
+            transfer::across(source, &join(from, name), target, &join(to, there), how).await
         }
         (End::Local(_), End::Local(_)) => Ok(()),
     }

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use frevo_client::{Cause, DirEntry, Error, Metadata, Share};
+use frevo_client::{Cause, DirEntry, Error, FileType, Metadata, Share};
 use frevo_mount::names::{Spelling, to_wire};
+use frevo_wire::dtyp::FileAttributes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::place::join;
@@ -58,6 +59,40 @@ fn is_within(url: &str, of: &str) -> bool {
     url.strip_prefix(&*of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// What something is for who copies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bytes.
+    File,
+    /// Others in it.
+    Directory,
+    /// A link, a device: nothing that is copied.
+    Other,
+}
+
+/// Bit of tags: another name is meant in its place (MS-FSCC 2.1.2.1, N).
+const SURROGATE: u32 = 0x2000_0000;
+/// Special files of Windows' NFS server and of its Subsystem for Linux: NFS, AF_UNIX,
+/// LX_FIFO, LX_CHR, LX_BLK.
+const SPECIAL: [u32; 5] = [0x8000_0014, 0x8000_0023, 0x8000_0024, 0x8000_0025, 0x8000_0026];
+
+/// What a file of a server is. A reparse point that stands for no other name is how
+/// Windows keeps what it has deduplicated, compressed or moved to a slower place: it
+/// gives such data to who reads it.
+pub(crate) fn kind(metadata: &Metadata) -> Kind {
+    match metadata.file_type() {
+        FileType::File => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Reparse(tag) if tag == 0 || tag & SURROGATE != 0 || SPECIAL.contains(&tag) => {
+            Kind::Other
+        }
+        FileType::Reparse(_) if metadata.attributes().contains(FileAttributes::DIRECTORY) => {
+            Kind::Directory
+        }
+        FileType::Reparse(_) => Kind::File,
+    }
+}
+
 /// Lists `path` and all below it. `see` gets the path of each entry relative to
 /// `path`, directories before what is in them; symbolic links are not followed, links
 /// of DFS namespaces are.
@@ -75,6 +110,20 @@ pub(crate) async fn remote_but(
     share: &Share,
     path: &str,
     mut see: impl FnMut(&str, &Metadata),
+    failed: impl FnMut(Error) -> frevo_client::Result<()>,
+) -> frevo_client::Result<()> {
+    let all = |name: &str, metadata: &Metadata| {
+        see(name, metadata);
+        true
+    };
+    remote_into(share, path, all, failed).await
+}
+
+/// The same; what is in a directory of which `see` says no is not looked at.
+pub(crate) async fn remote_into(
+    share: &Share,
+    path: &str,
+    mut see: impl FnMut(&str, &Metadata) -> bool,
     mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
 ) -> frevo_client::Result<()> {
     let start = Waiting { below: String::new(), is_junction: false, trail: None };
@@ -105,8 +154,8 @@ pub(crate) async fn remote_but(
                 let cause = Cause::Protocol("a tree without end");
                 return Err(Error::new(cause, "list", share.url(path)));
             }
-            see(&name, entry.metadata());
-            if entry.metadata().is_dir() {
+            let goes_into = see(&name, entry.metadata());
+            if goes_into && kind(entry.metadata()) == Kind::Directory {
                 let (is_junction, trail) = (entry.metadata().is_junction(), trail.clone());
                 waiting.push_back(Waiting { below: name, is_junction, trail });
             }
@@ -154,8 +203,10 @@ pub(crate) struct LocalFile {
     pub(crate) name: String,
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// Whether it is a directory.
-    pub(crate) is_dir: bool,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// Nobody may write it.
+    pub(crate) is_read_only: bool,
     /// Bytes.
     pub(crate) len: u64,
     /// Time of the last write.
@@ -173,11 +224,12 @@ pub(crate) fn local_failed(path: &Path) -> impl FnOnce(std::io::Error) -> Failur
 }
 
 /// Lists a local directory and all below it, directories before what is in
-/// them. Links, sockets and devices are left out. Names are spelled as they go over the
+/// them; what is in one of which `passes` says no is not looked at. Names are spelled as they go over the
 /// wire; `failed` is told of one that no share can hold, since it is not UTF-8, and of
 /// what cannot be read, and says whether the rest is listed.
 pub(crate) fn local(
     root: &Path,
+    mut passes: impl FnMut(&LocalFile) -> bool,
     mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
 ) -> frevo_client::Result<Vec<LocalFile>> {
     let error = |path: &Path, error: std::io::Error| {
@@ -199,9 +251,9 @@ pub(crate) fn local(
                 local_file(&entry, &below).map_err(|why| error(&entry.path(), why))
             });
             match file {
-                Ok(None) => {}
-                Ok(Some(file)) => {
-                    if file.is_dir {
+                Ok(file) if !passes(&file) => {}
+                Ok(file) => {
+                    if file.kind == Kind::Directory {
                         waiting.push((file.path.clone(), file.name.clone()));
                     }
                     found.push(file);
@@ -214,28 +266,48 @@ pub(crate) fn local(
     Ok(found)
 }
 
-/// Nothing if it is no file or directory.
-fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<Option<LocalFile>> {
+fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFile> {
     let metadata = entry.metadata()?;
-    if !metadata.is_dir() && !metadata.is_file() {
-        return Ok(None);
-    }
+    let kind = match (metadata.is_dir(), metadata.is_file()) {
+        (true, _) => Kind::Directory,
+        (_, true) => Kind::File,
+        _ => Kind::Other,
+    };
     let name = to_wire(&entry.file_name(), Spelling::Mapped).ok_or_else(|| {
         let why = "its name is not UTF-8, which a share cannot hold; rename it";
         std::io::Error::new(std::io::ErrorKind::InvalidData, why)
     })?;
-    Ok(Some(LocalFile {
+    Ok(LocalFile {
         name: join(below, &name),
         path: entry.path(),
-        is_dir: metadata.is_dir(),
-        len: if metadata.is_dir() { 0 } else { metadata.len() },
+        kind,
+        is_read_only: metadata.permissions().readonly(),
+        len: if kind == Kind::File { metadata.len() } else { 0 },
         modified: metadata.modified()?,
-    }))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_windows_keeps_elsewhere_is_a_file_and_a_link_is_none() {
+        let of = |tag: u32, more: FileAttributes| {
+            let attributes = FileAttributes::REPARSE_POINT | more;
+            kind(&Metadata::default().with_attributes(attributes).with_reparse_tag(tag))
+        };
+        // Deduplicated, moved away, compressed for the system; folders of a cloud.
+        for tag in [0x8000_0013, 0xC000_0004, 0x8000_0017, 0x9000_001A] {
+            assert_eq!(of(tag, FileAttributes(0)), Kind::File);
+            assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Directory);
+        }
+        // Links, mount points, special files; and what nobody told.
+        for tag in [0xA000_000C, 0xA000_0003, 0xA000_001D, 0x8000_0014, 0x8000_0024, 0] {
+            assert_eq!(of(tag, FileAttributes(0)), Kind::Other);
+            assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);
+        }
+    }
 
     #[test]
     fn links_that_lead_back_are_seen() {

@@ -1,0 +1,215 @@
+//! `rm`, and what else removes something.
+
+use std::io::ErrorKind;
+
+use frevo_client::{Basic, Cause, Error, Metadata, Share};
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileAttributes;
+
+use super::arguments::Rm;
+use super::copy::{self, Failures, each};
+use super::logon::failed;
+use super::place::{Url, join};
+use super::walk::{self, Kind};
+use crate::exit::{Done, Exit, Failure};
+
+/// How often a directory that should be empty, or gone, is tried: 1.3 s in all.
+const EMPTYING: u32 = 7;
+
+pub(crate) async fn rm(rm: &Rm) -> Done {
+    let mut failures = Failures::default();
+    for url in &rm.urls {
+        let done = rm_one(rm, url, &mut failures).await;
+        failures.note_done(done)?;
+    }
+    failures.end()
+}
+
+async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
+    let Rm { connection, recursive, force, dry_run, .. } = rm;
+    if url.path.is_empty() {
+        let text = format!("{url} is a share, which is not removed");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let (share, url) = &connection.reach(url).await?;
+    let metadata = match share.metadata(&url.path).await {
+        Err(error) if *force && error.is_not_found() => return Ok(()),
+        metadata => metadata.map_err(failed)?,
+    };
+    if walk::kind(&metadata) == Kind::Directory {
+        if !recursive {
+            let text = format!("{url} is a directory; use -r to remove it and all in it");
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        if *dry_run {
+            return tell_all(connection.json, share, url, failures).await;
+        }
+        return remove_all(share, &url.path, *force, failures).await;
+    }
+    if *dry_run {
+        copy::planned(connection.json, "remove", &url.path);
+        return Ok(());
+    }
+    remove_forced(share, &url.path, &metadata, *force).await.map_err(failed)
+}
+
+/// Tells what would be removed.
+async fn tell_all(json: bool, share: &Share, url: &Url, failures: &mut Failures) -> Done {
+    let mut found = Vec::new();
+    let see = |name: &str, _: &Metadata| found.push(name.to_owned());
+    walk::remote_but(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;
+    found.sort_unstable();
+    let all = found.iter().rev().map(|name| join(&url.path, name)).chain([url.path.clone()]);
+    for path in all {
+        if !copy::planned(json, "remove", &path) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file; also what is read-only, if that is wanted.
+pub(crate) async fn remove_forced(
+    share: &Share,
+    path: &str,
+    metadata: &Metadata,
+    force: bool,
+) -> frevo_client::Result<()> {
+    match remove_one(share, path, metadata).await {
+        Err(error) if force && is_kept_read_only(&error, metadata) => {
+            make_writable(share, path, metadata).await?;
+            let removed = remove_one(share, path, metadata).await;
+            if removed.is_err() {
+                let attributes = Some(metadata.attributes());
+                let back = Basic { attributes, ..Basic::default() };
+                let _ = share.set_all(path, &back).await;
+            }
+            removed
+        }
+        removed => removed,
+    }
+}
+
+/// Whether its attribute alone may be what keeps it: MS-FSA 2.1.5.15.3.
+fn is_kept_read_only(error: &Error, metadata: &Metadata) -> bool {
+    error.status() == Some(Status::CANNOT_DELETE)
+        && metadata.attributes().contains(FileAttributes::READONLY)
+}
+
+/// Takes the read-only attribute from a file.
+async fn make_writable(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
+    let rest = FileAttributes(metadata.attributes().0 & !FileAttributes::READONLY.0);
+    // MS-FSCC 2.6: none at all would leave them as they are.
+    let rest = if rest.0 == 0 { FileAttributes::NORMAL } else { rest };
+    share.set_basic(path, None, None, Some(rest)).await
+}
+
+/// Removes a directory and all in it: files first, many at once, then the
+/// directories, the deepest first. What cannot be removed keeps its directories, and
+/// nothing else.
+pub(crate) async fn remove_all(
+    share: &Share,
+    path: &str,
+    force: bool,
+    failures: &mut Failures,
+) -> Done {
+    let mut files = Vec::new();
+    let mut directories = vec![(0, path.to_owned())];
+    let mut junction = None;
+    walk::remote(share, path, |name, metadata| {
+        let path = join(path, name);
+        if metadata.is_junction() {
+            junction = Some(path.clone());
+        }
+        if walk::kind(metadata) == Kind::Directory {
+            directories.push((name.split('/').count(), path));
+        } else {
+            files.push((path, *metadata));
+        }
+    })
+    .await
+    .map_err(failed)?;
+    if let Some(path) = junction {
+        // What it leads to is not meant, and perhaps others'.
+        let why = "it is a link of a DFS namespace; nothing was removed";
+        return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
+    }
+    let before = failures.count();
+    let removals = files.iter().map(|(path, metadata)| remove_forced(share, path, metadata, force));
+    each(removals, failures).await?;
+    if failures.count() > before {
+        return Ok(());
+    }
+    directories.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+    for level in directories.chunk_by(|(a, _), (b, _)| a == b) {
+        each(level.iter().map(|(_, path)| remove_emptied(share, path)), failures).await?;
+    }
+    if failures.count() > before {
+        return Ok(());
+    }
+    see_gone(share, path).await.map_err(failed)
+}
+
+/// Removes a directory whose files were removed. Some servers (ksmbd, Windows with
+/// a scanner) take a moment longer for those than their answers say, and others may have put
+/// something there meanwhile: what is in it goes too.
+async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
+    let mut pause = std::time::Duration::from_millis(10);
+    for _ in 0..EMPTYING {
+        match share.remove_dir(path).await {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            done => return done,
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+        remove_found(share, path).await?;
+    }
+    share.remove_dir(path).await
+}
+
+/// Removes what is listed in a directory that should be empty, directories without what
+/// may be in them. What is on its way out stays so.
+async fn remove_found(share: &Share, path: &str) -> frevo_client::Result<()> {
+    for entry in share.read_dir(path).await? {
+        if entry.metadata().is_junction() {
+            continue;
+        }
+        let path = join(path, entry.name());
+        match remove_one(share, &path, entry.metadata()).await {
+            Err(error) if error.is_not_found() || is_going(&error) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether another word to the server is of no use now.
+fn is_going(error: &Error) -> bool {
+    let going = error.status() == Some(Status::DELETE_PENDING);
+    going || error.kind() == ErrorKind::DirectoryNotEmpty
+}
+
+/// Makes sure that a tree whose removal was answered with success is gone: one that
+/// somebody else had open at that moment goes when he closes it.
+async fn see_gone(share: &Share, path: &str) -> frevo_client::Result<()> {
+    let mut pause = std::time::Duration::from_millis(10);
+    for _ in 0..EMPTYING {
+        match share.metadata(path).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if !is_going(&error) => return Err(error),
+            _ => {}
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Err(Error::new(Status::DELETE_PENDING, "remove", share.url(path)))
+}
+
+/// Removes a file, or a link to a directory, which is one itself on the wire.
+async fn remove_one(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
+    if metadata.attributes().contains(FileAttributes::DIRECTORY) {
+        share.remove_dir(path).await
+    } else {
+        share.remove_file(path).await
+    }
+}

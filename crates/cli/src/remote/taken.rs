@@ -1,0 +1,71 @@
+//! Which names the copies of a command have so far: none takes another's place.
+
+use std::collections::HashSet;
+
+use crate::exit::{Exit, Failure};
+
+/// Whether names that differ in case alone are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Case {
+    /// As most servers have it.
+    Same,
+    /// As this machine has it.
+    Differs,
+}
+
+/// The names that were taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    case: Case,
+    names: HashSet<String>,
+}
+
+impl Taken {
+    pub(crate) fn new(case: Case) -> Self {
+        Self { case, names: HashSet::new() }
+    }
+
+    /// Takes `name` for what is copied or moved from `from`.
+    pub(crate) fn take(&mut self, name: &str, from: impl std::fmt::Display) -> Result<(), Failure> {
+        let key = match self.case {
+            Case::Same => folded(name),
+            Case::Differs => name.to_owned(),
+        };
+        if self.names.insert(key) {
+            return Ok(());
+        }
+        let text = format!(
+            "{from} is left out: another goes to {name} too, case apart; give one of them another name"
+        );
+        Err(Failure::new(Exit::Failed, text))
+    }
+}
+
+/// As a server compares names: one letter for each.
+pub(crate) fn folded(name: &str) -> String {
+    let upper = |one: char| {
+        let mut all = one.to_uppercase();
+        match (all.next(), all.next()) {
+            (Some(upper), None) => upper,
+            _ => one,
+        }
+    };
+    name.chars().map(upper).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let mut there = Taken::new(Case::Same);
+        assert!(there.take("a/Bé", "x").is_ok() && there.take("a/c", "x").is_ok());
+        let refused = there.take("A/bÉ", "./y").unwrap_err();
+        assert!(refused.message.starts_with("./y is left out"), "{refused}");
+        let mut here = Taken::new(Case::Differs);
+        assert!(here.take("a", "x").is_ok() && here.take("A", "x").is_ok());
+        assert!(here.take("a", "x").is_err());
+        assert_eq!(folded("straße"), "STRAßE");
+    }
+}
