@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frevo_wire::Status;
 
 /// The exit codes, documented in `--help` and in docs/user-guide.md. 2, a
 /// command line that makes no sense, is clap's too.
@@ -34,11 +37,56 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// What was being done, for programs.
+    pub(crate) during: Option<Box<During>>,
+}
+
+/// What was being done when something failed.
+#[derive(Debug)]
+pub(crate) struct During {
+    pub(crate) operation: &'static str,
+    /// To what.
+    pub(crate) path: String,
+    /// What the server answered, if it was the server that refused.
+    pub(crate) status: Option<Status>,
+}
+
+/// Whether what goes wrong is told to a program.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on failures and notes are one JSON object a line.
+pub(crate) fn speak_json() {
+    JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether they are.
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, message: message.into(), during: None }
+    }
+
+    /// The same, for a program: one object, whose members are always there.
+    pub(crate) fn object(&self) -> serde_json::Value {
+        let during = self.during.as_deref();
+        let status = during.and_then(|during| during.status);
+        serde_json::json!({
+            "message": self.message,
+            "operation": during.map(|during| during.operation),
+            "path": during.map(|during| &during.path),
+            "status": status.map(|status| status.to_string()),
+            "code": status.map(|status| status.0),
+            "exit": self.exit as u8,
+        })
+    }
+
+    /// The same of `operation` on `path`.
+    pub(crate) fn of(self, operation: &'static str, path: impl fmt::Display) -> Self {
+        let during = During { operation, path: path.to_string(), status: None };
+        Self { during: Some(Box::new(during)), ..self }
     }
 
     /// For [`Result::map_err`]: what was tried, and what came of it.

@@ -25,7 +25,22 @@ use crate::exit::{Done, Failure};
 
 fn main() -> ExitCode {
     let line = remote::mount_options::arguments();
-    let arguments = Arguments::parse_from(std::iter::once("frevo".into()).chain(line));
+    if line.iter().take_while(|one| *one != "--").any(|one| one == "--json") {
+        exit::speak_json();
+    }
+    let arguments = Arguments::try_parse_from(std::iter::once("frevo".into()).chain(line));
+    let arguments = match arguments {
+        Ok(arguments) => arguments,
+        Err(error) if exit::is_json() && error.use_stderr() => {
+            let text = error.to_string();
+            let text = text.split("\n\n").next().unwrap_or_default();
+            let text = text.strip_prefix("error: ").unwrap_or(text);
+            let failure = Failure::new(exit::Exit::Usage, text.trim());
+            tell_failure(&failure);
+            return ExitCode::from(&failure);
+        }
+        Err(error) => error.exit(),
+    };
     let done = match &arguments.command {
         Command::Serve(serve) => serve::run(serve),
         Command::Check(check) => check::run(check),
@@ -39,8 +54,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nowhere to say that standard error is gone.
-            let _ = writeln!(std::io::stderr(), "frevo: {failure}");
+            tell_failure(&failure);
             ExitCode::from(&failure)
         }
     }
@@ -57,9 +71,23 @@ fn print(text: &[u8]) -> Done {
     }
 }
 
-/// Writes a line to standard error.
+/// Writes what went wrong to standard error.
+fn tell_failure(failure: &Failure) {
+    if exit::is_json() {
+        // Nowhere to say that standard error is gone.
+        let _ = writeln!(std::io::stderr(), "{}", failure.object());
+    } else {
+        tell(failure);
+    }
+}
+
+/// Writes a line to standard error: for a program, what is no failure.
 fn tell(line: impl std::fmt::Display) {
     let mut err = std::io::stderr();
+    if exit::is_json() {
+        let _ = writeln!(err, "{}", serde_json::json!({ "note": line.to_string() }));
+        return;
+    }
     // Nowhere to say that standard error is gone.
     let _ = if std::io::IsTerminal::is_terminal(&err) {
         let line = line.to_string();

@@ -249,6 +249,27 @@ pub(crate) enum Verb {
     /// Show an access list, or change it
     #[command(after_help = EXIT_CODES)]
     Acl(Box<super::acl::AclArguments>),
+    /// Show attributes such as read-only and hidden, and times, or set them
+    #[command(after_help = EXIT_CODES)]
+    #[command(disable_help_flag = true)]
+    #[command(override_usage = "frevo attrib [OPTIONS] [+FLAGS|-FLAGS]... <URL>...")]
+    Attrib(Box<super::attrib::Attrib>),
+    /// Tell how much room is left in shares
+    #[command(after_help = EXIT_CODES)]
+    Df {
+        #[command(flatten)]
+        connection: Connection,
+        /// The shares
+        #[arg(required = true)]
+        urls: Vec<Url>,
+        /// In bytes
+        #[arg(long)]
+        exact: bool,
+    },
+    /// Tell how large directories are, with all in them
+    #[command(after_help = EXIT_CODES)]
+    #[command(disable_help_flag = true)]
+    Du(Du),
     /// List the snapshots of a file or directory
     #[command(after_help = EXIT_CODES)]
     Snapshots {
@@ -298,6 +319,28 @@ pub(crate) struct Rm {
     /// Only tell what would be removed
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+}
+
+/// `frevo du`
+#[derive(Debug, Args)]
+pub(crate) struct Du {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Directories, or files
+    #[arg(required = true)]
+    pub(crate) urls: Vec<Url>,
+    /// Not each directory below
+    #[arg(long, short)]
+    pub(crate) summarize: bool,
+    /// Directories so deep below
+    #[arg(long, short, value_name = "N")]
+    pub(crate) depth: Option<usize>,
+    /// Sizes such as 4.2M
+    #[arg(long, short = 'h', short_alias = 'H')]
+    pub(crate) human: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
 }
 
 /// `frevo find`

@@ -142,9 +142,10 @@ pub(crate) fn report(connection: &Connection, progress: &Progress, failures: &Fa
     let (files, bytes, seconds) = (progress.files(), progress.bytes(), progress.seconds());
     if connection.json {
         let by_server = progress.bytes_by_server();
-        line(
-            json!({ "files": files, "bytes": bytes, "seconds": seconds, "bytes_by_server": by_server }),
-        );
+        line(json!({
+            "files": files, "bytes": bytes, "seconds": seconds, "bytes_by_server": by_server,
+            "failed": failures.count(),
+        }));
     } else if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         // The cast saturates.
         let rate = human((bytes as f64 / seconds.max(1e-6)) as u64);
@@ -154,7 +155,7 @@ pub(crate) fn report(connection: &Connection, progress: &Progress, failures: &Fa
 
 pub(crate) fn is_directory(url: &Url) -> Failure {
     let text = format!("{url} is a directory; use -r to copy it with all in it");
-    Failure::new(Exit::Usage, text)
+    Failure::new(Exit::Usage, text).of("copy", url)
 }
 
 /// The folder that `name` is in.
@@ -235,9 +236,9 @@ impl Failures {
             None => self.first = Some(failure),
             Some(first) => {
                 if self.count == 2 {
-                    crate::tell(first);
+                    crate::tell_failure(first);
                 }
-                crate::tell(failure);
+                crate::tell_failure(&failure);
             }
         }
     }
@@ -309,7 +310,8 @@ async fn between(
     let path = &copy.path;
     let (source_line, line) = kin::lines((source, &from.path), (target, path)).await;
     if copy.is_same_place(from) || line.is_same(&source_line) {
-        return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself")));
+        return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself"))
+            .of("copy", from));
     }
     taken.take(path, from)?;
     if walk::kind(&metadata) != Kind::Directory {
@@ -375,5 +377,5 @@ async fn between(
 /// What would have no end, or change what it is made of.
 pub(crate) fn into_itself(from: &Url) -> Failure {
     let text = format!("{from} would be copied into itself; copy it to another place");
-    Failure::new(Exit::Usage, text)
+    Failure::new(Exit::Usage, text).of("copy", from)
 }

@@ -200,10 +200,13 @@ fn fits_name(pattern: &[One], name: &[char]) -> bool {
     pattern.get(at..).is_none_or(|rest| rest.iter().all(|one| *one == One::Many))
 }
 
-/// `36h`, `7d`, `2026-11-22`, `2026-11-22T10:00`, `2026-11-22T10:00:00Z`.
+/// `now`, `36h`, `7d`, `2026-11-22`, `2026-11-22T10:00`, `2026-11-22T10:00:00Z`.
 pub(crate) fn parse_when(text: &str) -> Result<SystemTime, String> {
     let wrong =
         || format!("{text} is no date such as 2026-11-22, and no time ago such as 36h or 7d");
+    if text == "now" {
+        return Ok(SystemTime::now());
+    }
     let (digits, unit) = text.split_at(text.len() - text.chars().last().map_or(0, char::len_utf8));
     let seconds = match unit {
         "s" => Some(1),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use frevo_client::{DirEntry, FileType, Metadata, Share};
+use frevo_client::{DirEntry, Metadata, Share};
 use frevo_wire::fscc::Pattern;
 
 use super::arguments::{Connection, Find, Kind, Ls};
@@ -62,7 +62,7 @@ fn show(ls: &Ls, directory: &str, name: &str, metadata: &Metadata) -> bool {
     if ls.connection.json {
         return line(object(&join(directory, name), metadata));
     }
-    let slash = if metadata.is_dir() { "/" } else { "" };
+    let slash = if walk::kind(metadata) == walk::Kind::Directory { "/" } else { "" };
     if !ls.long {
         return line(format_args!("{name}{slash}"));
     }
@@ -125,7 +125,7 @@ fn branch<'a>(
             if !shown {
                 return Ok(());
             }
-            if entry.metadata().is_dir() {
+            if walk::kind(entry.metadata()) == walk::Kind::Directory {
                 drawn.directories += 1;
                 let indent = format!("{indent}{bar}");
                 let mut trail = trail.clone();
@@ -168,12 +168,12 @@ pub(crate) async fn find(find: &Find) -> Done {
     failures.end()
 }
 
-const fn is_of(metadata: &Metadata, kind: Kind) -> bool {
+fn is_of(metadata: &Metadata, kind: Kind) -> bool {
     matches!(
-        (metadata.file_type(), kind),
-        (FileType::File, Kind::File)
-            | (FileType::Directory, Kind::Directory)
-            | (FileType::Reparse(_), Kind::Link)
+        (walk::kind(metadata), kind),
+        (walk::Kind::File, Kind::File)
+            | (walk::Kind::Directory, Kind::Directory)
+            | (walk::Kind::Other, Kind::Link)
     )
 }
 

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 
 use super::arguments::{CipherName, Connection, DfsLinks, SigningName};
 use super::place::Url;
-use crate::exit::{Exit, Failure};
+use crate::exit::{During, Exit, Failure};
 
 const fn cipher(name: CipherName) -> Cipher {
     match name {
@@ -92,7 +92,10 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,
     };
-    Failure::new(exit, format!("{error}{}", advice(error)))
+    let (operation, path) = (error.operation(), error.path().to_owned());
+    let during = During { operation, path, status: error.status() };
+    let message = format!("{error}{}", advice(error));
+    Failure { exit, message, during: Some(Box::new(during)) }
 }
 
 /// What helps where the system's words do not say it.
@@ -150,7 +153,7 @@ impl Connection {
     pub(crate) async fn share(&self, url: &Url) -> Result<Share, Failure> {
         if url.share.is_empty() {
             let text = format!("{url} names no share; `frevo shares {url}` lists them");
-            return Err(Failure::new(Exit::Usage, text));
+            return Err(Failure::new(Exit::Usage, text).of("connect to", url));
         }
         let share = self.log_on(url).await?.share(&url.share).await.map_err(failed)?;
         keep(&share);

@@ -2,6 +2,7 @@
 
 mod acl;
 pub(crate) mod arguments;
+mod attrib;
 mod background;
 mod copy;
 mod dos;
@@ -21,6 +22,7 @@ pub(crate) mod output;
 pub(crate) mod place;
 mod progress;
 mod remove;
+mod room;
 mod send;
 mod sync;
 mod taken;
@@ -97,6 +99,9 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Ls(ls) => listing::ls(ls).await,
         Verb::Tree { connection, url, depth } => listing::tree(connection, url, *depth).await,
         Verb::Find(find) => listing::find(find).await,
+        Verb::Df { connection, urls, exact } => room::df(connection, urls, *exact).await,
+        Verb::Du(du) => room::du(du).await,
+        Verb::Attrib(arguments) => attrib::attrib(arguments).await,
         Verb::Stat { connection, urls } => listing::stat(connection, urls).await,
         Verb::Cat { connection, urls } => copy::cat(connection, urls).await,
         Verb::Get(get) => fetch::get(get).await,

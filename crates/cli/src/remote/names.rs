@@ -31,7 +31,7 @@ async fn mv_one(
 ) -> Done {
     if !from.is_in_share_of(to) {
         let text = "mv works within one share; use cp, then rm";
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(Failure::new(Exit::Usage, text).of("rename", from));
     }
     let (share, from) = &connection.reach(from).await?;
     let (_, to) = &connection.reach(to).await?;
@@ -45,7 +45,7 @@ async fn mv_one(
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
         let text = format!("{to} is no directory that something could be moved into");
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(Failure::new(Exit::Usage, text).of("rename", to));
     }
     let target = if into || to.path.is_empty() {
         to.below(frevo_client::path::split(&from.path).1)

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use frevo_client::{FileType, Metadata};
+use frevo_client::Metadata;
 use frevo_wire::dtyp::FileAttributes;
 use serde_json::{Value, json};
 
+use super::walk::{self, Kind};
 use crate::exit::{Done, Failure};
 
 /// `4.2M`
@@ -84,11 +85,11 @@ pub(crate) fn attributes(attributes: FileAttributes) -> String {
 }
 
 /// The kind in a word.
-pub(crate) const fn kind(metadata: &Metadata) -> &'static str {
-    match metadata.file_type() {
-        FileType::File => "file",
-        FileType::Directory => "directory",
-        FileType::Reparse(_) => "link",
+pub(crate) fn kind(metadata: &Metadata) -> &'static str {
+    match walk::kind(metadata) {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Other => "link",
     }
 }
 

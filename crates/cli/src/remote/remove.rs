@@ -29,7 +29,7 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
     let Rm { connection, recursive, force, dry_run, .. } = rm;
     if url.path.is_empty() {
         let text = format!("{url} is a share, which is not removed");
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(Failure::new(Exit::Usage, text).of("remove", url));
     }
     let (share, url) = &connection.reach(url).await?;
     let metadata = match share.metadata(&url.path).await {
@@ -39,7 +39,7 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
     if walk::kind(&metadata) == Kind::Directory {
         if !recursive {
             let text = format!("{url} is a directory; use -r to remove it and all in it");
-            return Err(Failure::new(Exit::Usage, text));
+            return Err(Failure::new(Exit::Usage, text).of("remove", url));
         }
         if *dry_run {
             return tell_all(connection.json, share, url, failures).await;

@@ -168,7 +168,7 @@ fn look(
     }
     if !tree.recursive {
         let text = format!("{shown} is a directory; use -r to copy it with all in it");
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(Failure::new(Exit::Usage, text).of("copy", shown));
     }
     let passes = |file: &LocalFile| {
         tree.filter.passes(&file.name, file.kind == Kind::Directory, file.modified)

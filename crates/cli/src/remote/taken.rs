@@ -34,10 +34,11 @@ impl Taken {
         if self.names.insert(key) {
             return Ok(());
         }
+        let apart = if self.case == Case::Same { ", case apart" } else { "" };
         let text = format!(
-            "{from} is left out: another goes to {name} too, case apart; give one of them another name"
+            "{from} is left out: another goes to {name} too{apart}; give one of them another name"
         );
-        Err(Failure::new(Exit::Failed, text))
+        Err(Failure::new(Exit::Failed, text).of("copy", from))
     }
 }
 

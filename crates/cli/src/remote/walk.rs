@@ -219,7 +219,7 @@ pub(crate) fn local_failed(path: &Path) -> impl FnOnce(std::io::Error) -> Failur
     move |error| {
         let is_missing = error.kind() == std::io::ErrorKind::NotFound;
         let exit = if is_missing { Exit::NotFound } else { Exit::Failed };
-        Failure::new(exit, format!("{shown}: {error}"))
+        Failure::new(exit, format!("{shown}: {error}")).of("read", shown)
     }
 }
 

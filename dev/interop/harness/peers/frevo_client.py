@@ -162,7 +162,9 @@ def everything(ctx, options, disk=None):
         client.run("put", *(f"odd/{name}" for name in names), client.url("taken/"))
         client.run("sync", "odd", client.url("odd"))
         client.run("get", "-r", client.url("taken"), "given")
-        client.run("get", client.url("taken/plain"), client.url("odd/plain"), client.url("co"), "given/")
+        client.run("get", client.url("taken/plain"), client.url("co"), "given/")
+        # Not the one in the place of the other.
+        client.refused(1, "get", client.url("taken/plain"), client.url("odd/plain"), "given/")
         if there.bytes("co") != b"mine" or (ctx.work / "given/co").read_bytes() != b"mine":
             raise Failure("a name with a colon was taken for a stream")
         (ctx.work / "given/co").unlink()

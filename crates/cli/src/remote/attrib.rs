@@ -1,0 +1,200 @@
+//! `attrib`: DOS attributes and times, shown and set.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use frevo_client::{Basic, Metadata, Share};
+use frevo_wire::dtyp::FileAttributes;
+
+use super::arguments::Connection;
+use super::copy::{Failures, each};
+use super::filter::parse_when;
+use super::logon::failed;
+use super::output::{attributes, line, object};
+use super::place::{Url, join};
+use super::walk::{self, Kind};
+use crate::exit::{Done, Exit, Failure};
+
+/// `frevo attrib`
+#[derive(Debug, Args)]
+pub(crate) struct Attrib {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// +r or -r, of r (read-only), h (hidden), s (system), a (archive) and i (not indexed),
+    /// together or apart; and of what. Without any they are shown
+    #[arg(required = true, allow_hyphen_values = true, value_name = "+FLAGS|-FLAGS|URL")]
+    pub(crate) what: Vec<String>,
+    /// When its data was changed last: a date, a time ago, or now
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    pub(crate) modified: Option<SystemTime>,
+    /// When it was made
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    pub(crate) created: Option<SystemTime>,
+    /// With all that is in a directory
+    #[arg(long, short = 'R')]
+    pub(crate) recursive: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
+}
+
+const LETTERS: [(char, FileAttributes); 5] = [
+    ('r', FileAttributes::READONLY),
+    ('h', FileAttributes::HIDDEN),
+    ('s', FileAttributes::SYSTEM),
+    ('a', FileAttributes::ARCHIVE),
+    ('i', FileAttributes::NOT_CONTENT_INDEXED),
+];
+
+/// What of a file's attributes can be set (MS-FSCC 2.6); the others say what it is.
+const SETTABLE: u32 = FileAttributes::READONLY.0
+    | FileAttributes::HIDDEN.0
+    | FileAttributes::SYSTEM.0
+    | FileAttributes::ARCHIVE.0
+    | FileAttributes::TEMPORARY.0
+    | FileAttributes::OFFLINE.0
+    | FileAttributes::NOT_CONTENT_INDEXED.0;
+
+/// What is to be set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Change {
+    on: u32,
+    off: u32,
+}
+
+impl Change {
+    /// Takes `+rh` or `-a`; false if it is neither.
+    fn take(&mut self, text: &str) -> bool {
+        let (sign, letters) = text.split_at(usize::from(text.starts_with(['+', '-'])));
+        let bit = |letter: char| {
+            let found = LETTERS.iter().find(|(one, _)| *one == letter.to_ascii_lowercase());
+            found.map(|(_, bit)| bit.0)
+        };
+        let bits: Option<Vec<u32>> = letters.chars().map(bit).collect();
+        let Some(bits) = bits.filter(|bits| !sign.is_empty() && !bits.is_empty()) else {
+            return false;
+        };
+        let bits = bits.into_iter().fold(0, |all, bit| all | bit);
+        // The last one counts.
+        let (set, unset) = match sign {
+            "+" => (&mut self.on, &mut self.off),
+            _ => (&mut self.off, &mut self.on),
+        };
+        *set |= bits;
+        *unset &= !bits;
+        true
+    }
+
+    /// All that a file is to have; nothing if it has them.
+    fn of(self, found: FileAttributes) -> Option<FileAttributes> {
+        let before = found.0 & SETTABLE;
+        let after = (before | self.on) & !self.off;
+        (after != before).then_some(FileAttributes(after))
+    }
+}
+
+pub(crate) async fn attrib(arguments: &Attrib) -> Done {
+    let mut change = Change::default();
+    let mut urls: Vec<Url> = Vec::new();
+    for one in &arguments.what {
+        if change.take(one) {
+            continue;
+        }
+        let url = one.parse().map_err(|why: String| {
+            let flags = one.starts_with(['+', '-']);
+            let why = if flags {
+                format!("{one}: flags are r, h, s, a and i; other options go before them")
+            } else {
+                why
+            };
+            Failure::new(Exit::Usage, why)
+        });
+        urls.push(url?);
+    }
+    if urls.is_empty() {
+        let text = "nothing is named whose attributes are meant: write smb://USER@HOST/SHARE/PATH";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let mut failures = Failures::default();
+    for url in &urls {
+        let done = attrib_one(arguments, change, url, &mut failures).await;
+        failures.note_done(done)?;
+    }
+    failures.end()
+}
+
+async fn attrib_one(
+    arguments: &Attrib,
+    change: Change,
+    asked: &Url,
+    failures: &mut Failures,
+) -> Done {
+    let (share, url) = &arguments.connection.reach(asked).await?;
+    let metadata = share.metadata(&url.path).await.map_err(failed)?;
+    let mut found = vec![(String::new(), metadata)];
+    if arguments.recursive && walk::kind(&metadata) == Kind::Directory {
+        let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
+        walk::remote_but(share, &url.path, see, |error| failures.note(error))
+            .await
+            .map_err(failed)?;
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    let place = |top: &str, name: &str| if name.is_empty() { top.into() } else { join(top, name) };
+    if change == Change::default() && arguments.modified.is_none() && arguments.created.is_none() {
+        for (name, metadata) in &found {
+            let path = place(&asked.path, name);
+            let shown = if arguments.connection.json {
+                line(object(&path, metadata))
+            } else {
+                line(format_args!("{} {}", attributes(metadata.attributes()), asked.at(path)))
+            };
+            if !shown {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let all = found.iter().map(|(name, metadata)| {
+        set(share, place(&url.path, name), change.of(metadata.attributes()), arguments)
+    });
+    each(all, failures).await
+}
+
+async fn set(
+    share: &Share,
+    path: String,
+    attributes: Option<FileAttributes>,
+    arguments: &Attrib,
+) -> frevo_client::Result<()> {
+    let Attrib { created, modified, .. } = *arguments;
+    let basic = Basic { created, modified, attributes, accessed: None };
+    if basic == Basic::default() {
+        return Ok(());
+    }
+    share.set_all(&path, &basic).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_in_order() {
+        let of = |all: &[&str]| {
+            let mut change = Change::default();
+            assert!(all.iter().all(|one| change.take(one)), "{all:?}");
+            change
+        };
+        assert_eq!(of(&["+r", "-h"]), Change { on: 1, off: 2 });
+        assert_eq!(of(&["+rHs", "-r"]), Change { on: 6, off: 1 });
+        for wrong in ["+", "-", "r", "+rx", "--json", "smb://h/s", ""] {
+            assert!(!Change::default().take(wrong), "{wrong}");
+        }
+        let change = of(&["+r", "-h"]);
+        let archive = FileAttributes::ARCHIVE;
+        let hidden = FileAttributes::HIDDEN | FileAttributes::DIRECTORY | archive;
+        assert_eq!(change.of(hidden), Some(FileAttributes::READONLY | archive));
+        assert_eq!(change.of(FileAttributes::READONLY | archive), None);
+        assert_eq!(of(&["-h"]).of(FileAttributes::HIDDEN), Some(FileAttributes(0)));
+    }
+}

@@ -1,0 +1,123 @@
+//! `df` and `du`: how much room there is, and how much is taken.
+
+use std::collections::BTreeMap;
+
+use frevo_client::Metadata;
+use serde_json::json;
+
+use super::arguments::{Connection, Du};
+use super::copy::Failures;
+use super::logon::failed;
+use super::output::{human, line};
+use super::place::{Url, join};
+use super::walk::{self, Kind};
+use crate::exit::Done;
+
+pub(crate) async fn df(connection: &Connection, urls: &[Url], exact: bool) -> Done {
+    let mut failures = Failures::default();
+    if !connection.json {
+        line(format_args!("{:>8} {:>8} {:>8} {:>4}  share", "size", "used", "free", "use"));
+    }
+    for url in urls {
+        let done = df_one(connection, url, exact).await;
+        failures.note_done(done)?;
+    }
+    failures.end()
+}
+
+async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Done {
+    let (share, url) = &connection.reach(asked).await?;
+    let room = share.room(&url.path).await.map_err(failed)?;
+    let bytes = |units: u64| units.saturating_mul(room.unit);
+    let (size, free, available) = (bytes(room.total), bytes(room.free), bytes(room.available));
+    let used = size.saturating_sub(free);
+    if connection.json {
+        line(json!({
+            "url": asked.to_string(), "size": size, "used": used, "free": free,
+            "available": available, "unit": room.unit,
+        }));
+        return Ok(());
+    }
+    let shown = |bytes: u64| if exact { bytes.to_string() } else { human(bytes) };
+    // As df has it: of what this user may have, rounded up.
+    let whole = used.saturating_add(available).max(1);
+    let percent = (u128::from(used) * 100).div_ceil(u128::from(whole));
+    let (size, used, available) = (shown(size), shown(used), shown(available));
+    line(format_args!("{size:>8} {used:>8} {available:>8} {percent:>3}%  {asked}"));
+    Ok(())
+}
+
+/// What is in a directory and all below it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    size: u64,
+    allocated: u64,
+    files: u64,
+    directories: u64,
+}
+
+impl Sum {
+    fn add(&mut self, metadata: &Metadata) {
+        if walk::kind(metadata) == Kind::Directory {
+            self.directories += 1;
+        } else {
+            self.size = self.size.saturating_add(metadata.len());
+            self.allocated = self.allocated.saturating_add(metadata.allocation());
+            self.files += 1;
+        }
+    }
+}
+
+pub(crate) async fn du(du: &Du) -> Done {
+    let mut failures = Failures::default();
+    for url in &du.urls {
+        let done = du_one(du, url, &mut failures).await;
+        failures.note_done(done)?;
+    }
+    failures.end()
+}
+
+async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Done {
+    let (share, url) = &du.connection.reach(asked).await?;
+    let metadata = share.metadata(&url.path).await.map_err(failed)?;
+    let depth = if du.summarize { 0 } else { du.depth.unwrap_or(usize::MAX) };
+    // By directory, those as deep as is asked for.
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    let mut total = Sum::default();
+    if walk::kind(&metadata) == Kind::Directory {
+        let see = |name: &str, metadata: &Metadata| {
+            total.add(metadata);
+            let is_dir = walk::kind(metadata) == Kind::Directory;
+            if is_dir && name.split('/').count() <= depth {
+                sums.entry(name.to_owned()).or_default();
+            }
+            for (end, _) in name.match_indices('/').take(depth) {
+                if let Some(sum) = name.get(..end).and_then(|above| sums.get_mut(above)) {
+                    sum.add(metadata);
+                }
+            }
+        };
+        walk::remote_but(share, &url.path, see, |error| failures.note(error))
+            .await
+            .map_err(failed)?;
+    } else {
+        total.add(&metadata);
+    }
+    let below = sums.iter().map(|(name, sum)| (join(&asked.path, name), *sum));
+    for (path, sum) in below.chain([(asked.path.clone(), total)]) {
+        let Sum { size, allocated, files, directories } = sum;
+        let shown = if du.connection.json {
+            line(json!({
+                "path": path, "size": size, "allocated": allocated, "files": files,
+                "directories": directories,
+            }))
+        } else {
+            let size = if du.human { human(size) } else { size.to_string() };
+            line(format_args!("{size:>12} {}", asked.at(path)))
+        };
+        if !shown {
+            break;
+        }
+    }
+    Ok(())
+}
