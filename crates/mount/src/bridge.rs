@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +15,10 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle as Runtime;
+
+mod answers;
+
+use answers::{Undone, answered, attr, data, empty, entry, opened, value, written};
 
 use crate::begun::begin;
 use crate::errno::Outcome;
@@ -31,75 +35,66 @@ pub(crate) struct Bridge {
 const GENERATION: Generation = Generation(0);
 
 impl Bridge {
-    /// Starts what an operation does.
-    fn go<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Arc<Volume>) -> F) {
-        self.runtime.spawn(work(Arc::clone(&self.volume)));
+    /// Starts what an operation does, whose outcome `answer` is given, by a task of its own.
+    /// See [`answered`].
+    fn go<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+    ) {
+        self.go_undone(asks, work, answer, |_, _| {});
     }
 
-    /// The same, begun on this thread: for what mostly need not wait, or has little to do
-    /// before it does.
-    fn begin<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Arc<Volume>) -> F) {
-        begin(&self.runtime, work(Arc::clone(&self.volume)));
+    /// The same of what tells the kernel of a node, which it then does not know of.
+    fn go_told<F: Future<Output = Outcome<Told>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        reply: ReplyEntry,
+    ) {
+        let answer = move |outcome| entry(reply, &outcome);
+        self.go_undone(asks, work, answer, |volume, told| volume.not_told(told.attr.ino.0));
+    }
+
+    fn go_undone<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+        undo: Undone<T>,
+    ) {
+        let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
+        self.runtime.spawn(answered(volume, Caller::new(asks.pid()), work, answer, Some(undo)));
+    }
+
+    /// A read, which is given up when nobody waits for it any more.
+    fn read<T, F: Future<Output = Outcome<T>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        is_here: bool,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+    ) where
+        T: Send + 'static,
+    {
+        let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
+        let work = answered(volume, Caller::new(asks.pid()), work, answer, None);
+        // Begun on this thread: it mostly need not wait, or has little to do before it does.
+        if is_here {
+            begin(&self.runtime, work);
+        } else {
+            self.runtime.spawn(work);
+        }
     }
 
     /// The kernel has forgotten a node so many times. This thread is none of the
     /// runtime's, on which what was kept open is closed.
     pub(crate) fn forgotten(&self, id: u64, count: u64) {
         if let Some(node) = self.volume.forget(id, count) {
-            self.go(async move |volume| volume.let_go(&node).await);
+            let volume = Arc::clone(&self.volume);
+            self.runtime.spawn(async move { volume.let_go(&node).await });
         }
-    }
-}
-
-fn entry(reply: ReplyEntry, outcome: &Outcome<Told>) {
-    match outcome {
-        Ok(Told { attr, ttl }) => reply.entry(ttl, attr, GENERATION),
-        Err(error) => reply.error(*error),
-    }
-}
-
-fn attr(reply: ReplyAttr, outcome: &Outcome<Told>) {
-    match outcome {
-        Ok(Told { attr, ttl }) => reply.attr(ttl, attr),
-        Err(error) => reply.error(*error),
-    }
-}
-
-fn empty(reply: ReplyEmpty, outcome: Outcome<()>) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn written(reply: ReplyWrite, outcome: Outcome<u32>) {
-    match outcome {
-        Ok(count) => reply.written(count),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn data(reply: ReplyData, outcome: Outcome<impl AsRef<[u8]>>) {
-    match outcome {
-        Ok(data) => reply.data(data.as_ref()),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn opened(reply: ReplyOpen, outcome: Outcome<u64>, flags: FopenFlags) {
-    match outcome {
-        Ok(handle) => reply.opened(FileHandle(handle), flags),
-        Err(error) => reply.error(error),
-    }
-}
-
-/// The value of an attribute, or how long it is.
-fn value(reply: ReplyXattr, outcome: Outcome<Vec<u8>>, size: u32) {
-    match outcome {
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() <= size as usize => reply.data(&value),
-        Ok(_) => reply.error(Errno::ERANGE),
-        Err(error) => reply.error(error),
     }
 }
 
@@ -130,27 +125,37 @@ impl Filesystem for Bridge {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
-        self.go(async move |volume| match volume.lookup(parent.0, &name).await {
-            Ok(Found::There(Told { attr, ttl })) => reply.entry(&ttl, &attr, GENERATION),
-            // Number 0 is nothing, which is kept as a name is.
-            Ok(Found::Absent(ttl)) => reply.entry(&ttl, &Told::nothing(), GENERATION),
-            Err(error) => reply.error(error),
-        });
+        self.go_undone(
+            asks,
+            async move |volume| volume.lookup(parent.0, &name).await,
+            |found| match found {
+                Ok(Found::There(Told { attr, ttl })) => reply.entry(&ttl, &attr, GENERATION),
+                // Number 0 is nothing, which is kept as a name is.
+                Ok(Found::Absent(ttl)) => reply.entry(&ttl, &Told::nothing(), GENERATION),
+                Err(error) => reply.error(error),
+            },
+            |volume, found| {
+                if let Found::There(told) = found {
+                    volume.not_told(told.attr.ino.0);
+                }
+            },
+        );
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
         self.forgotten(ino.0, count);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.go(async move |volume| attr(reply, &volume.getattr(ino.0).await));
+    fn getattr(&self, asks: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let work = async move |volume: Arc<Volume>| volume.getattr(ino.0).await;
+        self.go(asks, work, |outcome| attr(reply, &outcome));
     }
 
     fn setattr(
         &self,
-        _: &Request,
+        asks: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -168,21 +173,19 @@ impl Filesystem for Bridge {
     ) {
         let (accessed, modified) = (accessed.map(time), modified.map(time));
         let changes = Changes { mode, uid, gid, size, accessed, modified };
-        self.go(async move |volume| attr(reply, &volume.setattr(ino.0, changes).await));
+        let work = async move |volume: Arc<Volume>| volume.setattr(ino.0, changes).await;
+        self.go(asks, work, |outcome| attr(reply, &outcome));
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        self.go(async move |volume| {
-            data(
-                reply,
-                volume.readlink(ino.0).await.map(|target| target.into_os_string().into_vec()),
-            );
-        });
+    fn readlink(&self, asks: &Request, ino: INodeNo, reply: ReplyData) {
+        let work = async move |volume: Arc<Volume>| volume.readlink(ino.0).await;
+        let bytes = |target: PathBuf| target.into_os_string().into_vec();
+        self.go(asks, work, move |outcome| data(reply, outcome.map(bytes)));
     }
 
     fn mknod(
         &self,
-        _: &Request,
+        asks: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -191,22 +194,21 @@ impl Filesystem for Bridge {
         reply: ReplyEntry,
     ) {
         let name = name.to_owned();
-        self.go(async move |volume| {
+        let work = async move |volume: Arc<Volume>| {
             if mode & libc::S_IFMT != libc::S_IFREG {
-                return entry(reply, &volume.mknod(parent.0, &name, mode, rdev).await);
+                return volume.mknod(parent.0, &name, mode, rdev).await;
             }
             let flags = libc::O_EXCL | libc::O_RDWR;
-            let made = volume.create(parent.0, &name, flags, mode).await;
-            if let Ok((_, handle)) = &made {
-                volume.release(*handle).await;
-            }
-            entry(reply, &made.map(|(told, _)| told));
-        });
+            let (told, handle) = volume.create(parent.0, &name, flags, mode).await?;
+            volume.release(handle).await;
+            Ok(told)
+        };
+        self.go_told(asks, work, reply);
     }
 
     fn mkdir(
         &self,
-        _: &Request,
+        asks: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -214,34 +216,38 @@ impl Filesystem for Bridge {
         reply: ReplyEntry,
     ) {
         let name = name.to_owned();
-        self.go(async move |volume| entry(reply, &volume.mkdir(parent.0, &name, mode).await));
+        let work = async move |volume: Arc<Volume>| volume.mkdir(parent.0, &name, mode).await;
+        self.go_told(asks, work, reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
-        self.go(async move |volume| empty(reply, volume.unlink(parent.0, &name).await));
+        let work = async move |volume: Arc<Volume>| volume.unlink(parent.0, &name).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
-        self.go(async move |volume| empty(reply, volume.rmdir(parent.0, &name).await));
+        let work = async move |volume: Arc<Volume>| volume.rmdir(parent.0, &name).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn symlink(
         &self,
-        _: &Request,
+        asks: &Request,
         parent: INodeNo,
         name: &OsStr,
         target: &Path,
         reply: ReplyEntry,
     ) {
         let (name, target) = (name.to_owned(), target.to_owned());
-        self.go(async move |volume| entry(reply, &volume.symlink(parent.0, &name, &target).await));
+        let work = async move |volume: Arc<Volume>| volume.symlink(parent.0, &name, &target).await;
+        self.go_told(asks, work, reply);
     }
 
     fn rename(
         &self,
-        _: &Request,
+        asks: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -250,33 +256,38 @@ impl Filesystem for Bridge {
         reply: ReplyEmpty,
     ) {
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
-        self.go(async move |volume| {
+        let work = async move |volume: Arc<Volume>| {
             let (from, to) = ((parent.0, &*name), (new_parent.0, &*new_name));
-            empty(reply, volume.rename(from, to, flags.bits()).await);
-        });
+            volume.rename(from, to, flags.bits()).await
+        };
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn link(
         &self,
-        _: &Request,
+        asks: &Request,
         ino: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
         let name = new_name.to_owned();
-        self.go(async move |volume| entry(reply, &volume.link(ino.0, new_parent.0, &name).await));
+        let work = async move |volume: Arc<Volume>| volume.link(ino.0, new_parent.0, &name).await;
+        self.go_told(asks, work, reply);
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.go(async move |volume| {
-            opened(reply, volume.open(ino.0, flags.0).await, FopenFlags::FOPEN_DIRECT_IO);
-        });
+    fn open(&self, asks: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.go_undone(
+            asks,
+            async move |volume| volume.open(ino.0, flags.0).await,
+            |outcome| opened(reply, outcome, FopenFlags::FOPEN_DIRECT_IO),
+            |volume, handle| volume.not_opened(handle),
+        );
     }
 
     fn create(
         &self,
-        _: &Request,
+        asks: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -285,18 +296,26 @@ impl Filesystem for Bridge {
         reply: ReplyCreate,
     ) {
         let name = name.to_owned();
-        self.go(async move |volume| match volume.create(parent.0, &name, flags, mode).await {
-            Ok((Told { attr, ttl }, handle)) => {
-                let direct = FopenFlags::FOPEN_DIRECT_IO;
-                reply.created(&ttl, &attr, GENERATION, FileHandle(handle), direct);
-            }
-            Err(error) => reply.error(error),
-        });
+        self.go_undone(
+            asks,
+            async move |volume| volume.create(parent.0, &name, flags, mode).await,
+            |outcome| match outcome {
+                Ok((Told { attr, ttl }, handle)) => {
+                    let direct = FopenFlags::FOPEN_DIRECT_IO;
+                    reply.created(&ttl, &attr, GENERATION, FileHandle(handle), direct);
+                }
+                Err(error) => reply.error(error),
+            },
+            |volume, (told, handle)| {
+                volume.not_opened(handle);
+                volume.not_told(told.attr.ino.0);
+            },
+        );
     }
 
     fn read(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -306,16 +325,14 @@ impl Filesystem for Bridge {
         reply: ReplyData,
     ) {
         let size = size.min(limits::REQUEST_MAX);
-        let read = async move |volume: Arc<Volume>| {
-            data(reply, volume.read(handle.0, offset, size).await);
-        };
+        let work = async move |volume: Arc<Volume>| volume.read(handle.0, offset, size).await;
         // Much data is for all cores.
-        if size <= limits::READ_HERE { self.begin(read) } else { self.go(read) }
+        self.read(asks, size <= limits::READ_HERE, work, |outcome| data(reply, outcome));
     }
 
     fn write(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -334,25 +351,26 @@ impl Filesystem for Bridge {
             }
         }
         let data = data.to_vec();
-        self.go(async move |volume| {
-            let done = if is_mapped {
+        let work = async move |volume: Arc<Volume>| {
+            if is_mapped {
                 volume.write_back(handle.0, offset, &data).await
             } else {
                 volume.write(handle.0, offset, &data).await
-            };
-            written(reply, done);
-        });
+            }
+        };
+        self.go(asks, work, |outcome| written(reply, outcome));
     }
 
     fn flush(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.go(async move |volume| empty(reply, volume.flush(handle.0, owner.0).await));
+        let work = async move |volume: Arc<Volume>| volume.flush(handle.0, owner.0).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn release(
@@ -365,14 +383,16 @@ impl Filesystem for Bridge {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.go(async move |volume| {
+        let volume = Arc::clone(&self.volume);
+        self.runtime.spawn(async move {
             volume.release(handle.0).await;
             reply.ok();
         });
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.go(async move |volume| empty(reply, volume.fsync(handle.0).await));
+    fn fsync(&self, asks: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let work = async move |volume: Arc<Volume>| volume.fsync(handle.0).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -381,15 +401,16 @@ impl Filesystem for Bridge {
 
     fn readdir(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.go(async move |volume| match volume.entries(handle.0, offset, true).await {
+        let spelling = self.volume.spelling();
+        let work = async move |volume: Arc<Volume>| volume.entries(handle.0, offset, true).await;
+        self.go(asks, work, move |outcome| match outcome {
             Ok(listed) => {
-                let spelling = volume.spelling();
                 for (next, entry) in listed.entries() {
                     let number = INodeNo(entry.number());
                     if reply.add(number, next, entry.kind(), entry.name(spelling)) {
@@ -404,13 +425,15 @@ impl Filesystem for Bridge {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.go(async move |volume| match volume.entries(handle.0, offset, false).await {
+        let volume = Arc::clone(&self.volume);
+        let work = async move |volume: Arc<Volume>| volume.entries(handle.0, offset, false).await;
+        self.go(asks, work, move |outcome| match outcome {
             Ok(listed) => {
                 let spelling = volume.spelling();
                 for (next, entry) in listed.entries() {
@@ -458,8 +481,9 @@ impl Filesystem for Bridge {
         reply.ok();
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.go(async move |volume| match volume.statfs().await {
+    fn statfs(&self, asks: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let work = async move |volume: Arc<Volume>| volume.statfs().await;
+        self.go(asks, work, |outcome| match outcome {
             Ok(room) => {
                 let unit = u32::try_from(room.unit).unwrap_or(4096).max(1);
                 let name = limits::NAME_MAX;
@@ -471,7 +495,7 @@ impl Filesystem for Bridge {
 
     fn setxattr(
         &self,
-        _: &Request,
+        asks: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -480,28 +504,31 @@ impl Filesystem for Bridge {
         reply: ReplyEmpty,
     ) {
         let (name, value) = (name.to_owned(), value.to_vec());
-        self.go(async move |volume| {
-            empty(reply, volume.setxattr(ino.0, &name, &value, flags).await);
-        });
+        let work =
+            async move |volume: Arc<Volume>| volume.setxattr(ino.0, &name, &value, flags).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, asks: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = name.to_owned();
-        self.go(async move |volume| value(reply, volume.getxattr(ino.0, &name).await, size));
+        let work = async move |volume: Arc<Volume>| volume.getxattr(ino.0, &name).await;
+        self.go(asks, work, move |outcome| value(reply, outcome, size));
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.go(async move |volume| value(reply, volume.listxattr(ino.0).await, size));
+    fn listxattr(&self, asks: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let work = async move |volume: Arc<Volume>| volume.listxattr(ino.0).await;
+        self.go(asks, work, move |outcome| value(reply, outcome, size));
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, asks: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
-        self.go(async move |volume| empty(reply, volume.removexattr(ino.0, &name).await));
+        let work = async move |volume: Arc<Volume>| volume.removexattr(ino.0, &name).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn getlk(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
@@ -512,7 +539,8 @@ impl Filesystem for Bridge {
         reply: ReplyLock,
     ) {
         let wanted = Range::of(owner.0, pid, (start, end), kind);
-        self.go(async move |volume| match volume.getlk(handle.0, wanted).await {
+        let work = async move |volume: Arc<Volume>| volume.getlk(handle.0, wanted).await;
+        self.go(asks, work, move |outcome| match outcome {
             Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
             Ok(Some(found)) => {
                 reply.locked(found.start, found.last, found.kind(), found.pid);
@@ -536,18 +564,23 @@ impl Filesystem for Bridge {
     ) {
         let wanted = Range::of(owner.0, pid, (start, end), kind);
         let waits = sleep.then(|| Caller::new(asks.pid()));
-        self.go(async move |volume| {
-            let done = match kind {
-                libc::F_UNLCK => volume.unlock(handle.0, wanted).await,
-                _ => volume.setlk(handle.0, wanted, waits).await,
-            };
-            empty(reply, done);
-        });
+        if kind == libc::F_UNLCK {
+            let work = async move |volume: Arc<Volume>| volume.unlock(handle.0, wanted).await;
+            return self.go(asks, work, |outcome| empty(reply, outcome));
+        }
+        self.go_undone(
+            asks,
+            async move |volume| {
+                volume.setlk(handle.0, wanted, waits).await.map(|()| (handle.0, wanted))
+            },
+            |outcome| empty(reply, outcome.map(drop)),
+            |volume, (handle, taken)| volume.not_locked(handle, taken),
+        );
     }
 
     fn fallocate(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -555,9 +588,9 @@ impl Filesystem for Bridge {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.go(async move |volume| {
-            empty(reply, volume.fallocate(handle.0, offset, len, mode).await);
-        });
+        let work =
+            async move |volume: Arc<Volume>| volume.fallocate(handle.0, offset, len, mode).await;
+        self.go(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn ioctl(
@@ -577,7 +610,7 @@ impl Filesystem for Bridge {
 
     fn lseek(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: i64,
@@ -585,7 +618,8 @@ impl Filesystem for Bridge {
         reply: ReplyLseek,
     ) {
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        self.go(async move |volume| match volume.lseek(handle.0, offset, whence).await {
+        let work = async move |volume: Arc<Volume>| volume.lseek(handle.0, offset, whence).await;
+        self.go(asks, work, |outcome| match outcome {
             Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
             Err(error) => reply.error(error),
         });
@@ -593,7 +627,7 @@ impl Filesystem for Bridge {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        asks: &Request,
         _: INodeNo,
         from: FileHandle,
         from_offset: u64,
@@ -604,10 +638,11 @@ impl Filesystem for Bridge {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.go(async move |volume| {
+        let work = async move |volume: Arc<Volume>| {
             let (source, target) = ((from.0, from_offset), (to.0, to_offset));
-            written(reply, volume.copy_range(source, target, len).await);
-        });
+            volume.copy_range(source, target, len).await
+        };
+        self.go(asks, work, |outcome| written(reply, outcome));
     }
 
     fn access(&self, _: &Request, _: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {

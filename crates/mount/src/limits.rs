@@ -90,6 +90,12 @@ pub const LOCK_AGAIN_FIRST: Duration = Duration::from_millis(10);
 pub const LOCK_AGAIN_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether who waits for a lock was sent a signal.
 pub const SIGNALS_EVERY: Duration = Duration::from_millis(25);
+/// How often it is looked whether who waits for anything else was killed.
+pub const KILLED_EVERY: Duration = Duration::from_millis(250);
+/// Files that are written and closed at once when all is over.
+pub const AT_ONCE_AT_THE_END: usize = 64;
+/// How long that may take, once all is written.
+pub const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// Tries at removing a directory in which a removed file is not closed yet.
 pub const REMOVE_TRIES: usize = 25;
 /// Pause between two of them.

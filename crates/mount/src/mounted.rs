@@ -73,6 +73,8 @@ pub struct Mounted {
     folder: PathBuf,
     volume: Arc<Volume>,
     ended: oneshot::Receiver<io::Result<()>>,
+    /// What ended it, and how many bytes had been lost before.
+    over: Option<(io::Result<()>, u64)>,
 }
 
 /// What came of an unmount.
@@ -80,7 +82,8 @@ pub struct Mounted {
 pub enum Unmount {
     /// It is done.
     Done,
-    /// A program has a file open there or is in the folder.
+    /// A program has a file open there or is in the folder. All that was written is on the
+    /// server, or what is said to be lost.
     Busy,
 }
 
@@ -172,7 +175,7 @@ pub async fn mount(
             let _ = tell.send(started.join());
         })
         .map_err(MountError::Refused)?;
-    Ok(Mounted { folder, volume, ended })
+    Ok(Mounted { folder, volume, ended, over: None })
 }
 
 /// Does what is done from time to time, until the mount is gone.
@@ -237,23 +240,48 @@ impl Mounted {
     /// Waits until somebody has unmounted it, and all is written and closed.
     ///
     /// # Errors
-    /// What ended the conversation with the kernel, if it was no unmount.
+    /// What ended the conversation with the kernel, if it was no unmount; that what was
+    /// written last did not get to the server.
     pub async fn ended(&mut self) -> io::Result<()> {
-        let outcome = (&mut self.ended).await.unwrap_or(Ok(()));
+        if self.over.is_none() {
+            let outcome = (&mut self.ended).await.unwrap_or(Ok(()));
+            self.over = Some((outcome, self.volume.unsent_and_lost().1));
+        }
         self.volume.settle().await;
-        outcome
+        let (outcome, before) = self.over.take().unwrap_or((Ok(()), 0));
+        outcome?;
+        let lost = self.volume.unsent_and_lost().1 - before;
+        if lost > 0 {
+            let what = format!("{lost} bytes that were written last did not get to the server");
+            return Err(io::Error::other(what));
+        }
+        Ok(())
     }
 
-    /// Writes what was gathered and unmounts it. [`Self::ended`] tells when it is
-    /// over.
+    /// Whether it is unmounted: then [`Self::ended`], once it was called, only waits for the
+    /// server.
+    pub const fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Bytes that were written and are not on the server yet.
+    pub fn unsent(&self) -> u64 {
+        self.volume.unsent_and_lost().0
+    }
+
+    /// Unmounts it; [`Self::ended`] tells when all that was written is on the server.
+    /// When it is in use, that is waited for here.
     ///
     /// # Errors
     /// What the kernel or fusermount3 says.
     pub async fn unmount(&self) -> io::Result<Unmount> {
-        self.volume.flush_all().await;
         let folder = self.folder.clone();
         let done = tokio::task::spawn_blocking(move || unmount(&folder)).await;
-        done.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
+        let done = done.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+        if matches!(done, Ok(Unmount::Busy)) {
+            self.volume.flush_all().await;
+        }
+        done
     }
 }
 

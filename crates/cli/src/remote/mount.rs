@@ -59,7 +59,8 @@ async fn mount(arguments: &Mount) -> Done {
         ));
     }
     let ended = wait(&mut mounted, &mut signals).await;
-    kept.log_off().await;
+    // A server that does not answer ends the session itself.
+    let _ = tokio::time::timeout(LAST_WORDS, kept.log_off()).await;
     ended?;
     tell(format_args!("{folder} is unmounted"));
     Ok(())
@@ -85,7 +86,21 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
             () = signals.next() => {}
         }
         let folder = mounted.folder().display().to_string();
-        match mounted.unmount().await {
+        if mounted.is_over() {
+            let lost = mounted.unsent();
+            return Err(Failure::new(
+                Exit::Interrupted,
+                format!(
+                    "{folder} is unmounted; the server does not answer, and {lost} bytes that were written to it are lost"
+                ),
+            ));
+        }
+        let unmounted = tokio::select! {
+            done = mounted.unmount() => done,
+            // What was written does not get to the server.
+            () = signals.next() => continue,
+        };
+        match unmounted {
             Ok(Unmount::Done) => {}
             Ok(Unmount::Busy) => tell(format_args!(
                 "{folder} is in use and stays mounted, all that was written to it is on the server; \

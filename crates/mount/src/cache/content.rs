@@ -131,7 +131,7 @@ impl Content {
     }
 
     /// Makes sure that the pages are of this version of the lease.
-    async fn begin(&self, file: &File, grant: Grant) -> Outcome<()> {
+    async fn begin(self: &Arc<Self>, file: &File, grant: Grant) -> Outcome<()> {
         if self.pages.lock().is_of(grant.version) {
             return Ok(());
         }
@@ -196,7 +196,12 @@ impl Content {
         now.version == grant.version && now.state.contains(LeaseState::READ)
     }
 
-    pub(crate) async fn read_direct(&self, file: &File, offset: u64, len: usize) -> Outcome<Bytes> {
+    pub(crate) async fn read_direct(
+        self: &Arc<Self>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Outcome<Bytes> {
         self.send_unasked().await;
         let mut data = vec![0; len];
         let count = file.read_at(offset, &mut data).await.map_err(|error| errno(&error))?;
@@ -408,7 +413,7 @@ impl Content {
 
     /// Sends while nobody waits for it; who writes, syncs or closes is told what went
     /// wrong.
-    pub(crate) async fn send_unasked(&self) {
+    pub(crate) async fn send_unasked(self: &Arc<Self>) {
         let _ = self.send().await;
     }
 
@@ -435,16 +440,24 @@ impl Content {
     }
 
     /// Sends all that was gathered. What goes wrong is noted for each handle too.
-    pub(crate) async fn send(&self) -> Outcome<()> {
+    pub(crate) async fn send(self: &Arc<Self>) -> Outcome<()> {
         if !self.is_unsent() {
             return Ok(());
         }
+        // By a task of its own: whoever waits for it may give up.
+        let content = Arc::clone(self);
+        let sent = tokio::spawn(async move { content.send_gathered().await }).await;
+        sent.unwrap_or(Err(Errno::EIO))
+    }
+
+    async fn send_gathered(&self) -> Outcome<()> {
         let _turn = self.sending.lock().await;
         *self.waiting.lock() = None;
         let extents = self.pages.lock().take();
         if extents.is_empty() {
             return Ok(());
         }
+        let bytes: u64 = extents.iter().map(|(_, data)| data.len() as u64).sum();
         let writer = self.writer.lock().clone();
         let outcome = match writer {
             Some(writer) => send_all(&writer, extents).await,
@@ -455,13 +468,14 @@ impl Content {
         // that all is well.
         if let Err(error) = outcome {
             self.failures.note(error);
+            self.keeper.lose(bytes);
         }
         self.with(|pages| if outcome.is_ok() { pages.sent() } else { pages.not_sent() });
         outcome
     }
 
     /// The file has another length on the server now; nobody sends meanwhile.
-    pub(crate) async fn resize(&self, file: &File, len: u64) -> Outcome<()> {
+    pub(crate) async fn resize(self: &Arc<Self>, file: &File, len: u64) -> Outcome<()> {
         self.send_unasked().await;
         let _turn = self.sending.lock().await;
         let resized = file.set_len(len).await.map_err(|error| errno(&error));
@@ -472,7 +486,7 @@ impl Content {
     /// Changes the file on the server in a way that the pages do not know; nobody
     /// sends meanwhile.
     pub(crate) async fn change<T>(
-        &self,
+        self: &Arc<Self>,
         work: impl AsyncFnOnce() -> frevo_client::Result<T>,
     ) -> Outcome<T> {
         self.send_unasked().await;

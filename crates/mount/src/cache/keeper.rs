@@ -17,6 +17,8 @@ pub(crate) struct Keeper {
     limit: usize,
     pages: AtomicUsize,
     unsent: AtomicU64,
+    /// Bytes that were written and never got to the server.
+    lost: AtomicU64,
     /// Notes of pages in the order in which they came; some have gone since.
     order: Mutex<VecDeque<(Weak<Content>, u64)>>,
 }
@@ -41,6 +43,7 @@ impl Keeper {
             limit,
             pages: AtomicUsize::new(0),
             unsent: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             order: Mutex::default(),
         })
     }
@@ -48,6 +51,15 @@ impl Keeper {
     /// Bytes of all files that are not yet on the server.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Acquire)
+    }
+
+    /// Bytes of all files that were written and never got there.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(super) fn lose(&self, bytes: u64) {
+        self.lost.fetch_add(bytes, Ordering::AcqRel);
     }
 
     /// Bytes kept of what was read.

@@ -127,11 +127,25 @@ impl Volume {
             Some(file) => Some(file.metadata().await),
             None => None,
         };
-        let metadata = match told.filter(|told| !is_closed(told)) {
-            Some(told) => told,
-            None => self.look_at(&node.path()?).await,
-        };
-        let metadata = metadata.map_err(|error| errno(&error))?;
+        match told.filter(|told| !is_closed(told)) {
+            Some(told) => self.learn_if_same(node, told.map_err(|error| errno(&error))?, asked),
+            None => self.refresh_by_name(node).await,
+        }
+    }
+
+    /// What is found under its name, if that still is the node.
+    pub(super) async fn refresh_by_name(&self, node: &Arc<Node>) -> Outcome<Metadata> {
+        let asked = Instant::now();
+        let found = self.look_at(&node.path()?).await.map_err(|error| errno(&error))?;
+        self.learn_if_same(node, found, asked)
+    }
+
+    fn learn_if_same(
+        &self,
+        node: &Arc<Node>,
+        metadata: Metadata,
+        asked: Instant,
+    ) -> Outcome<Metadata> {
         if !self.is_same(node, &metadata) {
             self.distrust(node);
             return Err(Errno::from_i32(libc::ESTALE));

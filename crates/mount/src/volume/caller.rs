@@ -4,7 +4,13 @@
 //! as if nobody knew it: then not even SIGKILL ends a wait. What a thread was sent
 //! stays with it until the request is answered, and /proc tells of it.
 
-use crate::limits::SIGNALS_EVERY;
+use crate::limits::{KILLED_EVERY, SIGNALS_EVERY};
+
+/// The bit of SIGKILL in a mask of signals; what ends a program without a core is that to
+/// each of its threads.
+const KILL: u64 = 1 << (libc::SIGKILL - 1);
+/// PF_EXITING of a thread's flags.
+const EXITING: u64 = 0x4;
 
 /// The thread that waits for an answer.
 #[derive(Debug)]
@@ -30,6 +36,23 @@ impl Caller {
         }
     }
 
+    /// Ends when it was killed, or closes its files since it was.
+    pub(crate) async fn killed(&mut self) {
+        loop {
+            tokio::time::sleep(KILLED_EVERY).await;
+            if self.thread != 0 && self.is_killed() {
+                return;
+            }
+        }
+    }
+
+    fn is_killed(&self) -> bool {
+        let read = |name| std::fs::read_to_string(format!("/proc/{}/{name}", self.thread)).ok();
+        let pending = read("status").and_then(|status| Pending::parse(&status));
+        pending.is_some_and(|pending| pending.kills)
+            || read("stat").is_some_and(|stat| ends_by_signal(&stat).unwrap_or(false))
+    }
+
     /// A signal of the process may be another thread's, who takes it at once: it has
     /// to be there twice.
     fn look(&mut self) -> bool {
@@ -47,6 +70,18 @@ impl Caller {
 struct Pending {
     own: bool,
     shared: bool,
+    /// It ends as soon as it is answered.
+    kills: bool,
+}
+
+/// Whether a thread is ending by a signal: from /proc/PID/stat, proc_pid_stat(5), of which
+/// the fields behind the name are counted.
+fn ends_by_signal(stat: &str) -> Option<bool> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let flags: u64 = fields.nth(6)?.parse().ok()?;
+    let code: u32 = fields.nth(42)?.parse().ok()?;
+    Some(flags & EXITING != 0 && code & 0x7f != 0)
 }
 
 impl Pending {
@@ -57,8 +92,9 @@ impl Pending {
             u64::from_str_radix(line.strip_prefix(':')?.trim(), 16).ok()
         };
         let delivered = !mask("SigBlk")?;
-        let (own, shared) = (mask("SigPnd")? & delivered, mask("ShdPnd")? & delivered);
-        Some(Self { own: own != 0, shared: shared != 0 })
+        let (own, shared) = (mask("SigPnd")?, mask("ShdPnd")?);
+        let kills = own & KILL != 0;
+        Some(Self { own: own & delivered != 0, shared: shared & delivered != 0, kills })
     }
 }
 
@@ -87,6 +123,27 @@ mod tests {
     #[test]
     fn the_kernel_writes_it_so() {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        assert!(Pending::parse(&status).is_some());
+        assert!(!Pending::parse(&status).unwrap().kills);
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        assert_eq!(ends_by_signal(&stat), Some(false));
+    }
+
+    #[test]
+    fn who_is_killed_is_told_from_who_ends() {
+        // A child that was killed and not waited for has nothing left but how it ended.
+        for (signal, is_killed) in [(Some("-KILL"), true), (Some("-TERM"), true), (None, false)] {
+            let wait = if signal.is_some() { "60" } else { "0" };
+            let mut child = std::process::Command::new("sleep").arg(wait).spawn().unwrap();
+            if let Some(signal) = signal {
+                let pid = child.id().to_string();
+                std::process::Command::new("kill").args([signal, &pid]).status().unwrap();
+            }
+            let stat = || std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            while !stat().contains(") Z ") {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            assert_eq!(ends_by_signal(&stat()), Some(is_killed), "{signal:?}");
+            child.wait().unwrap();
+        }
     }
 }

@@ -9,13 +9,14 @@ use frevo_client::{Cause, File, Lease, LeaseHolder, OpenOptions, Yield};
 use frevo_wire::Status;
 use frevo_wire::command::oplock_break::LeaseState;
 use fuser::{Errno, INodeNo};
+use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::names::MODE_BITS;
 use super::{Told, Volume};
 use crate::cache::{Content, Course, Heard};
 use crate::errno::{Outcome, errno};
-use crate::limits::{KEPT_FILES, KEPT_FOR};
+use crate::limits::{AT_ONCE_AT_THE_END, CLOSED_WITHIN, KEPT_FILES, KEPT_FOR};
 use crate::node::Node;
 
 /// What is asked for to read, and to write.
@@ -226,13 +227,18 @@ impl Volume {
 
     /// Opens a node's file on the server. For writing it is opened for reading
     /// too, where that is allowed.
-    async fn open_as(&self, node: &Node, content: &Content, writes: bool) -> Outcome<Opened> {
+    async fn open_as(&self, node: &Arc<Node>, content: &Content, writes: bool) -> Outcome<Opened> {
         let path = node.path()?;
         let options = self.options(if writes { WRITING } else { READING });
         let options = options.write(writes).shared_lease(&content.lease);
         let (file, reads) = match options.clone().read(true).open(&self.share, &path).await {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
                 (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
+            }
+            // The lease is on another file: MS-SMB2 3.3.5.9.8.
+            Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
+                self.refresh_by_name(node).await?;
+                return Err(errno(&error));
             }
             other => (other.map_err(|error| errno(&error))?, true),
         };
@@ -594,22 +600,48 @@ impl Volume {
 
     /// Writes all that was gathered.
     pub(crate) async fn flush_all(&self) {
-        for node in self.nodes.all() {
+        let nodes = futures_util::stream::iter(self.nodes.all());
+        let flush = async |node: Arc<Node>| {
             if let Err(error) = self.send(&node).await {
                 tracing::warn!(?node, ?error, "what was written is lost");
             }
+        };
+        nodes.for_each_concurrent(AT_ONCE_AT_THE_END, flush).await;
+    }
+
+    /// How many bytes of all files are not on the server yet, and never will be.
+    pub(crate) fn unsent_and_lost(&self) -> (u64, u64) {
+        (self.keeper.unsent(), self.keeper.lost())
+    }
+
+    /// Closes all that is open: nobody can use it any more. A server that does not answer
+    /// closes it itself.
+    pub(crate) async fn settle(&self) {
+        self.flush_all().await;
+        let close = async {
+            let handles: Vec<u64> = self.files.lock().keys().copied().collect();
+            let handles = futures_util::stream::iter(handles);
+            handles.for_each_concurrent(AT_ONCE_AT_THE_END, |one| self.release(one)).await;
+            let nodes = futures_util::stream::iter(self.nodes.all());
+            let let_go = async |node: Arc<Node>| self.let_go(&node).await;
+            nodes.for_each_concurrent(AT_ONCE_AT_THE_END, let_go).await;
+        };
+        if tokio::time::timeout(CLOSED_WITHIN, close).await.is_err() {
+            tracing::warn!("the server does not answer, and has files open of what is unmounted");
         }
     }
 
-    /// Closes all that is open: nobody can use it any more.
-    pub(crate) async fn settle(&self) {
-        self.flush_all().await;
-        let handles: Vec<u64> = self.files.lock().keys().copied().collect();
-        for handle in handles {
-            self.release(handle).await;
-        }
-        for node in self.nodes.all() {
-            self.let_go(&node).await;
+    /// Nobody will use the handle that was made.
+    pub(crate) fn not_opened(self: &Arc<Self>, number: u64) {
+        let volume = Arc::clone(self);
+        tokio::spawn(async move { volume.release(number).await });
+    }
+
+    /// The kernel was not told of a node after all.
+    pub(crate) fn not_told(self: &Arc<Self>, id: u64) {
+        if let Some(node) = self.forget(id, 1) {
+            let volume = Arc::clone(self);
+            tokio::spawn(async move { volume.let_go(&node).await });
         }
     }
 

@@ -232,6 +232,16 @@ impl Volume {
         self.unlock_in(&node, wanted).await
     }
 
+    /// Nobody has any use for a lock that was taken.
+    pub(crate) fn not_locked(self: &Arc<Self>, number: u64, taken: Range) {
+        let volume = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = volume.unlock(number, taken).await {
+                tracing::debug!(?error, "a lock went with its file");
+            }
+        });
+    }
+
     async fn unlock_in(&self, node: &Arc<Node>, wanted: Range) -> Outcome<()> {
         let mut locks = node.locks.lock().await;
         let replaced = locks.replaced(&wanted);

@@ -479,8 +479,8 @@ def posix(here, there):
 class Own:
     """A Frevo of this check alone, which can be killed."""
 
-    def __init__(self, ctx):
-        self.ctx, self.folder, self.port = ctx, ctx.work / "own", 4460
+    def __init__(self, ctx, name="own", port=4460):
+        self.ctx, self.folder, self.port = ctx, ctx.work / name, port
         (self.folder / "share").mkdir(parents=True)
         (self.folder / "password").write_text("Passw0rd")
         (self.folder / "password").chmod(0o600)
@@ -580,6 +580,112 @@ def killed(ctx):
         own.kill()
 
 
+def gone(process, seconds=5):
+    """It ends although nobody answers it."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired as e:
+        raise Failure(f"{process.args[0]} is not gone within {seconds} s") from e
+
+
+def reading(path):
+    return subprocess.Popen(["dd", f"if={path}", "of=/dev/null", "bs=64k", "skip=20"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def hung(ctx):
+    """Who waits for a server that does not answer can be killed, and the mount goes on when it does; it can be unmounted too."""
+    own = Own(ctx, "hung", 4461)
+    url = f"smb://ann@127.0.0.1:{own.port}/share"
+    data = os.urandom(3_000_000)
+    mount = None
+    try:
+        mount = Mount(ctx, "patient", url=url, password="Passw0rd")
+        here = mount.folder
+        (here / "read").write_bytes(data)
+        for signal_number in (signal.SIGKILL, signal.SIGTERM):
+            own.process.send_signal(signal.SIGSTOP)
+            waiters = [reading(here / "read"), subprocess.Popen(["stat", here / "none"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+            time.sleep(0.5)
+            for waiter in waiters:
+                waiter.send_signal(signal_number)
+                gone(waiter)
+            own.process.send_signal(signal.SIGCONT)
+            equal((here / "read").read_bytes() == data, True, "what is read afterwards")
+            (here / "new").write_bytes(b"new")
+            equal((own.folder / "share/new").read_bytes(), b"new", "what is written afterwards")
+        writer = subprocess.Popen([sys.executable, "-c", HANGS, here / "unsent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        writer.stdout.readline()
+        own.process.send_signal(signal.SIGSTOP)
+        writer.stdin.write(b"\n")
+        writer.stdin.flush()
+        writer.stdout.readline()
+        writer.kill()
+        gone(writer)
+        mount.process.terminate()
+        # Whoever asks the folder itself would wait, and use it.
+        until("it is unmounted", lambda: str(here) not in Path("/proc/self/mounts").read_text(), 5)
+        # What was written is still to be sent; who does not want to wait says so again.
+        time.sleep(0.5)
+        equal(mount.process.poll(), None, "it tries to send what was written")
+        mount.process.terminate()
+        gone(mount.process)
+        said = mount.said.read_text()
+        equal((mount.process.returncode, "4 bytes that were written to it are lost" in said), (130, True), "and says what is lost")
+    finally:
+        own.process.send_signal(signal.SIGCONT)
+        own.kill()
+        if mount:
+            mount.abandon()
+
+
+HANGS = """
+import sys
+with open(sys.argv[1], "wb", buffering=0) as file:
+    print("open", flush=True)
+    sys.stdin.readline()
+    file.write(b"lost")
+    print("written", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def cancelled(ctx):
+    """A READ that hangs in the server, whose disk does not answer: who waits is killed, and it is cancelled."""
+    disk = ctx.work / "disk"
+    (disk / "slow").mkdir(parents=True)
+    own = Own(ctx, "slow", 4462)
+    share = own.folder / "share"
+    bindfs = subprocess.Popen(["bindfs", "-f", disk, share], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until("the disk is there", lambda: os.path.ismount(share))
+        own.kill()
+        own.start()
+        data = os.urandom(3_000_000)
+        (disk / "slow/read").write_bytes(data)
+        with mounted(ctx, "canceller", url=f"smb://ann@127.0.0.1:{own.port}/share", password="Passw0rd") as here:
+            for round in range(3):
+                # Nobody has read anything near it before.
+                at = 700_000 * (round + 1)
+                with open(here / "slow/read", "rb", buffering=0) as file:
+                    file.read(4096)
+                    bindfs.send_signal(signal.SIGSTOP)
+                    waiter = subprocess.Popen([sys.executable, "-c", f"import os; os.pread(0, 4096, {at})"], stdin=file)
+                    # Long enough to be put off by the server.
+                    time.sleep(1.5)
+                    equal(waiter.poll(), None, "who reads waits")
+                    waiter.kill()
+                    gone(waiter)
+                    bindfs.send_signal(signal.SIGCONT)
+                    equal(os.pread(file.fileno(), 4096, at), data[at : at + 4096], "the same file goes on")
+                (here / f"slow/new{round}").write_bytes(b"new")
+                equal((disk / f"slow/new{round}").read_bytes(), b"new", "and the mount")
+    finally:
+        bindfs.send_signal(signal.SIGCONT)
+        own.kill()
+        subprocess.run(["umount", "-l", share], check=False)
+        bindfs.wait()
+
+
 def helpful(ctx):
     """What cannot be mounted says why."""
     server = ctx.server
@@ -665,3 +771,11 @@ def mount(ctx):
     if ctx.full and ctx.server.kind == "frevo":
         with ctx.check("server-killed"):
             killed(ctx)
+    if ctx.server.kind == "frevo":
+        with ctx.check("server-hangs"):
+            hung(ctx)
+        if shutil.which("bindfs"):
+            with ctx.check("read-cancelled"):
+                cancelled(ctx)
+        else:
+            ctx.add("read-cancelled", "skip", 0.0, "no bindfs here")

@@ -1,6 +1,8 @@
 //! Who jumps about in a file gets what he asks for, and no page around it: what is next
 //! to it he may never want. A page that he comes back to is fetched whole.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use frevo_client::{File, Grant};
 
@@ -36,7 +38,7 @@ impl Content {
     /// Reads what is asked for, and keeps none of it. None when others change the file
     /// meanwhile: then it is to be tried again.
     pub(super) async fn read_that(
-        &self,
+        self: &Arc<Self>,
         file: &File,
         grant: Grant,
         offset: u64,

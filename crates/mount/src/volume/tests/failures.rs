@@ -69,6 +69,21 @@ fn who_only_looks_or_reads_is_not_told_in_the_place_of_who_wrote() {
 }
 
 #[test]
+fn what_is_lost_when_all_is_over_is_counted() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let (kept, lost) = (one.make("kept").await, one.make("lost").await);
+        one.write(kept, 0, b"stored").await.unwrap();
+        one.write(lost, 0, b"lost").await.unwrap();
+        assert_eq!(one.unsent_and_lost(), (10, 0));
+        lose_opens(&one, "lost").await;
+        one.settle().await;
+        assert_eq!(one.unsent_and_lost(), (0, 4));
+        assert_eq!(std::fs::read(world.path("kept")).unwrap(), b"stored");
+    });
+}
+
+#[test]
 fn who_syncs_without_writing_has_all_synced_that_was_written() {
     in_world(async |world| {
         let one = plain(world).await;

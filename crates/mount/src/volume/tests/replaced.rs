@@ -34,6 +34,25 @@ fn what_is_not_the_file_any_more_is_not_opened_in_its_place() {
 }
 
 #[test]
+fn the_lease_of_a_file_is_not_asked_for_on_the_one_in_its_place() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        replace(world, "old");
+        let old = one.take("f", libc::O_RDONLY).await;
+        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        one.read(old, 0, 10).await.unwrap();
+        replace(world, "other");
+        // It has it open to read: to write it is opened anew.
+        assert_eq!(one.open(node.id, libc::O_RDWR).await, Err(Errno::from_i32(libc::ESTALE)));
+        let new = one.take("f", libc::O_RDWR).await;
+        assert_eq!(&*one.read(new, 0, 10).await.unwrap(), b"other");
+        assert_eq!(&*one.read(old, 0, 10).await.unwrap(), b"old");
+        one.close(new).await;
+        one.close(old).await;
+    });
+}
+
+#[test]
 fn what_is_to_be_made_and_is_there_is_emptied_if_that_was_wanted() {
     in_world(async |world| {
         let one = plain(world).await;
