@@ -199,6 +199,7 @@ mod session;
 mod share;
 mod special;
 mod transfer;
+mod undo;
 mod watch;
 
 pub use attributes::{LinkTarget, Stream};

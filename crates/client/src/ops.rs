@@ -26,6 +26,7 @@ use crate::open_options::OpenOptions;
 use crate::path::wire_path;
 use crate::session::Failure;
 use crate::share::{Attempts, Replay, Share, good};
+use crate::undo::Made;
 
 /// What a compound was answered, and where.
 pub(crate) struct Answers {
@@ -308,8 +309,9 @@ impl Share {
     }
 
     /// The same for a copy, with the time of its last write set to `modified`. When there is
-    /// no room for all of it nothing is left of it: half a file would be taken for a whole
-    /// one. Whoever else writes the file meanwhile may lose it so.
+    /// no room for all of it, what this call made is removed: half a file would be taken for
+    /// a whole one. What was there before stays, with what could be written of it, and so does
+    /// what somebody else wrote to meanwhile or has open.
     ///
     /// # Errors
     /// What the server says.
@@ -346,7 +348,7 @@ impl Share {
         let is_copy = purpose != Purpose::Content;
         let small = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL);
         let Some(len) = small else {
-            return self.write_in_steps(path, data, modified, purpose).await;
+            return self.write_in_steps(path, data, modified, purpose, None).await;
         };
         let mut ask = Ask::existing(
             AccessMask::WRITE_DATA
@@ -359,6 +361,7 @@ impl Share {
             _ => CreateDisposition::OVERWRITE_IF,
         };
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
+        ask.identity = is_copy;
         // Links may lead to servers of which nothing is known.
         let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
         let wanted = modified.filter(|_| order == Order::Unknown && !data.is_empty());
@@ -377,11 +380,12 @@ impl Share {
             // One after the other it is told why, or the rest is taken. It is made by now.
             Written::Less => {
                 let purpose = if is_copy { Purpose::Copy } else { purpose };
-                return self.write_in_steps(path, data, modified, purpose).await;
+                let made = made(&answers.messages, modified);
+                return self.write_in_steps(path, data, modified, purpose, made).await;
             }
             Written::NoRoom(status) => {
-                if is_copy {
-                    let _ = self.remove_file(path).await;
+                if let Some(made) = made(&answers.messages, modified).filter(|_| is_copy) {
+                    let _ = self.remove_made(path, &made).await;
                 }
                 return Err(Error::new(status, "write", self.url(path)));
             }
@@ -395,13 +399,14 @@ impl Share {
         }
     }
 
-    /// Writes a whole file in a round trip for each step.
+    /// Writes a whole file in a round trip for each step, which may have been `made` before.
     async fn write_in_steps(
         &self,
         path: &str,
         data: &[u8],
         modified: Option<SystemTime>,
         purpose: Purpose,
+        made: Option<Made>,
     ) -> Result<()> {
         let options = match purpose {
             Purpose::NewCopy => OpenOptions::new().write(true).create_new(true),
@@ -419,9 +424,13 @@ impl Share {
         if let Err(error) = &done
             && error.status().is_some_and(|status| NO_ROOM.contains(&status))
         {
+            let made = file.metadata().await.ok().and_then(|left| {
+                let again = made.and_then(|it| it.again(&file.opened, left.written, left.len));
+                again.or_else(|| Made::by(&file.opened, left.written, left.len))
+            });
             let _ = file.close().await;
-            if purpose != Purpose::Content {
-                let _ = self.remove_file(path).await;
+            if let Some(made) = made.filter(|_| purpose != Purpose::Content) {
+                let _ = self.remove_made(path, &made).await;
             }
         }
         done
@@ -520,6 +529,16 @@ enum Written {
     All,
     Less,
     NoRoom(Status),
+}
+
+/// The file that a compound made and could not write to.
+fn made(messages: &[Message], modified: Option<SystemTime>) -> Option<Made> {
+    let opened = Opened::parse(messages.first()?).ok()?;
+    let is_dated = messages.iter().any(|message| {
+        (message.header.command, message.header.status) == (Command::SET_INFO, Status::SUCCESS)
+    });
+    let dated = modified.filter(|_| is_dated).map(file_time);
+    Made::by(&opened, dated.unwrap_or(opened.written), 0)
 }
 
 fn written(messages: &[Message], len: u32) -> std::result::Result<Written, Cause> {

@@ -23,10 +23,54 @@ enum Does {
     Refuses(Status),
 }
 
+/// What another writer does before the first one can take back what it made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    Nothing,
+    /// It was there before.
+    WasThere,
+    HasItOpen,
+    /// He wrote to the file, and closed it.
+    Wrote,
+    /// He emptied it, and wrote nothing yet.
+    Emptied,
+    /// His own has its name now.
+    Replaced,
+}
+
+impl Other {
+    /// To a CREATE, which finds a file where `made` it.
+    fn act(self, makes: bool) -> Act {
+        let change: fn(&mut Vec<u8>) = match self {
+            Self::WasThere if makes => |m| set(m, 4, &[3]),
+            Self::HasItOpen if !makes => return Act::Refused(Status::SHARING_VIOLATION),
+            Self::Wrote if !makes => |m| set(m, 48, &[5]),
+            Self::Emptied if !makes => |m| set(m, 24, &[9]),
+            // The first number in the context QFid, which is the only one.
+            Self::Replaced if !makes => |m| set(m, 88 + 24, &[77]),
+            _ => return Act::Honest,
+        };
+        Act::Changed(Box::new(change))
+    }
+}
+
+/// Sets bytes of a body.
+fn set(message: &mut [u8], at: usize, bytes: &[u8]) {
+    message[64 + at..64 + at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// FileAllInformation of the file that was made.
+fn all_information() -> Vec<u8> {
+    let mut all = vec![0; 104];
+    // LastWriteTime
+    all[16] = 1;
+    all
+}
+
 /// Writes 100 bytes to a server that does this with the requests of the kind, one after
 /// the other, and all of the last ones. What it was asked, and what came of it.
 fn put(kind: Command, does: &'static [Does]) -> (Vec<&'static str>, Result<(), Error>) {
-    send(kind, does, true)
+    send(kind, does, true, Other::Nothing)
 }
 
 /// The same, as a copy or not.
@@ -34,6 +78,7 @@ fn send(
     kind: Command,
     does: &'static [Does],
     is_copy: bool,
+    other: Other,
 ) -> (Vec<&'static str>, Result<(), Error>) {
     let asked = Arc::new(Mutex::new((Vec::new(), does.iter())));
     let seen = Arc::clone(&asked);
@@ -44,6 +89,16 @@ fn send(
                 let request = create::Request::parse(asked.message).unwrap();
                 let is_new = request.create_disposition == CreateDisposition::OVERWRITE_IF;
                 said.push(if is_new { "make" } else { "open" });
+                if other != Other::Nothing {
+                    return other.act(is_new);
+                }
+            }
+            Command::QUERY_INFO => {
+                return Act::Changed(Box::new(|message| {
+                    message[8..12].fill(0);
+                    message.truncate(64);
+                    message.extend(evil::buffer(&all_information()));
+                }));
             }
             Command::WRITE => said.push("write"),
             // FileDispositionInformation
@@ -63,7 +118,8 @@ fn send(
             }
         }
     };
-    let (done, _) = one_thing(Manners::default(), Options::default(), script, async |client| {
+    let manners = Manners { tells: true, ..Manners::default() };
+    let (done, _) = one_thing(manners, Options::default(), script, async |client| {
         let user = Credentials::password("ann", "secret");
         let session = client.log_on(ServerName::new("evil"), user).await?;
         let share = session.share("data").await?;
@@ -88,9 +144,27 @@ fn nothing_is_left_of_a_file_for_which_there_is_no_room() {
 
 #[test]
 fn what_is_no_copy_is_left_to_who_wrote_it() {
-    let (said, done) = send(Command::WRITE, &[Does::Refuses(Status::DISK_FULL)], false);
+    let (said, done) =
+        send(Command::WRITE, &[Does::Refuses(Status::DISK_FULL)], false, Other::Nothing);
     assert_eq!(said, ["make", "write"]);
     assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+}
+
+#[test]
+fn what_is_another_writers_is_not_removed() {
+    let full = Does::Refuses(Status::DISK_FULL);
+    let short: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
+    for does in [&[Does::Refuses(Status::DISK_FULL)][..], short] {
+        for other in
+            [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Emptied, Other::Replaced]
+        {
+            let (said, done) = send(Command::WRITE, does, true, other);
+            assert!(!said.contains(&"remove"), "{other:?}: {said:?}");
+            // He is asked for none the less, unless there is nothing to be removed.
+            assert_eq!(said.contains(&"open"), other != Other::WasThere, "{other:?}: {said:?}");
+            assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+        }
+    }
 }
 
 #[test]

@@ -19,14 +19,16 @@ use frevo_proto::preauth::{ConnectionPreauth, SessionPreauth};
 use frevo_proto::transform::{HEADROOM, is_sealed, seal_frame, unseal_frame};
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::codec::Writer;
-use frevo_wire::command::create::{CreateAction, CreateFlags, CreateOptions, OplockLevel};
+use frevo_wire::command::create::{
+    CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel,
+};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::SessionFlags;
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareFlags, ShareType};
 use frevo_wire::command::{close, create, ioctl, negotiate, session_setup, tree_connect};
 use frevo_wire::compound::Compound;
 use frevo_wire::create_context::{
-    CreateContexts, DurableHandleFlags, DurableResponseV2, ResponseContext,
+    CreateContexts, DurableHandleFlags, DurableResponseV2, OnDiskId, ResponseContext,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
 use frevo_wire::file_id::FileId;
@@ -96,6 +98,8 @@ pub struct Manners {
     pub flags: SessionFlags,
     /// What is opened is kept when the connection is lost.
     pub keeps: bool,
+    /// What is written anew is new, empty, and told by its number on the disk.
+    pub tells: bool,
     /// Most credits that one answer grants.
     pub credits: u16,
     /// What the root holds: names, and whether they are directories.
@@ -111,6 +115,7 @@ impl Default for Manners {
             dialect: Dialect::SMB_3_1_1,
             flags: SessionFlags::EMPTY,
             keeps: false,
+            tells: false,
             credits: u16::MAX,
             root: vec![("known".into(), false), ("dir".into(), true)],
         }
@@ -334,7 +339,8 @@ impl Peer {
                     || name.rsplit('\\').next().is_some_and(|last| last.starts_with("dir"))
                     || request.create_options.contains(CreateOptions::DIRECTORY_FILE);
                 self.listed = false;
-                created(is_dir, self.evil.manners.keeps, &mut body);
+                let is_made = request.create_disposition != CreateDisposition::OPEN;
+                created(is_dir, &self.evil.manners, is_made, &mut body);
                 Status::SUCCESS
             }
             Command::QUERY_DIRECTORY if self.listed => {
@@ -544,25 +550,33 @@ pub fn buffer(data: &[u8]) -> Vec<u8> {
     body
 }
 
-fn created(is_dir: bool, keeps: bool, body: &mut Vec<u8>) {
+fn created(is_dir: bool, manners: &Manners, is_made: bool, body: &mut Vec<u8>) {
     let durable = DurableResponseV2 { timeout: 60_000, flags: DurableHandleFlags::EMPTY };
-    let kept = [ResponseContext::DurableV2(durable)];
-    let contexts = if keeps { &kept[..] } else { &[] };
+    let mut contexts = Vec::new();
+    if manners.keeps {
+        contexts.push(ResponseContext::DurableV2(durable));
+    }
+    if manners.tells {
+        let id = OnDiskId { disk_file_id: 11, volume_id: 12 };
+        contexts.push(ResponseContext::OnDiskId(id));
+    }
+    let is_empty = is_dir || manners.tells;
+    let is_new = is_made && manners.tells;
     let attributes = if is_dir { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
     encode(body, |w| {
         create::Response {
             oplock_level: OplockLevel::NONE,
             flags: CreateFlags::EMPTY,
-            create_action: CreateAction::OPENED,
+            create_action: if is_new { CreateAction::CREATED } else { CreateAction::OPENED },
             creation_time: FileTime(1),
             last_access_time: FileTime(1),
             last_write_time: FileTime(1),
             change_time: FileTime(1),
             allocation_size: 4096,
-            end_of_file: if is_dir { 0 } else { CONTENT.len() as u64 },
+            end_of_file: if is_empty { 0 } else { CONTENT.len() as u64 },
             file_attributes: attributes,
             file_id: FileId { persistent: 1, volatile: 2 },
-            contexts: CreateContexts::from_responses(contexts),
+            contexts: CreateContexts::from_responses(&contexts),
         }
         .encode(w);
     });
