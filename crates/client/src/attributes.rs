@@ -19,7 +19,7 @@ use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::{output, query, set};
 use crate::fsctl::control;
-use crate::open::Open;
+use crate::open::{Open, carried_through};
 use crate::share::{Replay, Share};
 
 /// Room for lists of attributes and streams, and for descriptors.
@@ -211,34 +211,53 @@ impl Share {
     /// What the server says; then nothing is left behind.
     pub async fn symlink(&self, path: &str, target: &str, to_directory: bool) -> Result<()> {
         const OPERATION: &str = "make the link";
+        let kind = if to_directory {
+            CreateOptions::DIRECTORY_FILE
+        } else {
+            CreateOptions::NON_DIRECTORY_FILE
+        };
+        let target = target.replace('/', "\\");
+        let relative = !target.starts_with('\\');
+        let link = Symlink { substitute_name: &*target, print_name: &*target, relative };
+        let mut input = Vec::new();
+        let encoded = link.encode(&mut Writer::new(&mut input)).map(|()| input);
+        self.make_reparse_point(path, kind, 0o755, encoded, OPERATION).await
+    }
+
+    /// Makes a file or directory at `path` that is what the reparse data `input` says; none
+    /// is longer than it can be. It is made whole or not at all, whether or not anybody goes
+    /// on waiting for it.
+    pub(crate) async fn make_reparse_point(
+        &self,
+        path: &str,
+        kind: CreateOptions,
+        mode: u32,
+        input: Option<Vec<u8>>,
+        operation: &'static str,
+    ) -> Result<()> {
         let access = AccessMask::WRITE_ATTRIBUTES
             | AccessMask::WRITE_DATA
             | AccessMask::DELETE
             | AccessMask::SYNCHRONIZE;
         let mut ask = Ask::existing(access);
         ask.disposition = CreateDisposition::CREATE;
-        ask.options |= CreateOptions::OPEN_REPARSE_POINT;
-        ask.options |= if to_directory {
-            CreateOptions::DIRECTORY_FILE
-        } else {
-            CreateOptions::NON_DIRECTORY_FILE
-        };
-        let (open, _) = Open::new(self, path, ask, OPERATION).await?;
-        let target = target.replace('/', "\\");
-        let relative = !target.starts_with('\\');
-        let link = Symlink { substitute_name: &*target, print_name: &*target, relative };
-        let mut input = Vec::new();
-        let encoded = link.encode(&mut Writer::new(&mut input));
-        let made = match encoded {
-            None => Err(Error::new(Cause::Usage("the target is too long"), OPERATION, path)),
-            Some(()) => control(&open, OPERATION, CtlCode::SET_REPARSE_POINT, &input, 0, &[]).await,
-        };
-        if let Err(error) = made {
-            let _ = crate::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
-            let _ = open.close().await;
-            return Err(error);
-        }
-        open.close().await
+        ask.options |= CreateOptions::OPEN_REPARSE_POINT | kind;
+        ask.mode = mode;
+        let url = self.url(path);
+        let cause = Cause::Usage("the target is too long");
+        let input = input.ok_or_else(|| Error::new(cause, operation, &*url))?;
+        let (share, path) = (self.clone(), path.to_owned());
+        carried_through(operation, &url, async move {
+            let (open, _) = Open::new(&share, &path, ask, operation).await?;
+            let code = CtlCode::SET_REPARSE_POINT;
+            if let Err(error) = control(&open, operation, code, &input, 0, &[]).await {
+                let _ = crate::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
+                let _ = open.close().await;
+                return Err(error);
+            }
+            open.close().await
+        })
+        .await
     }
 }
 

@@ -140,6 +140,23 @@
 //! sent again when that is harmless: reads, writes at an offset, locks with
 //! their sequence. What is not (the removal of a name, a rename, a place in a
 //! listing) ends with [`Cause::Unknown`]: nothing is guessed.
+//!
+//! # When nobody waits any more
+//!
+//! Any call may be given up: the future is dropped, by `tokio::select!`, by
+//! `tokio::time::timeout`. What was sent may still be done then, and an Open that is being
+//! made or closed is made and closed, or closed again, behind the scenes. A lock that is
+//! granted to nobody is unlocked. [`Dir::next`] and [`Watch::next`] miss nothing when they
+//! are called again, [`File::store`] sends nothing more.
+//!
+//! # Namespaces (DFS)
+//!
+//! Paths are followed through the links of a DFS namespace to other servers. When the server
+//! that a link leads to is lost, what is done by path goes on at the link's next target, if
+//! it may safely be done there; of a rename or a removal that was under way nobody knows.
+//! What is open is the lost server's: its calls wait for that one, and end with
+//! [`Cause::Transport`] when it does not come back in time. Another target's file may be
+//! another one; open it again by its path.
 #![forbid(unsafe_code)]
 // The server may be anybody's.
 #![cfg_attr(

@@ -16,16 +16,22 @@ pub enum Plant {
     StaleCache,
     /// Now and then an answer goes to another request.
     WrongWaiter,
+    /// A listing misses a name.
+    MissedName,
+    /// A copy by the server goes over a sector.
+    SkippedSector,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
         Self::LostLock,
         Self::StaleCache,
         Self::WrongWaiter,
+        Self::MissedName,
+        Self::SkippedSector,
     ];
 }
 

@@ -5,12 +5,10 @@
 //! level 100 of QUERY_INFO and QUERY_DIRECTORY tells what `stat` does. Owners and modes
 //! are set as SIDs that stand for numbers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_wire::codec::{Parsed, Writer};
-use frevo_wire::command::create::{CreateDisposition, CreateOptions};
-use frevo_wire::command::ioctl::CtlCode;
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::create_context::PosixResponse;
 use frevo_wire::dtyp::{
@@ -21,13 +19,11 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::reparse::NfsSpecial;
 
-use crate::create::{Ask, Opened};
-use crate::error::{Cause, During, Error, Result};
+use crate::create::Opened;
+use crate::error::{Cause, During, Result};
 use crate::file::{output, query};
-use crate::fsctl::control;
 use crate::lookup::{close_call, look_at, missing};
 use crate::metadata::Metadata;
-use crate::open::Open;
 use crate::session::Live;
 use crate::share::{Replay, Share};
 
@@ -210,31 +206,11 @@ impl Share {
         mode: u32,
     ) -> Result<()> {
         const OPERATION: &str = "make the special file";
-        let access = AccessMask::WRITE_ATTRIBUTES
-            | AccessMask::WRITE_DATA
-            | AccessMask::DELETE
-            | AccessMask::SYNCHRONIZE;
-        let mut ask = Ask::existing(access);
-        ask.disposition = CreateDisposition::CREATE;
-        ask.options |= CreateOptions::OPEN_REPARSE_POINT | CreateOptions::NON_DIRECTORY_FILE;
-        ask.mode = mode;
-        let (open, _) = Open::new(self, path, ask, OPERATION).await?;
         let mut input = Vec::new();
-        let made = match special.encode(&mut Writer::new(&mut input)) {
-            None => Err(Error::new(Cause::Usage("the target is too long"), OPERATION, path)),
-            Some(()) => set_reparse(&open, OPERATION, &input).await,
-        };
-        if let Err(error) = made {
-            let _ = crate::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
-            let _ = open.close().await;
-            return Err(error);
-        }
-        open.close().await
+        let encoded = special.encode(&mut Writer::new(&mut input)).map(|()| input);
+        let kind = CreateOptions::NON_DIRECTORY_FILE;
+        self.make_reparse_point(path, kind, mode, encoded, OPERATION).await
     }
-}
-
-async fn set_reparse(open: &Arc<Open>, operation: &'static str, input: &[u8]) -> Result<()> {
-    control(open, operation, CtlCode::SET_REPARSE_POINT, input, 0, &[]).await.map(drop)
 }
 
 /// Numbers as SIDs: the form that Windows' NFS server has for them, of which the mode

@@ -144,6 +144,18 @@ fn answered(asked: &Asked<'_>, output: &[u8]) -> Act {
     Act::Body(body)
 }
 
+/// What is said of chunks that were all copied.
+fn copied(request: &CopyRequest) -> Vec<u8> {
+    let mut output = Vec::new();
+    CopyResponse {
+        chunks_written: request.chunks.len() as u32,
+        chunk_bytes_written: 0,
+        total_bytes_written: request.chunks.iter().map(|chunk| chunk.length).sum(),
+    }
+    .encode(&mut Writer::new(&mut output));
+    output
+}
+
 /// Copies on a server that does not know some FSCTLs.
 fn with(unknown: &'static [&'static str], test: impl AsyncFnOnce(&File, &File, &Log)) {
     let log = Log::default();
@@ -151,15 +163,7 @@ fn with(unknown: &'static [&'static str], test: impl AsyncFnOnce(&File, &File, &
         _ if unknown.contains(&what) => Act::Refused(Status::INVALID_DEVICE_REQUEST),
         "chunks" => {
             let request = ioctl::Request::parse(asked.message).unwrap();
-            let chunks = CopyRequest::parse(request.input).unwrap().chunks;
-            let mut output = Vec::new();
-            CopyResponse {
-                chunks_written: chunks.len() as u32,
-                chunk_bytes_written: 0,
-                total_bytes_written: chunks.iter().map(|chunk| chunk.length).sum(),
-            }
-            .encode(&mut Writer::new(&mut output));
-            answered(asked, &output)
+            answered(asked, &copied(&CopyRequest::parse(request.input).unwrap()))
         }
         "offload read" => {
             let request = ioctl::Request::parse(asked.message).unwrap();
@@ -240,15 +244,7 @@ fn a_copy_goes_on_in_the_next_session() {
                     }
                     _ => {}
                 }
-                let chunks = request.chunks;
-                let mut output = Vec::new();
-                CopyResponse {
-                    chunks_written: chunks.len() as u32,
-                    chunk_bytes_written: 0,
-                    total_bytes_written: chunks.iter().map(|chunk| chunk.length).sum(),
-                }
-                .encode(&mut Writer::new(&mut output));
-                output
+                copied(&request)
             }
             "size" | "set size" => return Act::Honest,
             _ => return Act::Refused(Status::INVALID_DEVICE_REQUEST),

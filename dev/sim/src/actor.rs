@@ -2,11 +2,13 @@
 //! tells the judge before and after, and goes on whatever fails.
 
 mod appending;
+mod copying;
 mod counting;
 mod keeping;
 mod naming;
 mod registers;
 
+pub use copying::{SOURCE, source};
 pub use registers::FILES;
 
 use std::fmt;
@@ -112,7 +114,8 @@ impl Actor {
     /// Acts until the time is over.
     pub async fn act(mut self) {
         while Instant::now() < self.stage.until && !self.stage.trace.is_violated() {
-            match self.dice.below(12) {
+            match self.dice.below(13) {
+                12 => self.copy().await,
                 10..12 => self.keeping().await,
                 0..4 => self.registers().await,
                 4..6 => self.append().await,

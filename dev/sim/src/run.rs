@@ -199,6 +199,10 @@ async fn furnish(stage: &Stage, actors: &[Actor]) -> frevo_client::Result<()> {
         file.sync().await?;
         file.close().await?;
     }
+    let source = make.clone().open(share, actor::SOURCE).await?;
+    source.write_at(0, &actor::source()).await?;
+    source.sync().await?;
+    source.close().await?;
     for actor in actors {
         share.create_dir(&actor.folder()).await?;
     }

@@ -39,10 +39,10 @@ impl Actor {
     }
 
     fn step(&mut self) -> Step {
-        let names = ["a", "b", "c"];
-        let mut name = || String::from(*self.dice.pick(&names));
+        let mut name = || String::from(*self.dice.pick(&Step::NAMES));
         let (one, other) = (name(), name());
-        match self.dice.below(10) {
+        match self.dice.below(12) {
+            10..12 => Step::List,
             0..4 => Step::Write(one, self.value()),
             4..6 => Step::Remove(one),
             6..8 if one != other => Step::Rename(one, other, self.dice.percent(50)),
@@ -74,6 +74,13 @@ impl Actor {
                 let (from, to) = (at(from), at(to));
                 let may = [Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_NAME_COLLISION];
                 did(&self.call(what, &may, share.rename(&from, &to, *replace)).await)
+            }
+            Step::List => {
+                let listed = self.call(what, &[], share.read_dir(folder)).await;
+                match listed.outcome {
+                    Ok(entries) => Did::Done(Step::mask(entries.iter().map(|one| one.name()))),
+                    Err(_) => Did::Not,
+                }
             }
             Step::Read(name) => {
                 let name = at(name);

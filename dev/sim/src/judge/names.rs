@@ -27,6 +27,24 @@ pub enum Step {
     Rename(String, String, bool),
     /// Reads one.
     Read(String),
+    /// Lists all: what is there, as [`Step::mask`] says it.
+    List,
+}
+
+impl Step {
+    /// The names that there can be.
+    pub const NAMES: [&str; 3] = ["a", "b", "c"];
+
+    /// Names as bits; one bit more when there is another or one twice.
+    pub fn mask<'a>(names: impl IntoIterator<Item = &'a str>) -> u64 {
+        names.into_iter().fold(0, |mask, name| {
+            let at = Self::NAMES.iter().position(|one| *one == name);
+            match at.map(|at| 1 << at).filter(|bit| mask & bit == 0) {
+                Some(bit) => mask | bit,
+                None => mask | 1 << Self::NAMES.len(),
+            }
+        })
+    }
 }
 
 /// What came of it.
@@ -80,6 +98,7 @@ fn after(folder: &Folder, step: &Step) -> Option<Folder> {
         Step::Read(name) => {
             after.get(name)?;
         }
+        Step::List => {}
     }
     Some(after)
 }
@@ -179,6 +198,10 @@ fn ended(folder: &Folder, step: &Step, did: Did) -> Vec<Folder> {
             let mut folder = folder.clone();
             folder.insert(name.clone(), found);
             fits.then_some(folder).into_iter().collect()
+        }
+        (Did::Done(found), Step::List) => {
+            let is_it = Step::mask(folder.keys().map(String::as_str)) == found;
+            is_it.then(|| folder.clone()).into_iter().collect()
         }
         (Did::Done(_), _) => after(folder, step).into_iter().collect(),
         (Did::NotFound, Step::Remove(name) | Step::Read(name) | Step::Rename(name, ..)) => {

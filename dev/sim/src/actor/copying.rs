@@ -1,0 +1,60 @@
+//! Parts of a file that nobody changes, copied by the server into one of the actor's own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frevo_client::OpenOptions;
+
+use super::Actor;
+use crate::violation;
+
+/// The file that is copied.
+pub const SOURCE: &str = "source";
+/// Its length: several sectors, and no whole one at the end.
+const LEN: u64 = 100_003;
+
+/// What the source holds: no sector is like another.
+pub fn source() -> Vec<u8> {
+    (0..LEN / 8 + 1).flat_map(|at| (at + 1).to_le_bytes()).take(LEN as usize).collect()
+}
+
+impl Actor {
+    pub(super) async fn copy(&mut self) {
+        let name = format!("copy{}", self.id);
+        let Some(from) = self.open(OpenOptions::new().read(true), SOURCE).await else { return };
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        if let Some(to) = self.open(options, &name).await {
+            self.copy_part(&from, &to).await;
+            self.close(to).await;
+        }
+        self.close(from).await;
+    }
+
+    async fn copy_part(&mut self, from: &frevo_client::File, to: &frevo_client::File) {
+        let stage = Arc::clone(&self.stage);
+        let sector = 4096;
+        let (at, place) = (self.dice.below(8) * sector, self.dice.below(4) * sector);
+        let len = 1 + self.dice.below(LEN - at);
+        let copy = from.copy_range_to(to, at, place, len);
+        let copied = self.call(format_args!("copy {len} from {at} to {place}"), &[], copy).await;
+        let Ok(Some(_)) = copied.outcome else { return };
+        let read = async {
+            let mut found = vec![0; usize::try_from(len).unwrap_or(0)];
+            let count = to.read_at(place, &mut found).await?;
+            found.truncate(count);
+            Ok(found)
+        };
+        let read = self.call(format_args!("read the copy"), &[], read).await;
+        // Of what was not made stable a crash takes what it likes.
+        if stage.has_fallen.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(found) = read.outcome else { return };
+        let source = source();
+        let wanted = source.iter().skip(at as usize).take(len as usize);
+        if !found.iter().eq(wanted) {
+            let why = "the copy is not what was copied";
+            violation!(stage.trace, "a{} {len} from {at} to {place}: {why}", self.id);
+        }
+    }
+}
