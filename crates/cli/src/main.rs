@@ -24,7 +24,7 @@ use crate::arguments::{Arguments, Command};
 use crate::exit::{Done, Failure};
 
 fn main() -> ExitCode {
-    let line = remote::mount_options::arguments();
+    let line = remote::attrib::spelled(remote::mount_options::arguments());
     if line.iter().take_while(|one| *one != "--").any(|one| one == "--json") {
         exit::speak_json();
     }

@@ -165,7 +165,7 @@ fn attributes_are_shown_and_set() {
     world.run(&["attrib", "-r", "-h", "+s", &x]).succeeds();
     assert_eq!(&letters(&x)[2..5], "--s");
     world.run(&["attrib", "-e", "-sa", &x]).succeeds();
-    world.run(&["attrib", "-sa", "-e", &x]).fails(2, &["go before"]);
+    world.run(&["attrib", "-x", &x]).fails(2, &["-x"]);
     assert_eq!(letters(&x), "------");
     world.run(&["attrib", "+h", "--recursive", &tree]).succeeds();
     assert_eq!(letters(&tree), "d--h--");

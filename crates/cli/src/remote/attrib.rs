@@ -1,5 +1,6 @@
 //! `attrib`: DOS attributes and times, shown and set.
 
+use std::ffi::OsString;
 use std::time::SystemTime;
 
 use clap::Args;
@@ -22,7 +23,7 @@ pub(crate) struct Attrib {
     pub(crate) connection: Connection,
     /// +r or -r, of r (read-only), h (hidden), s (system), a (archive) and i (not indexed),
     /// together or apart; and of what. Without any they are shown
-    #[arg(required = true, allow_hyphen_values = true, value_name = "+FLAGS|-FLAGS|URL")]
+    #[arg(required = true, value_name = "+FLAGS|-FLAGS|URL")]
     pub(crate) what: Vec<String>,
     /// When its data was changed last: a date, a time ago, or now
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
@@ -55,6 +56,26 @@ const SETTABLE: u32 = FileAttributes::READONLY.0
     | FileAttributes::OFFLINE.0
     | FileAttributes::NOT_CONTENT_INDEXED.0;
 
+/// What stands for the sign in `-r` while the command line is looked at: to that, it would be
+/// an option.
+const MINUS: char = '\u{2212}';
+
+/// The arguments of this program, flags that `attrib` is to take away spelled so that they are
+/// no options. Its options' letters are others.
+pub(crate) fn spelled(line: Vec<OsString>) -> Vec<OsString> {
+    if line.first().is_none_or(|verb| verb != "attrib") {
+        return line;
+    }
+    let is_flag = |one: char| LETTERS.iter().any(|(letter, _)| *letter == one);
+    let spelled = |one: OsString| match one.to_str().and_then(|text| text.strip_prefix('-')) {
+        Some(flags) if !flags.is_empty() && flags.chars().all(is_flag) => {
+            format!("{MINUS}{flags}").into()
+        }
+        _ => one,
+    };
+    line.into_iter().map(spelled).collect()
+}
+
 /// What is to be set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
@@ -65,19 +86,20 @@ struct Change {
 impl Change {
     /// Takes `+rh` or `-a`; false if it is neither.
     fn take(&mut self, text: &str) -> bool {
-        let (sign, letters) = text.split_at(usize::from(text.starts_with(['+', '-'])));
+        let sign = text.chars().next().filter(|one| ['+', '-', MINUS].contains(one));
+        let letters = text.get(sign.map_or(0, char::len_utf8)..).unwrap_or_default();
         let bit = |letter: char| {
             let found = LETTERS.iter().find(|(one, _)| *one == letter.to_ascii_lowercase());
             found.map(|(_, bit)| bit.0)
         };
         let bits: Option<Vec<u32>> = letters.chars().map(bit).collect();
-        let Some(bits) = bits.filter(|bits| !sign.is_empty() && !bits.is_empty()) else {
+        let Some(bits) = bits.filter(|bits| sign.is_some() && !bits.is_empty()) else {
             return false;
         };
         let bits = bits.into_iter().fold(0, |all, bit| all | bit);
         // The last one counts.
         let (set, unset) = match sign {
-            "+" => (&mut self.on, &mut self.off),
+            Some('+') => (&mut self.on, &mut self.off),
             _ => (&mut self.off, &mut self.on),
         };
         *set |= bits;
@@ -101,9 +123,8 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
             continue;
         }
         let url = one.parse().map_err(|why: String| {
-            let flags = one.starts_with(['+', '-']);
-            let why = if flags {
-                format!("{one}: flags are r, h, s, a and i; other options go before them")
+            let why = if one.starts_with('+') {
+                format!("{one}: flags are r, h, s, a and i")
             } else {
                 why
             };

@@ -2,7 +2,7 @@
 
 mod acl;
 pub(crate) mod arguments;
-mod attrib;
+pub(crate) mod attrib;
 mod background;
 mod copy;
 mod dos;
