@@ -104,10 +104,12 @@ pub(crate) struct Changes {
 
 /// Whether a file was closed by who had it open, since nobody uses it any more, or was lost
 /// with its session.
+pub(super) fn is_lost(error: &Error) -> bool {
+    error.status() == Some(Status::FILE_CLOSED) || matches!(error.cause(), Cause::HandleLost)
+}
+
 fn is_closed<T>(outcome: &Result<T, Error>) -> bool {
-    outcome.as_ref().is_err_and(|error| {
-        error.status() == Some(Status::FILE_CLOSED) || matches!(error.cause(), Cause::HandleLost)
-    })
+    outcome.as_ref().is_err_and(is_lost)
 }
 
 impl Volume {

@@ -22,7 +22,7 @@ use fuser::INodeNo;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use super::Volume;
+use super::{Volume, attributes};
 use crate::errno::{Outcome, errno};
 use crate::limits::{
     ABSENT_MAX, HELD_DIRS, HELD_ENTRIES, LISTED_ENTRIES, NOT_HELD_FOR, SPECIALS_AT_ONCE,
@@ -135,6 +135,13 @@ impl ListedDir {
         self.state.lock().held.clone()
     }
 
+    /// Closes it on the server alone, as who gives a lease up does first.
+    #[cfg(test)]
+    pub(super) async fn close_half(&self) {
+        let held = self.held().unwrap();
+        held.dir.close().await.unwrap();
+    }
+
     /// Something was done in it through this mount.
     pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -214,8 +221,11 @@ impl Volume {
         let before = held.and_then(Held::grant);
         let listed = match held {
             Some(held) => match held.dir.list(most).await {
-                // The session was lost, and the handle with it.
-                Err(error) if matches!(error.cause(), Cause::HandleLost | Cause::Unknown) => {
+                // The session was lost, and the handle with it; or it was closed meanwhile, since
+                // the lease was taken.
+                Err(error)
+                    if matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error) =>
+                {
                     self.read_dir(&node.path()?, most).await
                 }
                 listed => listed,

@@ -402,6 +402,77 @@ def leased(one, two):
     until("the directory is gone", lambda: not os.path.exists(here), 3)
 
 
+# Everything at once to the same few files. A local file system answers each of these, or that there is no such file.
+CROWD = """
+import errno, os, random, sys, time
+here, seed, until = sys.argv[1], int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+dice, held, done = random.Random(seed), [], 0
+
+def path():
+    return f"{here}/c{dice.randrange(4)}"
+
+def opened(flags):
+    file = os.open(path(), flags, 0o644)
+    if len(held) > 3:
+        os.close(held.pop(dice.randrange(len(held))))
+    held.append(file)
+    return file
+
+def save():
+    new = f"{here}/new{seed}"
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(file, bytes([seed]) * dice.randrange(1, 200_000))
+    os.close(file)
+    os.utime(new, (1, 2))
+    os.rename(new, path())
+
+acts = {
+    "make": lambda: os.write(opened(os.O_RDWR | os.O_CREAT), b"made"),
+    "append": lambda: os.write(opened(os.O_WRONLY | os.O_CREAT | os.O_APPEND), bytes([seed]) * 700),
+    "empty": lambda: opened(os.O_RDWR | os.O_CREAT | os.O_TRUNC),
+    "read": lambda: os.pread(opened(os.O_RDONLY), 70_000, dice.randrange(100_000)),
+    "write": lambda: os.pwrite(opened(os.O_WRONLY), bytes([seed]) * dice.randrange(1, 70_000), dice.randrange(200_000)),
+    "again": lambda: held and os.pread(dice.choice(held), 9_000, 0),
+    "fstat": lambda: held and os.fstat(dice.choice(held)),
+    "fsync": lambda: held and os.fsync(dice.choice(held)),
+    "close": lambda: held and os.close(held.pop()),
+    "stat": lambda: os.stat(path()),
+    "cut": lambda: os.truncate(path(), dice.randrange(150_000)),
+    "times": lambda: os.utime(path(), (5, 6)),
+    "mode": lambda: os.chmod(path(), 0o640),
+    "remove": lambda: os.unlink(path()),
+    "move": lambda: os.rename(path(), path()),
+    "save": save,
+    "list": lambda: [entry.stat(follow_symlinks=False) for entry in os.scandir(here)],
+}
+while time.monotonic() < until:
+    name = dice.choice(list(acts))
+    try:
+        acts[name]()
+    except OSError as e:
+        # A handle that only writes is not read from. SMB opens names: what another has put in a file's place meanwhile,
+        # twice, since the kernel tries again, is said to be another.
+        if e.errno not in (errno.ENOENT, errno.ESTALE) and (name, e.errno) != ("again", errno.EBADF):
+            sys.exit(f"{name}: {e!r}")
+    done += 1
+print(done)
+"""
+
+
+def crowd(ctx, here, there, seconds):
+    """Six programs open, write, cut, move, remove and look at the same four files."""
+    programs = [subprocess.Popen([sys.executable, "-c", CROWD, here, str(seed), str(seconds)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for seed in range(1, 7)]
+    ended = [(program.communicate(timeout=PATIENCE + seconds), program.returncode) for program in programs]
+    for (_, said), status in ended:
+        equal((status, said.strip()[-200:]), (0, ""), "what a local file system would have done")
+    ctx.log.write(f"crowd: {sum(int(out) for (out, _), _ in ended)} operations\n")
+    until("the mount and the disk have the same names", lambda: sorted(os.listdir(here)) == sorted(os.listdir(there)), 5)
+    for name in os.listdir(there):
+        equal((here / name).read_bytes() == (there / name).read_bytes(), True, f"the bytes of {name}")
+        equal(os.stat(here / name).st_size, os.stat(there / name).st_size, f"the length of {name}")
+        os.unlink(here / name)
+
+
 def run_fsx(ctx, folder, operations):
     config = ctx.work / "fsx.toml"
     config.write_text("[weights]\nclose_open = 0.3\nfsync = 0.1\n")
@@ -734,6 +805,8 @@ def mount(ctx):
         if ctx.server.kind == "frevo":
             with ctx.check("posix"):
                 posix(here, there)
+        with ctx.check("crowd"):
+            crowd(ctx, here, there, 15 if ctx.full else 4)
         with ctx.check("fsx"):
             run_fsx(ctx, here, 20_000 if ctx.full else 1_500)
         if ctx.full:

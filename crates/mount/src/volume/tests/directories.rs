@@ -57,6 +57,20 @@ fn a_listing_is_kept_as_long_as_the_lease_on_the_directory() {
 }
 
 #[test]
+fn a_directory_whose_handle_is_closed_while_it_is_listed_is_listed_by_its_name() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        std::fs::write(world.path("a"), b"").unwrap();
+        assert_eq!(names_of(&one, ROOT).await, ["a"]);
+        // What was read is not good enough any more, and the handle has just gone.
+        let root = Arc::clone(one.nodes.root());
+        root.listed.changed();
+        root.listed.close_half().await;
+        assert_eq!(names_of(&one, ROOT).await, ["a"]);
+    });
+}
+
+#[test]
 fn what_is_not_there_is_believed_until_somebody_makes_it() {
     in_world(async |world| {
         let (one, two) = (plain(world).await, plain(world).await);
