@@ -24,7 +24,7 @@ impl Actor {
             let Ok(size) = size.outcome else { break };
             let (value, offset) = (self.value(), size.len());
             let stage = Arc::clone(&self.stage);
-            stage.judge.lock().log.append(value);
+            stage.judge.lock().log.append(value, offset);
             let data = record(value);
             let written = self
                 .call(

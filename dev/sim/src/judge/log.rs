@@ -27,6 +27,8 @@ pub struct Log {
     records: BTreeMap<u64, Fate>,
     /// Places that a crash has left empty.
     holes: BTreeSet<u64>,
+    /// Where the last record ends that anybody set out to append.
+    reached: u64,
 }
 
 /// The record of `value`.
@@ -36,12 +38,13 @@ pub fn record(value: u64) -> Vec<u8> {
 
 impl Log {
     pub(super) const fn new(trace: Arc<Trace>) -> Self {
-        Self { trace, records: BTreeMap::new(), holes: BTreeSet::new() }
+        Self { trace, records: BTreeMap::new(), holes: BTreeSet::new(), reached: 0 }
     }
 
-    /// Somebody is about to append a record.
-    pub fn append(&mut self, value: u64) {
+    /// Somebody is about to append a record at `offset`.
+    pub fn append(&mut self, value: u64, offset: u64) {
         self.records.insert(value, Fate::Perhaps);
+        self.reached = self.reached.max(offset + RECORD as u64);
     }
 
     /// The record was written at `offset`, or not.
@@ -90,6 +93,11 @@ impl Log {
                     "record {value:#x} is in the log twice: at {first} and {offset}"
                 );
             }
+        }
+        if is_crash {
+            // What was under way comes where it was to be, behind what is lost.
+            let lost = (content.len() as u64).next_multiple_of(RECORD as u64)..self.reached;
+            self.holes.extend(lost.step_by(RECORD));
         }
         self.records.retain(|value, fate| {
             let Fate::There { offset, stable } = *fate else { return true };
