@@ -8,10 +8,10 @@
 //! session, waits for its client or has been given up is said by its entry
 //! alone, under one lock: of a reconnect and a scavenger one finds it.
 
+mod arrears;
 pub mod disk;
 mod reconnect;
 pub mod record;
-mod removal;
 pub mod scavenger;
 mod survival;
 mod table;

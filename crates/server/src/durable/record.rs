@@ -88,15 +88,48 @@ fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
     }
 }
 
-/// Puts `open` as it is now on record and waits until that is stable. Does
-/// nothing, and calls nobody, for an Open that is not persistent.
+/// Puts `open` as it is now on record and waits until that is stable, with all that failed
+/// before. Does nothing, and calls nobody, for an Open that is not persistent.
 pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
     let (done, stable) = oneshot::channel();
     match put(server, open, Box::new(move |result| _ = done.send(result))) {
         true if planted!(AnswerBeforeStable) => Ok(()),
-        true => stood(stable.await),
+        true => {
+            stood(stable.await)?;
+            settle(server).await
+        }
         false => Ok(()),
     }
+}
+
+/// Makes good what the store failed to do before: in the record of somebody else may
+/// still be what has just been promised to this one.
+async fn settle(server: &Server) -> Result<(), Status> {
+    let (removals, stale) = server.durables.arrears().owed();
+    let Some(store) = server.durables.store() else { return Ok(()) };
+    let mut asked = Vec::new();
+    let mut wait = || {
+        let (done, stable) = oneshot::channel();
+        asked.push(stable);
+        Box::new(move |result| _ = done.send(result))
+    };
+    for id in removals {
+        server.durables.arrears().remove(&**store, id, wait());
+    }
+    for id in stale {
+        let open = server.durables.open(id);
+        if !open.is_some_and(|open| put(server, &open, wait())) {
+            server.durables.arrears().is_over(id);
+        }
+    }
+    for stable in asked {
+        match stable.await {
+            // Of one that needed none.
+            Err(_) => {}
+            ended => stood(ended)?,
+        }
+    }
+    Ok(())
 }
 
 /// The same for what has been taken back: nobody waits until it is stable.
@@ -113,7 +146,8 @@ fn put(server: &Server, open: &Open, done: Done) -> bool {
     // What is put later is newer.
     let _order = survival.recording.lock();
     let Some(record) = record_of(open) else { return false };
-    store.put(RecordId(record.durable_file_id), record.to_bytes(), done);
+    let id = RecordId(record.durable_file_id);
+    server.durables.arrears().put(&**store, id, record.to_bytes(), done);
     true
 }
 
@@ -135,8 +169,8 @@ pub async fn gone(server: &Server, open: &Open) -> Result<(), Status> {
     let Some(store) = server.durables.store().filter(|_| is_persistent) else { return Ok(()) };
     let (done, stable) = oneshot::channel();
     let done = Box::new(move |result| _ = done.send(result));
-    let removals = server.durables.removals();
-    removals.remove(&**store, RecordId(open.file_id.persistent), done);
+    let arrears = server.durables.arrears();
+    arrears.remove(&**store, RecordId(open.file_id.persistent), done);
     stood(stable.await)
 }
 
@@ -177,7 +211,7 @@ pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize
             Err(why) => {
                 tracing::warn!(target: "frevo::durable", why, "a persistent Open is lost");
                 if let Some(store) = server.durables.store() {
-                    server.durables.removals().remove(&**store, id, Box::new(|_| {}));
+                    server.durables.arrears().remove(&**store, id, Box::new(|_| {}));
                 }
             }
         }

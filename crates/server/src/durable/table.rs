@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::arrears::Arrears;
 use super::reconnect::{Kept, Reconnect, Version, is_early, verdict};
-use super::removal::Removals;
 use super::{Caching, Survival};
 use crate::limits::{
     DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, RECONNECT_PATIENCE,
@@ -66,7 +66,7 @@ pub struct Durables {
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
     /// Records that are to go from there.
-    removals: Removals,
+    arrears: Arrears,
     /// Persistent Opens that wait for their client.
     orphans: AtomicUsize,
     /// Told when a deadline comes that is before all others.
@@ -161,8 +161,13 @@ impl Durables {
     }
 
     /// Records on their way out of it.
-    pub(super) const fn removals(&self) -> &Removals {
-        &self.removals
+    pub(super) const fn arrears(&self) -> &Arrears {
+        &self.arrears
+    }
+
+    /// The Open of that Open.DurableFileId, wherever it is.
+    pub(super) fn open(&self, id: RecordId) -> Option<Arc<Open>> {
+        self.table.lock().opens.get(&id.0).map(|entry| Arc::clone(&entry.open))
     }
 
     /// A persistent Open could not be put on record: it is durable at most.
@@ -184,14 +189,14 @@ impl Durables {
         drop(table);
         // Somebody else may have put it there, with what is known of its file.
         if let Some(store) = self.store() {
-            self.removals.remove(&**store, RecordId(id), Box::new(|_| {}));
+            self.arrears.remove(&**store, RecordId(id), Box::new(|_| {}));
         }
     }
 
     /// Asks again for removals that failed.
     pub(super) fn remove_again(&self, now: Instant) {
         if let Some(store) = self.store() {
-            self.removals.retry(&**store, now);
+            self.arrears.retry(&**store, now);
         }
     }
 
@@ -439,7 +444,7 @@ impl Durables {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let mut table = self.table.lock();
         let deadline = table.deadlines.first().map(|(at, _)| *at);
-        let next = deadline.into_iter().chain(self.removals.next()).min();
+        let next = deadline.into_iter().chain(self.arrears.next()).min();
         table.is_scavenging = next.is_some();
         next
     }
@@ -447,7 +452,7 @@ impl Durables {
     /// Whether a scavenger has to be started; from then on one counts as started.
     pub(super) fn needs_scavenger(&self) -> bool {
         let mut table = self.table.lock();
-        let has_work = !table.deadlines.is_empty() || self.removals.next().is_some();
+        let has_work = !table.deadlines.is_empty() || self.arrears.next().is_some();
         let needs = !table.is_scavenging && has_work;
         table.is_scavenging |= needs;
         needs
@@ -462,7 +467,7 @@ impl Durables {
         {
             // Whoever has to know that it is gone waits for it.
             let id = RecordId(open.file_id.persistent);
-            self.removals.remove(&**store, id, Box::new(|_| {}));
+            self.arrears.remove(&**store, id, Box::new(|_| {}));
         }
     }
 

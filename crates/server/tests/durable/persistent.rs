@@ -15,6 +15,7 @@ use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::command::tree_connect::{self, ShareCapabilities};
+use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::FileInfoClass;
 use tokio::task::LocalSet;
 
@@ -219,6 +220,44 @@ fn what_could_not_be_removed_is_removed_later() {
         store.set_failing(false);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(records(store).is_empty());
+    });
+}
+
+/// What the store failed to do is done before anybody is promised more: a record that is older
+/// than what it tells of would take that from him after a crash.
+#[test]
+fn what_failed_is_made_good_before_the_next_promise() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut ann, hers) = back(&world, guid(0x31), "ann", "lasting").await;
+        let (mut bob, his) = back(&world, guid(0x32), "bob", "lasting").await;
+        let file = ann.open_file(&hers, &with(Want::file("f"), &[dh2q(guid(3), true)])).await;
+        ann.on(&hers, numbered_lock(file, LockSequence::new(5, 9))).await.ok();
+        let own = bob.open_file(&his, &with(Want::existing("f"), &[dh2q(guid(4), true)])).await;
+        let locks = |store: &MemoryState| -> Vec<(Guid, usize)> {
+            let of = |one: &OpenRecord| (one.create_guid, one.locks.len());
+            let mut all: Vec<_> = records(store).iter().map(of).collect();
+            all.sort_by_key(|(guid, _)| guid.0);
+            all
+        };
+        assert_eq!(locks(store), [(guid(3), 1), (guid(4), 0)]);
+        store.set_failing(true);
+        let unlock = lock_draft(file, &[(0, 4, LockFlags::UNLOCK)]);
+        ann.on(&hers, unlock).await.expect(Status::INSUFFICIENT_RESOURCES);
+        let refused = bob.on(&his, numbered_lock(own, LockSequence::new(5, 9))).await;
+        refused.expect(Status::INSUFFICIENT_RESOURCES);
+        assert_eq!(locks(store), [(guid(3), 1), (guid(4), 0)]);
+        store.set_failing(false);
+        bob.on(&his, numbered_lock(own, LockSequence::new(5, 9))).await.ok();
+        assert_eq!(locks(store), [(guid(3), 0), (guid(4), 1)]);
+        // The same of what has closed.
+        store.set_failing(true);
+        bob.close(&his, own).await;
+        store.set_failing(false);
+        ann.on(&hers, numbered_lock(file, LockSequence::new(5, 10))).await.ok();
+        assert_eq!(locks(store), [(guid(3), 1)]);
+        ann.close(&hers, file).await;
+        assert_eq!(locks(store), []);
     });
 }
 
