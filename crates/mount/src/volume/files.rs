@@ -1,27 +1,19 @@
 //! Open files: reading, writing, and what else is done with a handle.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use frevo_client::{Cause, File, Lease, LeaseHolder, OpenOptions, Yield};
-use frevo_wire::Status;
-use frevo_wire::command::oplock_break::LeaseState;
-use fuser::{Errno, INodeNo};
-use futures_util::StreamExt;
-use tokio::time::Instant;
+use frevo_client::{Cause, File};
+use fuser::Errno;
 
 use super::names::MODE_BITS;
+use super::opens::{Opened, WRITING};
 use super::{Told, Volume};
-use crate::cache::{Content, Course, Heard};
+use crate::cache::{Course, Heard};
 use crate::errno::{Outcome, errno};
-use crate::limits::{AT_ONCE_AT_THE_END, CLOSED_WITHIN, KEPT_FILES, KEPT_FOR};
 use crate::node::Node;
-
-/// What is asked for to read, and to write.
-const READING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
-const WRITING: LeaseState = LeaseState(READING.0 | LeaseState::WRITE.0);
 
 /// A file that a program has open.
 pub(crate) struct Handle {
@@ -37,47 +29,10 @@ pub(crate) struct Handle {
     heard: Heard,
 }
 
-/// The server's Opens of a node: all of its handles use the same ones.
-#[derive(Default)]
-pub(crate) struct Opens {
-    files: Vec<Opened>,
-    /// Handles.
-    users: usize,
-    /// Where it is to be removed when it is closed: a name for each link.
-    hidden: Vec<String>,
-    /// Since when it is open for nobody.
-    kept: Option<Instant>,
-}
-
-struct Opened {
-    /// No other has it.
-    id: u64,
-    file: File,
-    reads: bool,
-    writes: bool,
-}
-
 impl Handle {
     /// What went wrong with what was written, once.
     fn tell_failures(&self) -> Outcome<()> {
         self.node.content().map_or(Ok(()), |content| content.failures.tell(&self.heard))
-    }
-}
-
-impl Opens {
-    /// Whether there is any.
-    pub(crate) const fn is_open(&self) -> bool {
-        !self.files.is_empty()
-    }
-
-    fn find(&self, reads: bool, writes: bool) -> Option<File> {
-        self.best(reads, writes).map(|one| one.file.clone())
-    }
-
-    fn best(&self, reads: bool, writes: bool) -> Option<&Opened> {
-        let fits = |one: &&Opened| (one.reads || !reads) && (one.writes || !writes);
-        // One that writes too is the one that locks are taken with.
-        self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads))
     }
 }
 
@@ -90,51 +45,14 @@ const fn wants(flags: i32) -> (bool, bool) {
     }
 }
 
-/// Gives up what a lease of a node allowed.
-pub(crate) struct Breaker {
-    volume: Weak<Volume>,
-    node: Weak<Node>,
-}
-
-impl LeaseHolder for Breaker {
-    fn broken(&self, to: LeaseState) -> Yield {
-        let found = self.volume.upgrade().zip(self.node.upgrade());
-        Box::pin(async move {
-            if let Some((volume, node)) = found {
-                volume.give_up(&node, to).await;
-            }
-        })
-    }
-}
-
 impl Volume {
     pub(crate) fn handle(&self, number: u64) -> Outcome<Arc<Handle>> {
         self.files.lock().get(&number).cloned().ok_or(Errno::EBADF)
     }
 
-    /// An Open of the node, if there is one.
-    pub(super) fn open_file(&self, node: &Node) -> Option<File> {
-        node.opens.lock().find(false, false)
-    }
-
-    /// An Open of the node that can write.
-    pub(super) fn writer(&self, node: &Node) -> Option<File> {
-        node.opens.lock().find(false, true)
-    }
-
-    /// An Open of the node that can read.
-    pub(super) fn reader(&self, node: &Node) -> Option<File> {
-        node.opens.lock().find(true, false)
-    }
-
     /// Nodes that programs have open.
     pub(super) fn open_nodes(&self) -> Vec<Arc<Node>> {
         self.files.lock().values().map(|handle| Arc::clone(&handle.node)).collect()
-    }
-
-    /// The node's file goes from `path` when it is closed. The caller holds `opening`.
-    pub(super) fn remove_at_close(&self, node: &Node, path: String) {
-        node.opens.lock().hidden.push(path);
     }
 
     /// A number that no other mount uses for the same file.
@@ -146,26 +64,6 @@ impl Volume {
             ^ self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is kept of a node's data.
-    pub(super) async fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
-        if let Some(content) = node.content() {
-            return Ok(content);
-        }
-        let lease = self.share.lease_of(&node.path()?).await.map_err(|error| errno(&error))?;
-        // Somebody else may have come first.
-        if let Some(content) = node.content() {
-            return Ok(content);
-        }
-        self.keep(node, lease);
-        node.content().ok_or(Errno::EIO)
-    }
-
-    /// What is kept of the node is kept under `lease`.
-    fn keep(&self, node: &Arc<Node>, lease: Arc<Lease>) {
-        let (volume, of) = (Weak::clone(&self.me), Arc::downgrade(node));
-        node.keep(Content::new(lease, &self.keeper, Arc::new(Breaker { volume, node: of })));
-    }
-
     pub(crate) async fn open(&self, id: u64, flags: i32) -> Outcome<u64> {
         let node = self.nodes.find(id)?;
         let (reads, writes) = wants(flags);
@@ -175,85 +73,6 @@ impl Volume {
         let _turn = node.opening.lock().await;
         self.open_on_server(&node, reads, writes).await?;
         self.enter(&node, flags)
-    }
-
-    /// Makes sure that there is an Open. The caller holds `opening`. What was kept
-    /// open does not stay so for nobody.
-    pub(super) async fn open_on_server(
-        &self,
-        node: &Arc<Node>,
-        reads: bool,
-        writes: bool,
-    ) -> Outcome<File> {
-        let opened = self.take_or_open(node, reads, writes).await;
-        if opened.is_err() && node.opens.lock().users == 0 {
-            self.close_all(node).await;
-        }
-        opened
-    }
-
-    async fn take_or_open(&self, node: &Arc<Node>, reads: bool, writes: bool) -> Outcome<File> {
-        let content = self.content(node).await?;
-        let is_kept = {
-            let mut opens = node.opens.lock();
-            let is_kept = opens.kept.take().is_some();
-            if is_kept {
-                self.not_kept(node);
-            }
-            is_kept
-        };
-        loop {
-            let found = node.opens.lock().best(reads, writes).map(|one| (one.id, one.file.clone()));
-            let is_good = || !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE);
-            let Some((id, file)) = found.filter(|_| is_good()) else { break };
-            match file.confirm().await {
-                // With what was locked through it, that is for who locked it to know.
-                Err(error) if matches!(error.cause(), Cause::HandleLost) => {
-                    if node.locks.lock().await.is_any() {
-                        return Err(errno(&error));
-                    }
-                    node.opens.lock().files.retain(|one| one.id != id);
-                }
-                other => return other.map(|()| file).map_err(|error| errno(&error)),
-            }
-        }
-        let changes = content.changes();
-        let opened = self.open_as(node, &content, writes).await?;
-        let file = opened.file.clone();
-        content.opened(&file, writes, file.metadata_at_open().len(), changes);
-        node.opens.lock().files.push(opened);
-        Ok(file)
-    }
-
-    /// Opens a node's file on the server. For writing it is opened for reading
-    /// too, where that is allowed.
-    async fn open_as(&self, node: &Arc<Node>, content: &Content, writes: bool) -> Outcome<Opened> {
-        let path = node.path()?;
-        let options = self.options(if writes { WRITING } else { READING });
-        let options = options.write(writes).shared_lease(&content.lease);
-        let (file, reads) = match options.clone().read(true).open(&self.share, &path).await {
-            Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
-                (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
-            }
-            // The lease is on another file: MS-SMB2 3.3.5.9.8.
-            Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
-                self.refresh_by_name(node).await?;
-                return Err(errno(&error));
-            }
-            other => (other.map_err(|error| errno(&error))?, true),
-        };
-        // Somebody else may have put another file in its place: told so the kernel looks
-        // for the name anew, and opens that.
-        if ![0, node.id].contains(&file.metadata_at_open().file_id()) && !node.is_made_up() {
-            let _ = file.close().await;
-            self.distrust(node);
-            return Err(Errno::from_i32(libc::ESTALE));
-        }
-        Ok(Opened { id: self.number(), file, reads, writes })
-    }
-
-    fn options(&self, lease: LeaseState) -> OpenOptions {
-        OpenOptions::new().lease(if self.settings.cache { lease } else { LeaseState::EMPTY })
     }
 
     /// A new handle of what is open.
@@ -489,166 +308,5 @@ impl Volume {
         if !self.keeps(node) {
             self.close_all(node).await;
         }
-    }
-
-    /// Whether a file that nobody uses stays open for a while: what was only read,
-    /// since the server settles the times of a file when it is closed.
-    fn keeps(&self, node: &Arc<Node>) -> bool {
-        let Some(content) = node.content() else { return false };
-        let keeping = LeaseState::READ | LeaseState::HANDLE;
-        let may = self.settings.cache && content.lease.grant().state.contains(keeping);
-        let mut opens = node.opens.lock();
-        let is_plain = opens.hidden.is_empty() && opens.files.iter().all(|one| !one.writes);
-        let mut kept = self.kept.lock();
-        let keeps = may && is_plain && kept.len() < KEPT_FILES;
-        if keeps {
-            opens.kept = Some(Instant::now());
-            kept.insert(node.id, Arc::clone(node));
-        }
-        keeps
-    }
-
-    fn not_kept(&self, node: &Node) {
-        let mut kept = self.kept.lock();
-        if kept.get(&node.id).is_some_and(|one| std::ptr::eq(&**one, node)) {
-            kept.remove(&node.id);
-        }
-    }
-
-    /// Closes all of the server's Opens of a node. The caller holds `opening`.
-    async fn close_all(&self, node: &Node) {
-        let (files, hidden) = {
-            let mut opens = node.opens.lock();
-            if opens.kept.take().is_some() {
-                self.not_kept(node);
-            }
-            (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
-        };
-        for opened in files {
-            if let Err(error) = opened.file.close().await {
-                tracing::warn!(%error, "not closed as it should be");
-            }
-        }
-        if let Some(content) = node.content() {
-            content.closed();
-        }
-        for hidden in hidden {
-            if let Err(error) = self.share.remove_file(&hidden).await {
-                tracing::warn!(%error, "a removed file is left under a hidden name");
-            }
-        }
-    }
-
-    /// Closes a node that is open for nobody.
-    pub(crate) async fn let_go(&self, node: &Arc<Node>) {
-        if node.listed.is_held() {
-            self.let_go_dir(node).await;
-        }
-        let _turn = node.opening.lock().await;
-        let is_kept = {
-            let opens = node.opens.lock();
-            opens.users == 0 && opens.is_open()
-        };
-        if is_kept {
-            self.close_all(node).await;
-        }
-    }
-
-    /// A lease of the node falls to `to`: what it allowed is given up.
-    async fn give_up(&self, node: &Arc<Node>, to: LeaseState) {
-        node.unlearn();
-        if let Some(notifier) = self.notifier.get().cloned() {
-            // What programs have mapped: written back first, then forgotten.
-            let number = INodeNo(node.id);
-            let told = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
-            if let Ok(Err(error)) = told.await {
-                tracing::debug!(%error, "the kernel keeps what it mapped");
-            }
-        }
-        let Some(content) = node.content() else { return };
-        if !to.contains(LeaseState::WRITE) {
-            content.send_unasked().await;
-        }
-        if !to.contains(LeaseState::READ) {
-            content.forget();
-        }
-        if !to.contains(LeaseState::HANDLE) {
-            self.let_go(node).await;
-        }
-    }
-
-    /// What is done from time to time: sending what was written a while ago, closing
-    /// what nobody has used for a while.
-    pub(crate) async fn tidy(&self) {
-        for node in self.open_nodes() {
-            let Some(content) = node.content() else { continue };
-            if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
-                // One that has to wait does not keep the others.
-                content.send_soon();
-            }
-        }
-        self.tidy_dirs().await;
-        self.tidy_listings();
-        let kept: Vec<_> = self.kept.lock().values().cloned().collect();
-        for node in kept {
-            let since = node.opens.lock().kept;
-            if since.is_none_or(|since| since.elapsed() >= KEPT_FOR) {
-                self.let_go(&node).await;
-            }
-        }
-    }
-
-    /// Writes all that was gathered.
-    pub(crate) async fn flush_all(&self) {
-        let nodes = futures_util::stream::iter(self.nodes.all());
-        let flush = async |node: Arc<Node>| {
-            if let Err(error) = self.send(&node).await {
-                tracing::warn!(?node, ?error, "what was written is lost");
-            }
-        };
-        nodes.for_each_concurrent(AT_ONCE_AT_THE_END, flush).await;
-    }
-
-    /// How many bytes of all files are not on the server yet, and never will be.
-    pub(crate) fn unsent_and_lost(&self) -> (u64, u64) {
-        (self.keeper.unsent(), self.keeper.lost())
-    }
-
-    /// Closes all that is open: nobody can use it any more. A server that does not answer
-    /// closes it itself.
-    pub(crate) async fn settle(&self) {
-        self.flush_all().await;
-        let close = async {
-            let handles: Vec<u64> = self.files.lock().keys().copied().collect();
-            let handles = futures_util::stream::iter(handles);
-            handles.for_each_concurrent(AT_ONCE_AT_THE_END, |one| self.release(one)).await;
-            let nodes = futures_util::stream::iter(self.nodes.all());
-            let let_go = async |node: Arc<Node>| self.let_go(&node).await;
-            nodes.for_each_concurrent(AT_ONCE_AT_THE_END, let_go).await;
-        };
-        if tokio::time::timeout(CLOSED_WITHIN, close).await.is_err() {
-            tracing::warn!("the server does not answer, and has files open of what is unmounted");
-        }
-    }
-
-    /// Nobody will use the handle that was made.
-    pub(crate) fn not_opened(self: &Arc<Self>, number: u64) {
-        let volume = Arc::clone(self);
-        tokio::spawn(async move { volume.release(number).await });
-    }
-
-    /// The kernel was not told of a node after all.
-    pub(crate) fn not_told(self: &Arc<Self>, id: u64) {
-        if let Some(node) = self.forget(id, 1) {
-            let volume = Arc::clone(self);
-            tokio::spawn(async move { volume.let_go(&node).await });
-        }
-    }
-
-    /// The kernel has forgotten a node so many times. The node, when that was
-    /// altogether and it is still open.
-    pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
-        let is_busy = |node: &Arc<Node>| node.is_open() || node.listed.is_held();
-        self.nodes.forget(id, count).filter(is_busy)
     }
 }

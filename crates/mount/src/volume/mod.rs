@@ -8,16 +8,19 @@ mod held;
 mod listing;
 mod locks;
 mod names;
+mod opens;
 mod ranges;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 pub(crate) use attributes::Changes;
 pub(crate) use caller::Caller;
-pub(crate) use files::{Handle, Opens};
+pub(crate) use files::Handle;
 pub(crate) use held::ListedDir;
 pub(crate) use listing::Entry;
 pub(crate) use locks::{Locks, Range};
+pub(crate) use opens::Opens;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
