@@ -492,7 +492,7 @@ impl Share {
             }
             let outcome = match live.channel() {
                 Some(channel) => live.chain(&channel, all, bound.seal).await,
-                None => Err(Failure::Gone),
+                None => Err(Failure::Unsent),
             };
             let outcome = outcome.and_then(|answers| {
                 let also = |at| if at == 0 { &[] } else { also };

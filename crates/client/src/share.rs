@@ -320,7 +320,7 @@ impl<'a> Attempts<'a> {
             let live = self.live().await.map_err(|cause| error(cause).of_user(user))?;
             match self.share.bind(&live).await {
                 Ok(bound) => return Ok((live, bound)),
-                Err(Failure::Gone) => {
+                Err(Failure::Gone | Failure::Unsent) => {
                     if let Some(cause) = self.share.inner.session.inner.broken(live.generation) {
                         self.broken += 1;
                         if self.broken >= BROKEN_MAX {
@@ -356,7 +356,7 @@ impl<'a> Attempts<'a> {
         match outcome {
             Ok(value) => Some(Ok(value)),
             Err(Failure::Gone) if self.replay == Replay::Never => error(Cause::Unknown),
-            Err(Failure::Gone) => {
+            Err(Failure::Gone | Failure::Unsent) => {
                 let cause = self.share.inner.session.inner.broken(bound.generation)?;
                 self.broken += 1;
                 if self.broken >= BROKEN_MAX { error(cause) } else { None }

@@ -4,9 +4,14 @@
 mod world;
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use frevo_client::dial::Dialing;
 use frevo_client::options::{Cipher, Encryption};
-use frevo_client::{Cause, Client, Credentials, File, OpenOptions, Options, ServerName};
+use frevo_client::{Cause, Client, Credentials, Dial, File, OpenOptions, Options, ServerName};
 use frevo_proto::Dialect;
 use world::{in_world, settings};
 
@@ -82,6 +87,33 @@ fn many_requests_are_under_way_on_several_channels() {
         };
         assert_eq!(file.fetch(0, u64::MAX, sink).await.unwrap(), data.len() as u64);
         assert!(whole == data);
+    });
+}
+
+/// Makes one connection, and no other.
+#[derive(Debug)]
+struct Once(Arc<dyn Dial>, AtomicBool);
+
+impl Dial for Once {
+    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+        if self.1.swap(true, Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        self.0.dial(server, address)
+    }
+}
+
+#[test]
+fn one_channel_is_enough_where_no_other_comes_about() {
+    in_world(async |world| {
+        let dial = Once(Arc::clone(&world.wire) as _, AtomicBool::new(false));
+        let connect_timeout = Duration::from_millis(500);
+        let options = Options { channels: 4, connect_timeout, ..Options::default() };
+        let client = Client::over(options, Arc::new(dial));
+        let user = Credentials::password("ann", "secret");
+        let session = client.log_on(ServerName::new("frevo"), user).await.unwrap();
+        assert_eq!(session.facts().unwrap().channels, 1);
+        session.share("data").await.unwrap().write("small", b"1").await.unwrap();
     });
 }
 

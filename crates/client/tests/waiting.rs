@@ -6,7 +6,7 @@ mod evil;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dialed::{ToEvil, in_time, on_paused_clock};
@@ -105,6 +105,39 @@ fn a_logon_that_is_refused_is_not_tried_for_each_who_waits() {
         tokio::time::advance(Duration::from_secs(31)).await;
         is_refused(world.share.metadata("known").await.unwrap_err());
         assert_eq!(world.dialed(), 3);
+    });
+}
+
+/// Nobody knows of what was sent; the rest waited for credits.
+#[test]
+fn what_was_never_sent_is_done_in_the_next_session() {
+    on_paused_clock(async {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&made);
+        let evil = ToEvil::new(Manners::default(), move |asked| {
+            if asked.header.command == Command::CREATE {
+                if asked.connection == 0 {
+                    return Act::Close;
+                }
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+            Act::Honest
+        });
+        let options = Options { credits: 8, ..Options::default() };
+        let client = Client::over(options, Arc::clone(&evil) as Arc<dyn Dial>);
+        let user = Credentials::password("ann", "secret");
+        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let share = session.share("data").await.unwrap();
+        let names: Vec<_> = (0..16).map(|at| format!("new{at}")).collect();
+        let done = join_all(names.iter().map(|name| share.create_dir(name))).await;
+        let is_unknown = |done: &&Result<(), Error>| {
+            matches!(done.as_ref().map_err(Error::cause), Err(Cause::Unknown))
+        };
+        let unknown = done.iter().filter(is_unknown).count();
+        // Two credits each.
+        assert!((1..=4).contains(&unknown), "{unknown}");
+        let well = done.iter().filter(|done| done.is_ok()).count();
+        assert_eq!((well, made.load(Ordering::SeqCst)), (16 - unknown, 16 - unknown));
     });
 }
 

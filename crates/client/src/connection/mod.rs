@@ -374,12 +374,13 @@ impl Connection {
         Ok(Sent { id, reply })
     }
 
-    /// Sends related requests as one compound; their answers come one by one.
-    pub(crate) async fn send_chain(
+    /// Gives related requests, which are one compound, their numbers. What was made of them
+    /// has to be [sent](Self::put) at once; their answers come one by one.
+    pub(crate) async fn begin_chain(
         &self,
         calls: Vec<Call<'_>>,
         guard: Guard<'_>,
-    ) -> Result<Vec<Sent>, Gone> {
+    ) -> Result<(Buf, Vec<Sent>), Gone> {
         let mut chain = Buf::with_headroom(HEADROOM, 0);
         let mut sent = Vec::with_capacity(calls.len());
         let last = calls.len().saturating_sub(1);
@@ -404,11 +405,11 @@ impl Connection {
             sent.push(Sent { id, reply });
         }
         let guard = if let Guard::Signed(_) = guard { Guard::None } else { guard };
-        self.put(protect(chain, guard, |_| {})?)?;
-        Ok(sent)
+        Ok((protect(chain, guard, |_| {})?, sent))
     }
 
-    fn put(&self, frame: Buf) -> Result<(), Gone> {
+    /// Sends a frame. When that fails it may have left all the same.
+    pub(crate) fn put(&self, frame: Buf) -> Result<(), Gone> {
         self.outbox.push(frame, &self.stream).map_err(|error| {
             self.fail(error.into());
             Gone

@@ -62,11 +62,6 @@ impl Agreed {
         posix: false,
         hint: Vec::new(),
     };
-
-    /// Whether the server has `capability`.
-    pub(crate) const fn has(&self, capability: GlobalCapabilities) -> bool {
-        self.capabilities.contains(capability)
-    }
 }
 
 /// The SecurityMode that a client of these options says.

@@ -114,6 +114,7 @@ async fn acknowledge(
         let mut call = Call::new(Command::OPLOCK_BREAK, |w| ack.encode(w));
         call.tree_id = bound.tree_id;
         match live.call(&channel, call, bound.seal).await {
+            Err(Failure::Unsent) => {}
             Err(Failure::Gone) => again = true,
             // The second one is told that there is no break.
             Ok(message) => return again || message.header.status == Status::SUCCESS,

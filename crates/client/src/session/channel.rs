@@ -60,6 +60,8 @@ pub(crate) struct Live {
 pub(crate) enum Failure {
     /// The channel, or the session on the server, is gone.
     Gone,
+    /// The same, before anything of the request was sent.
+    Unsent,
     /// It will not get better.
     Final(Cause),
 }
@@ -174,7 +176,9 @@ impl Live {
                 call.tree_id = tree_id;
             }
         }
-        let sent = channel.connection.send_chain(calls, guard).await?;
+        let begun = channel.connection.begin_chain(calls, guard).await;
+        let (frame, sent) = begun.map_err(|Gone| Failure::Unsent)?;
+        channel.connection.put(frame)?;
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             answers.push(self.checked(channel, sent.await?, seal, false)?);
@@ -256,7 +260,7 @@ impl Live {
         seal: bool,
         also: &[Status],
     ) -> Result<Message, Failure> {
-        let channel = self.channel().ok_or(Failure::Gone)?;
+        let channel = self.channel().ok_or(Failure::Unsent)?;
         let message = self.call(&channel, call, seal).await?;
         let status = message.header.status;
         if status == Status::SUCCESS || also.contains(&status) {

@@ -384,17 +384,24 @@ impl Inner {
     /// One attempt, with its time limit.
     async fn establish(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
         let limit = self.client.options.connect_timeout;
-        match timeout(limit, self.establish_once(previous)).await {
-            Ok(outcome) => outcome,
-            Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        let live = match timeout(limit, self.establish_once(previous)).await {
+            Ok(outcome) => outcome?,
+            Err(_elapsed) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        };
+        let more = self.client.options.channels.min(CHANNELS_MAX).saturating_sub(1);
+        let is_wide = live.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL);
+        if more > 0 && is_wide && live.terms.is_smb3() {
+            // One connection is enough, where no other comes about.
+            let _ = timeout(limit, self.widen(&live, more)).await;
         }
+        Ok(live)
     }
 
     async fn establish_once(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
         let connection = self.connect(None).await?;
         let agreed = connection.agreed().clone();
         let logged_on = self.logon().begin(connection, previous).await?;
-        let live = Arc::new(Live {
+        Ok(Arc::new(Live {
             generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
             session_id: logged_on.session_id,
             security: logged_on.security,
@@ -404,12 +411,7 @@ impl Inner {
             channels: RwLock::new(vec![Arc::new(logged_on.channel)]),
             sequence: AtomicU16::new(0),
             broken: OnceLock::new(),
-        });
-        let more = self.client.options.channels.min(CHANNELS_MAX).saturating_sub(1);
-        if more > 0 && agreed.has(GlobalCapabilities::MULTI_CHANNEL) && agreed.terms.is_smb3() {
-            self.widen(&live, more).await;
-        }
-        Ok(live)
+        }))
     }
 
     /// Binds up to `more` further channels. One that cannot be had is done
