@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            remote::progress::clear();
             tell_failure(&failure);
             ExitCode::from(&failure)
         }
@@ -88,14 +89,14 @@ fn tell(line: impl std::fmt::Display) {
         let _ = writeln!(err, "{}", serde_json::json!({ "note": line.to_string() }));
         return;
     }
+    let is_terminal = std::io::IsTerminal::is_terminal(&err);
+    let line = line.to_string();
+    let lines = line.split('\n');
+    let lines =
+        lines.map(|line| if is_terminal { remote::output::shown(line) } else { line.into() });
+    let text = lines.collect::<Vec<String>>().join("\n");
     // Nowhere to say that standard error is gone.
-    let _ = if std::io::IsTerminal::is_terminal(&err) {
-        let line = line.to_string();
-        let lines: Vec<_> = line.split('\n').map(remote::output::shown).collect();
-        writeln!(err, "frevo: {}", lines.join("\n"))
-    } else {
-        writeln!(err, "frevo: {line}")
-    };
+    let _ = remote::progress::beside(|| writeln!(err, "frevo: {text}"));
 }
 
 fn completions(shell: clap_complete::Shell) -> Done {

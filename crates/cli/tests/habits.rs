@@ -244,3 +244,35 @@ fn holes_are_neither_sent_nor_stored() {
     world.run(&["get", &world.url("empty"), "empty-back"]).succeeds();
     assert_same(&world.place.path("empty"), &world.place.path("empty-back"));
 }
+
+/// What goes wrong is said once, in one sentence.
+#[test]
+fn strangers_are_told_what_to_do() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::create_dir_all(here.join("sub")).unwrap();
+    fs::write(here.join("sub/x"), "x").unwrap();
+    fs::write(here.join("y"), "y").unwrap();
+    fs::write(world.place.path("plain"), "mine").unwrap();
+    fs::write(world.there("file"), "kept").unwrap();
+    world.run(&["put", "-r", "here", &world.url("")]).succeeds();
+    let once = |arguments: &[&str], code: i32, words: &[&str]| {
+        let said = world.run(arguments);
+        said.fails(code, words);
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    };
+    once(&["put", "-r", "here", &world.url("file")], 1, &["is a file"]);
+    once(&["get", "-r", &world.url("here"), "plain"], 1, &["plain is a file"]);
+    once(&["get", "-r", &world.url("here"), "/proc/no"], 1, &["cannot make /proc/no"]);
+    once(&["mv", &world.url("file"), &world.url("a<b")], 1, &["rename to", "a<b", ": * ?"]);
+    once(&["mv", &world.url("file"), &world.url("no/b")], 6, &["rename to", "no/b"]);
+    once(&["mv", "-n", &world.url("file"), &world.url("here/y")], 1, &["here/y", "exists"]);
+    once(&["mkdir", &world.url("a?b")], 1, &["a?b", "SMB keeps"]);
+    let odd = std::ffi::OsStr::from_bytes(b"bad\xff");
+    fs::write(world.place.path("odd").with_file_name(odd), "x").unwrap();
+    let mut command = world.command(&["put"]);
+    let sent = said(command.arg(odd).arg(world.url("")).output().unwrap());
+    sent.fails(1, &["not UTF-8", "rename it"]);
+    assert_eq!(fs::read_to_string(world.place.path("plain")).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(world.there("file")).unwrap(), "kept");
+}

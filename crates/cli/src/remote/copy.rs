@@ -80,6 +80,7 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
         });
         urls.collect::<Option<Vec<Url>>>().ok_or_else(mixed)
     };
+    let quiet = cp.connection.json || cp.dry_run;
     let has_remote = cp.from.iter().any(|place| matches!(place, Place::Remote(_)));
     match &cp.to {
         Place::Local(_) if !has_remote => {
@@ -95,12 +96,12 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
                 Place::Remote(_) => None,
             });
             let paths: Vec<&std::path::Path> = paths.collect();
-            let how = How::new(progress_of(&paths), &cp.connection, &cp.copying).forced(cp.force);
+            let how = How::new(progress_of(&paths), quiet, &cp.copying).forced(cp.force);
             let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
             send(&paths, to, tree, &cp.connection, how).await
         }
         Place::Remote(to) => {
-            let how = How::new(Some(0), &cp.connection, &cp.copying).forced(cp.force);
+            let how = How::new(Some(0), quiet, &cp.copying).forced(cp.force);
             let mut failures = Failures::default();
             let mut taken = Taken::new(Case::Same);
             for from in remote()? {

@@ -70,7 +70,7 @@ pub(crate) async fn fetch(
         into_folder(to, urls.len(), tree.dry_run)?;
     }
     let mut taken = Taken::new(Case::Differs);
-    let how = How::new(Some(0), connection, copying);
+    let how = How::new(Some(0), connection.json || tree.dry_run, copying);
     let mut failures = Failures::default();
     let mut all: Vec<Wanted> = Vec::new();
     for asked in urls {
@@ -161,6 +161,11 @@ async fn look(
     if !tree.recursive {
         return Err(is_directory(url));
     }
+    if std::fs::metadata(&to).is_ok_and(|there| !there.is_dir()) {
+        let text = format!("{} is a file, which a directory cannot be copied to", to.display());
+        return Err(Failure::new(Exit::Failed, text).of("write", to.display()));
+    }
+    let before = files.len();
     let mut directories = vec![to.clone()];
     let (mut others, mut double) = (Vec::new(), Vec::new());
     let see = |name: &str, metadata: &Metadata| {
@@ -186,7 +191,12 @@ async fn look(
     if tree.dry_run {
         return Ok(());
     }
-    directories.iter().try_for_each(|directory| make_folder(directory))
+    let made = directories.iter().try_for_each(|directory| make_folder(directory));
+    if made.is_err() {
+        // Told once, not of each file.
+        files.truncate(before);
+    }
+    made
 }
 
 /// The same with its number, where what is at `to` may be the file itself.

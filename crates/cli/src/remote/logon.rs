@@ -100,7 +100,11 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
 
 /// What helps where the system's words do not say it.
 fn advice(error: &frevo_client::Error) -> &'static str {
+    use frevo_wire::Status;
     use std::io::ErrorKind;
+    if error.status() == Some(Status::OBJECT_NAME_INVALID) {
+        return "; SMB keeps : * ? \" < > | and a space or period at the end for itself";
+    }
     let Cause::Transport(why) = error.cause() else { return "" };
     match why.kind() {
         ErrorKind::ConnectionRefused => "; is the server running, and the port right?",

@@ -20,7 +20,7 @@ pub(crate) mod mount_options;
 mod names;
 pub(crate) mod output;
 pub(crate) mod place;
-mod progress;
+pub(crate) mod progress;
 mod remove;
 mod room;
 mod send;

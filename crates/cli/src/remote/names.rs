@@ -1,5 +1,8 @@
 //! `mv`, `mkdir`.
 
+use frevo_client::Error;
+use frevo_wire::Status;
+
 use super::arguments::Connection;
 use super::copy::Failures;
 use super::logon::failed;
@@ -52,7 +55,20 @@ async fn mv_one(
     } else {
         to.path.clone()
     };
-    share.rename(&from.path, &target, replace).await.map_err(failed)
+    share.rename(&from.path, &target, replace).await.map_err(|error| {
+        // What is wrong with the new name is not said of the old one.
+        let of_target = [
+            Status::OBJECT_NAME_INVALID,
+            Status::OBJECT_NAME_COLLISION,
+            Status::OBJECT_PATH_NOT_FOUND,
+        ];
+        match error.status() {
+            Some(status) if of_target.contains(&status) => {
+                failed(Error::new(status, "rename to", share.url(&target)))
+            }
+            _ => failed(error),
+        }
+    })
 }
 
 pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) -> Done {

@@ -2,8 +2,31 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+/// The bar that is drawn, if there is one.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn drawn() -> Option<ProgressBar> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Writes something to the terminal without the bar in it.
+pub(crate) fn beside<T>(write: impl FnOnce() -> T) -> T {
+    match drawn() {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Takes away the bar of a command that has failed.
+pub(crate) fn clear() {
+    if let Some(bar) = drawn() {
+        bar.finish_and_clear();
+    }
+}
 
 /// Counts bytes and files.
 #[derive(Debug)]
@@ -29,6 +52,9 @@ impl Progress {
         let template = if total.is_some() { with_total } else { without };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
+        }
+        if !bar.is_hidden() {
+            *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
         }
         let (bytes, files, by_server) = Default::default();
         Self { bar, bytes, files, by_server, started: std::time::Instant::now() }

@@ -18,7 +18,8 @@ use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn put(put: &Put) -> Done {
     let from: Vec<&Path> = put.from.iter().map(PathBuf::as_path).collect();
-    let how = How::new(progress_of(&from), &put.connection, &put.copying).forced(put.force);
+    let how = How::new(progress_of(&from), put.connection.json || put.dry_run, &put.copying)
+        .forced(put.force);
     let tree = Tree { recursive: put.recursive, dry_run: put.dry_run, filter: &put.filter };
     send(&from, &put.url, tree, &put.connection, how).await
 }
@@ -74,6 +75,10 @@ pub(crate) async fn send(
     let into = is_into_but(share, url, from.len(), tree.dry_run).await?;
     let mut failures = Failures::default();
     let mut going = Going::new();
+    // Told once, not of each file.
+    if !into && from.iter().any(|from| from.is_dir()) && tree.recursive {
+        no_file(share, url).await?;
+    }
     for from in from {
         if is_stream && *from == Path::new("-") {
             if into {
@@ -144,6 +149,15 @@ async fn is_into_but(
     Ok(false)
 }
 
+/// That a directory can be made of `url`: it is no file.
+async fn no_file(share: &Share, url: &Url) -> Done {
+    if share.metadata(&url.path).await.is_err() {
+        return Ok(());
+    }
+    let text = format!("{url} is a file, which a directory cannot be copied to");
+    Err(Failure::new(Exit::Failed, text).of("copy", url))
+}
+
 /// Finds what `from` is; of a directory all in it.
 fn look(
     from: &Path,
@@ -160,7 +174,9 @@ fn look(
     let named = whole.as_deref().unwrap_or(from);
     let name =
         named.file_name().and_then(|name| to_wire(name, Spelling::Mapped)).ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("{shown} has no name that a share can hold"))
+            let text =
+                format!("{shown}: its name is not UTF-8, which a share cannot hold; rename it");
+            Failure::new(Exit::Failed, text).of("read", from.display())
         })?;
     let to = if into { url.below(&name) } else { url.path.clone() };
     if !metadata.is_dir() {

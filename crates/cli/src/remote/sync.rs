@@ -97,7 +97,7 @@ async fn carry_out(
     failures: &mut Failures,
 ) -> Result<How, Failure> {
     let total = plan.files.iter().map(|(_, _, entry)| entry.len).sum();
-    let how = How::new(Some(total), &sync.connection, &sync.copying).forced(true);
+    let how = How::new(Some(total), sync.connection.json, &sync.copying).forced(true);
     let shown = &how;
     let lanes = match (from, to) {
         (End::Local(_), End::Remote(share, _)) | (End::Remote(share, _), End::Local(_)) => {

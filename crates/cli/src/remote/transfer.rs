@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use frevo_client::{Cause, Error, Metadata, Share};
 
-use super::arguments::Connection;
+use super::arguments::Copying;
 use super::copy::is_full;
 use super::dos::Carry;
 use super::limit::Limit;
@@ -46,14 +46,11 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Of a command that copies `total` bytes, if that is known.
-    pub(crate) fn new(
-        total: Option<u64>,
-        connection: &Connection,
-        copying: &super::arguments::Copying,
-    ) -> Self {
+    /// Of a command that copies `total` bytes, if that is known; `quiet`, if it is not for
+    /// people or copies nothing.
+    pub(crate) fn new(total: Option<u64>, quiet: bool, copying: &Copying) -> Self {
         Self {
-            progress: Progress::new(total, connection.json),
+            progress: Progress::new(total, quiet),
             carry: copying.attributes,
             force: false,
             limit: copying.bwlimit.map(Limit::new),
