@@ -128,11 +128,6 @@ impl File {
         self.opens.iter().all(|e| e.id == id) && self.streams.is_empty() && self.doomed.is_empty()
     }
 
-    /// The name under which it was opened first, kept up to date by renames.
-    pub const fn name(&self) -> &Name {
-        &self.first.name
-    }
-
     /// The name under which `id` opened it, kept up to date by renames: a file
     /// with several links is renamed and removed under this one (MS-FSA 2.1.1.5
     /// Open.Link).

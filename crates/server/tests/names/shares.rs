@@ -7,9 +7,10 @@ use std::sync::Arc;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContext, CreateContexts};
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 
 use crate::client::files::{delete_draft, rename_draft};
 use crate::client::world::{Users, in_own_world};
@@ -109,6 +110,31 @@ fn what_is_deleted_in_one_share_goes_with_the_last_close_in_another() {
             assert!(exists(world, "one/docs/f"));
             peer.close(last, open).await;
             assert!(!exists(world, "one/docs/f"), "{its_name}");
+        }
+    });
+}
+
+/// The same folder is open in both: each looks below its own name of it.
+#[test]
+fn a_folder_is_listed_by_the_name_of_its_share() {
+    in_shares(&[("all", ""), ("one", "one")], &Default::default(), async |_, peer, m| {
+        let [all, one] = &m[..] else { panic!("two shares") };
+        let class = FileInfoClass::DIRECTORY;
+        for (first, its_name, second, name) in
+            [(all, "one\\docs", one, "docs"), (one, "docs", all, "one\\docs")]
+        {
+            let held = peer.open_file(first, &Want::directory(its_name)).await;
+            let folder = peer.open_file(second, &Want::directory(name)).await;
+            for pattern in ["file", "FILE", "f*"] {
+                let restart = QueryDirectoryFlags::REOPEN;
+                let reply = peer.on(second, list_draft(folder, class, restart, pattern)).await;
+                let found = query_directory::Response::parse(&reply.ok().message).unwrap();
+                let mut entries = DirectoryEntries::new(found.output, class).unwrap();
+                // `all` has another file of that name, which is empty.
+                assert_eq!(entries.next().unwrap().unwrap().end_of_file, 3, "{name}");
+            }
+            peer.close(second, folder).await;
+            peer.close(first, held).await;
         }
     });
 }

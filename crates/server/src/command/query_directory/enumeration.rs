@@ -128,7 +128,7 @@ impl Scan {
 
     /// MS-SMB2 3.3.5.18: whether the entry at hand is one that `viewer` can read.
     fn is_visible(&self, file: &FileOpen, viewer: &Token) -> VfsResult<bool> {
-        let name = file.cell.lock().name().child(&self.name);
+        let name = file.name().child(&self.name);
         visibility::is_visible(&*file.vfs, &name, viewer)
     }
 
@@ -181,7 +181,7 @@ impl Scan {
         self.stage = Stage::End;
         let literal = self.pattern.literal().filter(|name| !matches!(*name, "." | ".."));
         let Some(literal) = literal else { return Ok(()) };
-        let name = child(&file.cell.lock().name().clone(), literal, self.posix)?;
+        let name = child(&file.name(), literal, self.posix)?;
         match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
                 self.name.replace_range(.., opened.name.last());
@@ -230,7 +230,7 @@ fn by_short_name(pattern: &Pattern, name: &str) -> bool {
 /// The containing directory; the share's root stands for its own, so that
 /// nothing above it shows.
 fn parent(file: &FileOpen) -> VfsResult<Stat> {
-    let name = file.cell.lock().name().clone();
+    let name = file.name();
     if name.is_root() {
         return file.node.stat();
     }

@@ -66,7 +66,7 @@ fn attributes(file: &FileOpen, new: FileAttributes) -> Result<Option<FileAttribu
         return Ok(None);
     }
     let mut settable = SETTABLE;
-    if file.cell.lock().name().is_root() {
+    if file.name().is_root() {
         settable = settable.without(FileAttributes::HIDDEN | FileAttributes::SYSTEM);
     }
     let old = file.stat()?.attributes.without(FileAttributes::NORMAL);

@@ -50,7 +50,7 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
 
 /// Whether the file may be removed.
 fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
-    if file.cell.lock().name().is_root() {
+    if file.name().is_root() {
         return Err(Status::ACCESS_DENIED);
     }
     // What is said to go must not stay because nothing can be removed any more.
