@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use frevo_proto::Dialect;
+use frevo_store::order::{Ordered, rank};
 use frevo_wire::dtyp::Guid;
-use parking_lot::Mutex;
 
 #[derive(Debug)]
 struct Client {
@@ -14,7 +14,7 @@ struct Client {
 
 /// Clients that have sessions, by ClientGuid.
 #[derive(Debug, Default)]
-pub struct ClientTable(Mutex<HashMap<Guid, Client>>);
+pub struct ClientTable(Ordered<HashMap<Guid, Client>, { rank::CLIENT }>);
 
 /// The client has sessions with another dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

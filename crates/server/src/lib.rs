@@ -4,8 +4,8 @@
 //! credits and send queue without locks. [`Session`], [`TreeConnect`] and
 //! [`Open`] are shared by every channel of a client, from any core.
 //!
-//! Lock order: Client, Session, TreeConnect, Open, File. No lock is held
-//! across an await.
+//! The order of locks is in the types of `frevo_store::order`. No lock is held across
+//! an await.
 #![forbid(unsafe_code)]
 // What a `for` or `match` is about lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]

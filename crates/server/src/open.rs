@@ -10,6 +10,7 @@ use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::lease::Actor;
+use frevo_store::order::{Ordered, rank};
 use frevo_store::{Departure, Fault, FileCell, FileKey, FileTable, Link, Name, Node, OpenId, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
@@ -37,15 +38,15 @@ pub struct Open {
     /// Open.GrantedAccess
     pub granted_access: AccessMask,
     /// Open.ChannelSequence with its counts, MS-SMB2 3.3.5.2.10.
-    pub channel_sequence: Mutex<ChannelSequence>,
+    pub channel_sequence: Ordered<ChannelSequence, { rank::OPEN }>,
     /// Open.LockSequenceArray
-    pub lock_sequences: Mutex<LockSequences>,
+    pub lock_sequences: Ordered<LockSequences, { rank::LAST }>,
     /// Open.CurrentQuotaIndex: the least number that the next user told of has.
     pub quota_from: AtomicU64,
     /// Why its close did not remove what was to go with it.
     removal_failure: OnceLock<Status>,
     /// Places of its byte-range locks among those of the session that took them.
-    pub lock_places: Mutex<Vec<Slot>>,
+    pub lock_places: Ordered<Vec<Slot>, { rank::LAST }>,
     /// What is open.
     pub target: OpenTarget,
     /// What lets it outlive its connection; most have nothing of it.
@@ -108,7 +109,7 @@ pub struct FileOpen {
     /// when it closes.
     pub written: AtomicBool,
     /// QUERY_DIRECTORY's place.
-    pub enumeration: Mutex<Option<Enumeration>>,
+    pub enumeration: Ordered<Option<Enumeration>, { rank::OPEN }>,
 }
 
 /// The descriptor that a node of the host's file system shares.
@@ -129,11 +130,11 @@ impl Open {
             file_id,
             tree: ArcSwap::new(tree),
             granted_access,
-            channel_sequence: Mutex::new(ChannelSequence::new(channel_sequence)),
-            lock_sequences: Mutex::new(LockSequences::new()),
+            channel_sequence: Ordered::new(ChannelSequence::new(channel_sequence)),
+            lock_sequences: Ordered::new(LockSequences::new()),
             quota_from: AtomicU64::new(0),
             removal_failure: OnceLock::new(),
-            lock_places: Mutex::default(),
+            lock_places: Ordered::default(),
             target,
             survival: OnceLock::new(),
             closed: AtomicBool::new(false),

@@ -9,11 +9,11 @@ use arc_swap::{ArcSwap, Guard};
 use frevo_auth::Accounts;
 use frevo_net::socket::Reach;
 use frevo_store::FileTable;
+use frevo_store::order::{Ordered, rank};
 use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::file_id::FileId;
-use parking_lot::Mutex;
 
 use crate::ambient::Ambient;
 use crate::annex;
@@ -50,7 +50,7 @@ pub struct Server {
     pub throttle: LogonThrottle,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
-    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
     /// When it started, for srvsvc and status.
@@ -79,7 +79,7 @@ impl Server {
             host_users: HostUsers::default(),
             throttle: LogonThrottle::default(),
             admission: crate::admission::Admission::default(),
-            sessions: Mutex::default(),
+            sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),
             started,

@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Dialect;
+use frevo_store::order::{Ordered, OrderedRw, rank};
 use frevo_store::security::Token;
 use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use crate::client::ClientTable;
 use crate::host_users::OnHost;
@@ -106,10 +107,10 @@ pub struct Session {
     identity: SharedIdentity,
     /// Who logged on first, and nobody else does again: the account's name.
     owner: OnceLock<String>,
-    trees: RwLock<HashMap<u32, Arc<TreeConnect>>>,
+    trees: OrderedRw<HashMap<u32, Arc<TreeConnect>>, { rank::SESSION }>,
     next_tree: AtomicU32,
-    opens: RwLock<HashMap<u64, Arc<Open>>>,
-    channels: Mutex<Vec<(u64, ConnectionHandle)>>,
+    opens: OrderedRw<HashMap<u64, Arc<Open>>, { rank::SESSION }>,
+    channels: Ordered<Vec<(u64, ConnectionHandle)>, { rank::SESSION }>,
     /// Its operations; those of one that has ended are waited for by LOGOFF.
     pub under_way: Arc<UnderWay>,
     /// Its open pipes.
@@ -139,10 +140,10 @@ impl Session {
             security: OnceLock::new(),
             identity: SharedIdentity::default(),
             owner: OnceLock::new(),
-            trees: RwLock::default(),
+            trees: OrderedRw::default(),
             next_tree: AtomicU32::new(1),
-            opens: RwLock::default(),
-            channels: Mutex::default(),
+            opens: OrderedRw::default(),
+            channels: Ordered::default(),
             under_way: Arc::default(),
             pipes: Slots::default(),
             locks: Slots::default(),

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_wire::Status;
 use hashbrown::HashMap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
 use crate::file::{Admission, Admitted, Departure, File, OpenId};
 use crate::lease::table::LeaseTable;
@@ -15,6 +15,7 @@ use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
 use crate::name::{Link, Name, Place};
 use crate::name_locks::NameLocks;
 use crate::observe::Observation;
+use crate::order::{Guard, Ordered, rank};
 use crate::vfs::{FileKey, Vfs};
 use crate::watch::Watches;
 
@@ -28,14 +29,14 @@ pub struct FileCell {
     /// The file; which of its streams changes when one is renamed.
     key: FileKey,
     stream: AtomicU64,
-    file: Mutex<File>,
+    file: Ordered<File, { rank::FILE }>,
     /// While somebody caches it: what other programs do to it.
-    observation: Mutex<Option<Box<dyn Observation>>>,
+    observation: parking_lot::Mutex<Option<Box<dyn Observation>>>,
 }
 
 impl FileCell {
     /// The state.
-    pub fn lock(&self) -> MutexGuard<'_, File> {
+    pub fn lock(&self) -> Guard<MutexGuard<'_, File>, { rank::FILE }> {
         self.file.lock()
     }
 
@@ -68,7 +69,8 @@ impl FileCell {
     }
 }
 
-pub(crate) type Shard = Mutex<HashMap<FileKey, Arc<FileCell>>>;
+type Cells = HashMap<FileKey, Arc<FileCell>>;
+pub(crate) type Shard = Ordered<Cells, { rank::SHARD }>;
 
 /// All open files. Lock order: names, shard, file.
 #[derive(Debug)]
@@ -97,7 +99,7 @@ pub struct Attempt {
 
 impl Default for FileTable {
     fn default() -> Self {
-        let shards = core::array::from_fn(|_| Mutex::new(HashMap::new()));
+        let shards = core::array::from_fn(|_| Ordered::new(HashMap::new()));
         let (watches, leases, names) = Default::default();
         Self { shards, removals: AtomicU64::new(0), watches, leases, names }
     }
@@ -132,7 +134,7 @@ impl FileTable {
 
     pub(crate) fn cell(key: FileKey, file: File) -> Arc<FileCell> {
         let stream = AtomicU64::new(key.stream);
-        let (file, observation) = (Mutex::new(file), Mutex::new(None));
+        let (file, observation) = (Ordered::new(file), parking_lot::Mutex::new(None));
         Arc::new(FileCell { key, stream, file, observation })
     }
 
@@ -214,7 +216,7 @@ impl FileTable {
     fn shard_of(
         &self,
         cell: &FileCell,
-    ) -> (FileKey, MutexGuard<'_, HashMap<FileKey, Arc<FileCell>>>) {
+    ) -> (FileKey, Guard<MutexGuard<'_, Cells>, { rank::SHARD }>) {
         loop {
             let key = cell.key();
             let shard = self.shard(key).lock();
@@ -255,13 +257,11 @@ impl FileTable {
 
     fn move_cell(
         cell: &Arc<FileCell>,
-        (from, old): (FileKey, &mut HashMap<FileKey, Arc<FileCell>>),
+        (from, old): (FileKey, &mut Cells),
         to: FileKey,
-        new: Option<&mut HashMap<FileKey, Arc<FileCell>>>,
+        new: Option<&mut Cells>,
     ) -> bool {
-        let is_open = |shard: &HashMap<FileKey, Arc<FileCell>>| {
-            shard.get(&to).is_some_and(|there| !Arc::ptr_eq(there, cell))
-        };
+        let is_open = |shard: &Cells| shard.get(&to).is_some_and(|there| !Arc::ptr_eq(there, cell));
         if is_open(new.as_deref().unwrap_or(old)) {
             return false;
         }

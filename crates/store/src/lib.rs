@@ -30,7 +30,8 @@
 )]
 
 extern crate alloc;
-#[cfg(test)]
+// What a thread holds is known in builds with assertions alone.
+#[cfg(any(test, debug_assertions))]
 extern crate std;
 
 pub mod byte_range;
@@ -44,6 +45,7 @@ pub mod memory;
 pub mod name;
 pub mod name_locks;
 pub mod observe;
+pub mod order;
 pub mod posix_name;
 pub mod security;
 pub mod share_mode;

@@ -3,9 +3,10 @@
 //! CREATE of the same name on another core must not come in between.
 
 use frevo_wire::fscc::upcase;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
 use crate::name::{Name, Place};
+use crate::order::{Guard, Ordered, rank};
 
 /// Many times the cores that there are, so that two names rarely share one.
 const LOCKS: usize = 4_096;
@@ -16,18 +17,21 @@ const LOCKS: usize = 4_096;
 /// Names are told apart by their folded path: names that lead to one file by
 /// way of a link, or by another share, have the file system's own answers only.
 #[derive(Debug)]
-pub struct NameLocks([Mutex<()>; LOCKS]);
+pub struct NameLocks([NameLock; LOCKS]);
+
+type NameLock = Ordered<(), { rank::NAME }>;
+type NameGuard<'a> = Guard<MutexGuard<'a, ()>, { rank::NAME }>;
 
 /// Held until it is dropped.
 #[derive(Debug)]
 pub struct Held<'a> {
-    _first: MutexGuard<'a, ()>,
-    _second: Option<MutexGuard<'a, ()>>,
+    _first: NameGuard<'a>,
+    _second: Option<NameGuard<'a>>,
 }
 
 impl Default for NameLocks {
     fn default() -> Self {
-        Self([const { Mutex::new(()) }; LOCKS])
+        Self([const { NameLock::new(()) }; LOCKS])
     }
 }
 
@@ -45,7 +49,7 @@ impl NameLocks {
         Held { _first, _second }
     }
 
-    fn at(&self, index: usize) -> MutexGuard<'_, ()> {
+    fn at(&self, index: usize) -> NameGuard<'_> {
         self.0.get(index).unwrap_or(&self.0[0]).lock()
     }
 }
@@ -81,7 +85,7 @@ mod tests {
         let held = locks.hold_both(HERE, &name("a"), &name("A"));
         drop(held);
         let _both = locks.hold_both(HERE, &name("a"), &name("b"));
-        assert!(locks.0[index(HERE, &name("B"))].try_lock().is_none());
+        assert!(locks.0[index(HERE, &name("B"))].bare().is_locked());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use frevo_store::file::Admission;
 use frevo_store::lease::{Actor, Granted, Wish};
 use frevo_store::name::Rules;
+use frevo_store::order::Ordered;
 use frevo_store::security::Token;
 use frevo_store::vfs::{BasicChange, Existence, Kind, KindWanted, OpenHow, Opened, Parent};
 use frevo_store::{Admitted, Departure, Fault, FileCell, Name, Node, OpenId, Sharing, Stat, Vfs};
@@ -29,7 +30,6 @@ use frevo_wire::command::create::{
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::NotifyAction;
-use parking_lot::Mutex;
 
 use crate::acting;
 use crate::annex;
@@ -457,7 +457,7 @@ impl Create<'_> {
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
-            enumeration: Mutex::new(None),
+            enumeration: Ordered::new(None),
         });
         if self.posix.is_some()
             && let OpenTarget::File(file) = &target

@@ -10,6 +10,7 @@ use frevo_proto::lock_sequence::LockSequences;
 use frevo_store::file::Admission;
 use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
 use frevo_store::name::Rules;
+use frevo_store::order::Ordered;
 use frevo_store::state::{Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
 use frevo_store::vfs::{KindWanted, OpenHow};
 use frevo_store::{Admitted, FileCell, Name, OpenId, Sharing, StateStore};
@@ -18,7 +19,6 @@ use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, Shar
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -299,7 +299,7 @@ fn reopen(
         sync_failure: OnceLock::new(),
         turned: AtomicBool::new(false),
         written: AtomicBool::new(false),
-        enumeration: Mutex::new(None),
+        enumeration: Ordered::new(None),
     });
     // Of a tree connect that has ended: there is none until its client comes.
     let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());

@@ -7,11 +7,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_store::order::{Ordered, rank};
 use frevo_store::state::RecordId;
 use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ struct Table {
 /// Opens that outlive their connection, or can be replayed.
 #[derive(Default)]
 pub struct Durables {
-    table: Mutex<Table>,
+    table: Ordered<Table, { rank::DURABLE }>,
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
     /// Records that are to go from there.

@@ -9,11 +9,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_wire::Status;
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::{Break, LeaseOwner};
 use crate::file_table::FileCell;
 use crate::limits::LEASES;
+use crate::order::{Ordered, rank};
 use crate::vfs::FileKey;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ struct Lease {
 /// The leases of all clients. Its lock is the last of all.
 #[derive(Debug, Default)]
 pub struct LeaseTable {
-    leases: Mutex<HashMap<LeaseOwner, Lease>>,
+    leases: Ordered<HashMap<LeaseOwner, Lease>, { rank::LAST }>,
     directories: AtomicUsize,
     /// Who tells clients of breaks that no request waits for.
     pub teller: Teller,

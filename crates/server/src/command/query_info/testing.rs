@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::file::Admission;
 use frevo_store::name::{Name, Rules};
+use frevo_store::order::Ordered;
 use frevo_store::vfs::{Kind, OpenHow};
 use frevo_store::{FileTable, OpenId, Sharing, Vfs};
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
-use parking_lot::Mutex;
 
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::share::{Share, Target};
@@ -103,7 +103,7 @@ impl Bench {
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
-            enumeration: Mutex::new(None),
+            enumeration: Ordered::new(None),
         });
         let tree = TreeConnect::new(1, Arc::clone(&self.share), AccessMask::FILE_ALL);
         Ok(Open::new(file_id, Arc::new(tree), access, 0, target))

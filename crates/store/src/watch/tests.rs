@@ -1,0 +1,244 @@
+use super::*;
+use crate::file::Admission;
+use crate::file_table::FileTable;
+use crate::share_mode::Sharing;
+use frevo_wire::dtyp::AccessMask;
+
+const HERE: Place = Place(1);
+const NAMES: CompletionFilter =
+    CompletionFilter(CompletionFilter::FILE_NAME.0 | CompletionFilter::DIR_NAME.0);
+
+const FLAT: Wanted = Wanted { filter: NAMES, is_tree: false, room: 4096 };
+const TREE: Wanted = Wanted { is_tree: true, ..FLAT };
+
+fn name(path: &str) -> Name {
+    Name::from_stored(String::from(path))
+}
+
+fn directory(path: &str, inode: u64) -> Arc<FileCell> {
+    let sharing = Sharing { read: true, write: true, delete: true };
+    let id = OpenId(inode);
+    let access = AccessMask::READ_DATA;
+    let (place, delete_on_close, lease, overwrites) = (Place(1), false, None, false);
+    let admission = Admission { id, place, access, sharing, delete_on_close, lease, overwrites };
+    let key = FileKey::of_file(1, inode);
+    FileTable::default().admit(key, &name(path), admission).unwrap().cell
+}
+
+fn poll(next: &mut Next<'_>) -> Poll<Reported> {
+    Pin::new(next).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn told(watch: &Watch) -> Vec<(u32, String)> {
+    match poll(&mut watch.next()) {
+        Poll::Ready(Reported::Changes(changes)) => {
+            changes.into_iter().map(|c| (c.action.0, c.name)).collect()
+        }
+        Poll::Pending => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pairs(expected: &[(u32, &str)]) -> Vec<(u32, String)> {
+    expected.iter().map(|(action, name)| (*action, String::from(*name))).collect()
+}
+
+#[test]
+fn only_what_lies_where_the_watch_looks_is_told() {
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let flat = watches.of(OpenId(1), HERE, &d, FLAT).0;
+    let tree = watches.of(OpenId(2), HERE, &d, TREE).0;
+    let root = watches.of(OpenId(3), HERE, &directory("", 8), FLAT).0;
+    for path in ["d\\a", "d\\b\\c", "d", "da", "e\\d\\a"] {
+        let added = NotifyAction::ADDED;
+        watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
+        watches.report(Place(2), &name(path), added, CompletionFilter::FILE_NAME);
+        watches.report(HERE, &name(path), added, CompletionFilter::SIZE);
+    }
+    assert_eq!(told(&flat), pairs(&[(1, "a")]));
+    assert_eq!(told(&tree), pairs(&[(1, "a"), (1, "b\\c")]));
+    assert_eq!(told(&root), pairs(&[(1, "d"), (1, "da")]));
+    assert!(told(&flat).is_empty(), "once");
+}
+
+#[test]
+fn the_first_request_says_what_is_watched() {
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let one = watches.of(OpenId(1), HERE, &d, Wanted { filter: CompletionFilter::SIZE, ..FLAT }).0;
+    let two = watches.of(OpenId(1), HERE, &d, TREE).0;
+    assert!(Arc::ptr_eq(&one, &two));
+    let added = NotifyAction::ADDED;
+    watches.report(HERE, &name("d\\a"), added, CompletionFilter::FILE_NAME);
+    assert!(told(&two).is_empty());
+    watches.forget(OpenId(1));
+    assert!(watches.is_empty());
+}
+
+#[test]
+fn renames_are_told_together_or_as_going_and_coming() {
+    let watches = Watches::default();
+    let watch = watches.of(OpenId(1), HERE, &directory("d", 7), TREE).0;
+    let matches = CompletionFilter::FILE_NAME;
+    watches.report_rename(HERE, &name("d\\a"), &name("d\\b"), matches);
+    watches.report_rename(HERE, &name("d\\b"), &name("d\\e\\b"), matches);
+    watches.report_rename(HERE, &name("d\\c"), &name("e\\c"), matches);
+    let expected = [(4, "a"), (5, "b"), (2, "b"), (1, "e\\b"), (2, "c")];
+    assert_eq!(told(&watch), pairs(&expected));
+}
+
+#[test]
+fn a_watched_directory_that_moves_is_watched_where_it_is() {
+    let watches = Watches::default();
+    let (watch, _) = watches.of(OpenId(1), HERE, &directory("d\\e", 7), FLAT);
+    let (above, _) = watches.of(OpenId(2), HERE, &directory("d", 8), FLAT);
+    let matches = CompletionFilter::DIR_NAME;
+    watches.report_rename(HERE, &name("d\\e"), &name("d\\f"), matches);
+    watches.report_rename(HERE, &name("d"), &name("g"), matches);
+    assert_eq!(told(&above), pairs(&[(4, "e"), (5, "f")]));
+    for path in ["d\\e\\old", "g\\f\\new", "g\\x"] {
+        let added = NotifyAction::ADDED;
+        watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
+    }
+    assert_eq!(told(&watch), pairs(&[(1, "new")]));
+    assert_eq!(told(&above), pairs(&[(1, "x")]));
+    watches.forget(OpenId(1));
+    watches.forget(OpenId(2));
+    assert!(watches.is_empty() && watches.index.read().by_name.is_empty());
+}
+
+#[test]
+fn what_other_programs_do_is_filtered_and_kept() {
+    let watches = Watches::default();
+    let (watch, _) = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT);
+    let action = NotifyAction::MODIFIED;
+    let change = |matches| HostChange::Change { action, name: "x", matches };
+    watch.add_host(&change(CompletionFilter::SIZE));
+    watch.add_host(&HostChange::Renamed { from: "a", to: "b", matches: NAMES });
+    watch.add_host(&change(NAMES));
+    assert_eq!(told(&watch), pairs(&[(4, "a"), (5, "b"), (3, "x")]));
+    watch.add_host(&change(NAMES));
+    watch.add_host(&HostChange::Lost);
+    assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
+}
+
+/// A thousand watchers elsewhere: not one of them is looked at.
+#[test]
+fn other_directories_cost_nothing() {
+    let watches = Watches::default();
+    for i in 0..1_000 {
+        let wanted = if i % 2 == 0 { FLAT } else { TREE };
+        let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
+    }
+    let index = watches.index.bare().read();
+    // Whoever looked at a watch would wait for this for ever.
+    let guards: Vec<_> =
+        index.by_open.values().map(|(watch, _)| watch.state.bare().lock()).collect();
+    let added = NotifyAction::ADDED;
+    watches.report(HERE, &name("e\\f\\g"), added, CompletionFilter::FILE_NAME);
+    drop(guards);
+}
+
+#[test]
+fn requests_are_answered_in_the_order_they_came() {
+    let watches = Watches::default();
+    let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT).0;
+    let (mut one, mut two, mut three) = (watch.next(), watch.next(), watch.next());
+    let add = |path| {
+        let matches = CompletionFilter::FILE_NAME;
+        watches.report(HERE, &name(path), NotifyAction::ADDED, matches);
+    };
+    add("d\\a");
+    assert!(poll(&mut two).is_pending() && poll(&mut three).is_pending());
+    assert!(poll(&mut one).is_ready());
+    drop(one);
+    assert!(poll(&mut two).is_pending());
+    drop(two);
+    add("d\\b");
+    assert!(poll(&mut three).is_ready(), "who gives up makes room");
+}
+
+#[test]
+fn changes_that_nobody_fetches_are_bounded() {
+    let watches = Watches::default();
+    let watch = watches.of(OpenId(1), HERE, &directory("", 7), FLAT).0;
+    let add = |path: &str, action| {
+        watches.report(HERE, &name(path), action, CompletionFilter::FILE_NAME);
+    };
+    for count in [CHANGES_PER_WATCH - 1, CHANGES_PER_WATCH] {
+        (0..count).for_each(|i| add(&alloc::format!("{i}"), NotifyAction::ADDED));
+        assert_eq!(told(&watch).len(), count);
+    }
+    (0..=CHANGES_PER_WATCH).for_each(|i| add(&alloc::format!("{i}"), NotifyAction::ADDED));
+    assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
+    assert!(poll(&mut watch.next()).is_pending(), "told once");
+    (0..CHANGES_PER_WATCH * 2).for_each(|_| add("same", NotifyAction::MODIFIED));
+    assert_eq!(told(&watch), pairs(&[(3, "same")]));
+    for (bytes, fits) in [(0, true), (1, false)] {
+        let long = "x".repeat(CHANGE_BYTES_PER_WATCH / 2 + bytes);
+        add(&long, NotifyAction::ADDED);
+        add(&long, NotifyAction::REMOVED);
+        let expected = poll(&mut watch.next());
+        assert_eq!(matches!(expected, Poll::Ready(Reported::Changes(_))), fits);
+    }
+}
+
+#[test]
+fn a_directory_that_goes_ends_every_request() {
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let watch = watches.of(OpenId(1), HERE, &d, FLAT).0;
+    let (mut one, mut two) = (watch.next(), watch.next());
+    watches.deleting(FileKey::of_file(1, 8));
+    assert!(poll(&mut one).is_pending() && poll(&mut two).is_pending());
+    watches.deleting(d.key());
+    assert_eq!(poll(&mut two), Poll::Ready(Reported::Deleted));
+    assert_eq!(poll(&mut one), Poll::Ready(Reported::Deleted));
+    assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::Deleted));
+}
+
+/// MS-FSA 2.1.4.1: a change completes the request that waits for it, however
+/// late that one is polled; the next change is for the next request, and
+/// what a cancelled one had is not lost.
+#[test]
+fn a_change_is_for_the_request_that_waits_when_it_happens() {
+    let watches = Watches::default();
+    let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT).0;
+    let report = |path: &str| {
+        let added = NotifyAction::ADDED;
+        watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
+    };
+    let names = |next: &mut Next<'_>| match poll(next) {
+        Poll::Ready(Reported::Changes(changes)) => {
+            changes.into_iter().map(|change| change.name).collect()
+        }
+        _ => Vec::new(),
+    };
+    let (mut first, mut second) = (watch.next(), watch.next());
+    report("d\\a");
+    report("d\\b");
+    report("d\\c");
+    assert_eq!(names(&mut second), ["b"]);
+    assert_eq!(names(&mut first), ["a"]);
+    assert_eq!(names(&mut watch.next()), ["c"]);
+    let cancelled = watch.next();
+    report("d\\e");
+    report("d\\f");
+    drop(cancelled);
+    assert_eq!(names(&mut watch.next()), ["e", "f"]);
+}
+
+#[test]
+fn who_watches_for_what_says_more_is_not_told_less() {
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let attributes = CompletionFilter::ATTRIBUTES;
+    let all = CompletionFilter(NAMES.0 | attributes.0);
+    let both = watches.of(OpenId(1), HERE, &d, Wanted { filter: all, ..FLAT }).0;
+    let one = watches.of(OpenId(2), HERE, &d, Wanted { filter: attributes, ..FLAT }).0;
+    let modified = NotifyAction::MODIFIED;
+    watches.report_unless(HERE, &name("d\\a"), modified, (attributes, NAMES));
+    assert_eq!(told(&one), pairs(&[(3, "a")]));
+    assert!(told(&both).is_empty());
+}
