@@ -30,6 +30,7 @@ mod names;
 mod node;
 mod ntacl;
 mod object_id;
+mod opening;
 mod options;
 mod parent;
 mod quota;

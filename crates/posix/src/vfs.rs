@@ -7,19 +7,17 @@ use std::sync::Arc;
 
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Existence, Kind, KindWanted, Node, OpenHow, Opened, Parent, QuotaLimits, QuotaState,
-    Replacement, STORED_ATTRIBUTES, Space, UserQuota, Vfs, VfsResult, Volume,
+    Existence, Kind, Node, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Space,
+    UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
-use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::Pattern;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::{NameCache, Seen};
-use crate::dosattrib::DosAttrib;
-use crate::errno::{fault_of, walk_fault};
+use crate::errno::fault_of;
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::DiskPath;
 use crate::node::PosixNode;
@@ -27,10 +25,10 @@ use crate::options::PosixOptions;
 use crate::share::Share;
 use crate::short::Tunnels;
 use crate::snapshots::Snapshots;
-use crate::stat::{self, Extra};
+use crate::stat;
 use crate::walk::{Place, client_name};
-use crate::xattr::{DOSATTRIB, Handle};
-use crate::{host, quota, reparse, streams, sys, volume};
+use crate::xattr::DOSATTRIB;
+use crate::{host, quota, streams, sys, volume};
 
 /// A directory of the host as a file system.
 #[derive(Debug)]
@@ -99,227 +97,6 @@ impl PosixVfs {
         DiskPath::of(name, exact)
     }
 
-    /// Opens what exists at `path` below `dir`. NotFound says that some
-    /// component does not.
-    pub(crate) fn open_existing(
-        &self,
-        dir: BorrowedFd<'_>,
-        path: &[u8],
-        how: &OpenHow,
-    ) -> VfsResult<(Handle, Statx)> {
-        let follow = self.share.options.follow_symlinks_inside && !how.open_link;
-        if how.kind == KindWanted::Directory {
-            // The kernel opens nothing else so: what it is need not be known before.
-            match self.open_as(dir, path, how, Some(Kind::Directory)) {
-                Err(Fault::NotADirectory | Fault::PathNotDirectory | Fault::Symlink) => {}
-                opened => return opened,
-            }
-        }
-        let kind = kind_before(dir, path, follow)?;
-        self.open_as(dir, path, how, kind)
-    }
-
-    /// Opens what is of this `kind`, as far as that could be seen.
-    fn open_as(
-        &self,
-        dir: BorrowedFd<'_>,
-        path: &[u8],
-        how: &OpenHow,
-        kind: Option<Kind>,
-    ) -> VfsResult<(Handle, Statx)> {
-        let follow = self.share.options.follow_symlinks_inside && !how.open_link;
-        let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        // Opening a FIFO or a device would have effects of its own, so the kind
-        // has to be known before. Whoever can swap a device in between is root;
-        // what was opened is looked at again below.
-        let kind = kind.filter(|&kind| how.check(kind).is_ok());
-        let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
-        let open = |flags| sys::open_beneath(dir, path, flags | link, Mode::empty(), follow);
-        let fd = match open(flags) {
-            // To look at attributes one need not be allowed to read.
-            Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
-                if kind.is_some_and(|kind| !needs_data(kind, how)) =>
-            {
-                flags = OFlags::PATH;
-                open(flags)
-            }
-            opened => opened,
-        };
-        let fd = fd.map_err(walk_fault)?;
-        let handle = Handle::new(fd, flags.contains(OFlags::PATH));
-        let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
-        let kind = stat::kind_of(&stx);
-        how.check(kind)?;
-        if handle.is_path_only() && needs_data(kind, how) {
-            // It was something else a moment ago.
-            return Err(Fault::Stale);
-        }
-        Ok((handle, stx))
-    }
-
-    pub(crate) fn opened(
-        &self,
-        (handle, stx): (Handle, Statx),
-        how: &OpenHow,
-        name: Name,
-        entry: &[u8],
-    ) -> Opened {
-        let dos = self.dos_attrib(&handle, &stx);
-        // One name is asked for in place of a listing.
-        let is_look = !how.read && !how.write && self.share.options.list_ea_sizes;
-        let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
-        let extra = Extra {
-            dos,
-            hidden_name: self.share.hides(entry),
-            ea_size: if is_look && has_eas { handle.ea_size() } else { 0 },
-            reparse_tag: reparse::tag(dos, |into| handle.value(reparse::ATTRIBUTE, into)),
-        };
-        let stat = self.share.stat_of(&stx, &extra);
-        let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
-        Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
-    }
-
-    fn dos_attrib(&self, handle: &Handle, stx: &Statx) -> Option<DosAttrib> {
-        let kept = self.share.keeps_attributes() && stat::kind_of(stx) != Kind::Symlink;
-        if kept { handle.dos_attrib() } else { None }
-    }
-
-    /// Opens or creates what no single call could open.
-    fn open_at(&self, path: &DiskPath, exact: bool, how: &OpenHow) -> VfsResult<Opened> {
-        let place = self.share.place(path, exact)?;
-        self.open_in_place(place, None, exact, how)
-    }
-
-    /// The same where the parent is open; `seen` if it was looked at just now.
-    pub(crate) fn open_in_place(
-        &self,
-        mut place: Place,
-        mut seen: Option<Seen>,
-        exact: bool,
-        how: &OpenHow,
-    ) -> VfsResult<Opened> {
-        for attempt in 0..RETRIES {
-            let parent = match seen.take() {
-                Some(seen) => seen,
-                None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
-            };
-            let creates = how.existence != Existence::MustExist;
-            let _naming =
-                (creates && !exact).then(|| self.share.names.naming(parent.key, &place.wanted));
-            let stored = if attempt > 0 || exact {
-                match self.share.existing(&place, exact, Some(parent)) {
-                    Ok((stored, _)) => Some(stored),
-                    Err(Fault::NotFound) => None,
-                    Err(fault) => return Err(fault),
-                }
-            } else {
-                self.share.folded(&place.parent, parent, &place.wanted)?
-            };
-            let attempt = match &stored {
-                Some(_) if how.existence == Existence::MustNotExist => Err(Fault::Exists),
-                Some(stored) => self.open_stored(&place, stored, how),
-                None if creates => {
-                    if let Some(long) = self.share.tunnelled(parent.key, &place.wanted) {
-                        place.wanted = long;
-                    }
-                    self.create(&place, how)
-                }
-                None => Err(Fault::NotFound),
-            };
-            match attempt {
-                // Gone or come since it was looked up: look again.
-                Err(Fault::NotFound | Fault::Stale) if stored.is_some() => {}
-                Err(Fault::Exists) if stored.is_none() => {}
-                other => return other,
-            }
-        }
-        Err(Fault::Busy)
-    }
-
-    fn open_stored(&self, place: &Place, stored: &[u8], how: &OpenHow) -> VfsResult<Opened> {
-        let found = if self.share.options.follow_symlinks_inside {
-            self.open_existing(self.share.root.as_fd(), &place.path_of(stored), how)?
-        } else {
-            self.open_existing(place.parent.fd(), stored, how)?
-        };
-        Ok(self.opened(found, how, place.name_of(stored), stored))
-    }
-
-    fn create(&self, place: &Place, how: &OpenHow) -> VfsResult<Opened> {
-        self.share.writable()?;
-        let entry = place.wanted.as_slice();
-        let fd = if how.kind == KindWanted::Directory {
-            self.make_directory(place, how)?
-        } else {
-            let masked = self.share.options.file_mode_of(how.mode);
-            let flags = access_flags(how)
-                | OFlags::CREATE
-                | OFlags::EXCL
-                | OFlags::NOFOLLOW
-                | OFlags::NONBLOCK
-                | OFlags::NOCTTY;
-            let mode = Mode::from_raw_mode(masked);
-            sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
-        };
-        self.share.names.stirred();
-        if how.mode.is_some() {
-            self.settle_mode(fd.as_fd(), how)?;
-        }
-        let handle = Handle::new(fd, false);
-        // The file stands whether or not its attributes could be kept.
-        let dos = self.new_dos_attrib(how, handle.fd());
-        let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
-        let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
-        let extra = Extra { dos, hidden_name: self.share.hides(entry), ..Extra::default() };
-        let stat = self.share.stat_of(&stx, &extra);
-        let node = PosixNode::new(Arc::clone(&self.share), handle, &stx, how, extra.hidden_name);
-        node.was_created_in(place.parent.clone());
-        let name = place.name_of(entry);
-        Ok(Opened { node: Arc::new(node), stat, created: true, file_created: true, name })
-    }
-
-    /// A client that says a mode has taken its own umask away already: this
-    /// process's must not count. Where the directory has a default ACL, that
-    /// decides.
-    fn settle_mode(&self, fd: BorrowedFd<'_>, how: &OpenHow) -> VfsResult<()> {
-        let options = &self.share.options;
-        let wanted = match how.kind {
-            KindWanted::Directory => options.directory_mode_of(how.mode),
-            _ => options.file_mode_of(how.mode),
-        };
-        let made = u32::from(sys::stat_fd(fd).map_err(fault_of)?.stx_mode) & 0o7777;
-        // Set-group-ID comes from the directory it is in.
-        let wanted = wanted | made & 0o2000;
-        let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
-        if made == wanted || acl() {
-            return Ok(());
-        }
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of)
-    }
-
-    /// What is stored for a new file.
-    fn new_dos_attrib(&self, how: &OpenHow, fd: BorrowedFd<'_>) -> Option<DosAttrib> {
-        if !self.share.keeps_attributes() {
-            return None;
-        }
-        // MS-FSA 2.1.5.1.1: a new file was written when it was created. The medium
-        // says when that was; a clock is a tick off.
-        let created = Some(sys::birth(fd).unwrap_or_else(stat::clock));
-        let directory = how.kind == KindWanted::Directory;
-        let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
-        let attributes = (how.attributes & STORED_ATTRIBUTES) | bits;
-        Some(DosAttrib { attributes: attributes.0, created, changed: None })
-    }
-
-    fn make_directory(&self, place: &Place, how: &OpenHow) -> VfsResult<OwnedFd> {
-        let masked = self.share.options.directory_mode_of(how.mode);
-        let entry = place.wanted.as_slice();
-        let parent = place.parent.fd();
-        rustix::fs::mkdirat(parent, entry, Mode::from_raw_mode(masked)).map_err(fault_of)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        sys::open_beneath(parent, entry, flags, Mode::empty(), false).map_err(walk_fault)
-    }
-
     /// The place of `name`, which must exist and be `key`; how it is stored.
     pub(crate) fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
         let exact = self.share.exact(name);
@@ -374,53 +151,6 @@ fn probe_openat2(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(root, c".", flags, Mode::empty(), resolve)
-}
-
-/// What kind `path` has before it is opened, if that can be seen. Links before
-/// the last component may lead this look out of the share: nothing but the
-/// choice of flags may depend on it.
-fn kind_before(dir: BorrowedFd<'_>, path: &[u8], follow: bool) -> VfsResult<Option<Kind>> {
-    if path == b"." {
-        return Ok(Some(Kind::Directory));
-    }
-    let kind = match sys::stat_at(dir, path) {
-        Ok(stx) => stat::kind_of(&stx),
-        Err(Errno::NOENT) => return Err(Fault::NotFound),
-        Err(_) => return Ok(None),
-    };
-    if !follow || kind != Kind::Symlink {
-        return Ok(Some(kind));
-    }
-    let target = sys::open_beneath(dir, path, OFlags::PATH, Mode::empty(), true);
-    let target = target.map_err(walk_fault)?;
-    sys::stat_fd(target.as_fd()).map(|stx| Some(stat::kind_of(&stx))).map_err(fault_of)
-}
-
-const fn needs_data(kind: Kind, how: &OpenHow) -> bool {
-    match kind {
-        Kind::File => how.read || how.write,
-        Kind::Directory => how.read,
-        _ => false,
-    }
-}
-
-fn access_flags(how: &OpenHow) -> OFlags {
-    match (how.read, how.write) {
-        (true, true) => OFlags::RDWR,
-        (false, true) => OFlags::WRONLY,
-        _ => OFlags::RDONLY,
-    }
-}
-
-/// How to open an object of this kind. Special ones and links are never opened
-/// for more than their path; the others are even to look at attributes, since
-/// extended attributes cost twice as much through `/proc`.
-fn data_flags(kind: Kind, how: &OpenHow) -> OFlags {
-    match kind {
-        Kind::File => access_flags(how) | OFlags::NONBLOCK | OFlags::NOCTTY,
-        Kind::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
-        _ => OFlags::PATH,
-    }
 }
 
 impl Vfs for PosixVfs {

@@ -1,6 +1,8 @@
 use std::os::fd::AsRawFd as _;
 
 use super::*;
+use frevo_store::vfs::KindWanted;
+use frevo_wire::dtyp::FileAttributes;
 
 fn how(existence: Existence) -> OpenHow {
     OpenHow {
