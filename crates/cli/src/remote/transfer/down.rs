@@ -2,7 +2,7 @@
 
 use std::fs::File as LocalHandle;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use frevo_client::{File, Metadata, OpenOptions, Share};
@@ -17,7 +17,7 @@ const NEW: u32 = 0o666;
 const OWN: u32 = 0o600;
 
 /// The mode of the local file that a copy replaces, if there is one.
-fn replaced(to: &Path, known: Option<&Metadata>) -> io::Result<Option<u32>> {
+fn replaced(to: &Path) -> io::Result<Option<u32>> {
     let there = match std::fs::symlink_metadata(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         there => there?,
@@ -25,20 +25,7 @@ fn replaced(to: &Path, known: Option<&Metadata>) -> io::Result<Option<u32>> {
     if there.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
-    if known.is_some_and(|known| is_itself(&there, known)) {
-        return Err(io::Error::other("it is the same file on the server and here"));
-    }
     Ok(there.is_file().then(|| there.permissions().mode() & 0o777))
-}
-
-/// Whether a local file seems to be the one that a server tells of: on a mount of the share,
-/// or on the server itself.
-fn is_itself(there: &std::fs::Metadata, known: &Metadata) -> bool {
-    let ticks = |time| frevo_client::file_time(time);
-    known.file_id() != 0
-        && there.ino() == known.file_id()
-        && there.len() == known.len()
-        && there.modified().is_ok_and(|time| ticks(time) == known.modified_ticks())
 }
 
 /// The local name of a part: not listed. On a server it has no dot: smbd may keep it that
@@ -57,7 +44,7 @@ pub(crate) async fn down(
     how: &How,
 ) -> frevo_client::Result<()> {
     let broken = local_error("write", to);
-    let old = replaced(to, known).map_err(&broken)?;
+    let old = replaced(to).map_err(&broken)?;
     let mode = old.map_or(NEW, |mode| mode | OWN);
     if let Some(known) = known.filter(|metadata| is_small(metadata.len())) {
         how.take(known.len()).await;
