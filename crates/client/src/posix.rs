@@ -131,6 +131,7 @@ impl Share {
             return Ok(false);
         }
         self.inner.posix.store(true, Ordering::Release);
+        let mut asking = Asking { share: self, is_posix: false };
         let ask = look_at(AccessMask::EMPTY);
         let calls = || vec![close_call()];
         let answers = self.chain(OPERATION, "", Replay::Idempotent, &ask, &[], calls).await;
@@ -138,9 +139,8 @@ impl Share {
             [opened, ..] => Opened::parse(opened).during(OPERATION, &self.url("")),
             [] => Err(missing(OPERATION, self.url(""))),
         });
-        let is_posix = matches!(&found, Ok(opened) if opened.posix.is_some());
-        self.inner.posix.store(is_posix, Ordering::Release);
-        found.map(|_| is_posix)
+        asking.is_posix = matches!(&found, Ok(opened) if opened.posix.is_some());
+        found.map(|_| asking.is_posix)
     }
 
     /// Whether what is opened in it are POSIX Opens.
@@ -210,6 +210,18 @@ impl Share {
         let encoded = special.encode(&mut Writer::new(&mut input)).map(|()| input);
         let kind = CreateOptions::NON_DIRECTORY_FILE;
         self.make_reparse_point(path, kind, mode, encoded, OPERATION).await
+    }
+}
+
+/// It is being found out, or was given up, which is no yes.
+struct Asking<'a> {
+    share: &'a Share,
+    is_posix: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.share.inner.posix.store(self.is_posix, Ordering::Release);
     }
 }
 

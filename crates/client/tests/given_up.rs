@@ -142,6 +142,16 @@ fn a_lock_that_is_given_up_is_not_held() {
 }
 
 #[test]
+fn what_a_share_can_is_not_taken_for_granted() {
+    in_world(async |world: &World| {
+        let share = world.share().await;
+        assert!(give_up(share.speak_posix(), 1).await.is_none());
+        assert!(!share.is_posix());
+        assert!(!share.speak_posix().await.unwrap());
+    });
+}
+
+#[test]
 fn no_name_of_a_listing_is_missed() {
     in_world(async |world: &World| {
         for at in 0..8_000 {
