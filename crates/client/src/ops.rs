@@ -380,12 +380,12 @@ impl Share {
             // One after the other it is told why, or the rest is taken. It is made by now.
             Written::Less => {
                 let purpose = if is_copy { Purpose::Copy } else { purpose };
-                let made = made(&answers.messages, modified);
+                let made = made(&answers.messages);
                 return self.write_in_steps(path, data, modified, purpose, made).await;
             }
             Written::NoRoom(status) => {
-                if let Some(made) = made(&answers.messages, modified).filter(|_| is_copy) {
-                    let _ = self.remove_made(path, &made).await;
+                if let Some(made) = made(&answers.messages).filter(|_| is_copy) {
+                    let _ = self.remove_made(path, &made, data).await;
                 }
                 return Err(Error::new(status, "write", self.url(path)));
             }
@@ -424,13 +424,10 @@ impl Share {
         if let Err(error) = &done
             && error.status().is_some_and(|status| NO_ROOM.contains(&status))
         {
-            let made = file.metadata().await.ok().and_then(|left| {
-                let again = made.and_then(|it| it.again(&file.opened, left.written, left.len));
-                again.or_else(|| Made::by(&file.opened, left.written, left.len))
-            });
+            let made = made.filter(|made| made.is(&file.opened)).or_else(|| Made::by(&file.opened));
             let _ = file.close().await;
             if let Some(made) = made.filter(|_| purpose != Purpose::Content) {
-                let _ = self.remove_made(path, &made).await;
+                let _ = self.remove_made(path, &made, data).await;
             }
         }
         done
@@ -531,14 +528,9 @@ enum Written {
     NoRoom(Status),
 }
 
-/// The file that a compound made and could not write to.
-fn made(messages: &[Message], modified: Option<SystemTime>) -> Option<Made> {
-    let opened = Opened::parse(messages.first()?).ok()?;
-    let is_dated = messages.iter().any(|message| {
-        (message.header.command, message.header.status) == (Command::SET_INFO, Status::SUCCESS)
-    });
-    let dated = modified.filter(|_| is_dated).map(file_time);
-    Made::by(&opened, dated.unwrap_or(opened.written), 0)
+/// The file that a compound made.
+fn made(messages: &[Message]) -> Option<Made> {
+    Made::by(&Opened::parse(messages.first()?).ok()?)
 }
 
 fn written(messages: &[Message], len: u32) -> std::result::Result<Written, Cause> {

@@ -32,8 +32,6 @@ enum Other {
     HasItOpen,
     /// He wrote to the file, and closed it.
     Wrote,
-    /// He emptied it, and wrote nothing yet.
-    Emptied,
     /// His own has its name now.
     Replaced,
 }
@@ -45,7 +43,6 @@ impl Other {
             Self::WasThere if makes => |m| set(m, 4, &[3]),
             Self::HasItOpen if !makes => return Act::Refused(Status::SHARING_VIOLATION),
             Self::Wrote if !makes => |m| set(m, 48, &[5]),
-            Self::Emptied if !makes => |m| set(m, 24, &[9]),
             // The first number in the context QFid, which is the only one.
             Self::Replaced if !makes => |m| set(m, 88 + 24, &[77]),
             _ => return Act::Honest,
@@ -57,14 +54,6 @@ impl Other {
 /// Sets bytes of a body.
 fn set(message: &mut [u8], at: usize, bytes: &[u8]) {
     message[64 + at..64 + at + bytes.len()].copy_from_slice(bytes);
-}
-
-/// FileAllInformation of the file that was made.
-fn all_information() -> Vec<u8> {
-    let mut all = vec![0; 104];
-    // LastWriteTime
-    all[16] = 1;
-    all
 }
 
 /// Writes 100 bytes to a server that does this with the requests of the kind, one after
@@ -92,13 +81,6 @@ fn send(
                 if other != Other::Nothing {
                     return other.act(is_new);
                 }
-            }
-            Command::QUERY_INFO => {
-                return Act::Changed(Box::new(|message| {
-                    message[8..12].fill(0);
-                    message.truncate(64);
-                    message.extend(evil::buffer(&all_information()));
-                }));
             }
             Command::WRITE => said.push("write"),
             // FileDispositionInformation
@@ -155,9 +137,7 @@ fn what_is_another_writers_is_not_removed() {
     let full = Does::Refuses(Status::DISK_FULL);
     let short: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
     for does in [&[Does::Refuses(Status::DISK_FULL)][..], short] {
-        for other in
-            [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Emptied, Other::Replaced]
-        {
+        for other in [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Replaced] {
             let (said, done) = send(Command::WRITE, does, true, other);
             assert!(!said.contains(&"remove"), "{other:?}: {said:?}");
             // He is asked for none the less, unless there is nothing to be removed.
