@@ -33,7 +33,9 @@ fn of_status(status: Status) -> Option<Errno> {
         | Status::OBJECT_PATH_NOT_FOUND
         | Status::NO_SUCH_FILE
         | Status::NOT_FOUND
-        | Status::DELETE_PENDING => Errno::ENOENT,
+        | Status::DELETE_PENDING
+        // Others have removed what was just being opened.
+        | Status::FILE_DELETED => Errno::ENOENT,
         Status::OBJECT_PATH_SYNTAX_BAD | Status::OBJECT_NAME_INVALID => Errno::EINVAL,
         Status::ACCESS_DENIED
         | Status::NETWORK_ACCESS_DENIED
@@ -84,6 +86,7 @@ mod tests {
     fn statuses_have_the_numbers_that_programs_know() {
         let number = |status| i32::from(errno(&Error::new(Cause::Status(status), "open", "x")));
         assert_eq!(number(Status::OBJECT_NAME_NOT_FOUND), libc::ENOENT);
+        assert_eq!(number(Status::FILE_DELETED), libc::ENOENT);
         assert_eq!(number(Status::OBJECT_NAME_COLLISION), libc::EEXIST);
         assert_eq!(number(Status::DIRECTORY_NOT_EMPTY), libc::ENOTEMPTY);
         assert_eq!(number(Status::DISK_FULL), libc::ENOSPC);

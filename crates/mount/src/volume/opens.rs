@@ -230,6 +230,11 @@ impl Volume {
             self.let_go_dir(node).await;
         }
         let _turn = node.opening.lock().await;
+        self.close_if_unused(node).await;
+    }
+
+    /// The same for a file. The caller holds `opening`.
+    pub(super) async fn close_if_unused(&self, node: &Node) {
         let is_kept = {
             let opens = node.opens.lock();
             opens.users == 0 && opens.is_open()

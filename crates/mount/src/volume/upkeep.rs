@@ -49,7 +49,20 @@ impl Volume {
             content.forget();
         }
         if !to.contains(LeaseState::HANDLE) {
-            self.let_go(node).await;
+            match node.opening.try_lock() {
+                Ok(_turn) => self.close_if_unused(node).await,
+                // Whoever opens or closes it waits for the server, and that for this, or for
+                // another client who waits for it in the same way. He looks at the lease
+                // himself, or had just done so.
+                Err(_) => {
+                    let (volume, node) = (Weak::clone(&self.me), Arc::clone(node));
+                    tokio::spawn(async move {
+                        if let Some(volume) = volume.upgrade() {
+                            volume.let_go(&node).await;
+                        }
+                    });
+                }
+            }
         }
     }
 

@@ -459,9 +459,10 @@ print(done)
 """
 
 
-def crowd(ctx, here, there, seconds):
-    """Six programs open, write, cut, move, remove and look at the same four files."""
-    programs = [subprocess.Popen([sys.executable, "-c", CROWD, here, str(seed), str(seconds)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for seed in range(1, 7)]
+def crowd(ctx, folders, there, seconds):
+    """Six programs open, write, cut, move, remove and look at the same four files, in one or several mounts of them."""
+    here = folders[0]
+    programs = [subprocess.Popen([sys.executable, "-c", CROWD, folders[seed % len(folders)], str(seed), str(seconds)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for seed in range(1, 7)]
     ended = [(program.communicate(timeout=PATIENCE + seconds), program.returncode) for program in programs]
     for (_, said), status in ended:
         equal((status, said.strip()[-200:]), (0, ""), "what a local file system would have done")
@@ -806,7 +807,7 @@ def mount(ctx):
             with ctx.check("posix"):
                 posix(here, there)
         with ctx.check("crowd"):
-            crowd(ctx, here, there, 15 if ctx.full else 4)
+            crowd(ctx, [here], there, 15 if ctx.full else 4)
         with ctx.check("fsx"):
             run_fsx(ctx, here, 20_000 if ctx.full else 1_500)
         if ctx.full:
