@@ -1,0 +1,186 @@
+//! What follows when a file is open and admitted: its disposition is carried out, the Open
+//! made, those who watch are told, the client is answered.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+use frevo_store::lease::Granted;
+use frevo_store::order::Ordered;
+use frevo_store::vfs::{BasicChange, Kind};
+use frevo_store::{Fault, Node, Stat};
+use frevo_wire::Status;
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::command::create::{self, CreateAction, CreateFlags, CreateOptions};
+use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::notify::NotifyAction;
+
+use super::{Create, MODE, Made, apple, contexts, lease, streams};
+use crate::annex;
+use crate::changes;
+use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::response::Response;
+use crate::times::Times;
+
+impl Create<'_> {
+    /// Does to the file what its disposition and contexts say, and makes the Open.
+    pub(super) fn finish(&self, made: Made) -> Result<(Arc<Open>, CreateAction, Stat), Status> {
+        let Made { opened, cell, base, granted, action } = made;
+        let node = Arc::clone(&opened.node);
+        let stat = opened.stat;
+        let used = crate::apple::wrap(&opened.name, opened.node);
+        let target = OpenTarget::File(FileOpen {
+            fd: shared_fd(&*used),
+            node: used,
+            io: OnceLock::new(),
+            vfs: Arc::clone(self.vfs),
+            id: self.id(),
+            cell,
+            base,
+            is_directory: stat.kind == Kind::Directory,
+            posix: self.posix.is_some(),
+            apple: apple::is_client(self.rq.tree()?, self.wanted.apple.as_ref()),
+            mode: AtomicU64::new(u64::from(self.request.create_options.0 & MODE)),
+            position: AtomicU64::new(0),
+            max_size: self.rq.tree()?.share.max_file_size,
+            times: Times::new(self.rq.tree()?.share.late_write_times),
+            sync_failure: OnceLock::new(),
+            turned: AtomicBool::new(false),
+            written: AtomicBool::new(false),
+            enumeration: Ordered::new(None),
+        });
+        if self.posix.is_some()
+            && let OpenTarget::File(file) = &target
+        {
+            file.cell.lock().unlinks_at_close(self.id());
+        }
+        let tree = Arc::clone(self.rq.tree()?);
+        let sequence = self.rq.header.channel_sequence();
+        let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
+        if annex::is_here() {
+            // To look up where its data lies may have to be waited for; the core cannot.
+            let _ = open.file()?.io();
+        }
+        let applied = self.apply(&*node, action, stat.attributes).and_then(|changed| {
+            let file = open.file()?;
+            if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
+        });
+        let stat = applied.inspect_err(|_| {
+            // What this request made goes with it.
+            let file = open.file().ok();
+            if let (CreateAction::CREATED, Some(file)) = (action, file) {
+                file.cell.lock().set_delete_pending(open.id(), true);
+            }
+            open.close(&self.rq.server().files);
+        })?;
+        Ok((open, action, stat))
+    }
+
+    /// MS-FSA 2.1.5.1.1 and 2.1.5.1.2.3: what those who watch are told.
+    pub(super) fn report(&self, file: &FileOpen, action: CreateAction, file_created: bool) {
+        let files = &self.rq.server().files;
+        streams::report_file(file, files, file_created);
+        match action {
+            CreateAction::CREATED => file.report(files, NotifyAction::ADDED, file.names()),
+            CreateAction::OPENED => {}
+            _ => {
+                let matches = changes::DATA | CompletionFilter::ATTRIBUTES;
+                file.report(files, NotifyAction::MODIFIED, matches);
+            }
+        }
+    }
+
+    /// Truncation, attributes, allocation, extended attributes. True when the
+    /// file's state is not what opening it said.
+    fn apply(
+        &self,
+        node: &dyn Node,
+        action: CreateAction,
+        before: FileAttributes,
+    ) -> Result<bool, Status> {
+        let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
+        if overwritten {
+            if self.name.stream().is_some() {
+                // Only the file's own data brings its attributes along.
+                node.set_end_of_file(0).map_err(Fault::status)?;
+            } else {
+                self.overwrite(node, before).map_err(Fault::status)?;
+            }
+        }
+        let made = overwritten || action == CreateAction::CREATED;
+        if !made {
+            return Ok(false);
+        }
+        // Directories have no data to make room for.
+        let data = !self.has(CreateOptions::DIRECTORY_FILE);
+        if let Some(bytes) = self.wanted.allocation.filter(|bytes| data && *bytes != 0) {
+            node.set_allocation(bytes).map_err(Fault::status)?;
+        }
+        for ea in &self.wanted.eas {
+            node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
+            if ea.need && !ea.value.is_empty() {
+                node.set_ea_needed(&ea.name, true).map_err(Fault::status)?;
+            }
+        }
+        let inherited = self.vfs.volume().compresses && before.contains(FileAttributes::COMPRESSED);
+        let uncompressed = inherited
+            && action == CreateAction::CREATED
+            && self.name.stream().is_none()
+            && self.has(CreateOptions::NO_COMPRESSION);
+        if uncompressed {
+            // MS-FSA 2.1.5.1.1: what it would have of its directory.
+            node.set_compressed(false).map_err(Fault::status)?;
+        }
+        let added = self.wanted.allocation.is_some() || !self.wanted.eas.is_empty();
+        Ok(overwritten || uncompressed || added)
+    }
+
+    /// Attributes first: of the two only they can be put back.
+    fn overwrite(&self, node: &dyn Node, before: FileAttributes) -> Result<(), Fault> {
+        let set = |attributes| {
+            let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
+            node.set_basic(&change)
+        };
+        // That a file is sparse is said by FSCTL_SET_SPARSE alone.
+        // MS-FSA 2.1.5.1.2 takes NOT_CONTENT_INDEXED away.
+        let ignored = FileAttributes::NORMAL
+            | FileAttributes::SPARSE_FILE
+            | FileAttributes::NOT_CONTENT_INDEXED;
+        set(self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE)?;
+        node.set_end_of_file(0).inspect_err(|_| {
+            let _ = set(before);
+        })?;
+        // MS-FSA 2.1.5.1.2: what is overwritten loses its named streams.
+        node.clear_streams()
+    }
+
+    pub(super) fn respond(
+        &self,
+        open: &Open,
+        action: CreateAction,
+        stat: &Stat,
+        granted: Granted,
+        out: &mut Response,
+    ) -> Result<(), Status> {
+        let mut flags = CreateFlags::EMPTY;
+        let is_link = stat.attributes.contains(FileAttributes::REPARSE_POINT);
+        if is_link && self.rq.connection.is_smb3() && !self.has(CreateOptions::OPEN_REPARSE_POINT) {
+            flags |= CreateFlags::REPARSEPOINT;
+        }
+        create::Response {
+            oplock_level: lease::level(granted),
+            flags,
+            create_action: action,
+            creation_time: stat.created,
+            last_access_time: stat.accessed,
+            last_write_time: stat.written,
+            change_time: stat.changed,
+            allocation_size: stat.allocation,
+            end_of_file: stat.end_of_file,
+            file_attributes: stat.attributes,
+            file_id: open.file_id,
+            contexts: contexts::answers(self, open, stat, granted)?,
+        }
+        .encode(&mut out.writer());
+        Ok(())
+    }
+}
