@@ -298,3 +298,23 @@ fn what_is_read_only_in_a_tree_goes_when_it_is_forced() {
     world.run(&["rm", "-rf", &world.url("tree")]).succeeds();
     assert!(!world.there("tree").exists());
 }
+
+/// As a program has its settings open.
+#[test]
+fn a_small_file_is_replaced_also_while_it_is_open() {
+    use frevo_client::OpenOptions;
+    use frevo_wire::command::oplock_break::LeaseState;
+    let world = World::new();
+    fs::write(world.there("file"), b"old").unwrap();
+    fs::write(world.place.path("file"), b"new one").unwrap();
+    world.in_share(async |share| {
+        let options = OpenOptions::new().read(true).lease(LeaseState::EMPTY);
+        let file = options.open(share, "file").await.unwrap();
+        world.run(&["put", "file", &world.url("file")]).succeeds();
+        let mut found = [0; 7];
+        assert_eq!(file.read_at(0, &mut found).await.unwrap(), 7);
+        assert_eq!(&found, b"new one");
+        file.close().await.unwrap();
+    });
+    assert!(parts(&world.there("")).is_empty());
+}

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use frevo_client::{Basic, Cause, Metadata, Share};
+use frevo_client::{Basic, Cause, Metadata, OpenOptions, Share};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{
     AccessMask, AceFlags, FileAttributes, SdControl, SecurityDescriptor, SecurityInformation,
@@ -31,7 +31,11 @@ impl Replaced {
             Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
                 let Ok(found) = share.metadata(path).await else { return Err(error) };
                 if !found.attributes().contains(FileAttributes::READONLY) {
-                    return Err(error);
+                    // Who may write it may perhaps not see who else may.
+                    let options = OpenOptions::new().access(AccessMask::WRITE_DATA);
+                    let Ok(file) = options.open(share, path).await else { return Err(error) };
+                    let found = file.metadata_at_open();
+                    return file.close().await.map(|()| Some(Self::new(&found, None)));
                 }
                 if !force {
                     let why = "it is read-only; --force replaces it";

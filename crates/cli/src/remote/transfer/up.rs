@@ -143,7 +143,20 @@ async fn replace_small(
     if dressed.created.is_some() || dressed.attributes.is_some() {
         share.set_all(&part, &dressed).await?;
     }
-    put_in_place(share, &part, path, old.as_ref(), &source.dress).await
+    match put_in_place(share, &part, path, old.as_ref(), &source.dress).await {
+        // MS-FSA 2.1.5.15.11: nothing takes the place of a file that somebody has open; it can
+        // be written all the same.
+        Err(error) if is_in_use(&error) => {
+            share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)?;
+            share.remove_file(&part).await
+        }
+        done => done,
+    }
+}
+
+/// Whether somebody may have it open.
+fn is_in_use(error: &Error) -> bool {
+    matches!(error.status(), Some(Status::ACCESS_DENIED | Status::SHARING_VIOLATION))
 }
 
 /// Sends a large file, or goes on with it.
