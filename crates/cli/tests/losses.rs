@@ -3,7 +3,7 @@
 mod harness;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -102,15 +102,15 @@ fn a_source_that_changes_leaves_what_was_there() {
 
 /// As on a server whose folder is here too, or on a mount of the share.
 #[test]
-fn a_file_is_not_fetched_onto_itself() {
+fn a_file_that_is_fetched_onto_itself_is_whole() {
     let world = World::new();
     for size in [100, 200_000] {
         fs::write(world.there("file"), vec![1; size]).unwrap();
-        let number = fs::metadata(world.there("file")).unwrap().ino();
-        world.run(&["get", &world.url("file"), "share"]).fails(1, &["the same file"]);
-        assert_eq!(fs::metadata(world.there("file")).unwrap().ino(), number);
-        world.run(&["get", &world.url("file"), "share/copy"]).succeeds();
-        assert!(fs::read(world.there("copy")).unwrap() == vec![1; size]);
+        world.run(&["get", &world.url("file"), "share"]).succeeds();
+        assert!(fs::read(world.there("file")).unwrap() == vec![1; size]);
+        world.run(&["put", "share/file", &world.url("")]).succeeds();
+        assert!(fs::read(world.there("file")).unwrap() == vec![1; size]);
+        assert!(parts(&world.there("")).is_empty());
     }
 }
 

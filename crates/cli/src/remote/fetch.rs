@@ -154,7 +154,6 @@ async fn look(
         // A link that is there leads to what is meant, as with cp.
         let is_stream = std::fs::metadata(&to).is_ok_and(|there| !there.is_file());
         let to = if is_stream { to } else { to.canonicalize().unwrap_or(to) };
-        let metadata = numbered(share, &url.path, metadata, &to).await;
         files.push(File { path: url.path.clone(), metadata, to, is_stream });
         return Ok(());
     }
@@ -197,14 +196,6 @@ async fn look(
         files.truncate(before);
     }
     made
-}
-
-/// The same with its number, where what is at `to` may be the file itself.
-async fn numbered(share: &Share, path: &str, metadata: Metadata, to: &Path) -> Metadata {
-    if std::fs::metadata(to).is_ok_and(|there| there.len() == metadata.len()) {
-        return share.lookup(path).await.unwrap_or(metadata);
-    }
-    metadata
 }
 
 /// A path below a directory as this machine spells it: what stands for `: * ?` and the
