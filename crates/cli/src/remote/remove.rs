@@ -156,7 +156,7 @@ pub(crate) async fn remove_all(
 async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
     let mut pause = std::time::Duration::from_millis(10);
     for _ in 0..EMPTYING {
-        match share.remove_dir(path).await {
+        match remove_bare(share, path).await {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             done => return done,
         }
@@ -164,7 +164,7 @@ async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
         pause *= 2;
         remove_found(share, path).await?;
     }
-    share.remove_dir(path).await
+    remove_bare(share, path).await
 }
 
 /// Removes what is listed in a directory that should be empty, directories without what
@@ -208,8 +208,27 @@ async fn see_gone(share: &Share, path: &str) -> frevo_client::Result<()> {
 /// Removes a file, or a link to a directory, which is one itself on the wire.
 async fn remove_one(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
     if metadata.attributes().contains(FileAttributes::DIRECTORY) {
-        share.remove_dir(path).await
-    } else {
-        share.remove_file(path).await
+        return remove_bare(share, path).await;
+    }
+    until_told(|| share.remove_file(path)).await
+}
+
+/// Removes an empty directory.
+pub(crate) async fn remove_bare(share: &Share, path: &str) -> frevo_client::Result<()> {
+    until_told(|| share.remove_dir(path)).await
+}
+
+/// Asks for a removal again whose answer was lost: what is to go may be gone.
+async fn until_told<F>(remove: impl Fn() -> F) -> frevo_client::Result<()>
+where
+    F: Future<Output = frevo_client::Result<()>>,
+{
+    let mut was_lost = false;
+    loop {
+        match remove().await {
+            Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
+            Err(error) if was_lost && error.is_not_found() => return Ok(()),
+            done => return done,
+        }
     }
 }

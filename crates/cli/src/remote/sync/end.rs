@@ -15,7 +15,7 @@ use super::super::fetch::local_name;
 use super::super::kin::Line;
 use super::super::logon::failed;
 use super::super::place::join;
-use super::super::remove::{remove_all, remove_forced};
+use super::super::remove::{remove_all, remove_bare, remove_forced};
 use super::super::walk::{self, Kind};
 use super::plan::{Entry, Listed};
 use crate::exit::{Done, Failure};
@@ -146,23 +146,15 @@ impl End {
                 if is_dir && !bare {
                     return remove_all(share, &path, true, failures).await;
                 }
-                let mut was_lost = false;
-                loop {
-                    let removed = if is_dir {
-                        share.remove_dir(&path).await
-                    } else {
-                        let kind = Metadata::default().with_attributes(entry.attributes);
-                        remove_forced(share, &path, &kind, true).await
-                    };
-                    match removed {
-                        // The answer was lost, and what is to go may be gone.
-                        Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
-                        Err(error) if was_lost && error.is_not_found() => return Ok(()),
-                        Err(error) if bare && error.kind() == ErrorKind::DirectoryNotEmpty => {
-                            return Ok(());
-                        }
-                        done => return done.map_err(failed),
-                    }
+                let removed = if is_dir {
+                    remove_bare(share, &path).await
+                } else {
+                    let kind = Metadata::default().with_attributes(entry.attributes);
+                    remove_forced(share, &path, &kind, true).await
+                };
+                match removed {
+                    Err(error) if bare && error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+                    done => done.map_err(failed),
                 }
             }
         }
