@@ -55,18 +55,13 @@ pub async fn contend_for(
         if !contention.waits {
             return Ok(());
         }
-        settled(rq, cell, actor, cause).await?;
+        settled(rq, cell, actor).await?;
     }
 }
 
-/// Waits until nobody has to give back anything before `cause`.
-pub async fn settled(
-    rq: &Request<'_>,
-    cell: &FileCell,
-    actor: Actor,
-    cause: Cause,
-) -> Result<(), Status> {
-    let settled = changed(cell, |cell| !cell.lock().oplocks.would_wait(actor, cause));
+/// Waits until nobody is giving back anything. Then it is to be asked again.
+pub async fn settled(rq: &Request<'_>, cell: &FileCell, actor: Actor) -> Result<(), Status> {
+    let settled = changed(cell, |cell| !cell.lock().oplocks.would_wait(actor));
     tokio::select! {
         biased;
         () = settled => Ok(()),

@@ -46,7 +46,7 @@ pub enum Admitted {
     In,
     /// Not before somebody has given back what he caches: see
     /// [`Oplocks::would_wait`].
-    Waits(Cause),
+    Waits,
 }
 
 #[derive(Debug)]
@@ -197,7 +197,7 @@ impl File {
         let actor = Actor { open: a.id, lease: a.lease };
         let contention = self.oplocks.contend(actor, cause);
         if contention.waits {
-            return Ok((Admitted::Waits(cause), contention));
+            return Ok((Admitted::Waits, contention));
         }
         if is_violation || self.is_held_by_stream(a.access) {
             return Err(Status::SHARING_VIOLATION);

@@ -378,17 +378,13 @@ impl Oplocks {
         contention
     }
 
-    /// Whether `actor`, who waits, has to wait on; breaks nothing.
+    /// Whether `actor`, who waits, has to wait on; breaks nothing. What was promised anew
+    /// since then is nobody's to give back before he asks again: nobody was told.
     ///
     /// Windows: a break that goes on in steps holds up all who waited for its
     /// first one, whatever they wanted.
-    pub fn would_wait(&self, actor: Actor, cause: Cause) -> bool {
-        let mut others = self.grants.iter().filter(|grant| !grant.is_of(actor));
-        others.any(|grant| {
-            let lost = cause.takes(grant) & grant.caching;
-            let waits = !lost.is_empty() && grant.caching.intersects(cause.waits_for());
-            grant.breaking.is_some() || waits
-        })
+    pub fn would_wait(&self, actor: Actor) -> bool {
+        self.grants.iter().any(|grant| !grant.is_of(actor) && grant.breaking.is_some())
     }
 
     /// The client gives back all but `state`, MS-FSA 2.1.5.19.

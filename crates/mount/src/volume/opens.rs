@@ -158,7 +158,9 @@ impl Volume {
             // The lease is on another file: MS-SMB2 3.3.5.9.8.
             Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.refresh_by_name(node).await?;
-                return Err(errno(&error));
+                // Its name may have been another's for a moment: who asks anew finds out.
+                self.distrust(node);
+                return Err(Errno::from_i32(libc::ESTALE));
             }
             other => (other.map_err(|error| errno(&error))?, true),
         };

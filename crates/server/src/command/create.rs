@@ -261,7 +261,7 @@ impl Create<'_> {
             let cell = attempt.cell;
             drop(held);
             breaks::announce(self.rq.server(), &cell, attempt.contention.breaks);
-            if let Admitted::Waits(cause) = attempt.admitted {
+            if attempt.admitted == Admitted::Waits {
                 // Others may rename or remove it meanwhile: all begins anew.
                 detach();
                 drop(opened);
@@ -271,7 +271,7 @@ impl Create<'_> {
                 }
                 attempts = 0;
                 let actor = Actor { open: self.id(), lease: self.wish.owner() };
-                breaks::settled(self.rq, &cell, actor, cause).await?;
+                breaks::settled(self.rq, &cell, actor).await?;
                 continue;
             }
             let is_gone = files.removals() != removals
