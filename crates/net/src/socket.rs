@@ -172,6 +172,8 @@ pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<S
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }
+    // Another address of this machine is not known for one before it is connected; what
+    // the server sends over it is not paced all the same.
     if address.ip().to_canonical().is_loopback() {
         Paced::replace(&socket);
     }

@@ -65,7 +65,7 @@ pub struct Durables {
     table: Ordered<Table, { rank::DURABLE }>,
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
-    /// Records that are to go from there.
+    /// What it was asked for and has not done.
     arrears: Arrears,
     /// Persistent Opens that wait for their client.
     orphans: AtomicUsize,
@@ -160,7 +160,7 @@ impl Durables {
         self.store.get()
     }
 
-    /// Records on their way out of it.
+    /// What it was asked for and has not done.
     pub(super) const fn arrears(&self) -> &Arrears {
         &self.arrears
     }

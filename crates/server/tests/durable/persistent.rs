@@ -62,6 +62,11 @@ struct Slow {
 }
 
 impl Slow {
+    /// From now on it says nothing.
+    fn becomes_slow(&self) {
+        self.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Says what it has not said.
     fn is_done(&self) {
         self.is_slow.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -94,17 +99,23 @@ impl StateStore for Slow {
     }
 }
 
+/// A world that has a slow store, with a persistent Open.
+async fn slow(world: &World) -> (Arc<Slow>, (Peer, Mount), FileId) {
+    let store = Arc::new(Slow::default());
+    record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+    let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
+    let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
+    let file = files::file_id(&peer.create(&mount, &want).await);
+    (store, (peer, mount), file)
+}
+
 /// A LOCK that is cancelled while it is put on record is on none afterwards: a
 /// restart would bring a lock that nobody has.
 #[test]
 fn a_cancelled_lock_leaves_the_record() {
     in_world(async |world| {
-        let store = Arc::new(Slow::default());
-        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
-        let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
-        let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
-        let file = files::file_id(&peer.create(&mount, &want).await);
-        store.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        let (store, (mut peer, mount), file) = slow(world).await;
+        store.becomes_slow();
         let draft = mount.put(numbered_lock(file, LockSequence::new(5, 9)));
         let id = peer.send(vec![draft], mount.via()).await[0];
         let interim = peer.interim().await;
@@ -114,7 +125,7 @@ fn a_cancelled_lock_leaves_the_record() {
         peer.send_frame(&draft::pack(&[cancel], mount.via())).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
         assert_eq!(records(&store.memory)[0].locks, []);
-        store.is_slow.store(false, std::sync::atomic::Ordering::Relaxed);
+        store.is_done();
         peer.on(&mount, numbered_lock(file, LockSequence::new(5, 9))).await.ok();
         assert_eq!(records(&store.memory)[0].locks.len(), 1);
         peer.close(&mount, file).await;
@@ -126,13 +137,9 @@ fn a_cancelled_lock_leaves_the_record() {
 #[test]
 fn a_repeated_lock_waits_for_the_record() {
     in_world(async |world| {
-        let store = Arc::new(Slow::default());
-        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
-        let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
-        let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
-        let file = files::file_id(&peer.create(&mount, &want).await);
+        let (store, (mut peer, mount), file) = slow(world).await;
         peer.on(&mount, numbered_lock(file, LockSequence::new(5, 9))).await.ok();
-        store.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        store.becomes_slow();
         let draft = || {
             let locks = vec![LockElement { offset: 0, length: 4, flags: LockFlags::UNLOCK }];
             let lock_sequence = LockSequence::new(5, 10);
@@ -162,7 +169,7 @@ fn a_replay_does_not_overtake_the_record() {
         record::restore(&world.server, Arc::clone(&store) as _).unwrap();
         let client = guid(0x31);
         let (mut peer, mount) = back(world, client, "ann", "lasting").await;
-        store.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        store.becomes_slow();
         let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
         let id = peer.send(vec![mount.put(want.draft())], mount.via()).await[0];
         peer.interim().await;
