@@ -838,6 +838,8 @@ def mount(ctx):
         (here / "f").write_bytes(b"f")
         equal(os.stat(here / "f").st_mode & 0o777, 0o640, "the mode that was asked for")
         os.unlink(here / "f")
+    with ctx.check("crowd-two-mounts"), mounted(ctx, "fifth") as one, mounted(ctx, "sixth") as two:
+        crowd(ctx, [one, two], there, 15 if ctx.full else 4)
     with ctx.check("no-cache"), mounted(ctx, "uncached", "--no-cache") as here:
         data = os.urandom(400_000)
         (here / "plain").write_bytes(data)
