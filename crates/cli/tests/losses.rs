@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness::relay::{Fate, Relay};
-use harness::world::World;
+use harness::world::{World, assert_same};
 use harness::{PATIENCE, said, text};
 
 fn interrupted(world: &World, arguments: &[&str], begun: impl Fn() -> bool) {
@@ -317,4 +317,41 @@ fn a_small_file_is_replaced_also_while_it_is_open() {
         file.close().await.unwrap();
     });
     assert!(parts(&world.there("")).is_empty());
+}
+
+/// Whoever fills the share may know which links are in the folder here.
+#[test]
+fn nothing_is_written_through_a_link_below_the_target() {
+    let world = World::new();
+    world.place.folder("share/tree/d/deep");
+    for name in ["tree/d/x", "tree/d/deep/x", "tree/y"] {
+        fs::write(world.there(name), b"the server's").unwrap();
+    }
+    let elsewhere = world.place.folder("elsewhere");
+    fs::write(elsewhere.join("x"), b"my own").unwrap();
+    let tree = world.url("tree");
+    let link = |folder: &std::path::Path| {
+        std::os::unix::fs::symlink(&elsewhere, folder.join("d")).unwrap();
+    };
+    let untouched = || {
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+        assert_eq!(fs::read(elsewhere.join("x")).unwrap(), b"my own");
+    };
+    let (got, synced) = (world.place.folder("got/tree"), world.place.folder("synced"));
+    link(&got);
+    world.run(&["get", "-r", &tree, "got"]).fails(1, &["got/tree/d", "a link is there"]);
+    untouched();
+    assert!(got.join("y").is_file(), "the rest is done");
+    link(&synced);
+    for more in [&["--update"], &["--delete"]] {
+        let arguments = [&["sync"], &more[..], &[&*tree, "synced"]].concat();
+        world.run(&arguments).fails(1, &["cannot make d", "a link is there"]);
+        untouched();
+    }
+    assert!(synced.join("y").is_file());
+    fs::remove_file(synced.join("d")).unwrap();
+    fs::write(synced.join("d"), b"").unwrap();
+    world.run(&["sync", &tree, "synced"]).fails(1, &["frevo: d is not the same kind of thing"]);
+    world.run(&["sync", "--delete", &tree, "synced"]).succeeds();
+    assert_same(&world.there("tree"), &synced);
 }

@@ -7,6 +7,7 @@ use frevo_mount::names::{Spelling, from_wire};
 
 use super::arguments::{Connection, Copying, Get};
 use super::copy::{Failures, Tree, cat, folder, is_directory, planned, report, tell_left_out};
+use super::folders::Folders;
 use super::lanes::Lanes;
 use super::logon::failed;
 use super::place::{Place, Url, join};
@@ -165,7 +166,7 @@ async fn look(
         return Err(Failure::new(Exit::Failed, text).of("write", to.display()));
     }
     let before = files.len();
-    let mut directories = vec![to.clone()];
+    let mut directories = Vec::new();
     let (mut others, mut double) = (Vec::new(), Vec::new());
     let see = |name: &str, metadata: &Metadata| {
         let what = walk::kind(metadata);
@@ -190,12 +191,35 @@ async fn look(
     if tree.dry_run {
         return Ok(());
     }
-    let made = directories.iter().try_for_each(|directory| make_folder(directory));
-    if made.is_err() {
+    let made = make_folder(&to).and_then(|()| make_folders(&directories, failures));
+    match made {
         // Told once, not of each file.
-        files.truncate(before);
+        Err(failure) => {
+            files.truncate(before);
+            Err(failure)
+        }
+        Ok(folders) => {
+            let below = files.split_off(before);
+            files.extend(below.into_iter().filter(|file| folders.can_have(&file.to)));
+            Ok(())
+        }
     }
-    made
+}
+
+/// Makes directories, those above before those below. Where a link or a file is in the place of
+/// one, all else is done; what keeps one from being made keeps the others too.
+fn make_folders(directories: &[PathBuf], failures: &mut Failures) -> Result<Folders, Failure> {
+    let mut folders = Folders::default();
+    for path in directories {
+        let Err(error) = folders.make(path) else { continue };
+        let is_other = error.kind() == std::io::ErrorKind::NotADirectory;
+        let failure = Failure::failed(format!("cannot make {}", path.display()))(error);
+        if !is_other {
+            return Err(failure);
+        }
+        failures.add(failure);
+    }
+    Ok(folders)
 }
 
 /// A path below a directory as this machine spells it: what stands for `: * ?` and the

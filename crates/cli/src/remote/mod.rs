@@ -8,6 +8,7 @@ mod copy;
 mod dos;
 mod fetch;
 mod filter;
+mod folders;
 mod holes;
 mod kin;
 mod lanes;

@@ -12,6 +12,7 @@ use super::copy::{
     Failures, each, folder, into_itself, make_directories, planned, report, tell_left_out,
 };
 use super::fetch::local_name;
+use super::folders::Folders;
 use super::kin::{self, Line};
 use super::lanes::Lanes;
 use super::place::{Place, join};
@@ -61,7 +62,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         tell(sync, &plan);
         return failures.end();
     }
-    to.make_directory("").await?;
+    to.make().await?;
     for (name, entry) in &plan.removals {
         let removed = to.remove(name, entry, !filter.is_all(), &mut failures).await;
         failures.note_done(removed)?;
@@ -71,11 +72,14 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
             let names = plan.directories.iter().map(String::as_str).collect();
             make_directories(share, path, names, &mut failures).await?;
         }
-        End::Local(_) => {
+        End::Local(root) => {
+            let mut folders = Folders::default();
             for name in &plan.directories {
-                let made = to.make_directory(name).await;
+                let made = folders.make(&root.join(local_name(name)));
+                let made = made.map_err(Failure::failed(format!("cannot make {name}")));
                 failures.note_done(made)?;
             }
+            plan.files.retain(|(_, there, _)| folders.can_have(&root.join(local_name(there))));
         }
     }
     let dressed = plan.dressings.iter().map(|(name, _, attributes)| to.dress(name, *attributes));

@@ -103,17 +103,13 @@ impl End {
         Ok(found)
     }
 
-    pub(super) async fn make_directory(&self, name: &str) -> Done {
+    /// Makes it, with what it is in, unless it is there.
+    pub(super) async fn make(&self) -> Done {
         match self {
-            Self::Local(root) => std::fs::create_dir_all(root.join(local_name(name)))
-                .map_err(Failure::failed(format!("cannot make {name}"))),
-            Self::Remote(share, path) => {
-                let path = if name.is_empty() { path.clone() } else { join(path, name) };
-                if path.is_empty() {
-                    return Ok(());
-                }
-                share.create_dir_all(&path).await.map_err(failed)
-            }
+            Self::Local(root) => std::fs::create_dir_all(root)
+                .map_err(Failure::failed(format!("cannot make {}", root.display()))),
+            Self::Remote(_, path) if path.is_empty() => Ok(()),
+            Self::Remote(share, path) => share.create_dir_all(path).await.map_err(failed),
         }
     }
 

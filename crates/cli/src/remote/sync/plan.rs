@@ -102,8 +102,13 @@ pub(super) async fn plan(
     // What is at the first end, and so not removed, and who it was.
     let mut had: HashMap<String, &str> = HashMap::new();
     let mut going: HashSet<&str> = HashSet::new();
+    // In whose place something else stays: a link would lead what is below to another place.
+    let mut refused: HashSet<&str> = HashSet::new();
     for (name, entry) in source {
         let other = had.insert(key(name), name);
+        if !refused.is_empty() && line(name).any(|above| refused.contains(above)) {
+            continue;
+        }
         if entry.kind == Kind::Other || name.ends_with(transfer::PART) {
             continue;
         }
@@ -124,6 +129,7 @@ pub(super) async fn plan(
                         "{name} is not the same kind of thing on both sides; --delete lets it be replaced"
                     );
                     failures.add(Failure::new(Exit::Failed, text));
+                    refused.insert(name);
                     continue;
                 }
                 plan.removals.push((name_there.to_owned(), old));
