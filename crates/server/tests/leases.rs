@@ -5,6 +5,8 @@
 
 #[path = "leases/acknowledged.rs"]
 mod acknowledged;
+#[path = "leases/asked_again.rs"]
+mod asked_again;
 mod client;
 #[path = "leases/host.rs"]
 mod host;

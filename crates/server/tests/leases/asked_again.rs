@@ -1,0 +1,39 @@
+//! Who waits for breaks asks again when all have ended: MS-FSA 2.1.4.12.
+
+use crate::client::files::rename_draft;
+use crate::client::*;
+use crate::*;
+
+/// Two have a lease that a rename has to take handles from. The first gives them back and
+/// asks for them again while the second is still asked: that is a new promise, which
+/// nobody has told him is broken, and he who renames must not wait for it untold.
+#[test]
+fn what_is_promised_while_another_gives_back_is_broken_too() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let (mut three, his) = world.session("bob", &Offer::default()).await;
+        one.on(&mine, with_lease(&Want::file("f"), key(1), rh())).await.ok();
+        two.on(&theirs, with_lease(&Want::existing("f"), key(2), rh())).await.ok();
+        let file = three.open_file(&his, &Want::existing("f")).await;
+        let rename = rename_draft(FileInfoClass::RENAME, file, "g", false);
+        let waiting = start(&mut three, &his, rename).await;
+        three.interim().await;
+        for (peer, byte) in [(&mut one, 1), (&mut two, 2)] {
+            let told = lease_notification(peer).await;
+            assert_eq!((told.lease_key, told.new_lease_state), (key(byte), R));
+        }
+
+        one.on(&mine, lease_ack(key(1), R)).await.ok();
+        let again = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
+        assert_eq!(lease(&again).lease.lease_state, rh(), "he is free to have it again");
+        three.expect_silence(Duration::from_secs(1)).await;
+        two.on(&theirs, lease_ack(key(2), R)).await.ok();
+
+        let told = lease_notification(&mut one).await;
+        assert_eq!((told.current_lease_state, told.new_lease_state), (rh(), R));
+        one.on(&mine, lease_ack(key(1), R)).await.ok();
+        three.final_reply(waiting).await.ok();
+        assert!(world.path("g").exists() && !world.path("f").exists());
+    });
+}
