@@ -156,6 +156,10 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    /// No lease.
+    pub(crate) const NOTHING: Self =
+        Self { state: LeaseState::EMPTY, epoch: None, breaking: false };
+
     const fn of(lease: &WireLease, epoch: Option<u16>) -> Self {
         let breaking = lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS);
         Self { state: lease.lease_state, epoch, breaking }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
-use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::create_context::{CreateContext, DurableHandleFlags, DurableReconnectV2, OnDiskId};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::file_id::FileId;
@@ -233,7 +232,9 @@ impl Open {
             has_left: AtomicBool::new(false),
         });
         open.lease.joined();
-        open.lease_granted(bound, opened.lease);
+        if let Some(granted) = open.told(&opened) {
+            open.lease.granted(bound, granted);
+        }
         Ok((open, opened))
     }
 
@@ -262,15 +263,10 @@ impl Open {
         &self.lease
     }
 
-    fn lease_granted(&self, bound: Bound, granted: Option<Granted>) {
-        match granted {
-            Some(Granted { state, epoch, breaking }) => {
-                self.lease.granted(bound, state, epoch, breaking);
-            }
-            // A lease of others' Opens stays what it is.
-            None if self.ask.shared.is_some() => {}
-            None => self.lease.granted(bound, LeaseState::EMPTY, None, false),
-        }
+    /// What an answer says of its lease. One of others' Opens too stays what it is when
+    /// nothing is said.
+    fn told(&self, opened: &Opened) -> Option<Granted> {
+        opened.lease.or_else(|| self.ask.shared.is_none().then_some(Granted::NOTHING))
     }
 
     /// Takes the Open up in the session that there is now, if that is another
@@ -352,14 +348,14 @@ impl Open {
                     }
                 })?;
                 // Somebody may have written to it meanwhile.
-                let (state, epoch) =
-                    opened.lease.map_or((LeaseState::EMPTY, None), |l| (l.state, l.epoch));
-                self.lease.renewed(bound, state, epoch);
+                self.lease.granted(bound, opened.lease.unwrap_or(Granted::NOTHING));
                 opened
             }
             other => {
                 let opened = other?;
-                self.lease_granted(bound, opened.lease);
+                if let Some(granted) = self.told(&opened) {
+                    self.lease.kept(bound, granted);
+                }
                 opened
             }
         };
@@ -445,6 +441,7 @@ impl Open {
         contexts: &[CreateContext<'_>],
         flags: HeaderFlags,
     ) -> std::result::Result<Opened, Failure> {
+        self.lease.asked(bound);
         let oplock = oplock_of(contexts);
         let (name, posix) = (self.share.named(&self.path, bound), self.share.is_posix_in(live));
         let mut call = ask.call(&name, oplock, contexts, posix);
@@ -467,13 +464,14 @@ impl Open {
 
     /// What closing is. It may be begun anew.
     async fn end(&self) -> Result<()> {
+        // Before: what is granted to others after the CLOSE is another lease.
+        self.leave();
         let done = self.tell_closed().await;
         self.ended.store(true, Ordering::Release);
-        self.leave();
         done
     }
 
-    /// It is no more of its lease, however its closing ended.
+    /// It is no more of its lease, however its closing ends.
     fn leave(&self) {
         if !self.has_left.swap(true, Ordering::AcqRel) {
             self.lease.left();

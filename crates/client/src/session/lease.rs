@@ -1,7 +1,6 @@
 //! A lease as the client has it: MS-SMB2 3.2.1.5, one for each file that is
 //! cached, whatever number of Opens it has.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use frevo_wire::command::oplock_break::{LeaseBreakNotification, LeaseKey, LeaseState};
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 use super::breaks::{LeaseHolder, Yield};
 use super::{Inner, Session};
 use crate::ambient::random;
+use crate::create::Granted;
 use crate::error::{Cause, During, Result};
 use crate::share::{Bound, Share};
 
@@ -30,8 +30,6 @@ pub struct Lease {
     pub(crate) key: LeaseKey,
     session: Weak<Inner>,
     now: Mutex<Now>,
-    /// Opens that are of it: with the last one it goes.
-    opens: AtomicUsize,
     /// Who is told when it breaks.
     watcher: Mutex<Option<Weak<dyn LeaseHolder>>>,
     /// The key of the directory's lease, which changes by this client leave alone.
@@ -44,8 +42,13 @@ struct Now {
     /// The number of the state, of version 2; none before the server told one.
     epoch: Option<u16>,
     version: u64,
-    /// Where it was last asked for.
+    /// Where it was granted last; before that, where it was asked for first.
     bound: Option<Bound>,
+    /// Where it was asked for last: its breaks are answered there. A server may break it
+    /// before the answer to who asked is read, and while the last Open before is closed.
+    asked: Option<Bound>,
+    /// Opens that are of it: with the last one it goes.
+    opens: usize,
 }
 
 impl std::fmt::Debug for Lease {
@@ -86,8 +89,14 @@ impl Lease {
         let lease = Arc::new(Self {
             key,
             session: Arc::downgrade(inner),
-            now: Mutex::new(Now { state: LeaseState::EMPTY, epoch: None, version: 0, bound: None }),
-            opens: AtomicUsize::new(0),
+            now: Mutex::new(Now {
+                state: LeaseState::EMPTY,
+                epoch: None,
+                version: 0,
+                bound: None,
+                asked: None,
+                opens: 0,
+            }),
             watcher: Mutex::new(None),
             parent: Mutex::new(None),
         });
@@ -134,15 +143,16 @@ impl Lease {
 
     /// An Open is of it.
     pub(crate) fn joined(&self) {
-        self.opens.fetch_add(1, Ordering::AcqRel);
+        self.now.lock().opens += 1;
     }
 
-    /// An Open of it is closed. With the last one nothing may be kept any more.
+    /// An Open of it is about to be closed. With the last one nothing may be kept any more.
     pub(crate) fn left(&self) {
-        if self.opens.fetch_sub(1, Ordering::AcqRel) > 1 {
+        let mut now = self.now.lock();
+        now.opens = now.opens.saturating_sub(1);
+        if now.opens > 0 {
             return;
         }
-        let mut now = self.now.lock();
         now.set(LeaseState::EMPTY);
         now.version += 1;
         now.epoch = None;
@@ -152,23 +162,41 @@ impl Lease {
     /// It is asked for in `bound`.
     pub(crate) fn asked(&self, bound: Bound) {
         let mut now = self.now.lock();
+        now.asked = Some(bound);
         if now.bound.is_none() {
             now.bound = Some(bound);
         }
     }
 
-    /// A CREATE answered `state`. An answer that a break has overtaken is not
-    /// believed (MS-SMB2 3.2.5.7.5: the epoch tells).
-    pub(crate) fn granted(
-        &self,
-        bound: Bound,
-        state: LeaseState,
-        epoch: Option<u16>,
-        breaking: bool,
-    ) {
+    /// A CREATE that made an Open answered `state`. In another session than before it begins
+    /// anew: whether its Opens were lost is not known, and what was kept may not be so any
+    /// more.
+    pub(crate) fn granted(&self, bound: Bound, granted: Granted) {
         let mut now = self.now.lock();
+        if now.is_in(bound) || now.opens == 0 {
+            drop(now);
+            return self.kept(bound, granted);
+        }
+        now.version += 1;
+        now.state = granted.state;
+        now.epoch = granted.epoch;
+        now.bound = Some(bound);
+        drop(now);
+        // What was kept and gathered was so under the old one.
+        self.lost(granted.state & LeaseState::HANDLE);
+    }
+
+    /// A CREATE that took an Open up again, or one of the same session as others, answered
+    /// `state`. An answer that a break has overtaken is not believed (MS-SMB2 3.2.5.7.5: the
+    /// epoch tells).
+    pub(crate) fn kept(&self, bound: Bound, Granted { state, epoch, breaking }: Granted) {
+        let mut now = self.now.lock();
+        if now.opens == 0 {
+            // Of one that is closed.
+            return;
+        }
         let before = now.state;
-        let same_session = now.bound.is_some_and(|known| known.generation == bound.generation);
+        let same_session = now.is_in(bound);
         now.bound = Some(bound);
         let is_newer = match (now.epoch, epoch) {
             (Some(known), Some(told)) if same_session => is_after(told, known) && !breaking,
@@ -200,31 +228,19 @@ impl Lease {
         self.lost(LeaseState::EMPTY);
     }
 
-    /// It begins anew: its Opens were lost, and what was kept may not be so any
-    /// more.
-    pub(crate) fn renewed(&self, bound: Bound, state: LeaseState, epoch: Option<u16>) {
-        let mut now = self.now.lock();
-        let is_first = now.bound.is_none_or(|known| known.generation != bound.generation);
-        if !is_first {
-            drop(now);
-            return self.granted(bound, state, epoch, false);
-        }
-        now.version += 1;
-        now.state = state;
-        now.epoch = epoch;
-        now.bound = Some(bound);
-        drop(now);
-        // What was kept and gathered was so under the old one.
-        self.lost(state & LeaseState::HANDLE);
-    }
-
     /// The server takes some of it. What is to be done first, and where the
     /// server is told then.
     pub(crate) fn broken(&self, told: &LeaseBreakNotification) -> (Option<Yield>, Option<Bound>) {
         let (to, bound) = {
             let mut now = self.now.lock();
             if planted!(StaleCache) {
-                return (None, now.bound);
+                return (None, now.asked);
+            }
+            // Before it was granted in this session: what it was in the one before is over.
+            if let Some(asked) = now.asked.filter(|asked| !now.is_in(*asked)) {
+                now.set(LeaseState::EMPTY);
+                now.version += 1;
+                now.bound = Some(asked);
             }
             // A break gives nothing: it bears no signature, and could be anybody's.
             let to = told.new_lease_state & now.state;
@@ -233,7 +249,7 @@ impl Lease {
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }
-            (to, now.bound)
+            (to, now.asked)
         };
         let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
         (watcher.map(|watcher| watcher.broken(to)), bound)
@@ -241,6 +257,11 @@ impl Lease {
 }
 
 impl Now {
+    /// Whether it was granted or asked for in the session of `bound`.
+    fn is_in(&self, bound: Bound) -> bool {
+        self.bound.is_some_and(|known| known.generation == bound.generation)
+    }
+
     fn set(&mut self, state: LeaseState) {
         if self.state.contains(LeaseState::READ) && !state.contains(LeaseState::READ) {
             self.version += 1;
@@ -274,8 +295,14 @@ mod tests {
         let lease = Lease {
             key: LeaseKey([1; 16]),
             session: Weak::new(),
-            now: Mutex::new(Now { state, epoch: Some(3), version: 0, bound: None }),
-            opens: AtomicUsize::new(1),
+            now: Mutex::new(Now {
+                state,
+                epoch: Some(3),
+                version: 0,
+                bound: None,
+                asked: None,
+                opens: 1,
+            }),
             watcher: Mutex::new(None),
             parent: Mutex::new(None),
         };

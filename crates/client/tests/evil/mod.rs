@@ -28,7 +28,8 @@ use frevo_wire::command::tree_connect::{ShareCapabilities, ShareFlags, ShareType
 use frevo_wire::command::{close, create, ioctl, negotiate, session_setup, tree_connect};
 use frevo_wire::compound::Compound;
 use frevo_wire::create_context::{
-    CreateContexts, DurableHandleFlags, DurableResponseV2, OnDiskId, ResponseContext,
+    CreateContext, CreateContexts, DurableHandleFlags, DurableResponseV2, LeaseV2, OnDiskId,
+    ResponseContext,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
 use frevo_wire::file_id::FileId;
@@ -75,6 +76,8 @@ pub enum Act {
     First(Vec<Vec<u8>>),
     /// Bytes as they are, then nothing more.
     Bytes(Vec<u8>),
+    /// Nothing; the honest answer is put there, for a later one.
+    Kept(Arc<Mutex<Vec<Vec<u8>>>>),
     /// Nothing.
     Silence,
     /// The end.
@@ -98,6 +101,8 @@ pub struct Manners {
     pub flags: SessionFlags,
     /// What is opened is kept when the connection is lost.
     pub keeps: bool,
+    /// Leases are granted as they are asked for, each with epoch 1.
+    pub leases: bool,
     /// What is written anew is new, empty, and told by its number on the disk.
     pub tells: bool,
     /// Most credits that one answer grants.
@@ -115,6 +120,7 @@ impl Default for Manners {
             dialect: Dialect::SMB_3_1_1,
             flags: SessionFlags::EMPTY,
             keeps: false,
+            leases: false,
             tells: false,
             credits: u16::MAX,
             root: vec![("known".into(), false), ("dir".into(), true)],
@@ -251,6 +257,10 @@ impl Peer {
                 all
             }
             Act::Bytes(bytes) => bytes,
+            Act::Kept(place) => {
+                place.lock().push(honest);
+                return Ok(());
+            }
             Act::Silence => return Ok(()),
             Act::Close => return Err(io::ErrorKind::ConnectionAborted.into()),
             Act::Drip(pause) => {
@@ -340,7 +350,7 @@ impl Peer {
                     || request.create_options.contains(CreateOptions::DIRECTORY_FILE);
                 self.listed = false;
                 let is_made = request.create_disposition != CreateDisposition::OPEN;
-                created(is_dir, &self.evil.manners, is_made, &mut body);
+                created(is_dir, &self.evil.manners, is_made, &request, &mut body);
                 Status::SUCCESS
             }
             Command::QUERY_DIRECTORY if self.listed => {
@@ -550,7 +560,13 @@ pub fn buffer(data: &[u8]) -> Vec<u8> {
     body
 }
 
-fn created(is_dir: bool, manners: &Manners, is_made: bool, body: &mut Vec<u8>) {
+fn created(
+    is_dir: bool,
+    manners: &Manners,
+    is_made: bool,
+    request: &create::Request<'_>,
+    body: &mut Vec<u8>,
+) {
     let durable = DurableResponseV2 { timeout: 60_000, flags: DurableHandleFlags::EMPTY };
     let mut contexts = Vec::new();
     if manners.keeps {
@@ -560,12 +576,19 @@ fn created(is_dir: bool, manners: &Manners, is_made: bool, body: &mut Vec<u8>) {
         let id = OnDiskId { disk_file_id: 11, volume_id: 12 };
         contexts.push(ResponseContext::OnDiskId(id));
     }
+    let mut oplock_level = OplockLevel::NONE;
+    for asked in request.contexts.requests() {
+        if let (true, Ok(CreateContext::LeaseV2(lease))) = (manners.leases, asked) {
+            contexts.push(ResponseContext::LeaseV2(LeaseV2 { epoch: 1, ..lease }));
+            oplock_level = OplockLevel::LEASE;
+        }
+    }
     let is_empty = is_dir || manners.tells;
     let is_new = is_made && manners.tells;
     let attributes = if is_dir { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
     encode(body, |w| {
         create::Response {
-            oplock_level: OplockLevel::NONE,
+            oplock_level,
             flags: CreateFlags::EMPTY,
             create_action: if is_new { CreateAction::CREATED } else { CreateAction::OPENED },
             creation_time: FileTime(1),
