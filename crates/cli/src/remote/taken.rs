@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use frevo_wire::fscc::upcase_name;
+
 use crate::exit::{Exit, Failure};
 
 /// Whether names that differ in case alone are one.
@@ -28,7 +30,7 @@ impl Taken {
     /// Takes `name` for what is copied or moved from `from`.
     pub(crate) fn take(&mut self, name: &str, from: impl std::fmt::Display) -> Result<(), Failure> {
         let key = match self.case {
-            Case::Same => folded(name),
+            Case::Same => upcase_name(name),
             Case::Differs => name.to_owned(),
         };
         if self.names.insert(key) {
@@ -40,18 +42,6 @@ impl Taken {
         );
         Err(Failure::new(Exit::Failed, text).of("copy", from))
     }
-}
-
-/// As a server compares names: one letter for each.
-pub(crate) fn folded(name: &str) -> String {
-    let upper = |one: char| {
-        let mut all = one.to_uppercase();
-        match (all.next(), all.next()) {
-            (Some(upper), None) => upper,
-            _ => one,
-        }
-    };
-    name.chars().map(upper).collect()
 }
 
 #[cfg(test)]
@@ -67,6 +57,9 @@ mod tests {
         let mut here = Taken::new(Case::Differs);
         assert!(here.take("a", "x").is_ok() && here.take("A", "x").is_ok());
         assert!(here.take("a", "x").is_err());
-        assert_eq!(folded("straße"), "STRAßE");
+        // As Windows has it, which keeps them apart.
+        for (one, other) in [("ı", "i"), ("ſ", "s"), ("straße", "strasse")] {
+            assert!(there.take(one, "x").is_ok() && there.take(other, "x").is_ok(), "{other}");
+        }
     }
 }

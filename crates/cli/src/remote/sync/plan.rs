@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::upcase_name;
 
 use super::super::arguments::Sync;
 use super::super::copy::Failures;
 use super::super::dos::Carry;
 use super::super::logon::failed;
-use super::super::taken::folded;
 use super::super::transfer;
 use super::super::walk::Kind;
 use super::end::End;
@@ -70,7 +70,7 @@ struct There<'a> {
 
 impl<'a> There<'a> {
     fn new(all: &'a Listed, end: &End) -> Self {
-        let by_fold = || all.keys().map(|name| (folded(name), &**name)).collect();
+        let by_fold = || all.keys().map(|name| (upcase_name(name), &**name)).collect();
         Self { all, folded: end.is_remote().then(by_fold) }
     }
 
@@ -78,7 +78,7 @@ impl<'a> There<'a> {
         if let Some((name, entry)) = self.all.get_key_value(name) {
             return Some((name, *entry));
         }
-        let name = *self.folded.as_ref()?.get(&folded(name))?;
+        let name = *self.folded.as_ref()?.get(&upcase_name(name))?;
         self.all.get(name).map(|entry| (name, *entry))
     }
 }
@@ -98,7 +98,7 @@ pub(super) async fn plan(
     let to = ends.1;
     let mut plan = Plan::default();
     let there = There::new(target, to);
-    let key = |name: &str| if to.is_remote() { folded(name) } else { name.to_owned() };
+    let key = |name: &str| if to.is_remote() { upcase_name(name) } else { name.to_owned() };
     // What is at the first end, and so not removed, and who it was.
     let mut had: HashMap<String, &str> = HashMap::new();
     let mut going: HashSet<&str> = HashSet::new();
