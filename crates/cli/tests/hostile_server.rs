@@ -131,6 +131,28 @@ fn links_and_changing_kinds_lead_nowhere() {
     );
 }
 
+/// As NTFS lists what is being written just now, or was written by another of its names.
+#[test]
+fn a_listing_that_is_behind_makes_no_empty_files() {
+    let place = Place::new();
+    let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
+        Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
+            // EndOfFile of the first entry.
+            if let Some(len) = message.get_mut(72 + 40..72 + 48) {
+                len.fill(0);
+            }
+        })),
+        _ => Act::Honest,
+    });
+    let url = format!("smb://ann@{server}/data");
+    for verb in [&["get", "-r"][..], &["sync"]] {
+        let into = place.folder(verb[0]);
+        run(&place, &[verb, &["--patience", "2", &url, verb[0]]].concat()).succeeds();
+        let got = all(&into).into_iter().find(|path| path.ends_with("known")).unwrap();
+        assert_eq!(fs::read(into.join(got)).unwrap(), CONTENT, "{verb:?}");
+    }
+}
+
 #[test]
 fn a_tree_without_end_ends() {
     let place = Place::new();

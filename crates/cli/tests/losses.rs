@@ -355,3 +355,19 @@ fn nothing_is_written_through_a_link_below_the_target() {
     world.run(&["sync", "--delete", &tree, "synced"]).succeeds();
     assert_same(&world.there("tree"), &synced);
 }
+
+/// In a folder that others may write to.
+#[test]
+fn a_part_is_not_written_through_a_link() {
+    let world = World::new();
+    fs::write(world.there("x"), vec![1; 8 << 20]).unwrap();
+    let back = world.place.folder("back");
+    let get = ["get", "--bwlimit", "4M", &world.url("x"), "back"];
+    interrupted(&world, &get, || !parts(&back).is_empty());
+    let (part, victim) = (parts(&back).remove(0), world.place.file("victim", "mine", 0o600));
+    fs::remove_file(&part).unwrap();
+    std::os::unix::fs::symlink(&victim, &part).unwrap();
+    world.run(&get).fails(1, &["back/x", "symbolic link"]);
+    assert_eq!(fs::read(&victim).unwrap(), b"mine");
+    assert!(!back.join("x").exists());
+}

@@ -259,14 +259,26 @@ impl Share {
     /// # Errors
     /// What the server says.
     pub async fn read(&self, path: &str) -> Result<Vec<u8>> {
-        Ok(self.read_with_metadata(path).await?.0)
+        if let Some((whole, _)) = self.read_small(path).await? {
+            return Ok(whole);
+        }
+        let file = self.open(path).await?;
+        // What the server says of the length is not believed before it is here.
+        let mut whole = Vec::new();
+        let sink = |_: u64, piece: frevo_net::buffer::Buf| {
+            whole.extend_from_slice(&piece);
+            std::future::ready(Ok(()))
+        };
+        file.fetch(0, file.metadata_at_open().len(), sink).await?;
+        Ok(whole)
     }
 
-    /// The same, and what the file was when it was opened.
+    /// Reads a file of up to 64 KiB in one round trip, and what it was when it was opened.
+    /// Nothing of one that is larger, whatever it was before.
     ///
     /// # Errors
     /// What the server says.
-    pub async fn read_with_metadata(&self, path: &str) -> Result<(Vec<u8>, Metadata)> {
+    pub async fn read_small(&self, path: &str) -> Result<Option<(Vec<u8>, Metadata)>> {
         let mut ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         let calls = || {
@@ -282,22 +294,11 @@ impl Share {
         let url = self.url(path);
         let opened = Opened::parse(opened).during("read", &url)?;
         if data.header.status == Status::END_OF_FILE {
-            return Ok((Vec::new(), answers.of_there(Metadata::from(&opened))));
+            return Ok(Some((Vec::new(), answers.of_there(Metadata::from(&opened)))));
         }
         let first = read::Response::parse(data.bytes()).during("read", &url)?.data;
-        if opened.end_of_file <= first.len() as u64 || first.len() < SMALL as usize {
-            return Ok((first.to_vec(), answers.of_there(Metadata::from(&opened))));
-        }
-        let file = self.open(path).await?;
-        let metadata = file.metadata_at_open();
-        // What the server says of the length is not believed before it is here.
-        let mut whole = Vec::new();
-        let sink = |_: u64, piece: frevo_net::buffer::Buf| {
-            whole.extend_from_slice(&piece);
-            std::future::ready(Ok(()))
-        };
-        file.fetch(0, metadata.len(), sink).await?;
-        Ok((whole, metadata))
+        let is_whole = opened.end_of_file <= first.len() as u64 || first.len() < SMALL as usize;
+        Ok(is_whole.then(|| (first.to_vec(), answers.of_there(Metadata::from(&opened)))))
     }
 
     /// Writes a whole file, made or replaced: a small one in one round trip.

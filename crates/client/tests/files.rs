@@ -29,6 +29,8 @@ fn what_is_written_is_read() {
             share.write(&name, &data).await.unwrap();
             assert_eq!(std::fs::read(world.path(&name)).unwrap(), data);
             assert_eq!(share.read(&name).await.unwrap(), data, "{len}");
+            let small = share.read_small(&name).await.unwrap().map(|(data, _)| data);
+            assert_eq!(small, (len <= 65_536).then_some(data), "{len}");
         }
     });
 }

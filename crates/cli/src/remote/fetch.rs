@@ -50,7 +50,7 @@ struct Wanted {
 
 struct File {
     path: String,
-    metadata: Metadata,
+    len: u64,
     to: PathBuf,
     /// It is a device or a pipe, which is written to and not replaced.
     is_stream: bool,
@@ -103,9 +103,9 @@ pub(crate) async fn fetch(
             if file.is_stream {
                 return transfer::down_into(share, &file.path, &file.to, &how).await;
             }
-            transfer::down(share, &file.path, &file.to, Some(&file.metadata), &how).await
+            transfer::down(share, &file.path, &file.to, file.len, &how).await
         };
-        let small = |file: &File| !file.is_stream && is_small(file.metadata.len());
+        let small = |file: &File| !file.is_stream && is_small(file.len);
         lanes.each(files.iter(), small, |file| folder(&file.path), fetch, &mut failures).await?;
     }
     report(connection, &how.progress, &failures);
@@ -155,7 +155,7 @@ async fn look(
         // A link that is there leads to what is meant, as with cp.
         let is_stream = std::fs::metadata(&to).is_ok_and(|there| !there.is_file());
         let to = if is_stream { to } else { to.canonicalize().unwrap_or(to) };
-        files.push(File { path: url.path.clone(), metadata, to, is_stream });
+        files.push(File { path: url.path.clone(), len: metadata.len(), to, is_stream });
         return Ok(());
     }
     if !tree.recursive {
@@ -180,7 +180,7 @@ async fn look(
             (Kind::File, Err(failure)) => double.push(failure),
             (Kind::File, Ok(())) => {
                 progress.expect(metadata.len());
-                files.push(File { path, metadata: *metadata, to, is_stream: false });
+                files.push(File { path, len: metadata.len(), to, is_stream: false });
             }
         }
         true

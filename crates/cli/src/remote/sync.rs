@@ -100,7 +100,8 @@ async fn carry_out(
     plan: &Plan,
     failures: &mut Failures,
 ) -> Result<How, Failure> {
-    let total = plan.files.iter().map(|(_, _, entry)| entry.len).sum();
+    let lengths = plan.files.iter().map(|(_, _, entry)| entry.len);
+    let total = lengths.fold(0, u64::saturating_add);
     let how = How::new(Some(total), sync.connection.json, &sync.copying).forced(true);
     let shown = &how;
     let lanes = match (from, to) {
@@ -112,16 +113,16 @@ async fn carry_out(
     };
     match lanes {
         Some(lanes) => {
-            let copy = async |share: &Share, (name, there, _): &Copied| {
-                copy((&from.over(share), name), (&to.over(share), there), shown).await
+            let copy = async |share: &Share, (name, there, entry): &Copied| {
+                copy((&from.over(share), name), (&to.over(share), there), entry, shown).await
             };
             let small = |(_, _, entry): &Copied| is_small(entry.len);
             let files = plan.files.iter();
             lanes.each(files, small, |(name, ..)| folder(name), copy, failures).await?;
         }
         None => {
-            let copies = plan.files.iter().map(|(name, there, _)| async move {
-                copy((from, name), (to, there), shown).await
+            let copies = plan.files.iter().map(|(name, there, entry)| async move {
+                copy((from, name), (to, there), entry, shown).await
             });
             each(copies, failures).await?;
         }
@@ -211,6 +212,7 @@ fn tell(sync: &Sync, plan: &Plan) {
 async fn copy(
     (from, name): (&End, &str),
     (to, there): (&End, &str),
+    entry: &Entry,
     how: &How,
 ) -> frevo_client::Result<()> {
     match (from, to) {
@@ -218,9 +220,8 @@ async fn copy(
             transfer::up(share, &from.join(local_name(name)), &join(path, there), how).await
         }
         (End::Remote(share, path), End::Local(to)) => {
-            let path = join(path, name);
-            let metadata = share.metadata(&path).await?;
-            transfer::down(share, &path, &to.join(local_name(there)), Some(&metadata), how).await
+            let to = to.join(local_name(there));
+            transfer::down(share, &join(path, name), &to, entry.len, how).await
         }
         (End::Remote(source, from), End::Remote(target, to)) => {
             transfer::across(source, &join(from, name), target, &join(to, there), how).await

@@ -1,6 +1,6 @@
 //! From a server to this machine.
 
-use std::fs::File as LocalHandle;
+use std::fs::{File as LocalHandle, OpenOptions as LocalOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -35,32 +35,50 @@ fn part(to: &Path, share: &Share, path: &str, found: &Metadata) -> std::path::Pa
     to.with_file_name(format!(".{}", part_of(&name, share, path, found)))
 }
 
-/// Fetches `path` to the local file `to`.
+/// A small file, which was `len` bytes long, in one round trip. Nothing when it has become larger.
+async fn whole(
+    share: &Share,
+    path: &str,
+    len: u64,
+) -> frevo_client::Result<Option<(Vec<u8>, Metadata)>> {
+    if len == 0 {
+        // Nothing is not read: see `File::fetch_all`. But NTFS lists what is just being written
+        // as it was.
+        let found = share.metadata(path).await?;
+        if found.is_empty() {
+            return Ok(Some((Vec::new(), found)));
+        }
+    }
+    share.read_small(path).await
+}
+
+/// Opens a part. A link of its name was not made by this program.
+fn open_part(part: &Path, mode: u32, options: &mut LocalOptions) -> io::Result<LocalHandle> {
+    let not_through_links = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    options.write(true).create(true).mode(mode).custom_flags(not_through_links).open(part)
+}
+
+/// Fetches `path`, which was `len` bytes long when it was looked for, to the local file `to`.
 pub(crate) async fn down(
     share: &Share,
     path: &str,
     to: &Path,
-    known: Option<&Metadata>,
+    len: u64,
     how: &How,
 ) -> frevo_client::Result<()> {
     let broken = local_error("write", to);
     let old = replaced(to).map_err(&broken)?;
     let mode = old.map_or(NEW, |mode| mode | OWN);
-    if let Some(known) = known.filter(|metadata| is_small(metadata.len())) {
-        how.take(known.len()).await;
-        // Nothing is not read: see `File::fetch_all`.
-        let (data, metadata) = match known.is_empty() {
-            true => (Vec::new(), *known),
-            false => share.read_with_metadata(path).await?,
-        };
+    let mut small = None;
+    if is_small(len) {
+        how.take(len).await;
+        small = whole(share, path, len).await?;
+    }
+    if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        let options = || {
-            let mut options = LocalHandle::options();
-            options.write(true).create(true).truncate(true).mode(mode);
-            options
-        };
-        let written = options().open(&part).and_then(|mut local| {
+        let emptied = open_part(&part, mode, LocalHandle::options().truncate(true));
+        let written = emptied.and_then(|mut local| {
             local.write_all(&data)?;
             dress.put_on(&local, old, how.carry)?;
             local.set_modified(metadata.modified())?;
@@ -77,14 +95,7 @@ pub(crate) async fn down(
     let file = OpenOptions::new().read(true).open(share, path).await?;
     let metadata = file.metadata_at_open();
     let part = part(to, share, path, &metadata);
-    let local = LocalHandle::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .mode(mode)
-        .open(&part)
-        .map_err(&broken)?;
+    let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
     // What is there came in order, so all of it is good.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     how.progress.advance(begun);
