@@ -17,6 +17,8 @@ from ..model import OUT, Failure, group
 # tap3's address: nothing else uses it while these groups run.
 MORTAL = "198.18.3.1"
 LINE = 32
+# Files on the server alone, for a sync to remove.
+EXTRA = 6000
 
 
 class Mortal:
@@ -190,10 +192,14 @@ class Scenes:
         with self.ctx.check("sync --delete"):
             shutil.rmtree(tree / "d3")
             shutil.rmtree(tree / "d4")
-            gone = (files(there) - files(tree))
+            # So many more, and counted by themselves, that the quickest client is caught among them.
+            extra = there / "extra"
+            for at in range(EXTRA):
+                folder = extra / f"d{at % 20}"
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"f{at}").touch()
             program = self.start("sync", "--delete", tree, self.url("synced"))
-            whole = files(there)
-            self.struck(program, lambda: whole - files(there), [gone // 4], "files removed")
+            self.struck(program, lambda: EXTRA - files(extra), [EXTRA // 8], "files removed")
             trees.same_tree(tree, there)
 
     def locked(self, share, name, may_look=True):
