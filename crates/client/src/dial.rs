@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 
 use frevo_net::socket;
@@ -51,9 +50,8 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 
 
 /// Makes connections.
 pub trait Dial: Send + Sync + fmt::Debug {
-    /// Connects to `server`, or to `address` at its port where another of the
-    /// server's interfaces is meant.
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a>;
+    /// Connects to `server`.
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a>;
 }
 
 /// TCP, with names resolved by the host.
@@ -61,11 +59,8 @@ pub trait Dial: Send + Sync + fmt::Debug {
 pub struct Tcp;
 
 impl Dial for Tcp {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
-            if let Some(address) = address {
-                return socket::connect((address, server.port).into(), None).await;
-            }
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
             for address in tokio::net::lookup_host((&*server.host, server.port)).await? {
                 match socket::connect(address, None).await {

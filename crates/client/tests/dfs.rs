@@ -7,7 +7,6 @@ mod evil;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -179,7 +178,7 @@ impl std::fmt::Debug for Hosts {
 }
 
 impl Dial for Hosts {
-    fn dial<'a>(&'a self, server: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
             let found = self.all.get_key_value(&*server.host);
             let Some((name, host)) = found else {

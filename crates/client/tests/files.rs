@@ -4,7 +4,6 @@
 mod world;
 
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -97,11 +96,11 @@ fn many_requests_are_under_way_on_several_channels() {
 struct Once(Arc<dyn Dial>, AtomicBool);
 
 impl Dial for Once {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         if self.1.swap(true, Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
-        self.0.dial(server, address)
+        self.0.dial(server)
     }
 }
 

@@ -4,7 +4,6 @@
 mod dialed;
 mod evil;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,11 +26,11 @@ struct Losable {
 }
 
 impl Dial for Losable {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         if self.is_lost.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
-        self.evil.dial(server, address)
+        self.evil.dial(server)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -396,7 +396,7 @@ pub struct Road {
 }
 
 impl Dial for Road {
-    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
         Box::pin(self.network.connect(self.client))
     }
 }

@@ -8,7 +8,6 @@ mod logon;
 
 pub(crate) use channel::{Failure, Live};
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -99,7 +98,6 @@ impl Client {
             closed: AtomicBool::new(false),
             unasked,
             leases: Leases::default(),
-            addresses: Mutex::default(),
             unreachable: watch::Sender::new(false),
         });
         let live = inner.establish(0).await.during("connect to", &path);
@@ -130,8 +128,6 @@ pub(crate) struct Inner {
     closed: AtomicBool,
     unasked: mpsc::Sender<Unasked>,
     pub(crate) leases: Leases,
-    /// Where else the server listens.
-    addresses: Mutex<Vec<IpAddr>>,
     /// It was lost, and tried in vain since.
     unreachable: watch::Sender<bool>,
 }
@@ -398,7 +394,7 @@ impl Inner {
     }
 
     async fn establish_once(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
-        let connection = self.connect(None).await?;
+        let connection = self.connect().await?;
         let agreed = connection.agreed().clone();
         let logged_on = self.logon().begin(connection, previous).await?;
         Ok(Arc::new(Live {
@@ -419,11 +415,9 @@ impl Inner {
     async fn widen(&self, live: &Live, more: usize) {
         let Some(main) = live.channel() else { return };
         let Some(signing) = &main.signing else { return };
-        let others = self.addresses.lock().clone();
-        for at in 0..more {
-            let address = others.get(at % others.len().max(1)).copied();
+        for _ in 0..more {
             let bound = async {
-                let connection = self.connect(address).await?;
+                let connection = self.connect().await?;
                 if connection.agreed().terms != live.terms {
                     return Err(Cause::Protocol("a channel with other terms"));
                 }
@@ -440,8 +434,8 @@ impl Inner {
         }
     }
 
-    async fn connect(&self, address: Option<IpAddr>) -> std::result::Result<Claim, Cause> {
-        let stream = self.client.dial.dial(&self.server, address).await?;
+    async fn connect(&self) -> std::result::Result<Claim, Cause> {
+        let stream = self.client.dial.dial(&self.server).await?;
         Connection::open(stream, &self.client.options, self.client.guid, self.unasked.clone()).await
     }
 

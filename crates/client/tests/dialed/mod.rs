@@ -1,7 +1,6 @@
 //! A scripted server, whoever is dialled, on a clock that does not wait.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -45,7 +44,7 @@ impl std::fmt::Debug for ToEvil {
 }
 
 impl Dial for ToEvil {
-    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
         let evil = Evil {
             manners: Arc::clone(&self.manners),
             script: Arc::clone(&self.script),

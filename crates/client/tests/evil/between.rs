@@ -1,7 +1,7 @@
 //! Somebody between the client and a server.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,9 +31,9 @@ impl std::fmt::Debug for Between {
 }
 
 impl Dial for Between {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
-            let beyond = Arc::new(self.server.dial(server, address).await?);
+            let beyond = Arc::new(self.server.dial(server).await?);
             let (ours, theirs) = wire();
             let here = Arc::new(theirs);
             let (there, back) = (Arc::clone(&self.there), Arc::clone(&self.back));
@@ -86,12 +86,12 @@ impl std::fmt::Debug for Line {
 }
 
 impl Dial for Line {
-    fn dial<'a>(&'a self, server: &'a ServerName, address: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
             if self.is_down.load(Ordering::SeqCst) {
                 return Err(std::io::ErrorKind::ConnectionRefused.into());
             }
-            let beyond = Arc::new(self.server.dial(server, address).await?);
+            let beyond = Arc::new(self.server.dial(server).await?);
             let (ours, theirs) = wire();
             let here = Arc::new(theirs);
             self.ends.lock().extend([Arc::clone(&here), Arc::clone(&beyond)]);

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests")]
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ pub struct Wire {
 }
 
 impl Dial for Wire {
-    fn dial<'a>(&'a self, _: &'a ServerName, _: Option<IpAddr>) -> Dialing<'a> {
+    fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
             if self.down.load(Ordering::SeqCst) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
