@@ -106,8 +106,10 @@ fn what_is_read_only_goes_when_it_is_forced() {
     use frevo_wire::dtyp::FileAttributes;
     let world = World::new();
     fs::write(world.there("kept"), "kept").unwrap();
+    let attributes = Some(FileAttributes::READONLY);
+    let read_only = frevo_client::Basic { attributes, ..Default::default() };
     world.in_share(async |share| {
-        share.set_basic("kept", None, None, Some(FileAttributes::READONLY)).await.unwrap();
+        share.set_all("kept", &read_only).await.unwrap();
     });
     world.run(&["rm", &world.url("kept")]).fails(1, &["read-only"]);
     assert!(world.there("kept").exists());

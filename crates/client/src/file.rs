@@ -6,23 +6,22 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use frevo_net::buffer::Buf;
-use frevo_wire::codec::Writer;
 use frevo_wire::command::create::CreateAction;
 use frevo_wire::command::lock::{LockElement, LockFlags};
 use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::command::{flush, lock, query_info, read, set_info, write};
-use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::{Command, Status};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::basic::Basic;
 use crate::connection::{Call, Message, PAYLOAD_HEADROOM, Patience, Payload};
 use crate::create::Opened;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{PAYLOAD_MAX, SHORT_WRITES};
-use crate::metadata::{Metadata, file_time};
+use crate::metadata::Metadata;
 use crate::open::{Open, carried_through};
 use crate::open_options::OpenOptions;
 use crate::session::breaks::LeaseHolder;
@@ -300,22 +299,8 @@ impl File {
         modified: Option<SystemTime>,
         accessed: Option<SystemTime>,
     ) -> Result<()> {
-        let data = basic_times(modified, accessed);
-        self.set_info(FileInfoClass::BASIC, "set the times of", data).await
-    }
-
-    /// The same, and DOS attributes, what is given of it.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn set_basic(
-        &self,
-        modified: Option<SystemTime>,
-        accessed: Option<SystemTime>,
-        attributes: Option<FileAttributes>,
-    ) -> Result<()> {
-        let data = basic(modified, accessed, attributes);
-        self.set_info(FileInfoClass::BASIC, "set the attributes of", data).await
+        let times = Basic { modified, accessed, ..Basic::default() };
+        self.set_info(FileInfoClass::BASIC, "set the times of", times.encode()).await
     }
 
     pub(crate) async fn set_info(
@@ -465,28 +450,6 @@ async fn lock_call(
     let replay = if sequence.is_some() { Replay::Idempotent } else { Replay::Never };
     open.ask(replay, operation, &[], call).await?;
     Ok(())
-}
-
-/// FileBasicInformation that sets times and leaves the rest alone.
-pub(crate) fn basic_times(modified: Option<SystemTime>, accessed: Option<SystemTime>) -> Vec<u8> {
-    basic(modified, accessed, None)
-}
-
-/// FileBasicInformation that sets what is given. No attributes at all are
-/// FILE_ATTRIBUTE_NORMAL: zero leaves them alone (MS-FSCC 2.4.7).
-pub(crate) fn basic(
-    modified: Option<SystemTime>,
-    accessed: Option<SystemTime>,
-    attributes: Option<FileAttributes>,
-) -> Vec<u8> {
-    let ticks = |time: Option<SystemTime>| time.map_or(0, |time| file_time(time).0);
-    let attributes = attributes.map_or(0, |attributes| {
-        if attributes.is_empty() { FileAttributes::NORMAL.0 } else { attributes.0 }
-    });
-    let mut data = Vec::with_capacity(40);
-    let mut w = Writer::new(&mut data);
-    w.u64(0).u64(ticks(accessed)).u64(ticks(modified)).u64(0).u32(attributes).u32(0);
-    data
 }
 
 /// A QUERY_INFO request.

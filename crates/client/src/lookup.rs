@@ -156,27 +156,6 @@ impl Share {
         share.chain(OPERATION, &from, Replay::Never, &ask, &[], calls).await?;
         Ok(())
     }
-
-    /// Sets times and attributes of `path`, those that are given. A symbolic link is
-    /// not followed.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn set_basic(
-        &self,
-        path: &str,
-        modified: Option<std::time::SystemTime>,
-        accessed: Option<std::time::SystemTime>,
-        attributes: Option<FileAttributes>,
-    ) -> Result<()> {
-        let data = crate::file::basic(modified, accessed, attributes);
-        let ask = look_at(AccessMask::WRITE_ATTRIBUTES);
-        let class = FileInfoClass::BASIC.0;
-        let calls =
-            || vec![crate::file::set(InfoType::FILE, class, 0, RELATED, &data), close_call()];
-        self.chain("set the times of", path, Replay::Idempotent, &ask, &[], calls).await?;
-        Ok(())
-    }
 }
 
 pub(crate) fn missing(operation: &'static str, url: String) -> Error {

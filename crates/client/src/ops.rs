@@ -13,6 +13,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, Header, Status};
 
+use crate::basic::Basic;
 use crate::connection::{Call, Message, Payload};
 use crate::create::{Ask, Opened};
 use crate::dated::{Order, Shown};
@@ -549,7 +550,7 @@ fn written(messages: &[Message], len: u32) -> std::result::Result<Written, Cause
 }
 
 fn date_call(modified: SystemTime) -> Call<'static> {
-    let times = crate::file::basic_times(Some(modified), None);
+    let times = Basic { modified: Some(modified), ..Basic::default() }.encode();
     crate::file::set(InfoType::FILE, FileInfoClass::BASIC.0, 0, FileId::ALL_ONES, &times)
 }
 

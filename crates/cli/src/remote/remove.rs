@@ -99,9 +99,7 @@ fn is_kept_read_only(error: &Error, metadata: &Metadata) -> bool {
 /// Takes the read-only attribute from a file.
 async fn make_writable(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
     let rest = FileAttributes(metadata.attributes().0 & !FileAttributes::READONLY.0);
-    // MS-FSCC 2.6: none at all would leave them as they are.
-    let rest = if rest.0 == 0 { FileAttributes::NORMAL } else { rest };
-    share.set_basic(path, None, None, Some(rest)).await
+    share.set_all(path, &Basic { attributes: Some(rest), ..Basic::default() }).await
 }
 
 /// Removes a directory and all in it: files first, many at once, then the

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use frevo_client::{Cause, Error, Metadata, Room, Special};
+use frevo_client::{Basic, Cause, Error, Metadata, Room, Special};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
@@ -214,12 +214,13 @@ impl Volume {
             // What is sent later would set the time anew.
             let _ = self.send(&node).await;
             let (modified, accessed) = (changes.modified, changes.accessed);
+            let basic = Basic { modified, accessed, attributes, ..Basic::default() };
             let by_writer = {
                 // The kernel does not wait for a file to be closed. What was written has its
                 // time settled then, unless it was set through the same Open.
                 let _turn = node.opening.lock().await;
                 match self.writer(&node) {
-                    Some(file) => Some(file.set_basic(modified, accessed, attributes).await),
+                    Some(file) => Some(file.set_all(&basic).await),
                     None => None,
                 }
             };
@@ -227,7 +228,7 @@ impl Volume {
                 Some(set) => set,
                 None => {
                     let path = node.path()?;
-                    self.share.set_basic(&path, modified, accessed, attributes).await
+                    self.share.set_all(&path, &basic).await
                 }
             };
             set.map_err(|error| errno(&error))?;
