@@ -295,7 +295,11 @@ fn who_cannot_act_as_others_is_told() {
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o777)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_frevo"), copy.join("frevo")).unwrap();
+    // By another program: one that is started beside this would have the file open for
+    // writing until it is executed, which keeps the copy from that (ETXTBSY).
+    let mut cp = std::process::Command::new("cp");
+    cp.arg(env!("CARGO_BIN_EXE_frevo")).arg(copy.join("frevo"));
+    assert!(cp.status().unwrap().success());
     fs::write(
         copy.join("user.toml"),
         share("run_as = \"user\"")
