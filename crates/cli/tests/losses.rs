@@ -371,3 +371,19 @@ fn a_part_is_not_written_through_a_link() {
     assert_eq!(fs::read(&victim).unwrap(), b"mine");
     assert!(!back.join("x").exists());
 }
+
+/// Whether the one before took the place of another is no more than a guess.
+#[test]
+fn a_tree_is_put_over_one_that_has_half_of_it() {
+    let world = World::new();
+    let (here, there) = (world.place.folder("tree"), world.place.folder("share/tree"));
+    for at in 0..300_usize {
+        fs::write(here.join(at.to_string()), vec![b'n'; at]).unwrap();
+        if at % 3 != 0 {
+            fs::write(there.join(at.to_string()), "the old one, which is longer".repeat(at))
+                .unwrap();
+        }
+    }
+    world.run(&["put", "-r", "tree", &world.url("")]).succeeds();
+    assert_same(&here, &there);
+}

@@ -9,6 +9,7 @@ mod up;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use frevo_client::{Cause, Error, Metadata, Share};
@@ -43,6 +44,8 @@ pub(crate) struct How {
     /// What is read-only on a server is replaced too.
     pub(crate) force: bool,
     limit: Option<Limit>,
+    /// The small file before took the place of another.
+    replaces: AtomicBool,
 }
 
 impl How {
@@ -54,6 +57,7 @@ impl How {
             carry: copying.attributes,
             force: false,
             limit: copying.bwlimit.map(Limit::new),
+            replaces: AtomicBool::new(false),
         }
     }
 
@@ -67,6 +71,16 @@ impl How {
         if let Some(limit) = &self.limit {
             limit.take(bytes).await;
         }
+    }
+
+    /// Whether something is probably there of the next small file.
+    fn replaces(&self) -> bool {
+        self.replaces.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether something was there of one.
+    fn expect_replacing(&self, was_there: bool) {
+        self.replaces.store(was_there, Ordering::Relaxed);
     }
 
     /// What of `len` bytes may go at once.

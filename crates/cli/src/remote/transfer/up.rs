@@ -81,7 +81,8 @@ pub(crate) async fn up(
     up_large(share, source, path, how).await
 }
 
-/// Sends a small file, in one round trip if nothing is there yet.
+/// Sends a small file, in one round trip if nothing is there yet. Where the last one took the
+/// place of another, that is expected of this one too, and it is not sent for nothing.
 async fn up_small(
     share: &Share,
     source: &Source<'_>,
@@ -91,18 +92,30 @@ async fn up_small(
 ) -> frevo_client::Result<()> {
     how.take(data.len() as u64).await;
     let modified = Some(source.modified);
+    let look = || Replaced::look(share, path, how.force);
     if is_stream(path) {
         share.write_dated(path, data, modified).await?;
     } else {
-        match share.write_new(path, data, modified).await {
-            Err(error) if is_there(&error) => replace_small(share, source, data, path, how).await?,
-            done => {
-                done?;
-                if let Some(basic) = source.dress.whole() {
-                    share.set_all(path, &basic).await?;
+        let mut old = if how.replaces() { look().await? } else { None };
+        let mut is_new = old.is_none();
+        if is_new {
+            match share.write_new(path, data, modified).await {
+                Err(error) if is_there(&error) => {
+                    is_new = false;
+                    old = look().await?;
+                }
+                done => {
+                    done?;
+                    if let Some(basic) = source.dress.whole() {
+                        share.set_all(path, &basic).await?;
+                    }
                 }
             }
         }
+        if !is_new {
+            replace_small(share, source, data, path, old.as_ref()).await?;
+        }
+        how.expect_replacing(!is_new);
     }
     how.progress.advance(data.len() as u64);
     how.progress.file();
@@ -119,16 +132,15 @@ fn is_stream(path: &str) -> bool {
     frevo_client::path::split(path).1.contains(':')
 }
 
-/// Sends a small file in the place of another. That one stays as it is until this one is
-/// there: on a full disk neither is lost.
+/// Sends a small file in the place of another, `old` if it is still there. That one stays as it
+/// is until this one is there: on a full disk neither is lost.
 async fn replace_small(
     share: &Share,
     source: &Source<'_>,
     data: &[u8],
     path: &str,
-    how: &How,
+    old: Option<&Replaced>,
 ) -> frevo_client::Result<()> {
-    let old = Replaced::look(share, path, how.force).await?;
     let (directory, name) = frevo_client::path::split(path);
     let part = join(directory, &source.part(name));
     match share.write_dated(&part, data, Some(source.modified)).await {
@@ -138,20 +150,25 @@ async fn replace_small(
         }
         done => done.map_err(begun_as(share, path))?,
     }
-    let attributes = old.as_ref().map(Replaced::attributes);
-    let dressed = source.dress.before(attributes, source.modified);
-    if dressed.created.is_some() || dressed.attributes.is_some() {
-        share.set_all(&part, &dressed).await?;
-    }
-    match put_in_place(share, &part, path, old.as_ref(), &source.dress).await {
-        // MS-FSA 2.1.5.15.11: nothing takes the place of a file that somebody has open; it can
-        // be written all the same.
-        Err(error) if is_in_use(&error) => {
-            share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)?;
-            share.remove_file(&part).await
+    let put = async {
+        let dressed = source.dress.before(old.map(Replaced::attributes), source.modified);
+        if dressed.created.is_some() || dressed.attributes.is_some() {
+            share.set_all(&part, &dressed).await?;
         }
-        done => done,
+        put_in_place(share, &part, path, old, &source.dress).await
+    };
+    let Err(error) = put.await else { return Ok(()) };
+    if error.status().is_none() {
+        return Err(error);
     }
+    // It is not gone on with; and what it takes is room for what is written instead.
+    let removed = share.remove_file(&part).await;
+    if !is_in_use(&error) || removed.is_err() {
+        return Err(error);
+    }
+    // MS-FSA 2.1.5.15.11: nothing takes the place of a file that somebody has open; it can
+    // be written all the same.
+    share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)
 }
 
 /// Whether somebody may have it open.
