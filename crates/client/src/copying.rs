@@ -12,6 +12,7 @@ use crate::connection::Message;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
 use crate::fsctl::{CANNOT, control, output};
+use crate::limits::ATTEMPTS;
 
 /// Bytes that one clone or offload covers.
 const PART: u64 = 256 << 20;
@@ -238,6 +239,7 @@ impl Copying<'_> {
         let Some((mut source_key, mut keyed)) = self.key().await? else { return Ok(false) };
         let mut limits = CHUNKS;
         let mut lowered = false;
+        let mut keys_left = ATTEMPTS;
         let begun = self.done;
         while self.done < self.len {
             let chunks = chunks(limits, self.from, self.to, self.done, self.len);
@@ -257,7 +259,11 @@ impl Copying<'_> {
             let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
             let status = message.header.status;
             // MS-SMB2 3.3.5.15.6: the key is not known, which may have gone with the session.
-            if status == Status::OBJECT_NAME_NOT_FOUND && target.open.generation() != keyed {
+            if status == Status::OBJECT_NAME_NOT_FOUND
+                && target.open.generation() != keyed
+                && keys_left > 0
+            {
+                keys_left -= 1;
                 let Some(again) = self.key().await? else { return Ok(false) };
                 (source_key, keyed) = again;
                 continue;

@@ -264,6 +264,28 @@ fn a_copy_goes_on_in_the_next_session() {
     });
 }
 
+/// Each session ends before the key that was given in it is used.
+#[test]
+fn a_copy_whose_key_is_lost_again_and_again_ends() {
+    let log = Log::default();
+    let dial = scripted(Arc::clone(&log), |what, asked| match what {
+        "key" => answered(asked, &[7; 32]),
+        "chunks" if asked.nth == 0 => Act::Refused(Status::OBJECT_NAME_NOT_FOUND),
+        "chunks" => Act::Close,
+        "size" | "set size" => Act::Honest,
+        _ => Act::Refused(Status::INVALID_DEVICE_REQUEST),
+    });
+    on_paused_clock(async {
+        let client = Client::over(Options::default(), dial);
+        let share = share_of(&client, "data").await;
+        let (source, target) = pair(&share, &share).await;
+        let error = source.copy_range_to(&target, 0, 0, 64 << 20).await.unwrap_err();
+        assert_eq!(error.status(), Some(Status::OBJECT_NAME_NOT_FOUND));
+        let keys = log.lock().iter().filter(|one| *one == "key").count();
+        assert_eq!(keys, 33);
+    });
+}
+
 #[test]
 fn a_long_copy_asks_for_the_size_once() {
     let (how, asked) = asked_of(&[], 3 << 28);
