@@ -161,7 +161,7 @@ impl Open {
             if again && live.knows_replay() && !planted!(SkippedReplayFlag) {
                 call.flags |= HeaderFlags::REPLAY_OPERATION;
             }
-            before = Some(live.generation);
+            let earlier = before.replace(live.generation);
             let outcome = match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
                 Ok(message) if message.header.status == Status::STOPPED_ON_SYMLINK => {
                     redirects += 1;
@@ -175,6 +175,10 @@ impl Open {
                     }
                 }
                 Ok(message) => Opened::parse(&message).map_err(Failure::from),
+                Err(Failure::Unsent) => {
+                    before = earlier;
+                    Err(Failure::Unsent)
+                }
                 // The server carries it out still, or has the Open in a session that it does
                 // not know to be over.
                 Err(Failure::Final(Cause::Status(

@@ -11,7 +11,9 @@ use std::time::Duration;
 use dialed::{ToEvil, in_time, on_paused_clock};
 use evil::{Act, Asked, Manners};
 use frevo_client::dial::Dialing;
-use frevo_client::{Cause, Client, Credentials, Dial, Error, Options, ServerName, Session, Share};
+use frevo_client::{
+    Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Session, Share,
+};
 use frevo_wire::{Command, Status};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -137,6 +139,30 @@ fn what_was_never_sent_is_done_in_the_next_session() {
         assert!((1..=4).contains(&unknown), "{unknown}");
         let well = done.iter().filter(|done| done.is_ok()).count();
         assert_eq!((well, made.load(Ordering::SeqCst)), (16 - unknown, 16 - unknown));
+    });
+}
+
+/// A name that is taken is not in doubt for who asked for it once.
+#[test]
+fn what_is_taken_is_said_to_who_asked_in_the_next_session_alone() {
+    on_paused_clock(async {
+        let evil = ToEvil::new(Manners::default(), |asked| match asked.header.command {
+            Command::CREATE if asked.connection == 0 => Act::Close,
+            Command::CREATE => Act::Refused(Status::OBJECT_NAME_COLLISION),
+            _ => Act::Honest,
+        });
+        let options = Options { credits: 8, ..Options::default() };
+        let client = Client::over(options, evil as Arc<dyn Dial>);
+        let user = Credentials::password("ann", "secret");
+        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let share = session.share("data").await.unwrap();
+        let new = OpenOptions::new().write(true).create_new(true);
+        let errors = join_all((0..16).map(|_| new.open(&share, "new"))).await;
+        let errors: Vec<_> = errors.into_iter().map(Result::unwrap_err).collect();
+        let unknown = errors.iter().filter(|e| matches!(e.cause(), Cause::Unknown)).count();
+        assert!((1..=8).contains(&unknown), "{unknown}");
+        let is_taken = |e: &&Error| e.status() == Some(Status::OBJECT_NAME_COLLISION);
+        assert_eq!(errors.iter().filter(is_taken).count(), 16 - unknown);
     });
 }
 

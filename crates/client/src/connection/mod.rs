@@ -326,7 +326,22 @@ impl Connection {
         call: Call<'_>,
         guard: Guard<'_>,
     ) -> Result<(Sent, Vec<u8>), Gone> {
-        let taken = self.take(self.charge(&call)).await?;
+        let taken = self.number(&call).await?;
+        self.send_as(taken, call, guard)
+    }
+
+    /// Waits for the numbers of a request. Nothing of it is sent before it has them.
+    pub(crate) async fn number(&self, call: &Call<'_>) -> Result<Taken, Gone> {
+        self.take(self.charge(call)).await
+    }
+
+    /// [Sends](Self::send) a request that has its [numbers](Self::number).
+    pub(crate) fn send_as(
+        &self,
+        taken: Taken,
+        call: Call<'_>,
+        guard: Guard<'_>,
+    ) -> Result<(Sent, Vec<u8>), Gone> {
         let keep = call.command == Command::SESSION_SETUP || call.command == Command::NEGOTIATE;
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
@@ -354,12 +369,12 @@ impl Connection {
 
     /// Sends a request that another core seals. That is carried through even if nobody
     /// waits any more: its number is taken.
-    pub(crate) async fn send_beside(
+    pub(crate) fn send_beside(
         self: &Arc<Self>,
+        taken: Taken,
         call: Call<'_>,
         key: Arc<SealingKey>,
     ) -> Result<Sent, Gone> {
-        let taken = self.take(self.charge(&call)).await?;
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
         let connection = Arc::clone(self);

@@ -151,12 +151,13 @@ impl Live {
     ) -> Result<Sent, Failure> {
         let guard = self.guard(channel, seal, call.sign)?;
         self.stamp(&mut call);
+        let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
         if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
             && channel.connection.is_sealed_beside(call.payload_len())
         {
-            return Ok(channel.connection.send_beside(call, Arc::clone(key)).await?);
+            return Ok(channel.connection.send_beside(taken, call, Arc::clone(key))?);
         }
-        Ok(channel.connection.send(call, guard).await?.0)
+        Ok(channel.connection.send_as(taken, call, guard)?.0)
     }
 
     /// Sends related requests on `channel` and gives their answers in order.
