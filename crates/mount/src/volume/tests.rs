@@ -20,7 +20,7 @@ use fuser::Errno;
 use world::{World, in_world};
 
 use super::{Found, Told, Volume};
-use crate::node::ROOT;
+use crate::node::{Node, ROOT};
 use crate::settings::Settings;
 
 /// A mount of its own, as another machine has it.
@@ -58,6 +58,19 @@ impl Volume {
     async fn close(&self, handle: u64) {
         self.flush(handle, 0).await.unwrap();
         self.release(handle).await;
+    }
+
+    /// The one node that is known by this name.
+    fn node_of(&self, file: &str) -> Arc<Node> {
+        let [node] = &*self.nodes.seen_as(ROOT, file) else { panic!("{file}") };
+        Arc::clone(node)
+    }
+}
+
+/// The server ends all sessions, and tells nobody.
+fn end_sessions(world: &World) {
+    for session in world.server.sessions() {
+        world.server.close_session(&session);
     }
 }
 
@@ -140,9 +153,7 @@ fn a_lost_connection_is_a_pause() {
         for round in 0..12_u64 {
             one.write(handle, round * 4, b"data").await.unwrap();
             if round % 3 == 2 {
-                for session in world.server.sessions() {
-                    world.server.close_session(&session);
-                }
+                end_sessions(world);
             }
             let all = one.read(handle, 0, 100).await.unwrap();
             assert_eq!(all.len() as u64, (round + 1) * 4);
@@ -159,9 +170,7 @@ fn what_was_read_is_not_believed_after_the_session_was_lost() {
         std::fs::write(world.path("f"), b"old").unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"old");
-        for session in world.server.sessions() {
-            world.server.close_session(&session);
-        }
+        end_sessions(world);
         let writer = two.take("f", libc::O_RDWR).await;
         two.write(writer, 0, b"new and longer").await.unwrap();
         two.close(writer).await;
@@ -320,7 +329,7 @@ fn notes_of_pages_do_not_outgrow_the_pages() {
         let one = plain(world).await;
         std::fs::write(world.path("f"), b"data").unwrap();
         let handle = one.take("f", libc::O_RDWR).await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         let content = node.content().unwrap();
         for _ in 0..3 * STALE_NOTES / 2 {
             content.forget();
@@ -361,7 +370,7 @@ fn many_small_writes_are_sent_before_their_second_is_over() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         let most = GATHER_MOST * GATHER_EXTENTS;
         for at in 0..=most as u64 {
             one.write(handle, at * 2, b"x").await.unwrap();
@@ -380,8 +389,8 @@ fn what_the_kernel_forgets_is_closed() {
         let handle = one.take("f", libc::O_RDONLY).await;
         assert_eq!(one.read(handle, 0, 4).await.unwrap().len(), 4);
         one.close(handle).await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
-        let (id, file) = (node.id, one.reader(node).expect("kept open for a while"));
+        let node = one.node_of("f");
+        let (id, file) = (node.id, one.reader(&node).expect("kept open for a while"));
         let lease = node.content().unwrap().lease.clone();
         let runtime = tokio::runtime::Handle::current();
         let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), runtime };
@@ -407,7 +416,7 @@ fn what_was_kept_open_does_not_stay_so_after_an_open_that_failed() {
         let handle = one.take("f", libc::O_RDONLY).await;
         one.read(handle, 0, 4).await.unwrap();
         one.close(handle).await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         assert!(node.is_open() && one.kept.lock().len() == 1);
         std::fs::remove_file(world.path("f")).unwrap();
         assert!(one.open(node.id, libc::O_RDWR).await.is_err());
@@ -420,7 +429,7 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
@@ -472,7 +481,7 @@ fn a_file_of_two_links_goes_with_both() {
         let one = plain(world).await;
         one.plain.store(true, std::sync::atomic::Ordering::Relaxed);
         let handle = one.make("a").await;
-        let [node] = &*one.nodes.seen_as(ROOT, "a") else { panic!("a") };
+        let node = one.node_of("a");
         one.link(node.id, ROOT, name("b")).await.unwrap();
         one.unlink(ROOT, name("a")).await.unwrap();
         one.unlink(ROOT, name("b")).await.unwrap();

@@ -3,7 +3,6 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::node::Node;
 use crate::volume::attributes::Changes;
 
 /// A file with four bytes that a program has closed: its node, and the handle that the

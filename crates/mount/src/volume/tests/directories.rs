@@ -26,7 +26,7 @@ async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// The metadata that a listing brought, told from one that was asked for by name.
 fn asked_at(volume: &Volume, file: &str) -> std::time::Instant {
-    let [node] = &*volume.nodes.seen_as(ROOT, file) else { panic!("{file}") };
+    let node = volume.node_of(file);
     node.known().unwrap().at
 }
 
@@ -170,9 +170,7 @@ fn nothing_of_a_directory_is_believed_after_the_session_was_lost() {
         names_of(&one, ROOT).await;
         let root = Arc::clone(one.nodes.root());
         assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(Found::Absent(_))));
-        for session in world.server.sessions() {
-            world.server.close_session(&session);
-        }
+        end_sessions(world);
         std::fs::write(world.path("x"), b"meanwhile").unwrap();
         // With this one learns that the session is gone.
         one.statfs().await.unwrap();
@@ -225,7 +223,7 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
         let mut long = one.listing(&nodes[1], true).await.unwrap();
         let most = crate::limits::HELD_ENTRIES;
         long.entries = Arc::new(vec![long.entries[0].clone(); most]);
-        let kept = |nodes: &[Arc<crate::node::Node>]| -> usize {
+        let kept = |nodes: &[Arc<Node>]| -> usize {
             nodes.iter().map(|node| node.listed.listed_len()).sum()
         };
         for node in &nodes {
@@ -247,9 +245,7 @@ fn a_session_that_was_lost_is_noticed_without_anybody_asking() {
         let one = plain(world).await;
         names_of(&one, ROOT).await;
         let root = Arc::clone(one.nodes.root());
-        for session in world.server.sessions() {
-            world.server.close_session(&session);
-        }
+        end_sessions(world);
         // What the tidying does from time to time.
         one.listen();
         soon("the session is a new one", async || one.dir_grant(&root).is_none()).await;

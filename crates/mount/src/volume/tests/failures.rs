@@ -4,8 +4,8 @@ use super::*;
 
 /// What is not the server's any more: every request about it fails.
 async fn lose_opens(volume: &Volume, file: &str) {
-    let [node] = &*volume.nodes.seen_as(ROOT, file) else { panic!("{file}") };
-    volume.writer(node).unwrap().close().await.unwrap();
+    let node = volume.node_of(file);
+    volume.writer(&node).unwrap().close().await.unwrap();
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn whoever_flushes_learns_of_what_another_could_not_send() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         let content = node.content().unwrap();
         one.write(handle, 0, b"lost").await.unwrap();
         lose_opens(&one, "f").await;
@@ -50,7 +50,7 @@ fn who_only_looks_or_reads_is_not_told_in_the_place_of_who_wrote() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         let (reader, other) =
             (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDWR).await);
         one.write(handle, 0, b"lost").await.unwrap();
@@ -89,10 +89,10 @@ fn who_syncs_without_writing_has_all_synced_that_was_written() {
         let one = plain(world).await;
         std::fs::write(world.path("f"), b"data").unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
-        assert!(one.writer(node).is_none());
+        let node = one.node_of("f");
+        assert!(one.writer(&node).is_none());
         one.fsync(reader).await.unwrap();
-        assert!(one.writer(node).is_some(), "a FLUSH needs one that writes");
+        assert!(one.writer(&node).is_some(), "a FLUSH needs one that writes");
         one.close(reader).await;
         assert!(!node.is_open());
     });

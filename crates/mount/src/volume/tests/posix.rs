@@ -109,9 +109,7 @@ fn a_posix_file_outlives_its_session() {
         let handle = one.make("what?").await;
         for round in 0..4_u64 {
             one.write(handle, round * 4, b"data").await.unwrap();
-            for session in world.server.sessions() {
-                world.server.close_session(&session);
-            }
+            end_sessions(world);
             assert_eq!(one.read(handle, 0, 100).await.unwrap().len() as u64, (round + 1) * 4);
         }
         one.close(handle).await;
@@ -138,7 +136,7 @@ fn one_listing_tells_how_many_links_many_files_have() {
         for node in &nodes {
             assert_eq!(one.getattr(node.id).await.unwrap().attr.nlink, 2);
         }
-        let at = |node: &crate::node::Node| node.known().unwrap().at;
+        let at = |node: &Node| node.known().unwrap().at;
         assert_eq!(at(&nodes[4]), at(&nodes[5]), "they were not asked for by name");
     });
 }

@@ -39,7 +39,7 @@ fn the_lease_of_a_file_is_not_asked_for_on_the_one_in_its_place() {
         let one = plain(world).await;
         replace(world, "old");
         let old = one.take("f", libc::O_RDONLY).await;
-        let [node] = &*one.nodes.seen_as(ROOT, "f") else { panic!("f") };
+        let node = one.node_of("f");
         one.read(old, 0, 10).await.unwrap();
         replace(world, "other");
         // It has it open to read: to write it is opened anew.
@@ -75,9 +75,7 @@ fn a_file_whose_handle_was_lost_can_be_opened_again() {
         let lost = one.take("f", libc::O_RDONLY).await;
         assert_eq!(one.read(lost, 0, 10).await.unwrap().len(), 4);
         // Moved while there is no session, it is not found by its name again.
-        for session in world.server.sessions() {
-            world.server.close_session(&session);
-        }
+        end_sessions(world);
         std::fs::rename(world.path("f"), world.path("g")).unwrap();
         one.statfs().await.unwrap();
         let stale = Err(Errno::from_i32(libc::ESTALE));
