@@ -212,10 +212,14 @@ impl Volume {
         }
         let file = self.locker(node)?;
         let replaced = locks.replaced(&wanted);
+        let mut taken = Ok(());
         for held in &replaced {
-            held.unlock().await?;
+            taken = taken.and(held.unlock().await);
         }
-        let taken = file.lock(wanted.start, wanted.len(), wanted.exclusive, false).await;
+        if taken.is_ok() {
+            let lock = file.lock(wanted.start, wanted.len(), wanted.exclusive, false);
+            taken = lock.await.map_err(|error| errno(&error));
+        }
         let left: Vec<Held> = if taken.is_ok() {
             locks.held.push(Held { range: wanted, file, through });
             replaced.iter().flat_map(|held| held.without(&wanted)).collect()
@@ -223,7 +227,7 @@ impl Volume {
             replaced
         };
         take_again(&mut locks, left).await;
-        taken.map_err(|error| errno(&error))
+        taken
     }
 
     /// Unlocks.
@@ -249,16 +253,17 @@ impl Volume {
             return Ok(());
         }
         // Whoever locks it next must find what was written under this lock.
-        let sent = self.send(node).await;
+        let mut done = self.send(node).await;
         let mut left = Vec::new();
         for held in replaced {
-            held.unlock().await?;
+            // Nobody knows of the others any more either: one that failed keeps none of them.
+            done = done.and(held.unlock().await);
             left.extend(held.without(&wanted));
         }
         take_again(&mut locks, left).await;
         drop(locks);
         node.unlocked.notify_waiters();
-        sent
+        done
     }
 
     /// A handle is closed for the last time: what was locked through it is not any more.

@@ -155,38 +155,38 @@ impl Content {
         if extents.is_empty() {
             return Ok(());
         }
-        let bytes: u64 = extents.iter().map(|(_, data)| data.len() as u64).sum();
         let writer = self.writer.lock().clone();
-        let outcome = match writer {
-            Some(writer) => send_all(&writer, extents).await,
-            None => Err(Errno::EIO),
-        };
+        let (outcome, lost) = send_all(writer.as_ref(), extents).await;
         *self.sent.lock() = Some(std::time::Instant::now());
         // Before anybody else gets his turn, who would find nothing to send and think
         // that all is well.
         if let Err(error) = outcome {
             self.failures.note(error);
-            self.keeper.lose(bytes);
+            self.keeper.lose(lost);
         }
         self.with(|pages| if outcome.is_ok() { pages.sent() } else { pages.not_sent() });
         outcome
     }
 }
 
-/// Sends extents, several at once and on several cores.
-async fn send_all(writer: &File, extents: Vec<Extent>) -> Outcome<()> {
+/// Sends extents, several at once and on several cores. What went wrong first, and how many
+/// bytes are in all that did not get there.
+async fn send_all(writer: Option<&File>, extents: Vec<Extent>) -> (Outcome<()>, u64) {
     let each = extents.into_iter().map(|(offset, data)| {
-        let writer = writer.clone();
+        let (writer, len) = (writer.cloned(), data.len() as u64);
         async move {
+            let Some(writer) = writer else { return (Err(Errno::EIO), len) };
             let written =
                 tokio::spawn(async move { writer.write_at(offset, data.as_slice()).await }).await;
-            written.map_err(|_| Errno::EIO)?.map_err(|error| errno(&error))
+            let written = written.map_err(|_| Errno::EIO);
+            (written.and_then(|written| written.map_err(|error| errno(&error))), len)
         }
     });
     let mut written = futures_util::stream::iter(each).buffer_unordered(SENDS_AT_ONCE);
-    let mut outcome = Ok(());
-    while let Some(one) = written.next().await {
+    let (mut outcome, mut lost) = (Ok(()), 0);
+    while let Some((one, len)) = written.next().await {
+        lost += if one.is_err() { len } else { 0 };
         outcome = outcome.and(one);
     }
-    outcome
+    (outcome, lost)
 }

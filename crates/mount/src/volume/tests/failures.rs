@@ -1,6 +1,7 @@
 //! What went wrong, and who is told.
 
 use super::*;
+use crate::volume::opens::WRITING;
 
 /// What is not the server's any more: every request about it fails.
 async fn lose_opens(volume: &Volume, file: &str) {
@@ -80,6 +81,27 @@ fn what_is_lost_when_all_is_over_is_counted() {
         one.settle().await;
         assert_eq!(one.unsent_and_lost(), (0, 4));
         assert_eq!(std::fs::read(world.path("kept")).unwrap(), b"stored");
+    });
+}
+
+#[test]
+fn what_of_a_file_got_there_is_not_counted_as_lost() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let lease = one.node_of("f").content().unwrap().lease.clone();
+        // Locked by the same client, which keeps its lease.
+        let options = one.options(WRITING).read(true).write(true).shared_lease(&lease);
+        let other = options.open(&one.share, "f").await.unwrap();
+        other.lock(100, 10, true, false).await.unwrap();
+        one.write(handle, 0, b"stored").await.unwrap();
+        one.write(handle, 100, b"lost").await.unwrap();
+        assert_eq!(one.unsent_and_lost(), (10, 0));
+        assert!(one.flush(handle, 0).await.is_err());
+        assert_eq!(one.unsent_and_lost(), (0, 4));
+        assert_eq!(std::fs::read(world.path("f")).unwrap(), b"stored");
+        other.close().await.unwrap();
+        one.release(handle).await;
     });
 }
 

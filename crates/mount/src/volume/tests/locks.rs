@@ -116,3 +116,30 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
         }
     });
 }
+
+#[test]
+fn a_lock_that_cannot_be_unlocked_keeps_no_other() {
+    in_world(async |world| {
+        let (one, two) = (plain(world).await, plain(world).await);
+        let handle = one.make("f").await;
+        let beside = one.take("f", libc::O_RDWR).await;
+        let other = two.take("f", libc::O_RDWR).await;
+        let lock = |start| Range::of(1, 7, (start, start + 9), libc::F_WRLCK);
+        let all = Range::of(1, 7, (0, 99), libc::F_WRLCK);
+        for start in [0, 20, 40] {
+            one.setlk(handle, lock(start), None).await.unwrap();
+        }
+        // To the server it is not locked: who locks and unlocks over it is told so.
+        let file = one.writer(&one.node_of("f")).unwrap();
+        file.unlock(0, 10).await.unwrap();
+        assert!(one.setlk(handle, all, None).await.is_err());
+        assert_eq!(two.setlk(other, lock(40), None).await, Err(Errno::EAGAIN));
+        file.unlock(20, 10).await.unwrap();
+        assert!(one.unlock(handle, all).await.is_err());
+        two.setlk(other, all, None).await.unwrap();
+        for handle in [handle, beside] {
+            one.close(handle).await;
+        }
+        two.close(other).await;
+    });
+}
