@@ -166,9 +166,12 @@ fn attributes_are_shown_and_set() {
     assert_eq!(&letters(&x)[2..5], "--s");
     world.run(&["attrib", "-e", "-sa", &x]).succeeds();
     world.run(&["attrib", "-x", &x]).fails(2, &["-x"]);
-    assert_eq!(letters(&x), "------");
+    assert_eq!(letters(&x), "-------");
+    world.run(&["attrib", "+i", &x]).succeeds();
+    assert_eq!(letters(&x), "------i");
+    world.run(&["attrib", "-i", &x]).succeeds();
     world.run(&["attrib", "+h", "--recursive", &tree]).succeeds();
-    assert_eq!(letters(&tree), "d--h--");
+    assert_eq!(letters(&tree), "d--h---");
     let shown = world.run(&["attrib", "-R", &tree]);
     assert_eq!(shown.succeeds().lines().filter(|line| line[3..].starts_with('h')).count(), 4);
     assert!(shown.out.contains("share/tree/sub/y\n"), "{shown:?}");
@@ -186,7 +189,7 @@ fn attributes_are_shown_and_set() {
     let told: Value = serde_json::from_str(told.succeeds()).unwrap();
     assert_eq!(told["modified"], "2001-09-09T01:46:40Z");
     assert_eq!(told["created"], "2000-01-01T00:00:00Z");
-    assert_eq!(letters(&x), "---h--", "a time alone changes no attribute");
+    assert_eq!(letters(&x), "---h---", "a time alone changes no attribute");
     world.run(&["attrib", "+q", &x]).fails(2, &["flags are"]);
     world.run(&["attrib", "+r"]).fails(2, &["nothing is named"]);
     world.run(&["attrib", "--modified", "soon", &x]).fails(2, &["no date"]);

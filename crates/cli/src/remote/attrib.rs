@@ -167,7 +167,9 @@ async fn attrib_one(
             let shown = if arguments.connection.json {
                 line(object(&path, metadata))
             } else {
-                line(format_args!("{} {}", attributes(metadata.attributes()), asked.at(path)))
+                let (found, [.., (indexed, bit)]) = (metadata.attributes(), LETTERS);
+                let last = if found.contains(bit) { indexed } else { '-' };
+                line(format_args!("{}{last} {}", attributes(found), asked.at(path)))
             };
             if !shown {
                 break;
