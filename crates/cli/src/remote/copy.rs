@@ -11,6 +11,7 @@ use serde_json::json;
 use super::arguments::{Connection, Cp};
 use super::fetch::fetch;
 use super::filter::Filter;
+use super::limit::Limit;
 use super::logon::{failed, innermost};
 use super::output::{human, line};
 use super::place::{Place, Url, join};
@@ -37,10 +38,12 @@ const AT_ONCE: usize = 64;
 /// How long those get that are under way when there is no room any more.
 const LAST: Duration = Duration::from_secs(5);
 
-pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
+/// Writes files to standard output, no more than `bwlimit` bytes a second.
+pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u64>) -> Done {
     let mut failures = Failures::default();
+    let limit = bwlimit.map(Limit::new);
     for url in urls {
-        match cat_one(connection, url).await {
+        match cat_one(connection, url, limit.as_ref()).await {
             Ok(true) => {}
             // Whoever reads has had enough.
             Ok(false) => return Ok(()),
@@ -51,11 +54,22 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url]) -> Done {
 }
 
 /// False when nobody reads any more.
-async fn cat_one(connection: &Connection, url: &Url) -> Result<bool, Failure> {
+async fn cat_one(
+    connection: &Connection,
+    url: &Url,
+    limit: Option<&Limit>,
+) -> Result<bool, Failure> {
     let (share, url) = &connection.reach(url).await?;
     let file = share.open(&url.path).await.map_err(failed)?;
     let sink = |_: u64, piece: frevo_net::buffer::Buf| {
-        std::future::ready(std::io::stdout().lock().write_all(&piece))
+        let written = std::io::stdout().lock().write_all(&piece);
+        async move {
+            written?;
+            if let Some(limit) = limit {
+                limit.take(piece.len() as u64).await;
+            }
+            Ok(())
+        }
     };
     match file.fetch_all(sink).await {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),

@@ -65,7 +65,7 @@ pub(crate) async fn fetch(
     copying: &Copying,
 ) -> Done {
     if to == Some(Path::new("-")) && !tree.dry_run {
-        return cat(connection, urls).await;
+        return cat(connection, urls, copying.bwlimit).await;
     }
     if let Some(to) = to {
         into_folder(to, urls.len(), tree.dry_run)?;

@@ -104,7 +104,7 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Du(du) => room::du(du).await,
         Verb::Attrib(arguments) => attrib::attrib(arguments).await,
         Verb::Stat { connection, urls } => listing::stat(connection, urls).await,
-        Verb::Cat { connection, urls } => copy::cat(connection, urls).await,
+        Verb::Cat { connection, urls } => copy::cat(connection, urls, None).await,
         Verb::Get(get) => fetch::get(get).await,
         Verb::Put(put) => send::put(put).await,
         Verb::Cp(cp) => copy::cp(cp).await,
