@@ -78,8 +78,8 @@ pub const TARGETS_TRIED: usize = 16;
 pub const LOOKUP_MAX: usize = 500;
 /// Bytes asked for by one QUERY_DIRECTORY.
 pub const LISTING_BYTES: u32 = 1 << 20;
-/// Breaks that a server may have told and this client not yet answered: more are
-/// no server's that means well.
+/// Breaks that a server may have told and this client not yet looked at, and as many that
+/// are not yet answered: more are no server's that means well.
 pub const BREAKS_WAITING: usize = 1024;
 /// Breaks that are answered at once.
 pub const BREAKS_AT_ONCE: usize = 64;

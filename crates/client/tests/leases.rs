@@ -11,7 +11,8 @@ use std::time::Duration;
 use dialed::{ToEvil, in_time, on_paused_clock};
 use evil::{Act, Asked, Manners};
 use frevo_client::{
-    Client, Credentials, Dial, Error, File, Lease, OpenOptions, Options, ServerName, Share,
+    Client, Credentials, Dial, Error, File, Lease, LeaseHolder, OpenOptions, Options, ServerName,
+    Share, Yield,
 };
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create;
@@ -33,7 +34,7 @@ struct World {
     next: Messages,
     /// Answers that are kept back.
     kept: Messages,
-    /// The break of the lease.
+    /// Breaks of what each CREATE asks for.
     notice: Messages,
     /// Breaks that were acknowledged.
     acknowledged: Arc<AtomicUsize>,
@@ -50,7 +51,7 @@ impl World {
             let acknowledged = Arc::clone(&acknowledged);
             move |asked: &Asked<'_>| match asked.header.command {
                 Command::CREATE => {
-                    *notice.lock() = vec![broken(asked)];
+                    notice.lock().push(broken(asked));
                     if (asked.connection, asked.nth) == second {
                         return Act::Kept(Arc::clone(&kept));
                     }
@@ -101,7 +102,8 @@ impl World {
 
     /// The server takes the lease before the Open that it is granted to is answered.
     async fn breaks(&self, opening: JoinHandle<Result<File, Error>>) {
-        self.says(&self.notice).await;
+        let last = self.notice.lock().pop().into_iter().collect();
+        self.says(&Arc::new(Mutex::new(last))).await;
         until(|| self.acknowledged.load(Ordering::SeqCst) == 1).await;
         self.says(&self.kept).await;
         let file = opening.await.unwrap().unwrap();
@@ -173,5 +175,37 @@ fn what_was_kept_in_a_lost_session_is_not_confirmed_by_another_open() {
         let now = world.lease.grant();
         assert_eq!(now.state, KEPT);
         assert_ne!(now.version, before.version);
+    });
+}
+
+/// Never done with what it gives up.
+struct Slow(AtomicUsize);
+
+impl LeaseHolder for Slow {
+    fn broken(&self, _: LeaseState) -> Yield {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn what_is_broken_is_not_used_while_others_give_up_theirs() {
+    const FILES: usize = 200;
+    on_paused_clock(async {
+        let world = World::new((usize::MAX, 0), false).await;
+        let slow = Arc::new(Slow(AtomicUsize::new(0)));
+        let holder: Arc<dyn LeaseHolder> = Arc::clone(&slow) as _;
+        let options = OpenOptions::new().read(true).lease(KEPT);
+        let mut files = Vec::new();
+        for at in 0..FILES {
+            let file = options.open(&world.share, &format!("known{at}")).await.unwrap();
+            assert_eq!(file.lease(), KEPT);
+            file.watch_lease(Arc::downgrade(&holder));
+            files.push(file);
+        }
+        world.says(&world.notice).await;
+        until(|| slow.0.load(Ordering::SeqCst) == FILES).await;
+        assert!(files.iter().all(|file| file.lease().is_empty()));
+        assert_eq!(world.acknowledged.load(Ordering::SeqCst), 0, "nothing is given up yet");
     });
 }

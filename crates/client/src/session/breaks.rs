@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::lease::Lease;
 use super::{Failure, Inner};
 use crate::connection::{Call, Unasked};
-use crate::limits::BREAKS_AT_ONCE;
+use crate::limits::{BREAKS_AT_ONCE, BREAKS_WAITING};
 use crate::share::Bound;
 
 /// What is done before a break is acknowledged.
@@ -55,9 +55,10 @@ impl Leases {
 
 /// Answers what the server says unasked, until the session is gone.
 pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unasked>) {
+    let waiting = Arc::new(Semaphore::new(BREAKS_WAITING));
     let places = Arc::new(Semaphore::new(BREAKS_AT_ONCE));
     while let Some(unasked) = heard.recv().await {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(waits) = Arc::clone(&waiting).acquire_owned().await else { return };
         let Some(session) = session.upgrade() else { return };
         let must_seal = session.current().is_some_and(|live| live.security.seal);
         if must_seal && !unasked.is_sealed {
@@ -71,8 +72,10 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                 // At once: what it allowed is not used any more from here on.
                 let (yields, bound) = holder.broken(&lease);
                 // The rest on its own: giving up one cache may take long.
+                let places = Arc::clone(&places);
                 tokio::spawn(async move {
-                    let _place = place;
+                    let _waits = waits;
+                    let Ok(_place) = places.acquire().await else { return };
                     if let Some(yields) = yields {
                         yields.await;
                     }
