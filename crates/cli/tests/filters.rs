@@ -68,6 +68,11 @@ fn what_is_excluded_is_not_copied_by_any_command() {
         run(verb, &source, &world.url(&to));
         assert_eq!(files(&world.there(&to)), wanted, "{verb:?}");
     }
+    let file = world.url("source/a.jpg");
+    for arguments in [["cp", "-n", &*file, &*world.url("new/")], ["get", "-n", &*file, "new/"]] {
+        assert_eq!(world.run(&arguments).succeeds().matches("copy").count(), 1);
+        assert!(!world.there("new").exists() && !world.place.path("new").exists());
+    }
     let only = world.run(&["get", "-rn", "--json", "--include", "*.jpg", &source, "only"]);
     assert_eq!(only.succeeds().lines().count(), 2, "{only:?}");
     for line in only.out.lines() {

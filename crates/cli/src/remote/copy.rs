@@ -319,7 +319,7 @@ async fn between(
     }
     let metadata = source.metadata(&from.path).await.map_err(failed)?;
     let name = frevo_client::path::split(&from.path).1;
-    let into = is_into(target, to, cp.from.len()).await?;
+    let into = is_into(target, to, cp.from.len(), cp.dry_run).await?;
     let path = if into { to.below(name) } else { to.path.clone() };
     let copy = Url { path, ..to.clone() };
     let path = &copy.path;

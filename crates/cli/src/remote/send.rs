@@ -72,7 +72,7 @@ pub(crate) async fn send(
         return Err(Failure::new(Exit::Usage, text));
     }
     let (share, url) = &connection.reach(url).await?;
-    let into = is_into_but(share, url, from.len(), tree.dry_run).await?;
+    let into = is_into(share, url, from.len(), tree.dry_run).await?;
     let mut failures = Failures::default();
     let mut going = Going::new();
     // Told once, not of each file.
@@ -118,12 +118,8 @@ pub(crate) async fn send(
 }
 
 /// Whether `url` is a directory that what is copied goes into. One that is named by a `/`
-/// at the end is made.
-pub(crate) async fn is_into(share: &Share, url: &Url, count: usize) -> Result<bool, Failure> {
-    is_into_but(share, url, count, false).await
-}
-
-async fn is_into_but(
+/// at the end is made, unless it is only told of.
+pub(crate) async fn is_into(
     share: &Share,
     url: &Url,
     count: usize,
@@ -135,11 +131,10 @@ async fn is_into_but(
     if share.metadata(&url.path).await.is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(true);
     }
-    if url.ends_in_slash && dry_run {
-        return Ok(true);
-    }
     if url.ends_in_slash {
-        share.create_dir_all(&url.path).await.map_err(failed)?;
+        if !dry_run {
+            share.create_dir_all(&url.path).await.map_err(failed)?;
+        }
         return Ok(true);
     }
     if count > 1 {
