@@ -161,7 +161,7 @@ impl Content {
             match found {
                 Ok(data) => {
                     let end = offset + data.len() as u64;
-                    self.read_ahead(file, grant, end, ahead);
+                    self.read_ahead(file, grant, (offset, end), ahead);
                     return Ok(data.into());
                 }
                 Err(missing) => {

@@ -68,9 +68,18 @@ impl Content {
         Ok(())
     }
 
-    /// Begins to fetch what lies behind `end`, `ahead` bytes of it.
-    pub(super) fn read_ahead(self: &Arc<Self>, file: &File, grant: Grant, end: u64, ahead: u64) {
-        if ahead == 0 {
+    /// Begins to fetch what lies behind `end`, to where was read from `offset`, `ahead` bytes
+    /// of it.
+    pub(super) fn read_ahead(
+        self: &Arc<Self>,
+        file: &File,
+        grant: Grant,
+        (offset, end): (u64, u64),
+        ahead: u64,
+    ) {
+        // What is as far ahead as can be was looked through when this page was come to.
+        let is_done = ahead >= AHEAD_BYTES && offset / PAGE == end / PAGE;
+        if ahead == 0 || is_done {
             return;
         }
         let first = end.div_ceil(PAGE);
