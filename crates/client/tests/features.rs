@@ -236,3 +236,29 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
         assert_eq!(*told.0.lock().unwrap(), [LeaseState::HANDLE]);
     });
 }
+
+/// The break may come when the lease is not known any more: the CLOSE answers it.
+#[test]
+fn nobody_waits_for_what_is_let_go_of() {
+    use frevo_wire::command::oplock_break::LeaseState;
+    in_world(async |world| {
+        let (share, other) = (world.share().await, world.share().await);
+        let kept = [LeaseState::READ, LeaseState::READ | LeaseState::WRITE];
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        for (kept, turns) in kept.into_iter().cycle().zip(0..200) {
+            let file = options.clone().lease(kept).open(&share, "f").await.unwrap();
+            assert_eq!(file.lease(), kept);
+            let rival = async { other.write("f", b"new").await.unwrap() };
+            let let_go = async {
+                // Before the break has been sent, or after.
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+                drop(file);
+            };
+            let both = async { tokio::join!(rival, let_go) };
+            let limit = Duration::from_secs(10);
+            tokio::time::timeout(limit, both).await.expect("it is closed");
+        }
+    });
+}

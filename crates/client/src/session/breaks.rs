@@ -68,6 +68,8 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
         }
         match unasked.notification {
             Notification::Lease(lease) => {
+                // MS-SMB2 3.2.5.19.2: what nobody has needs nothing. The last of its Opens
+                // has gone, and its CLOSE, which is sent by then or about to be, answers.
                 let Some(holder) = session.leases.find(lease.lease_key) else { continue };
                 // At once: what it allowed is not used any more from here on.
                 let (yields, bound) = holder.broken(&lease);
