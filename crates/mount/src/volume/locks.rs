@@ -195,6 +195,9 @@ impl Volume {
 
     async fn try_lock(&self, node: &Arc<Node>, through: u64, wanted: Range) -> Outcome<()> {
         let mut locks = node.locks.lock().await;
+        // Who asked may have been killed meanwhile, and the handle closed: that has taken its
+        // locks already, or waits for its turn here and will take this one.
+        self.handle(through)?;
         if locks.conflict(&wanted).is_some() {
             return Err(Errno::EAGAIN);
         }

@@ -143,3 +143,31 @@ fn a_lock_that_cannot_be_unlocked_keeps_no_other() {
         two.close(other).await;
     });
 }
+
+#[test]
+fn a_handle_that_was_closed_meanwhile_gets_no_lock() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let beside = one.make("f").await;
+        one.close(beside).await;
+        let (beside, handle) =
+            (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDONLY).await);
+        let node = one.node_of("f");
+        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        // Whoever locks has to open it to write first; he is killed while that waits.
+        let turn = node.opening.lock().await;
+        let volume = Arc::clone(&one);
+        let locking = tokio::spawn(async move { volume.setlk(handle, lock(1), None).await });
+        tokio::task::yield_now().await;
+        let volume = Arc::clone(&one);
+        let released = tokio::spawn(async move { volume.release(handle).await });
+        while one.handle(handle).is_ok() {
+            tokio::task::yield_now().await;
+        }
+        drop(turn);
+        assert_eq!(locking.await.unwrap(), Err(Errno::EBADF));
+        released.await.unwrap();
+        one.setlk(beside, lock(2), None).await.unwrap();
+        one.close(beside).await;
+    });
+}
