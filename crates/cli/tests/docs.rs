@@ -67,6 +67,24 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
+fn what_a_command_has_alone_is_not_below_the_heading_of_others() {
+    let last = |help: &str| {
+        let connection = help.split("\nConnection:\n").nth(1)?;
+        Some(flags(connection).into_iter().map(String::from).collect::<Vec<_>>())
+    };
+    let common = last(&help(&["stat"])).unwrap();
+    assert!(common.len() > 10 && common.iter().any(|flag| flag == "--patience"), "{common:?}");
+    let frevo = help(&[]);
+    let told = commands(&frevo).into_iter().filter_map(|name| Some((name, last(&help(&[name]))?)));
+    let told: Vec<_> = told.collect();
+    assert!(told.len() > 15, "{told:?}");
+    for (name, flags) in told {
+        assert_eq!(flags, common, "{name}");
+        assert!(help(&[name]).contains("\nOptions:\n"), "{name}");
+    }
+}
+
+#[test]
 fn every_flag_is_in_the_documents() {
     let (frevo, user) = (help(&[]), help(&["user"]));
     let mut all: Vec<Vec<&str>> = commands(&frevo).into_iter().map(|name| vec![name]).collect();

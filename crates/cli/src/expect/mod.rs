@@ -19,9 +19,6 @@ use measure::Measured;
 /// `frevo expect`
 #[derive(Debug, Args)]
 pub(crate) struct Expect {
-    #[command(flatten)]
-    connection: Connection,
-
     /// Latency in milliseconds, for a path of your own
     #[arg(long, value_name = "MS", requires = "network")]
     latency: Option<f64>,
@@ -50,6 +47,9 @@ pub(crate) struct Expect {
     /// Draw throughput over request size into this SVG file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    connection: Connection,
 }
 
 pub(crate) fn run(expect: &Expect) -> Done {

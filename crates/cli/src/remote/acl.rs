@@ -21,8 +21,6 @@ use crate::exit::{Done, Exit, Failure};
 /// `frevo acl`
 #[derive(Debug, Args)]
 pub(crate) struct AclArguments {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// Of what
     pub(crate) url: Url,
     /// Add an entry, as in allow:ann:change or deny:FILES\guests:w:oi,ci;
@@ -41,6 +39,8 @@ pub(crate) struct AclArguments {
     /// Show SIDs and numbers only
     #[arg(long, short)]
     pub(crate) numeric: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// An entry as it is written on the command line.

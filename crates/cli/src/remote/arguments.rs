@@ -11,7 +11,8 @@ use super::place::{Host, Place, Url};
 use crate::arguments::words;
 use crate::exit::EXIT_CODES;
 
-/// What all commands that speak to a server have.
+/// What all commands that speak to a server have. It comes last in each, as do the others that
+/// have a heading: to clap what follows is below that too.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
@@ -150,13 +151,13 @@ pub(crate) enum Verb {
     /// List a directory and all below it as a tree
     #[command(after_help = EXIT_CODES)]
     Tree {
-        #[command(flatten)]
-        connection: Connection,
         /// The directory
         url: Url,
         /// How deep to go
         #[arg(long, short = 'L', value_name = "N")]
         depth: Option<usize>,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Find files by name, kind and size
     #[command(after_help = EXIT_CODES)]
@@ -164,20 +165,20 @@ pub(crate) enum Verb {
     /// Tell what a file or directory is
     #[command(after_help = EXIT_CODES)]
     Stat {
-        #[command(flatten)]
-        connection: Connection,
         /// Which
         #[arg(required = true)]
         urls: Vec<Url>,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Write files to standard output
     #[command(after_help = EXIT_CODES)]
     Cat {
-        #[command(flatten)]
-        connection: Connection,
         /// Which
         #[arg(required = true)]
         urls: Vec<Url>,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Fetch files and directories
     #[command(after_help = EXIT_CODES)]
@@ -192,8 +193,6 @@ pub(crate) enum Verb {
     /// Rename or move within a share
     #[command(after_help = EXIT_CODES)]
     Mv {
-        #[command(flatten)]
-        connection: Connection,
         /// What
         #[arg(required = true)]
         from: Vec<Url>,
@@ -202,6 +201,8 @@ pub(crate) enum Verb {
         /// Do not replace what is there
         #[arg(long, short = 'n')]
         no_replace: bool,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Remove files and directories
     #[command(after_help = EXIT_CODES)]
@@ -209,14 +210,14 @@ pub(crate) enum Verb {
     /// Make directories
     #[command(after_help = EXIT_CODES)]
     Mkdir {
-        #[command(flatten)]
-        connection: Connection,
         /// Which
         #[arg(required = true)]
         urls: Vec<Url>,
         /// With those on the way; one that exists is no error
         #[arg(long, short)]
         parents: bool,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Make one directory like another, in one direction
     #[command(after_help = EXIT_CODES)]
@@ -227,24 +228,24 @@ pub(crate) enum Verb {
     /// List the shares of a server
     #[command(after_help = EXIT_CODES)]
     Shares {
-        #[command(flatten)]
-        connection: Connection,
         /// The server, as in smb://host
         url: Url,
         /// Those for administrators too
         #[arg(long, short)]
         all: bool,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Tell of changes as they happen, until Ctrl-C
     #[command(after_help = EXIT_CODES)]
     Watch {
-        #[command(flatten)]
-        connection: Connection,
         /// The directory
         url: Url,
         /// With all below it
         #[arg(long, short)]
         recursive: bool,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Show an access list, or change it
     #[command(after_help = EXIT_CODES)]
@@ -257,14 +258,14 @@ pub(crate) enum Verb {
     /// Tell how much room is left in shares
     #[command(after_help = EXIT_CODES)]
     Df {
-        #[command(flatten)]
-        connection: Connection,
         /// The shares
         #[arg(required = true)]
         urls: Vec<Url>,
         /// In bytes
         #[arg(long)]
         exact: bool,
+        #[command(flatten)]
+        connection: Connection,
     },
     /// Tell how large directories are, with all in them
     #[command(after_help = EXIT_CODES)]
@@ -273,18 +274,16 @@ pub(crate) enum Verb {
     /// List the snapshots of a file or directory
     #[command(after_help = EXIT_CODES)]
     Snapshots {
-        #[command(flatten)]
-        connection: Connection,
         /// Of what
         url: Url,
+        #[command(flatten)]
+        connection: Connection,
     },
 }
 
 /// `frevo ls`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// Directories; a file is listed as itself
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
@@ -300,13 +299,13 @@ pub(crate) struct Ls {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// `frevo rm`
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// What
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
@@ -319,13 +318,13 @@ pub(crate) struct Rm {
     /// Only tell what would be removed
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// `frevo du`
 #[derive(Debug, Args)]
 pub(crate) struct Du {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// Directories, or files
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
@@ -341,13 +340,13 @@ pub(crate) struct Du {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// `frevo find`
 #[derive(Debug, Args)]
 pub(crate) struct Find {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// Where to begin
     pub(crate) url: Url,
     /// Names that fit, with * and ?; case does not matter
@@ -362,6 +361,8 @@ pub(crate) struct Find {
     /// At most so many bytes
     #[arg(long, value_name = "BYTES", value_parser = super::output::parse_size)]
     pub(crate) max_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// Kinds of files.
@@ -381,12 +382,6 @@ pub(crate) enum Kind {
 /// `frevo get`
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-    #[command(flatten)]
-    pub(crate) copying: Copying,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
     /// What, and last a local path to where [default: the same name here]; several go
     /// into a directory; - is standard output
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::AnyPath)]
@@ -397,17 +392,17 @@ pub(crate) struct Get {
     /// Only tell what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// `frevo put`
 #[derive(Debug, Args)]
 pub(crate) struct Put {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-    #[command(flatten)]
-    pub(crate) copying: Copying,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
     /// What; - is standard input
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) from: Vec<PathBuf>,
@@ -422,17 +417,17 @@ pub(crate) struct Put {
     /// Only tell what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// `frevo cp`
 #[derive(Debug, Args)]
 pub(crate) struct Cp {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-    #[command(flatten)]
-    pub(crate) copying: Copying,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
     /// What: URLs or local paths
     #[arg(required = true)]
     pub(crate) from: Vec<Place>,
@@ -447,17 +442,17 @@ pub(crate) struct Cp {
     /// Only tell what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// `frevo sync`
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-    #[command(flatten)]
-    pub(crate) copying: Copying,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
     /// The directory that is as it should be
     pub(crate) from: Place,
     /// The directory that is made like it
@@ -474,6 +469,12 @@ pub(crate) struct Sync {
     /// Only tell what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 const MOUNT_HELP: &str = "\
@@ -489,8 +490,6 @@ to others), 5 cannot connect, 6 not found, 130 interrupted";
 /// `frevo mount`
 #[derive(Debug, Args)]
 pub(crate) struct Mount {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// What: a share or a directory in it
     pub(crate) url: Url,
     /// On which folder, an empty one
@@ -548,6 +547,8 @@ pub(crate) struct Mount {
     /// the share is mounted
     #[arg(long, hide = true)]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 fn parse_connections(text: &str) -> Result<usize, String> {

@@ -19,8 +19,6 @@ use crate::exit::{Done, Exit, Failure};
 /// `frevo attrib`
 #[derive(Debug, Args)]
 pub(crate) struct Attrib {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
     /// +r or -r, of r (read-only), h (hidden), s (system), a (archive) and i (not indexed),
     /// together or apart; and of what. Without any they are shown
     #[arg(required = true, value_name = "+FLAGS|-FLAGS|URL")]
@@ -37,6 +35,8 @@ pub(crate) struct Attrib {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 const LETTERS: [(char, FileAttributes); 5] = [
