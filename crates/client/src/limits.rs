@@ -91,6 +91,6 @@ pub const ENTRIES_MAX: usize = 8 << 20;
 pub const EMPTY_LISTINGS: usize = 4;
 /// Symbolic links and DFS referrals followed for one path.
 pub const REDIRECTS: usize = 16;
-/// How often a CREATE is repeated once more that the server carries out still, or whose Open
-/// it has in a session that is over; the pauses double from [`BACK_OFF_FIRST`].
+/// How often a request is repeated once more that the server carries out still, or a CREATE
+/// whose Open it has in a session that is over; the pauses double from [`BACK_OFF_FIRST`].
 pub const REPEATS: u32 = 7;

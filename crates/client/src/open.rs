@@ -297,15 +297,14 @@ impl Open {
     ) -> Result<Message> {
         let mut attempts = self.share.attempts(replay, operation, &self.url);
         let mut before = None;
+        let mut repeats = 0;
         loop {
             let (live, bound) = attempts.next().await?;
+            let again = before == Some(live.generation) && live.knows_replay();
             let outcome = match self.place(&live, bound).await.and_then(|id| Ok(make(id)?)) {
                 Ok(mut call) => {
                     call.tree_id = bound.tree_id;
-                    if before == Some(live.generation)
-                        && live.knows_replay()
-                        && !planted!(SkippedReplayFlag)
-                    {
+                    if again && !planted!(SkippedReplayFlag) {
                         call.flags |= HeaderFlags::REPLAY_OPERATION;
                     }
                     before = Some(live.generation);
@@ -313,6 +312,15 @@ impl Open {
                 }
                 Err(failure) => Err(failure),
             };
+            // MS-SMB2 3.3.5.2.10: the server carries out still what came by the lost channel.
+            if again
+                && repeats < REPEATS
+                && let Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE))) = &outcome
+            {
+                sleep(BACK_OFF_FIRST * (1 << repeats)).await;
+                repeats += 1;
+                continue;
+            }
             if let Some(end) = attempts.judge(outcome, bound) {
                 return end;
             }

@@ -184,3 +184,33 @@ fn nobody_waits_for_a_session_that_is_logged_off() {
         assert!(matches!(later.cause(), Cause::Usage(_)), "{later}");
     });
 }
+
+/// What was lost on its way is sent again while the server carries out the first still.
+#[test]
+fn a_server_that_is_not_done_with_the_first_is_asked_again() {
+    for (busy, well) in [(5, true), (usize::MAX, false)] {
+        on_paused_clock(async {
+            let writes = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&writes);
+            let evil = ToEvil::new(Manners::default(), move |asked| {
+                if asked.header.command != Command::WRITE {
+                    return Act::Honest;
+                }
+                match counted.fetch_add(1, Ordering::SeqCst) {
+                    0 => Act::Refused(Status::NETWORK_NAME_DELETED),
+                    nth if nth <= busy => Act::Refused(Status::FILE_NOT_AVAILABLE),
+                    _ => Act::Honest,
+                }
+            });
+            let client = Client::over(Options::default(), evil as Arc<dyn Dial>);
+            let user = Credentials::password("ann", "secret");
+            let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+            let share = session.share("data").await.unwrap();
+            let file = OpenOptions::new().write(true).open(&share, "known").await.unwrap();
+            let written = in_time("write", file.write_at(0, b"data")).await;
+            let status = written.err().and_then(|error| error.status());
+            assert_eq!(status, (!well).then_some(Status::FILE_NOT_AVAILABLE));
+            assert_eq!(writes.load(Ordering::SeqCst), if well { 7 } else { 9 });
+        });
+    }
+}
