@@ -38,6 +38,9 @@ use crate::table::{Bench, Pace};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Of an earlier program's rates a later one keeps at least this part.
+const KEPT: f64 = 0.97;
+
 /// Open files that 1,000 connections need with room to spare.
 const NOFILE: u64 = 65_536;
 
@@ -127,6 +130,12 @@ struct TableArgs {
     /// What takes Frevo's place; `smbd` compares smbd with itself, which shows the noise.
     #[arg(long, value_enum)]
     against: Option<Kind>,
+    /// Compare with this earlier `frevo` instead of with smbd.
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["only", "against"])]
+    before: Option<PathBuf>,
+    /// An argument for `serve` of the earlier `frevo` alone (repeatable).
+    #[arg(long, allow_hyphen_values = true, requires = "before")]
+    before_arg: Vec<String>,
     /// Rounds of each row and server.
     #[arg(long)]
     rounds: Option<usize>,
@@ -304,21 +313,31 @@ async fn table(args: &TableArgs) -> Result<ExitCode> {
     ensure!(!rows.is_empty(), "no row is called that: {}", names());
     let pace = pace(args);
     let kinds: Vec<Kind> = match (args.only, args.against) {
+        _ if args.before.is_some() => vec![Kind::Frevo, Kind::Frevo],
         (Some(only), _) => vec![only],
         (None, against) => vec![Kind::Smbd, against.unwrap_or(Kind::Frevo)],
     };
-    let labels = labels(&kinds);
+    let labels = match args.before {
+        Some(_) => vec!["before".to_owned(), "after".to_owned()],
+        None => labels(&kinds),
+    };
     let programs = args.common.programs();
+    let earlier = args.before.as_ref().map(|before| Programs {
+        frevo: before.clone(),
+        frevo_args: args.before_arg.clone(),
+        ..programs.clone()
+    });
     let scratch = args.common.scratch()?;
     let share = share::prepare(scratch.path(), rows.contains(&Row::List))?;
     let mut peers = Vec::new();
-    for (kind, label) in kinds.iter().zip(&labels) {
-        peers.push(server::start(*kind, label, &share, scratch.path(), &programs)?);
+    for (n, (kind, label)) in kinds.iter().zip(&labels).enumerate() {
+        let programs = earlier.as_ref().filter(|_| n == 0).unwrap_or(&programs);
+        peers.push(server::start(*kind, label, &share, scratch.path(), programs)?);
     }
     peers.push(server::start(Kind::Limit, "limit", &share, scratch.path(), &programs)?);
     let load_before = proc::load();
     let machine = proc::machine(scratch.path());
-    let bench = Bench { peers, share: &share, scratch: scratch.path(), programs: &programs };
+    let bench = Bench { peers, share: &share, scratch: scratch.path() };
     let mut results = Vec::new();
     for row in rows {
         results.push(bench.row(row, pace).await?);
@@ -327,6 +346,7 @@ async fn table(args: &TableArgs) -> Result<ExitCode> {
     let report = Report {
         base: labels[0].clone(),
         subject: labels.get(1).cloned(),
+        least_ratio: args.before.is_some().then_some(KEPT),
         machine,
         setting: setting(args, &kinds, pace, (load_before, priority.nice)),
         rows: results,
@@ -381,6 +401,10 @@ fn setting(
         let extra = common.smbd_conf.join(", ");
         let conf = if extra.is_empty() { "its defaults".to_owned() } else { extra };
         lines.push(format!("smbd {}, {conf}", server::version(&common.smbd)));
+    }
+    if let Some(before) = &args.before {
+        let extra = args.before_arg.join(" ");
+        lines.push(format!("before: {} {extra}", server::version(before)).trim_end().to_owned());
     }
     if kinds.contains(&Kind::Frevo) {
         let extra = common.frevo_arg.join(" ");

@@ -58,6 +58,8 @@ pub(crate) struct Peer {
     /// Unique in a run.
     pub(crate) label: String,
     pub(crate) target: Target,
+    /// What it was started from.
+    pub(crate) programs: Programs,
     child: Child,
 }
 
@@ -117,7 +119,7 @@ pub(crate) fn start_on(
         Kind::Frevo => start_frevo(&target, share, &state, programs)?,
         Kind::Limit => start_limit(&mut target, share)?,
     };
-    Ok(Peer { kind, label, target, child })
+    Ok(Peer { kind, label, target, programs: programs.clone(), child })
 }
 
 fn free_port() -> Result<u16> {

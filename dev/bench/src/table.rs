@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::memory::{self, Memory};
 use crate::rows::{Load, Round, Row};
-use crate::server::{self, Kind, Peer, Programs};
+use crate::server::{self, Kind, Peer};
 use crate::wire::Frames;
 
 /// Warm-up before a round, as a share of a round.
@@ -48,7 +48,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) share: &'a Path,
     pub(crate) scratch: &'a Path,
-    pub(crate) programs: &'a Programs,
 }
 
 impl Bench<'_> {
@@ -100,7 +99,7 @@ impl Bench<'_> {
             let mut outcome = Outcome::of(&peer.label);
             let fresh = format!("{}-fresh", peer.label);
             let measured =
-                match server::start(peer.kind, &fresh, self.share, self.scratch, self.programs) {
+                match server::start(peer.kind, &fresh, self.share, self.scratch, &peer.programs) {
                     Ok(fresh) => memory::measure(&fresh, pace.connections).await,
                     Err(e) => Err(e),
                 };
