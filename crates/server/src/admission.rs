@@ -35,7 +35,7 @@ impl Admission {
         if budget::fullness() == Fullness::Full {
             return None;
         }
-        let address = holder(address);
+        let address = network(address);
         let mut counts = self.0.lock();
         let here = counts.by_address.get(&address).copied().unwrap_or(0);
         if counts.all >= UNAUTHENTICATED || here >= UNAUTHENTICATED_PER_ADDRESS {
@@ -47,8 +47,8 @@ impl Admission {
     }
 }
 
-/// What stands for all the addresses that one host may have.
-fn holder(address: IpAddr) -> IpAddr {
+/// The network that one host may have all addresses of.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,

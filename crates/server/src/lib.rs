@@ -43,6 +43,7 @@ pub mod durable;
 pub mod host_users;
 pub mod ipc;
 pub mod lease;
+pub mod ledger;
 pub mod limits;
 pub mod offload;
 pub mod open;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::ledger::{KINDS, Kind};
+
 /// Largest READ or WRITE payload, bytes (MaxReadSize, MaxWriteSize).
 pub const MAX_IO: u32 = 8 * 1024 * 1024;
 
@@ -291,3 +293,24 @@ pub const SIGNED_TOGETHER_BYTES_MAX: usize = 8 << 20;
 
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
+
+/// Objects of each kind that one account, and one client network before logon, may
+/// have. They are in the order of `ledger::Kind`.
+pub const LIMITS: [(Kind, usize, usize); KINDS] = [
+    (Kind::Connection, CONNECTIONS, CONNECTIONS),
+    (Kind::Session, SESSIONS, SESSIONS),
+    (Kind::TreeConnect, usize::MAX, usize::MAX),
+    (Kind::Open, usize::MAX, usize::MAX),
+    (Kind::Watch, usize::MAX, usize::MAX),
+    (Kind::Waiting, usize::MAX, usize::MAX),
+    (Kind::Lock, usize::MAX, usize::MAX),
+    (Kind::Lease, usize::MAX, usize::MAX),
+    (Kind::Listing, usize::MAX, usize::MAX),
+    (Kind::Pipe, usize::MAX, usize::MAX),
+    (Kind::Frame, usize::MAX, usize::MAX),
+    (Kind::Reply, usize::MAX, usize::MAX),
+];
+
+/// Bytes by which a connection's frames or replies change before its holder is
+/// charged anew.
+pub const TAB_STEP_BYTES: usize = 16 << 10;

@@ -20,6 +20,7 @@ use crate::annex;
 use crate::client::ClientTable;
 use crate::durable::{self, Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
+use crate::ledger::Ledger;
 use crate::limits::SESSIONS;
 use crate::open::Open;
 use crate::principals::{self, Principals};
@@ -48,6 +49,8 @@ pub struct Server {
     pub host_users: HostUsers,
     /// Slows guessing.
     pub throttle: LogonThrottle,
+    /// Accounting of what clients make the server keep.
+    pub ledger: Ledger,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
@@ -78,6 +81,7 @@ impl Server {
             clients: ClientTable::default(),
             host_users: HostUsers::default(),
             throttle: LogonThrottle::default(),
+            ledger: Ledger::default(),
             admission: crate::admission::Admission::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),

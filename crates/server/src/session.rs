@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::client::ClientTable;
 use crate::host_users::OnHost;
+use crate::ledger::Holder;
 use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
 use crate::offload::Offloads;
 use crate::open::Open;
@@ -107,6 +108,10 @@ pub struct Session {
     identity: SharedIdentity,
     /// Who logged on first, and nobody else does again: the account's name.
     owner: OnceLock<String>,
+    /// Charged until an account has logged on.
+    network: Arc<Holder>,
+    /// Charged from then on.
+    account: OnceLock<Arc<Holder>>,
     trees: OrderedRw<HashMap<u32, Arc<TreeConnect>>, { rank::SESSION }>,
     next_tree: AtomicU32,
     opens: OrderedRw<HashMap<u64, Arc<Open>>, { rank::SESSION }>,
@@ -130,6 +135,7 @@ impl Session {
         client_guid: Guid,
         dialect: Dialect,
         cipher: Option<frevo_crypto::Cipher>,
+        network: Arc<Holder>,
     ) -> Self {
         Self {
             id,
@@ -140,6 +146,8 @@ impl Session {
             security: OnceLock::new(),
             identity: SharedIdentity::default(),
             owner: OnceLock::new(),
+            network,
+            account: OnceLock::new(),
             trees: OrderedRw::default(),
             next_tree: AtomicU32::new(1),
             opens: OrderedRw::default(),
@@ -162,8 +170,10 @@ impl Session {
         }
     }
 
-    /// Authentication succeeded for the first time.
-    pub fn establish(&self, identity: Identity, security: Security) {
+    /// Authentication succeeded for the first time. What the session keeps from now
+    /// on is charged to `holder`.
+    pub fn establish(&self, identity: Identity, security: Security, holder: Arc<Holder>) {
+        let _ = self.account.set(holder);
         let _ = self.owner.set(identity.user.clone());
         self.identity.store(Some(Arc::new(identity)));
         let _ = self.security.set(security);
@@ -174,6 +184,11 @@ impl Session {
     pub fn reestablish(&self, identity: Identity) {
         self.identity.store(Some(Arc::new(identity)));
         self.change_state(State::Valid);
+    }
+
+    /// The holder that is charged for the session's objects.
+    pub fn holder(&self) -> &Arc<Holder> {
+        self.account.get().unwrap_or(&self.network)
     }
 
     /// Whether this is the account that logged on when the session was made.

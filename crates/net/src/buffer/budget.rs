@@ -36,10 +36,18 @@ pub fn set_limit(bytes: usize) {
 /// How full it is now.
 #[must_use]
 pub fn fullness() -> Fullness {
-    of(in_use(), LIMIT.load(Ordering::Relaxed))
+    fullness_with(0)
 }
 
-const fn of(used: usize, limit: usize) -> Fullness {
+/// The fill level when `other` bytes are in use for other things than buffers.
+#[must_use]
+pub fn fullness_with(other: usize) -> Fullness {
+    of(in_use().saturating_add(other), LIMIT.load(Ordering::Relaxed))
+}
+
+/// The fill level of `limit` bytes of which `used` are in use.
+#[must_use]
+pub const fn of(used: usize, limit: usize) -> Fullness {
     if used >= limit {
         Fullness::Full
     } else if used >= limit - limit / 8 {

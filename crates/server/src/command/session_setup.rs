@@ -196,7 +196,8 @@ fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
     let negotiated = connection.negotiated()?;
     let session = rq.server().add_session(|id| {
         let terms = &negotiated.terms;
-        Session::new(id, negotiated.client_guid, terms.dialect, terms.cipher)
+        let network = rq.server().ledger.network(connection.peer.ip());
+        Session::new(id, negotiated.client_guid, terms.dialect, terms.cipher, network)
     })?;
     session.add_channel(connection.id, connection.handle.clone())?;
     connection.add_channel(Channel { session: Arc::clone(&session), signing_key: None });
@@ -367,6 +368,13 @@ fn establish(
     let signing_required = !encrypt_data
         && (settings.signing == Signing::Required
             || asked.contains(SecurityMode::SIGNING_REQUIRED));
+    // Nobody is no account: strangers on other networks are not charged for it.
+    let ledger = &rq.server().ledger;
+    let holder = if identity.is_nobody() {
+        ledger.network(rq.connection.peer.ip())
+    } else {
+        ledger.account(&identity.user)
+    };
     session.establish(
         identity,
         Security {
@@ -376,6 +384,7 @@ fn establish(
             signing_required,
             encrypt_data,
         },
+        holder,
     );
     Ok(())
 }

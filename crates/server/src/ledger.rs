@@ -1,0 +1,384 @@
+//! Accounting of all that clients make the server keep.
+//!
+//! A [`Holder`] is an account, or a client's network before logon. Each object
+//! that the server keeps for a client is a [`Charge`] on its holder: one of a
+//! [`Kind`], with an estimate of its bytes. Dropping the charge gives both back.
+//! Counts are capped for each holder by [`LIMITS`]. Bytes are capped for each
+//! holder and in all by the budget, so that one holder cannot take what others
+//! need.
+//!
+//! Sessions find their holder once, at logon. A charge is a few relaxed atomic
+//! additions and takes no lock. Frames and replies pass through in large numbers:
+//! a connection adds them up for itself and charges the sum ([`Tab`]).
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use frevo_net::buffer::budget::{self, Fullness};
+use frevo_wire::Status;
+use parking_lot::Mutex;
+
+use crate::limits::{LIMITS, TAB_STEP_BYTES};
+
+/// The kinds of things that are charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Kind {
+    /// A transport connection.
+    Connection,
+    /// A session.
+    Session,
+    /// A tree connect.
+    TreeConnect,
+    /// An Open of a file, directory or pipe.
+    Open,
+    /// A directory's change watch.
+    Watch,
+    /// A request that waits for others.
+    Waiting,
+    /// A byte-range lock.
+    Lock,
+    /// A lease or an oplock.
+    Lease,
+    /// The names of a directory enumeration under way.
+    Listing,
+    /// A pipe with the transaction it holds.
+    Pipe,
+    /// Request frames that are being received or served.
+    Frame,
+    /// Replies that the client has not taken.
+    Reply,
+}
+
+/// The number of kinds.
+pub const KINDS: usize = 12;
+
+impl Kind {
+    /// All kinds, in the order of [`LIMITS`].
+    pub const ALL: [Self; KINDS] = [
+        Self::Connection,
+        Self::Session,
+        Self::TreeConnect,
+        Self::Open,
+        Self::Watch,
+        Self::Waiting,
+        Self::Lock,
+        Self::Lease,
+        Self::Listing,
+        Self::Pipe,
+        Self::Frame,
+        Self::Reply,
+    ];
+
+    /// True for buffers that go as soon as the peer does its part. They are slowed
+    /// down, never refused.
+    pub const fn is_passing(self) -> bool {
+        matches!(self, Self::Frame | Self::Reply)
+    }
+}
+
+const _: () = {
+    let mut at = 0;
+    #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+    while at < KINDS {
+        assert!(LIMITS[at].0 as usize == at && Kind::ALL[at] as usize == at);
+        at += 1;
+    }
+};
+
+/// The identity of a holder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Name {
+    /// An account, by its name in lower case.
+    Account(String),
+    /// A network of clients that have not logged on.
+    Network(IpAddr),
+}
+
+/// Counts and bytes of one holder, or of all.
+#[derive(Debug, Default)]
+struct Sums {
+    counts: [AtomicUsize; KINDS],
+    /// Bytes of objects that stay until the client lets go of them.
+    kept: AtomicUsize,
+    /// Bytes of buffers ([`Kind::is_passing`]).
+    passing: AtomicUsize,
+}
+
+impl Sums {
+    const fn bytes_of(&self, kind: Kind) -> &AtomicUsize {
+        if kind.is_passing() { &self.passing } else { &self.kept }
+    }
+
+    fn bytes(&self) -> usize {
+        let (kept, passing) = (&self.kept, &self.passing);
+        kept.load(Ordering::Relaxed).saturating_add(passing.load(Ordering::Relaxed))
+    }
+}
+
+/// The part of the ledger that every holder refers to.
+#[derive(Debug)]
+struct Books {
+    all: Sums,
+    /// Bytes that everything together may take.
+    limit: AtomicUsize,
+    holders: Mutex<HashMap<Name, Weak<Holder>>>,
+}
+
+/// All holders of a server.
+#[derive(Debug)]
+pub struct Ledger(Arc<Books>);
+
+impl Default for Ledger {
+    fn default() -> Self {
+        let (all, limit) = (Sums::default(), AtomicUsize::new(usize::MAX));
+        Self(Arc::new(Books { all, limit, holders: Mutex::default() }))
+    }
+}
+
+impl Ledger {
+    /// The holder of an account. Upper and lower case are one.
+    pub fn account(&self, user: &str) -> Arc<Holder> {
+        self.holder(Name::Account(user.to_lowercase()))
+    }
+
+    /// The holder of the network that `address` belongs to.
+    pub fn network(&self, address: IpAddr) -> Arc<Holder> {
+        self.holder(Name::Network(crate::admission::network(address)))
+    }
+
+    fn holder(&self, name: Name) -> Arc<Holder> {
+        let mut holders = self.0.holders.lock();
+        if let Some(holder) = holders.get(&name).and_then(Weak::upgrade) {
+            return holder;
+        }
+        let books = Arc::clone(&self.0);
+        let holder = Arc::new(Holder { name: name.clone(), sums: Sums::default(), books });
+        holders.insert(name, Arc::downgrade(&holder));
+        holder
+    }
+
+    /// All holders that something refers to.
+    pub fn holders(&self) -> Vec<Arc<Holder>> {
+        self.0.holders.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Objects of `kind` of all holders.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.0.all.count(kind)
+    }
+
+    /// Bytes of all holders.
+    pub fn bytes(&self) -> usize {
+        self.0.all.bytes()
+    }
+
+    /// Sets how many bytes all holders may have.
+    pub fn set_limit(&self, bytes: usize) {
+        self.0.limit.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// The fill level of the ledger and of the process's buffers.
+    pub fn fullness(&self) -> Fullness {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        let kept = self.0.all.kept.load(Ordering::Relaxed);
+        budget::of(self.bytes(), limit).max(budget::fullness_with(kept))
+    }
+}
+
+impl Sums {
+    fn count(&self, kind: Kind) -> usize {
+        self.counts.get(kind as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// One account, or one network of clients before logon.
+#[derive(Debug)]
+pub struct Holder {
+    name: Name,
+    sums: Sums,
+    books: Arc<Books>,
+}
+
+impl Holder {
+    /// Its identity.
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Its objects of `kind`.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.sums.count(kind)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> usize {
+        self.sums.bytes()
+    }
+
+    /// Charges one object of `kind` with an estimate of its bytes.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when the holder has as many objects of the kind as
+    /// it may have, or when it may not have more bytes.
+    pub fn charge(self: &Arc<Self>, kind: Kind, bytes: usize) -> Result<Charge, Status> {
+        let (Some(own), Some(all), Some((_, per_account, per_network))) = (
+            self.sums.counts.get(kind as usize),
+            self.books.all.counts.get(kind as usize),
+            LIMITS.get(kind as usize),
+        ) else {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        };
+        let most = match self.name {
+            Name::Account(_) => *per_account,
+            Name::Network(_) => *per_network,
+        };
+        if own.fetch_add(1, Ordering::Relaxed) >= most {
+            own.fetch_sub(1, Ordering::Relaxed);
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        all.fetch_add(1, Ordering::Relaxed);
+        // From here on the charge gives back what was added.
+        let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
+        charge.resize(bytes)?;
+        Ok(charge)
+    }
+
+    fn add(&self, kind: Kind, bytes: usize) {
+        self.sums.bytes_of(kind).fetch_add(bytes, Ordering::Relaxed);
+        self.books.all.bytes_of(kind).fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn subtract(&self, kind: Kind, bytes: usize) {
+        self.sums.bytes_of(kind).fetch_sub(bytes, Ordering::Relaxed);
+        self.books.all.bytes_of(kind).fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Answers if the holder may keep what it has: half the budget at most, and
+    /// no more than three quarters with all others together. One that has little
+    /// may go on while others fill the rest.
+    fn is_within_budget(&self) -> bool {
+        let limit = self.books.limit.load(Ordering::Relaxed);
+        let own = self.sums.kept.load(Ordering::Relaxed);
+        let all = self.books.all.kept.load(Ordering::Relaxed);
+        let is_small = own <= limit / 64;
+        let most = if is_small { limit - limit / 8 } else { limit - limit / 4 };
+        own <= limit / 2 && all <= most
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let mut holders = self.books.holders.lock();
+        // Another may have taken its place between its last use and this.
+        if holders.get(&self.name).is_some_and(|holder| holder.strong_count() == 0) {
+            holders.remove(&self.name);
+        }
+    }
+}
+
+/// One object that a holder is charged with, until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it ends the charge"]
+pub struct Charge {
+    holder: Arc<Holder>,
+    kind: Kind,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Changes the estimate of its bytes.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when that is more than the holder may have; the
+    /// charge stays as it was.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), Status> {
+        if bytes <= self.bytes {
+            self.holder.subtract(self.kind, self.bytes - bytes);
+            self.bytes = bytes;
+            return Ok(());
+        }
+        let more = bytes - self.bytes;
+        self.holder.add(self.kind, more);
+        if self.kind.is_passing() || self.holder.is_within_budget() {
+            self.bytes = bytes;
+            return Ok(());
+        }
+        self.holder.subtract(self.kind, more);
+        Err(Status::INSUFFICIENT_RESOURCES)
+    }
+
+    /// Its bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its holder.
+    pub const fn holder(&self) -> &Arc<Holder> {
+        &self.holder
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let Self { holder, kind, bytes } = self;
+        holder.subtract(*kind, *bytes);
+        for sums in [&holder.sums, &holder.books.all] {
+            if let Some(count) = sums.counts.get(*kind as usize) {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Bytes of one kind on one connection. Small changes are added up on the
+/// connection's core; the holder is charged in steps of [`TAB_STEP_BYTES`].
+#[derive(Debug)]
+pub struct Tab {
+    holder: Arc<Holder>,
+    kind: Kind,
+    bytes: Cell<usize>,
+    charged: Cell<usize>,
+}
+
+impl Tab {
+    /// An empty tab of a passing kind.
+    pub const fn new(holder: Arc<Holder>, kind: Kind) -> Self {
+        Self { holder, kind, bytes: Cell::new(0), charged: Cell::new(0) }
+    }
+
+    /// Sets the bytes that the connection has now.
+    pub fn set(&self, bytes: usize) {
+        self.bytes.set(bytes);
+        let charged = self.charged.get();
+        if bytes.abs_diff(charged) >= TAB_STEP_BYTES || (bytes == 0 && charged != 0) {
+            self.settle(bytes);
+        }
+    }
+
+    /// The bytes that the connection has now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    fn settle(&self, bytes: usize) {
+        let charged = self.charged.replace(bytes);
+        if bytes >= charged {
+            self.holder.add(self.kind, bytes - charged);
+        } else {
+            self.holder.subtract(self.kind, charged - bytes);
+        }
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        self.settle(0);
+    }
+}
+
+#[cfg(test)]
+mod tests;
