@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import judge, prepare
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
-from .peers import cifs, clients, crossing, differential, disks, frevo_client, fruit, host_users, interrupted, ksmbd, mount, outage, pair, pike, rough, security, smbclient, smbtorture, two_guests  # noqa: F401  (they register their groups)
+from .peers import attacks, cifs, clients, crossing, differential, disks, frevo_client, fruit, host_users, interrupted, ksmbd, mount, outage, pair, pike, rough, security, smbclient, smbtorture, two_guests  # noqa: F401  (they register their groups)
 from .servers import ADDRESS, PROFILES, Server
 
 
@@ -140,6 +140,7 @@ def main():
         g for g in GROUPS
         if may_select(args.only, g.name)
         and (args.full or not g.full_only or any(p.startswith(g.name) for p in args.only))
+        and (args.only or not g.named_only)
     ]
     if args.list:
         for g in GROUPS:

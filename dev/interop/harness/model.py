@@ -43,17 +43,19 @@ class Group:
     about: str = ""
     # Seconds that smbd takes, for groups that may run beside others, each on a server of its own.
     beside: float | None = None
+    # Left out unless `--only` asks for it.
+    named_only: bool = False
 
 
 GROUPS: list[Group] = []
 
 
-def group(name, *, profile="default", full_only=False, beside=None):
+def group(name, *, profile="default", full_only=False, beside=None, named_only=False):
     """Registers a function that takes a Context as the group `name`."""
 
     def register(function):
         about = (function.__doc__ or "").strip().splitlines()
-        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside))
+        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside, named_only))
         return function
 
     return register

@@ -113,7 +113,7 @@ def everything(args, groups):
         fsx()
     if "cifs" in names:
         packages.append("frevo-guest-checks")
-    if names & {"clients", "crossing", "differential", "disks"}:
+    if names & {"attacks", "clients", "crossing", "differential", "disks"}:
         python_clients()
     if "pike" in names:
         python_clients(PIKE, PIKE_TESTS)

@@ -18,6 +18,10 @@ AS_ROOT = ["-s", "force user = root"]
 OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offered"]
 OLD = ["-x", "--min-dialect", "-x", "2.0.2"]
 
+# One core, so that nobody is on another than the one that is attacked.
+ATTACKED = [*OFFERED, "-x", "--listen", "-x", f":{PORT}", "-c", "cores = 1", "-c", "[limits]", "-c", 'memory = "64M"',
+            "-m", 'forbidden=deny = ["smbuser"]']
+
 # What each profile asks of the server: arguments of with-frevo and of with-samba, {address} being its own.
 PROFILES = {
     "default": (OFFERED, [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
@@ -39,6 +43,9 @@ PROFILES = {
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     # Root may read and set system access control lists.
     "crossing": ([*OFFERED, "-r"], [*AS_ROOT, "-r"]),
+    # What an attacker meets: little memory, every address of the machine, a share that is not for everybody.
+    "attacks": (ATTACKED, []),
+    "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
     # Files are used as the user of the host who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }
@@ -52,7 +59,7 @@ class Server:
     address, port = ADDRESS, PORT
 
     def __init__(self, kind, profile, program=None, address=ADDRESS):
-        self.kind, self.profile, self.address = kind, profile, address
+        self.kind, self.profile, self.address, self.program = kind, profile, address, program
         self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
@@ -80,6 +87,7 @@ class Server:
             "SMB_SHARE": self.share,
             "SMB_SHARE2": self.share2,
             "SMB_USER": self.user,
+            "SMB_USER2": self.user2,
             "SMB_PASS": self.password,
             "LC_ALL": "C.UTF-8",
         }

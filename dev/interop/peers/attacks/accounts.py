@@ -1,0 +1,359 @@
+"""Attacks of an account that may log on like any other: what it can take from the others."""
+import os
+import socket
+import struct
+import time
+
+import raw
+
+from . import ntlm
+from .link import Link
+from .scene import MIB, demand
+
+FILE, SECURITY = 1, 3
+
+
+def quietly(function, *args, **more):
+    """The result, or nothing if the server ended the connection or was too slow."""
+    try:
+        return function(*args, **more)
+    except (OSError, raw.Refused):
+        return None
+
+
+def directory(link, name="", access=0x100081):
+    return link.open(name, access=access, options=1)
+
+
+def notify_memory(scene, say):
+    """2: CHANGE_NOTIFY requests of 8 MiB keep no frames while they wait."""
+    with scene.siege() as siege:
+        link = scene.member("198.19.230.1", timeout=5)
+        link.gain_credits(400)
+        folder = directory(link)
+        body = raw.notify_body(folder, length=4096) + bytes((8 << 20) - 200)
+        sent = 0
+        for _ in range(70):
+            if quietly(link.send, raw.CHANGE_NOTIFY, body) is None:
+                break
+            sent += 1
+        time.sleep(2)
+        say(f"{sent} requests of 8 MiB sent")
+        siege.newcomers_served(say)
+        siege.others_wait(say, most=0.5)
+        siege.memory_stays(say)
+        link.close()
+        siege.memory_returns(say)
+
+
+def notify_crowd(scene, say):
+    """2: a thousand waiting requests of 61 kB each on several connections."""
+    with scene.siege() as siege:
+        links, sent = [], 0
+        for number in range(12):
+            link = quietly(scene.member, f"198.19.230.{number + 2}", timeout=5)
+            if not link:
+                break
+            links.append(link)
+            if quietly(link.gain_credits, 1100) is None:
+                continue
+            folder = quietly(directory, link)
+            if folder is None:
+                continue
+            body = raw.notify_body(folder) + bytes(61_000)
+            for _ in range(1000):
+                if quietly(link.send, raw.CHANGE_NOTIFY, body) is None:
+                    break
+                sent += 1
+        time.sleep(1)
+        say(f"{sent} requests of 61 kB on {len(links)} connections")
+        siege.newcomers_served(say)
+        siege.memory_stays(say)
+        for link in links:
+            link.close()
+        siege.memory_returns(say)
+
+
+def ea_list(scene, say):
+    """3: a list of 690,312 extended attributes holds no core."""
+    with scene.siege() as siege:
+        link = scene.member("198.19.231.1", timeout=60)
+        link.gain_credits(400)
+        file = link.open("eas", access=0x1F01FF)
+        # What is there already is looked through for each name.
+        some = b"".join(struct.pack("<IBBH", 16, 0, 5, 1) + b"e%04d\0" % n + b"v" + b"\0" for n in range(900))
+        link.call(raw.SET_INFO, raw.set_body(file, FILE, 15, some[:-16] + bytes(4) + some[-12:]))
+        entry = struct.pack("<IBBH", 12, 0, 2, 0) + b"ab\0" + b"\0"
+        data = (entry * 690_312)[:-12] + b"\0\0\0\0" + entry[4:]
+        began = time.monotonic()
+        answer = quietly(link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data), charge=128)
+        say(f"answered {f'{answer.status:#x}' if answer else 'by a disconnect'} after {time.monotonic() - began:.2f} s")
+        siege.others_wait(say)
+        # Names that differ, each of them new, as many as 64 KiB hold.
+        link = scene.member("198.19.231.2", timeout=30)
+        link.gain_credits(400)
+        file = link.open("eas2", access=0x1F01FF)
+        data = b"".join(struct.pack("<IBBH", 24, 0, 8, 4) + b"%08d\0" % n + b"wert" + bytes(3) for n in range(200_000))
+        began = time.monotonic()
+        answer = quietly(link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data[:-24] + bytes(4) + data[-20:]), charge=128)
+        say(f"200,000 names: {f'{answer.status:#x}' if answer else 'a disconnect'} after {time.monotonic() - began:.2f} s")
+        siege.others_wait(say)
+        siege.newcomers_served(say)
+
+
+def watches(scene, say):
+    """4: 3,000 watches of one folder cost neither memory nor the time of those who change it."""
+    os.makedirs(scene.directory / "share" / "watched", exist_ok=True)
+    os.chmod(scene.directory / "share" / "watched", 0o777)
+    with scene.siege() as siege:
+        links, made = [], 0
+        for number in range(3):
+            link = quietly(scene.member, f"198.19.232.{number + 1}", timeout=20)
+            if not link:
+                break
+            links.append(link)
+            quietly(link.gain_credits, 1100)
+            for _ in range(1000):
+                folder = quietly(directory, link, "watched")
+                if folder is None or quietly(link.send, raw.CHANGE_NOTIFY, raw.notify_body(folder)) is None:
+                    break
+                made += 1
+        # What changes the folder is nobody's accomplice: its own time counts.
+        writer, slow = scene.member("198.19.233.1", user=scene.user2, timeout=30), 0.0
+        for number in range(400):
+            began = time.monotonic()
+            file = writer.open("watched\\" + f"{number:04}" + "n" * 120, options=0x1000, access=0x12019F | 0x10000)
+            writer.call(raw.CLOSE, raw.close_body(file)).must()
+            slow = max(slow, time.monotonic() - began)
+        say(f"{made} watches; a create and delete there at most {slow * 1e3:.0f} ms")
+        siege.others_wait(say)
+        siege.memory_stays(say, growth=64 * MIB)
+        for link in links:
+            link.close()
+        siege.memory_returns(say)
+        demand(slow <= 0.05, f"a create and delete below {made} watches took {slow * 1e3:.0f} ms")
+
+
+def sessions(scene, say):
+    """5: one account cannot have sessions without end."""
+    links, granted = [], 0
+    hashed = ntlm.nt_hash(scene.password)
+    with scene.siege() as siege:
+        for number in range(40):
+            try:
+                link = scene.link(f"198.19.234.{number % 8 + 1}", timeout=10)
+                links.append(link)
+                for _ in range(60):
+                    if link.guess(scene.user, hashed) != 0:
+                        break
+                    granted += 1
+                    link.key = None
+            except (OSError, raw.Refused):
+                break
+        say(f"{granted} of 2,400 sessions granted")
+        siege.newcomers_served(say)
+        for link in links:
+            link.close()
+    demand(granted < 2400, "2,400 sessions of one account were granted")
+
+
+def opens(scene, say):
+    """5: the opens of one account leave descriptors for newcomers."""
+    with scene.siege() as siege:
+        links, opened = [], 0
+        for number in range(3):
+            link = quietly(scene.member, f"198.19.235.{number + 1}", timeout=20)
+            if not link:
+                break
+            links.append(link)
+            for at in range(1000):
+                if quietly(link.open, f"open-{number}-{at}") is None:
+                    break
+                opened += 1
+        time.sleep(1)
+        say(f"{opened} opens, {scene.descriptors()} descriptors")
+        siege.newcomers_served(say)
+        siege.others_wait(say, most=0.5)
+        for link in links:
+            link.close()
+
+
+def slow_reader(scene, seconds=85):
+    """6: a peer that takes nothing of its replies is cut, though it sends an ECHO each five seconds."""
+    link = scene.member("198.19.236.1", timeout=5)
+    link.gain_credits(600)
+    file = link.open("slow", access=0x12019F)
+    link.call(raw.WRITE, raw.write_body(file, 0, bytes(1 << 20)), charge=16).must()
+    link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    for _ in range(10):
+        link.send(raw.READ, raw.read_body(file, 0, 1 << 20), charge=16)
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        time.sleep(5)
+        try:
+            link.send(raw.ECHO, b"\4\0\0\0")
+        except OSError:
+            return time.monotonic() - began
+    return None
+
+
+def big_folder(scene, say, count=530_000):
+    """7: a folder of more than 524,288 names holds no core for a name that is absent."""
+    folder = scene.directory / "share" / "big"
+    os.makedirs(folder, exist_ok=True)
+    fd = os.open(folder, os.O_RDONLY)
+    for number in range(count):
+        os.mknod(f"n{number:07}", 0o100666, dir_fd=fd)
+    os.close(fd)
+    os.chmod(folder, 0o777)
+    with scene.siege() as siege:
+        link, slow = scene.member("198.19.237.1", timeout=60), 0.0
+        for number in range(6):
+            began = time.monotonic()
+            answer = link.call(raw.CREATE, raw.create_body(f"big\\absent-{number}", disposition=1))
+            slow = max(slow, time.monotonic() - began)
+            demand(answer.status == 0xC0000034, f"an absent name was answered {answer.status:#x}")
+        say(f"{count} names, an absent one is told after at most {slow * 1e3:.0f} ms")
+        siege.others_wait(say)
+
+
+def owner(scene, say):
+    """11: an owner S-1-22-1-N is no chown to any user, and set-user-ID is not put back."""
+    link = scene.member("198.19.238.1")
+    path, gained = scene.directory / "share" / "owned", []
+    for uid in (0, 4711):
+        path.write_bytes(b"#!/bin/sh\n")
+        os.chown(path, 50001, 50001)
+        os.chmod(path, 0o6777)
+        file = link.open("owned", access=0x1F01FF)
+        sid = struct.pack("<BB", 1, 2) + (22).to_bytes(6, "big") + struct.pack("<II", 1, uid)
+        descriptor = struct.pack("<BBHIIII", 1, 0, 0x8000, 20, 0, 0, 0) + sid
+        answer = link.call(raw.SET_INFO, raw.set_body(file, SECURITY, 0, descriptor, 1))
+        link.call(raw.CLOSE, raw.close_body(file))
+        found = path.stat()
+        say(f"owner S-1-22-1-{uid}: {answer.status:#x}, uid {found.st_uid}, mode {found.st_mode & 0o7777:o}")
+        if found.st_uid == uid:
+            gained.append(f"the file belongs to uid {uid} now, mode {found.st_mode & 0o7777:o}")
+    path.unlink()
+    demand(not gained, "; ".join(gained))
+
+
+def forbidden_share(scene, say):
+    """12: a share that is forbidden and one that is absent get one answer, in one time."""
+    link, found = scene.member("198.19.238.2"), {}
+    for name in ("forbidden", "absent"):
+        times = []
+        for _ in range(200):
+            began = time.monotonic()
+            status = link.connect_tree(name).status
+            times.append(time.monotonic() - began)
+        found[name] = status, sorted(times)[len(times) // 2]
+        say(f"{name}: {status:#x}, median {found[name][1] * 1e6:.0f} us")
+    demand(found["forbidden"][0] == found["absent"][0],
+           f"forbidden is answered {found['forbidden'][0]:#x}, absent {found['absent'][0]:#x}")
+
+
+def symlink_moved(scene, say):
+    """13: a symbolic link that stays inside does not lead out after its rename, for programs of the host."""
+    link, root = scene.member("198.19.238.3"), scene.directory / "share"
+    for name in ("deep", "deep\\er", "up"):
+        link.call(raw.CLOSE, raw.close_body(link.open(name, options=1, access=0x1F01FF)))
+    target = "..\\..\\inside".encode("utf-16-le")
+    body = struct.pack("<HHHHI", 0, len(target), len(target), len(target), 1) + target * 2
+    data = struct.pack("<IHH", 0xA000000C, len(body), 0) + body
+    file = link.open("deep\\er\\link", access=0x1F01FF, options=0x200000)
+    made = link.call(raw.IOCTL, raw.ioctl_body(file, 0x900A4, data))
+    link.call(raw.CLOSE, raw.close_body(file))
+    out = []
+    for what, into in (("deep\\er\\link", "link"), ("deep\\er", "er")):
+        if what == "deep\\er":
+            quietly(link.call, raw.CLOSE, raw.close_body(b"\0" * 16))
+            file = quietly(link.open, "link", access=0x1F01FF, options=0x200000, disposition=1)
+            if file:
+                rename(link, file, "deep\\er\\link")
+        file = quietly(link.open, what, access=0x1F01FF, options=0x200000, disposition=1)
+        if not file:
+            continue
+        status = rename(link, file, into)
+        place = root / ("link" if into == "link" else "er/link")
+        leads = os.path.realpath(place) if place.is_symlink() else ""
+        say(f"made {made.status:#x}, {what} renamed {status:#x}")
+        if leads and not leads.startswith(str(root) + "/"):
+            out.append(f"{into} leads to {leads}")
+    demand(not out, "; ".join(out))
+
+
+def rename(link, file, name):
+    to = name.encode("utf-16-le")
+    status = link.call(raw.SET_INFO, raw.set_body(file, FILE, 10, struct.pack("<B7xQI", 1, 0, len(to)) + to)).status
+    link.call(raw.CLOSE, raw.close_body(file))
+    return status
+
+
+def log_forging(scene, say):
+    """14: names in the log forge no field and no line, and refusals do not fill it."""
+    before, began = len(scene.log()), time.monotonic()
+    eve = "eve\nINFO frevo::session: logged on user=smbuser\tpeer=\u202e\x1b[2J"
+    quietly(lambda: scene.link("198.19.238.4", timeout=5).guess(eve, ntlm.nt_hash("x"), session_key=b"12345"))
+    quietly(lambda: scene.link("198.19.239.4", timeout=5).guess(
+        "eve\" user=smbuser sealed=true peer=1.2.3.4 x=\"", ntlm.nt_hash("x"), session_key=b"12345"))
+    link = scene.member("198.19.238.5")
+    for name in ("absent\nERROR all is lost", "forbidden reason=none user=root", "forbidden"):
+        link.connect_tree(name)
+    for _ in range(3000):
+        link.connect_tree("forbidden")
+    time.sleep(0.3)
+    text, seconds = scene.log()[before:], time.monotonic() - began
+    lines = text.splitlines()
+    forged = [line for line in lines if line.startswith(("INFO", "ERROR all")) or "\x1b" in line or "\u202e" in line
+              or " user=smbuser sealed=true peer=1.2.3.4" in line.replace('\\"', "") and 'user="eve\\"' not in line
+              or " reason=none user=root" in line and '"forbidden reason=none' not in line]
+    say(f"{len(lines)} lines, {len(text) // 1024} KiB in {seconds:.1f} s")
+    demand(not forged, f"a name forged {forged[0]!r}")
+    demand(len(lines) < 500, f"3,000 refusals made {len(lines)} lines")
+
+
+def plain_again(scene, say):
+    """15: a sealed session is not authenticated anew in plain."""
+    link = scene.member("198.19.238.6", seal=True)
+    sealing, link.sealing = link.sealing, None
+    try:
+        answer, _ = link.setup(ntlm.negotiate())
+        status = answer.status
+    except OSError:
+        status = "a disconnect"
+    say(f"plain SESSION_SETUP on it: {status if isinstance(status, str) else hex(status)}")
+    demand(status != raw.MORE_PROCESSING, "a plain SESSION_SETUP began to authenticate a sealed session anew")
+    if not isinstance(status, str):
+        link.sealing = sealing
+        link.call(raw.ECHO, b"\4\0\0\0").must()
+
+
+def client_guid(scene, say):
+    """16: another account's use of a ClientGuid does not keep its owner out."""
+    guid = os.urandom(16)
+    thief = Old(scene.target, "198.19.238.7", guid=guid)
+    demand(thief.guess(scene.user2, ntlm.nt_hash(scene.password)) == 0, "the other account cannot log on with 3.0")
+    status = scene.link("198.19.238.8", guid=guid).guess(scene.user, ntlm.nt_hash(scene.password))
+    say(f"the owner's logon: {status:#x}")
+    demand(status == 0, f"while another account has the ClientGuid, its owner's logon is answered {status:#x}")
+
+
+class Old(Link):
+    """A link of dialect 3.0."""
+
+    def negotiate(self):
+        body = struct.pack("<HHHHI16sQH", 36, 1, 1, 0, 0x46, self.guid, 0, 0x0300)
+        self.preauthenticated(raw.NEGOTIATE, body)
+        self.base = self.hash
+
+    def keys(self, exported):
+        self.key = None
+
+
+ATTACKS = [("02-notify-memory", notify_memory), ("02-notify-crowd", notify_crowd), ("03-ea-list", ea_list),
+           ("04-watches", watches), ("05-sessions", sessions), ("07-big-folder", big_folder),
+           ("11-owner", owner), ("12-forbidden-share", forbidden_share), ("13-symlink-moved", symlink_moved),
+           ("14-log-forging", log_forging), ("16-client-guid", client_guid)]
+DESCRIPTORS = [("05-opens", opens)]
+SEALED = [("15-plain-again", plain_again)]

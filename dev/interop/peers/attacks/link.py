@@ -1,0 +1,177 @@
+"""The attacker's client: a connection from an address of its choice, plain, signed or sealed.
+
+It adds to `raw.Client` what an attack needs: a source address, half a handshake, tokens that lie, sealing, and
+frames that are longer than they should be.
+"""
+import hashlib
+import os
+import socket
+import struct
+
+import raw
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFHMAC, CounterLocation, Mode
+
+from . import ntlm
+
+LOGON_FAILURE, ACCESS_DENIED, INVALID_PARAMETER = 0xC000006D, 0xC0000022, 0xC000000D
+INSUFFICIENT_RESOURCES, SESSION_DELETED, NAME_NOT_FOUND = 0xC000009A, 0xC0000203, 0xC0000034
+BAD_NETWORK_NAME = 0xC00000CC
+
+
+def connect(target, source=None, timeout=10):
+    """A TCP connection to `target`, (address, port), from the address `source`."""
+    family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
+    end = socket.socket(family, socket.SOCK_STREAM)
+    end.settimeout(timeout)
+    try:
+        if source:
+            end.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT
+            end.bind((source, 0))
+        end.connect(target)
+    except OSError:
+        end.close()
+        raise
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return end
+
+
+class Link(raw.Client):
+    """A connection that has negotiated; `log_on_as` makes a session on it."""
+
+    def __init__(self, target, source=None, guid=None, seal=False, timeout=10):
+        self.address = target[0]
+        self.socket = connect(target, source, timeout)
+        self.next_id, self.credits, self.key = 0, 1, None
+        self.session_id, self.tree_id, self.answers = 0, 0, {}
+        self.hash = bytes(64)
+        self.guid = guid or os.urandom(16)
+        self.wants_seal, self.sealing, self.opening, self.nonce = seal, None, None, 0
+        self.negotiate()
+
+    # The way in.
+
+    def negotiate(self):
+        contexts = struct.pack("<HHIHHH", 1, 38, 0, 1, 32, 1) + os.urandom(32)
+        if self.wants_seal:
+            contexts += bytes(-len(contexts) % 8) + struct.pack("<HHIHH", 2, 4, 0, 1, 2)  # AES-128-GCM
+        body = struct.pack("<HHHHI16sIHH", 36, 1, 1, 0, 0x46, self.guid, 104, 2 if self.wants_seal else 1, 0)
+        body += struct.pack("<H", 0x0311)
+        self.preauthenticated(raw.NEGOTIATE, body + bytes(-len(body) % 8) + contexts)
+        self.base = self.hash
+
+    def setup(self, token, session_id=None, previous=0, flags=0):
+        """One SESSION_SETUP; returns its answer, whatever the status, and its token."""
+        body = struct.pack("<HBBIIHHQ", 25, flags, 1, 0, 0, 88, len(token), previous) + token
+        message = self.header(raw.SESSION_SETUP, 1, 0, self.next_id, 0,
+                              self.session_id if session_id is None else session_id) + body
+        self.next_id += 1
+        self.send_frame(message)
+        self.hash = hashlib.sha512(self.hash + message).digest()
+        while True:
+            frame = self.receive_frame()
+            answer = raw.Answer(frame)
+            if answer.status != raw.PENDING:
+                break
+        if answer.status == raw.MORE_PROCESSING:
+            self.hash = hashlib.sha512(self.hash + frame).digest()
+        offset, length = struct.unpack_from("<HH", answer.body, 4) if len(answer.body) >= 8 else (0, 0)
+        return answer, answer.message[offset:offset + length]
+
+    def challenge(self, previous=0):
+        """The first half of a logon."""
+        self.hash = self.base
+        answer, token = self.setup(ntlm.negotiate(), session_id=0, previous=previous)
+        self.session_id = answer.must(raw.MORE_PROCESSING).session_id
+        return ntlm.Challenge(token)
+
+    def guess(self, user, hashed, **odd):
+        """One logon; the status of its last answer. `hashed` is the NT hash of the password."""
+        challenge = self.challenge(odd.pop("previous", 0))
+        token, key = ntlm.authenticate(challenge, user, hashed, **odd)
+        answer, _ = self.setup(token)
+        if answer.status == raw.SUCCESS:
+            self.keys(key)
+        return answer.status
+
+    def keys(self, exported):
+        def derive(label):
+            return KBKDFHMAC(SHA256(), Mode.CounterMode, 16, 4, 4, CounterLocation.BeforeFixed, label, self.hash,
+                             None).derive(exported)
+        self.key = derive(b"SMBSigningKey\0")
+        if self.wants_seal:
+            self.key, self.signing = None, self.key
+            self.sealing, self.opening = AESGCM(derive(b"SMBC2SCipherKey\0")), AESGCM(derive(b"SMBS2CCipherKey\0"))
+
+    def log_on_as(self, user, password):
+        status = self.guess(user, ntlm.nt_hash(password) if isinstance(password, str) else password)
+        if status != raw.SUCCESS:
+            raise raw.Refused(raw.SESSION_SETUP, status)
+        return self
+
+    # Frames.
+
+    def send_frame(self, frame):
+        if self.sealing:
+            frame = self.seal(frame)
+        self.socket.sendall(struct.pack(">I", len(frame)) + frame)
+
+    def seal(self, frame, session_id=None, nonce=None):
+        if nonce is None:
+            self.nonce += 1
+            nonce = struct.pack("<Q", self.nonce) + bytes(8)
+        tail = nonce + struct.pack("<IHHQ", len(frame), 0, 1, self.session_id if session_id is None else session_id)
+        sealed = self.sealing.encrypt(nonce[:12], frame, tail)
+        return b"\xfdSMB" + sealed[-16:] + tail + sealed[:-16]
+
+    def receive_frame(self):
+        frame = super().receive_frame()
+        if frame[:4] == b"\xfdSMB":
+            try:
+                frame = self.opening.decrypt(frame[20:32], frame[52:] + frame[4:20], frame[20:52])
+            except InvalidTag:
+                raise ConnectionError("an answer that cannot be opened") from None
+        return frame
+
+    def read_answers(self):
+        super().read_answers()
+
+    def ends(self, seconds):
+        """True if the server ends the connection within this time; what it sends meanwhile is thrown away."""
+        self.socket.settimeout(seconds)
+        try:
+            while self.socket.recv(65536):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    # What is needed often.
+
+    def connect_tree(self, share):
+        path = f"\\\\{self.address}\\{share}".encode("utf-16-le")
+        answer = self.call(raw.TREE_CONNECT, struct.pack("<HHHH", 9, 0, 72, len(path)) + path, tree_id=0)
+        if answer.status == raw.SUCCESS:
+            self.tree_id = answer.tree_id
+        return answer
+
+    def open(self, name, **more):
+        """The FileId."""
+        return self.call(raw.CREATE, raw.create_body(name, **more)).must().body[64:80]
+
+    def gain_credits(self, wanted):
+        """ECHOes until the server has granted `wanted` credits, or no more."""
+        granted, before = 0, -1
+        while granted < wanted and granted != before:
+            before = granted
+            header = struct.pack("<4sHHIHHIIQIIQ16s", b"\xfeSMB", 64, 1, 0, raw.ECHO, min(wanted, 8000), 0, 0,
+                                 self.next_id, 0xFEFF, 0, self.session_id, bytes(16))
+            message, message_id = header + struct.pack("<HH", 4, 0), self.next_id
+            self.next_id += 1
+            self.send_frame(self.sign(message) if self.key else message)
+            granted += self.await_answer(message_id).credits - 1
+        return granted
