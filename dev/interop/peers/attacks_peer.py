@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 
-from attacks import accounts, full, strangers
+from attacks import accounts, full, holdings, strangers, work
 from attacks.scene import Scene, attack, demand
 
 KINDS = {"strangers": strangers.ATTACKS, "accounts": accounts.ATTACKS, "full": full.ATTACKS,
-         "descriptors": accounts.DESCRIPTORS, "sealed": accounts.SEALED}
+         "work": work.ATTACKS, "holdings": holdings.MEMORY, "descriptors": accounts.DESCRIPTORS + holdings.DESCRIPTORS, "sealed": accounts.SEALED}
 
 
 def main():

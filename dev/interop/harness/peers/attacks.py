@@ -46,6 +46,18 @@ def accounts(ctx):
     attacks(ctx, "accounts")
 
 
+@group("attacks/work", profile="attacks", named_only=True)
+def work(ctx):
+    """Small requests that make much work."""
+    attacks(ctx, "work")
+
+
+@group("attacks/holdings", profile="attacks", named_only=True)
+def holdings(ctx):
+    """What a client can make the server keep."""
+    attacks(ctx, "holdings")
+
+
 @group("attacks/descriptors", profile="attacks-descriptors", named_only=True)
 def descriptors(ctx):
     """The same where the process may have 2,048 descriptors."""
