@@ -17,6 +17,7 @@ use tokio::task::LocalSet;
 
 use crate::buffer;
 use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX, POOL_TRIM_INTERVAL};
+use crate::watchdog::{Histogram, Watched};
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 /// Made on the sending thread, turned into a future on the core.
@@ -62,6 +63,7 @@ pub struct CoreHandle {
     index: usize,
     jobs: mpsc::UnboundedSender<Job>,
     tasks: Arc<AtomicUsize>,
+    polls: Arc<Histogram>,
 }
 
 /// What a task knows about the core it runs on.
@@ -178,6 +180,12 @@ impl CoreHandle {
         self.tasks.load(Ordering::Relaxed)
     }
 
+    /// The polls of the core's tasks, by duration.
+    #[must_use]
+    pub fn polls(&self) -> &Arc<Histogram> {
+        &self.polls
+    }
+
     /// Runs on the core the future that `make` returns there. The future need
     /// not be `Send`; only what `make` captures travels. After the core has
     /// stopped, `make` is dropped uncalled and the answer is false.
@@ -243,7 +251,8 @@ fn start_one(
         .on_thread_start(begin)
         .build()?;
     let (jobs, queue) = mpsc::unbounded_channel();
-    let handle = CoreHandle { index, jobs, tasks: Arc::default() };
+    let polls = Arc::<Histogram>::default();
+    let handle = CoreHandle { index, jobs, tasks: Arc::default(), polls: Arc::clone(&polls) };
     let current = handle.clone();
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         begin();
@@ -251,7 +260,7 @@ fn start_one(
             pin_to(processor);
         }
         CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopping.clone() })));
-        LocalSet::new().block_on(&runtime, work(queue, stopping));
+        LocalSet::new().block_on(&runtime, work(queue, stopping, &polls));
         // Tasks that outlived the grace are dropped before the runtime is.
         runtime.shutdown_background();
         CURRENT.set(None);
@@ -260,7 +269,11 @@ fn start_one(
 }
 
 /// Takes jobs until asked to stop, then waits for the tasks within the grace.
-async fn work(mut queue: mpsc::UnboundedReceiver<Job>, mut stopping: watch::Receiver<Stop>) {
+async fn work(
+    mut queue: mpsc::UnboundedReceiver<Job>,
+    mut stopping: watch::Receiver<Stop>,
+    polls: &Arc<Histogram>,
+) {
     let mut tasks = tokio::task::JoinSet::new();
     let mut trim = tokio::time::interval(POOL_TRIM_INTERVAL);
     loop {
@@ -268,7 +281,7 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, mut stopping: watch::Rece
             biased;
             _ = trim.tick() => buffer::release_unused(),
             job = queue.recv() => match job {
-                Some(job) => { tasks.spawn_local(job()); }
+                Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
                 None => break,
             },
             // A task that panicked has said so already and hurts no other.
@@ -285,7 +298,7 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, mut stopping: watch::Rece
     let all_ended = async {
         // What was accepted before the door closed still gets its chance.
         while let Some(job) = queue.recv().await {
-            tasks.spawn_local(job());
+            tasks.spawn_local(Watched::new(job(), polls));
         }
         while tasks.join_next().await.is_some() {}
     };

@@ -116,6 +116,11 @@ pub fn stay_on_this_thread() {
     STAYS.set(true);
 }
 
+/// True where [`stay_on_this_thread`] was called.
+pub(crate) fn stays() -> bool {
+    STAYS.get()
+}
+
 /// An open regular file, and what is known about where it lies.
 #[derive(Clone)]
 pub struct File {

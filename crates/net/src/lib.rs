@@ -27,6 +27,7 @@ pub mod memory;
 pub mod send_queue;
 pub mod socket;
 pub mod transport;
+pub mod watchdog;
 
 pub use buffer::Buf;
 pub use cores::{CoreHandle, Cores};

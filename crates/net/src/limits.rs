@@ -115,3 +115,14 @@ pub const KEEPALIVE_COUNT: u32 = 6;
 /// Interfaces reported at most; a host with thousands of containers has
 /// thousands.
 pub const INTERFACES_MAX: usize = 4096;
+
+/// How long one poll goes on with what could as well go on later. Half of the
+/// 10 ms that no request may hold a core for: the step at hand still ends.
+pub const POLL_SLICE: Duration = Duration::from_millis(5);
+
+/// Processor time that one poll may take before builds with assertions count it
+/// as a fault.
+pub const HELD_CORE_MAX: Duration = Duration::from_millis(20);
+
+/// How many times slower unoptimised code may be.
+pub const UNOPTIMISED_FACTOR: u32 = 10;

@@ -19,6 +19,7 @@ use crate::limits::BREAK_TIMEOUT;
 use crate::open::FileOpen;
 use crate::request::Request;
 use crate::server::Server;
+use crate::watchdog::Watchdog;
 
 pub use parcel::Parcel;
 
@@ -74,7 +75,8 @@ pub fn announce(server: &Arc<Server>, cell: &Arc<FileCell>, breaks: Vec<Break>) 
     for broken in breaks {
         if let Some(number) = broken.number {
             let deadline = Instant::now() + BREAK_TIMEOUT;
-            tokio::spawn(expire(Arc::clone(cell), broken.owner, number, deadline));
+            let expiring = expire(Arc::clone(cell), broken.owner, number, deadline);
+            tokio::spawn(Watchdog::task(Arc::clone(server), "break timer", expiring));
         }
         Parcel::new(server, cell, broken).send();
     }

@@ -71,6 +71,7 @@ pub mod tree_connect;
 pub mod under_way;
 pub mod user_map;
 pub mod visibility;
+pub mod watchdog;
 
 pub use open::Open;
 pub use refusal::{Doom, Outcome, Refusal};

@@ -178,6 +178,12 @@ pub const BREAK_RTOS: u32 = 6;
 /// whose oplocks change hands without end is in use.
 pub const BREAKS_AWAITED: usize = 32;
 
+/// A poll that holds its core for so long is logged, with the request.
+pub const SLOW_POLL: Duration = Duration::from_millis(100);
+
+/// Requests that take so long of one poll are noted, in case the poll is too long.
+pub const CULPRIT_FROM: Duration = Duration::from_millis(5);
+
 /// Elements of one compound.
 pub const COMPOUND_ELEMENTS: usize = 128;
 

@@ -62,6 +62,7 @@ pub async fn serve(
         connections_max: limits.connections,
         refusals: Refusals::default(),
     });
+    server.watchdog.runs_on(cores.handles().iter().map(|core| Arc::clone(core.polls())).collect());
     // A listener that cannot tell where it is leaves every address possible.
     if let Ok(reach) = listeners.iter().map(Listener::reach).collect() {
         let _ = server.listening.set(reach);
@@ -79,6 +80,8 @@ pub async fn serve(
     if stopped.is_err() {
         tracing::error!(target: "frevo::connection", "the cores did not stop in order");
     }
+    tracing::debug!(target: "frevo::watchdog", polls = %server.watchdog.polls(),
+        "polls by the time that each held its core");
     // Connections take their sessions with them; these had none left.
     for session in server.sessions() {
         server.close_session(&session);

@@ -28,6 +28,7 @@ use crate::session::{Identity, Session};
 use crate::settings::Settings;
 use crate::share::Shares;
 use crate::throttle::LogonThrottle;
+use crate::watchdog::Watchdog;
 
 /// Accounts that can be swapped for newer ones while the server runs.
 pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
@@ -53,6 +54,8 @@ pub struct Server {
     pub ledger: Ledger,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
+    /// Polls that held a core for long.
+    pub watchdog: Watchdog,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
@@ -83,6 +86,7 @@ impl Server {
             throttle: LogonThrottle::default(),
             ledger: Ledger::default(),
             admission: crate::admission::Admission::default(),
+            watchdog: Watchdog::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),

@@ -104,8 +104,8 @@ class Server:
         return self.directory / ("log.frevo" if self.kind == "frevo" else "log.smbd")
 
     def panics(self):
-        """Lines of its log that tell of a crash."""
-        words = ("panicked at", "INTERNAL ERROR", "PANIC")
+        """Lines of its log that tell of a crash, or of a request that kept all others waiting."""
+        words = ("panicked at", "INTERNAL ERROR", "PANIC", "held a core")
         try:
             with open(self.log_path(), errors="replace") as log:
                 return [line.strip() for line in log if any(w in line for w in words)]

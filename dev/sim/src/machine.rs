@@ -182,6 +182,9 @@ impl Machine {
     /// What must not be left when everybody is gone.
     pub fn check_empty(&self) {
         let Some(server) = self.server() else { return };
+        if server.watchdog.held() > 0 {
+            violation!(self.trace, "a poll held its core: see the log for the request");
+        }
         let sessions = server.sessions().len();
         let (opens, waiting) = server.durables.counts();
         let files = server.files.len();

@@ -5,13 +5,14 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::{self, Fullness};
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
+use frevo_net::watchdog::{has_turn, yield_if_due};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
@@ -25,6 +26,7 @@ use crate::limits::{
 };
 use crate::refusal::Doom;
 use crate::server::Server;
+use crate::watchdog::Whose;
 
 /// A connection that has been accepted, with what of it was read already.
 pub struct Accepted {
@@ -38,15 +40,19 @@ pub struct Accepted {
     pub ticket: Ticket,
 }
 
-type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>;
+type InFlight = FuturesUnordered<InTurn>;
 
 /// Serves one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.
 pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
-    let mut whole = pin!(serve_whole(server, accepted));
+    let whose = Whose::Peer(accepted.stream.peer_addr()?);
+    let mut whole = pin!(serve_whole(Arc::clone(&server), accepted));
     poll_fn(|cx| {
-        let _scope = acting::scope();
-        whole.as_mut().poll(cx)
+        let poll = || {
+            let _scope = acting::scope();
+            whole.as_mut().poll(cx)
+        };
+        server.watchdog.poll(whose, poll)
     })
     .await
 }
@@ -106,6 +112,8 @@ async fn serve(
             alone_since = Some(now);
             deadline.as_mut().reset(now + AUTHENTICATE_DEADLINE);
         }
+        // Requests of one connection do not keep the core from all others.
+        yield_if_due().await;
         connection.settle();
         connection.queue.try_flush(stream).map_err(End::Send)?;
         reader.set_limit(connection.frame_limit());
@@ -145,6 +153,7 @@ async fn serve(
                         break;
                     }
                     let Some(frame) = reader.try_next() else { break };
+                    yield_if_due().await;
                     connection.begin(frame, in_flight).await;
                 }
             }
@@ -162,6 +171,22 @@ async fn serve(
     }
 }
 
+/// A request under way. When many are woken together, those whose turn does not
+/// come within the slice of a poll go on in the next one.
+struct InTurn(Pin<Box<dyn Future<Output = ()>>>);
+
+impl Future for InTurn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if has_turn() {
+            return self.0.as_mut().poll(cx);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 impl Connection {
     /// Starts on a frame: most are answered by the first poll and need no place
     /// among the futures in flight.
@@ -169,7 +194,7 @@ impl Connection {
         let mut serving = Box::pin(Rc::clone(self).serve(frame));
         let first = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
         if first.is_pending() {
-            in_flight.push(serving);
+            in_flight.push(InTurn(serving));
         }
     }
 

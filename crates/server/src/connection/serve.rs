@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
+use frevo_net::watchdog::yield_if_due;
 use frevo_proto::Dialect;
 use frevo_proto::compound::{
     Chain, FileOutcome, MixedStyles, Needs, Outcome as Ended, Verdict, verdicts,
@@ -33,6 +34,7 @@ use crate::response::Response;
 use crate::session::{Session, State};
 use crate::tree_connect::TreeConnect;
 use crate::under_way::{Operation, UnderWay};
+use crate::watchdog;
 
 /// The state that a message is about.
 struct Found {
@@ -87,6 +89,8 @@ impl Connection {
         let mut chain = Chain::new();
         let last = elements.len().saturating_sub(1);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
+            // A long compound of slow requests gives others their turn.
+            yield_if_due().await;
             if element.header.command == Command::CANCEL {
                 self.cancel(element, &mut opened);
                 continue;
@@ -352,7 +356,7 @@ impl Connection {
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
-        let mut handler = pin!(annex::dispatch(rq, out));
+        let mut handler = pin!(watchdog::handled(rq, annex::dispatch(rq, out)));
         if row.waits == Waits::Never {
             return (handler.await, None);
         }

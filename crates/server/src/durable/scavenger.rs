@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use frevo_net::watchdog::yield_if_due;
 use tokio::time::{Instant, sleep_until};
 
 use crate::server::Server;
+use crate::watchdog::Watchdog;
 
 /// Starts the scavenger unless it runs, when it looks again what to wait for, or has
 /// nothing to wait for. It lives on
@@ -13,7 +15,8 @@ use crate::server::Server;
 pub fn start(server: &Arc<Server>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     if server.durables.needs_scavenger() {
-        runtime.spawn(scavenge(Arc::clone(server)));
+        let scavenging = scavenge(Arc::clone(server));
+        runtime.spawn(Watchdog::task(Arc::clone(server), "durable scavenger", scavenging));
     } else {
         server.durables.earlier.notify_one();
     }
@@ -32,6 +35,9 @@ async fn scavenge(server: Arc<Server>) {
             tracing::info!(target: "frevo::durable", count = expired.len(),
                 "closed files whose clients did not come back in time");
         }
-        expired.iter().for_each(|open| server.close_open(open));
+        for open in expired {
+            server.close_open(&open);
+            yield_if_due().await;
+        }
     }
 }

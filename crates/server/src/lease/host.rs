@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use crate::changes;
 use crate::open::FileOpen;
 use crate::server::Server;
+use crate::watchdog::Watchdog;
 
 /// Has a file watched for changes of other programs while `granted`, or what
 /// another Open of it has, lets a client cache it. Before the client is told.
@@ -29,7 +30,9 @@ pub fn watch(server: &Arc<Server>, file: &FileOpen, granted: Granted) {
         let observer = move |change: &HostChange<'_>| {
             let (Some(server), Some(cell)) = (weak.upgrade(), cell.upgrade()) else { return };
             let Some(cause) = cause(change, is_directory) else { return };
-            runtime.spawn(async move { server.files.host_changed(cell.key(), cause) });
+            let told = Arc::clone(&server);
+            let change = async move { told.files.host_changed(cell.key(), cause) };
+            runtime.spawn(Watchdog::task(server, "changes on the host", change));
         };
         match file.vfs.observe(&*file.node, false, Arc::new(observer)) {
             Ok(observation) => Some(observation),

@@ -205,6 +205,7 @@ impl World {
                 assert!(annex.settled(deadline).await, "an annex is busy");
             }
         }
+        assert_eq!(self.server.watchdog.held(), 0, "a poll held its core: see the log");
         assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
         assert!(self.server.files.is_empty(), "files stay open");
     }

@@ -9,6 +9,7 @@ mod admission;
 mod compounds;
 mod credits;
 mod files;
+mod held;
 mod host_locks;
 mod hung;
 mod negotiation;

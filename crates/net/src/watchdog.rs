@@ -1,0 +1,282 @@
+//! The time for which each poll of a task holds its core.
+//!
+//! A core serves many clients with one thread. A poll that computes for long, or
+//! that sleeps in the kernel, makes all of them wait. This module measures every
+//! poll: [`Histogram`] counts polls by duration, [`lap`] tells parts of one poll
+//! apart, and loops ask [`yield_if_due`] to let others have their turn.
+//!
+//! One poll costs two reads of the monotonic clock (some 25 ns each, without a
+//! system call) and one atomic addition; each [`lap`] costs one read more.
+
+use std::array;
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::file_io;
+use crate::limits::{HELD_CORE_MAX, POLL_SLICE, UNOPTIMISED_FACTOR};
+
+/// The environment variable that sets [`held_limit`], in milliseconds of
+/// processor time; 0 switches the check off.
+pub const HELD_CORE_VARIABLE: &str = "FREVO_HELD_CORE_MS";
+
+/// The poll that this thread is in.
+#[derive(Debug, Clone, Copy)]
+struct Present {
+    began: Instant,
+    /// The end of the last part that was measured.
+    mark: Instant,
+    /// Processor time of the thread at `began`, where the limit is checked.
+    cpu: Option<Duration>,
+    /// A task within this one has had its turn.
+    had_turn: bool,
+    /// A measurement within this one has ended at `mark`.
+    closed: bool,
+}
+
+thread_local! {
+    static PRESENT: Cell<Option<Present>> = const { Cell::new(None) };
+}
+
+/// The time that one poll took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Time that passed.
+    pub wall: Duration,
+    /// Processor time of the thread; known only where [`held_limit`] is set.
+    pub cpu: Option<Duration>,
+}
+
+impl Held {
+    /// True when the poll used more processor time than [`held_limit`] allows.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        matches!((self.cpu, held_limit()), (Some(cpu), Some(limit)) if cpu > limit)
+    }
+}
+
+/// The processor time that one poll may take before it counts as a fault, if that
+/// is checked: in builds with debug assertions, or where the environment variable
+/// [`HELD_CORE_VARIABLE`] says so.
+///
+/// Processor time, because a busy machine may stop a thread for any time between
+/// two instructions. Unoptimised code is some ten times slower: there the default
+/// is ten times [`HELD_CORE_MAX`], so that a test finds loops without a bound and
+/// not the missing optimiser. The simulator's builds are optimised and have
+/// assertions; their scripts set the variable.
+#[must_use]
+pub fn held_limit() -> Option<Duration> {
+    static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
+    *LIMIT.get_or_init(|| limit_of(std::env::var(HELD_CORE_VARIABLE).ok().as_deref()))
+}
+
+fn limit_of(variable: Option<&str>) -> Option<Duration> {
+    let asserts = cfg!(debug_assertions).then_some(HELD_CORE_MAX * UNOPTIMISED_FACTOR);
+    match variable.and_then(|text| text.trim().parse().ok()) {
+        Some(0) => None,
+        Some(milliseconds) => Some(Duration::from_millis(milliseconds)),
+        None => asserts,
+    }
+}
+
+/// Processor time that this thread has used, where [`held_limit`] is set.
+#[must_use]
+pub fn processor_time() -> Option<Duration> {
+    held_limit()?;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(now.tv_sec).ok()?;
+    Some(Duration::new(seconds, u32::try_from(now.tv_nsec).ok()?))
+}
+
+/// Ends the measurement of a poll, a panic included.
+struct Ending {
+    outer: Option<Present>,
+}
+
+impl Ending {
+    fn held(&self) -> Held {
+        let Some(present) = PRESENT.get() else { return Held::default() };
+        let end = if present.closed { present.mark } else { Instant::now() };
+        let cpu = present.cpu.and_then(|began| Some(processor_time()?.saturating_sub(began)));
+        PRESENT.set(Some(Present { mark: end, ..present }));
+        Held { wall: end.duration_since(present.began), cpu }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // An outer measurement of the same poll ends where this one did.
+        let ended = self.outer.is_some().then(|| PRESENT.get()).flatten();
+        PRESENT.set(ended.map(|present| Present { closed: true, ..present }));
+    }
+}
+
+/// Makes one poll and measures it. Where a measurement is under way on this
+/// thread, for the same poll, its beginning counts.
+pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, Held) {
+    let outer = PRESENT.get();
+    if outer.is_none() {
+        let now = Instant::now();
+        let cpu = processor_time();
+        let present = Present { began: now, mark: now, cpu, had_turn: false, closed: false };
+        PRESENT.set(Some(present));
+    }
+    let ending = Ending { outer };
+    let polled = poll();
+    let held = ending.held();
+    (polled, held)
+}
+
+/// The time since the present poll began, or since the last lap in it; nothing
+/// outside of measured polls.
+#[must_use]
+pub fn lap() -> Duration {
+    let Some(present) = PRESENT.get() else { return Duration::ZERO };
+    let now = Instant::now();
+    PRESENT.set(Some(Present { mark: now, closed: false, ..present }));
+    now.duration_since(present.mark)
+}
+
+/// True when the present poll has lasted [`POLL_SLICE`]: what can go on later
+/// should. Outside of measured polls nothing is due, and nothing is in a
+/// simulator, where real time must decide nothing.
+#[must_use]
+pub fn is_due() -> bool {
+    let is_over = |present: Present| present.began.elapsed() >= POLL_SLICE;
+    PRESENT.get().is_some_and(is_over) && !file_io::stays()
+}
+
+/// True when one of several tasks within the present poll may go on: the first
+/// one always, so that each poll gets something done, others until [`is_due`].
+#[must_use]
+pub fn has_turn() -> bool {
+    match PRESENT.get() {
+        Some(present) if !present.had_turn => {
+            PRESENT.set(Some(Present { had_turn: true, ..present }));
+            true
+        }
+        _ => !is_due(),
+    }
+}
+
+/// Lets the other tasks of the core have their turn if [`is_due`].
+pub async fn yield_if_due() {
+    if is_due() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Polls counted by how long they took.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+}
+
+/// Buckets of a [`Histogram`].
+pub const BUCKETS: usize = 28;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl Histogram {
+    fn count(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = (u64::BITS - micros.leading_zeros()) as usize;
+        if let Some(count) = self.buckets.get(bucket.min(BUCKETS - 1)) {
+            // One thread alone writes.
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts as they are now.
+    #[must_use]
+    pub fn polls(&self) -> Polls {
+        Polls(array::from_fn(|at| {
+            self.buckets.get(at).map_or(0, |count| count.load(Ordering::Relaxed))
+        }))
+    }
+}
+
+/// Polls by how long they took: the first number counts those below 1 us, each
+/// further one those below twice as much, the last one all that took longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Polls(pub [u64; BUCKETS]);
+
+impl Polls {
+    /// All polls.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let others = other.0.iter().copied().chain(std::iter::repeat(0));
+        let mut sums = self.0;
+        sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+        Self(sums)
+    }
+
+    /// Polls that took at least about `duration`: whole buckets.
+    #[must_use]
+    pub fn from(&self, duration: Duration) -> u64 {
+        let counted = self.0.iter().enumerate().filter(|(at, _)| {
+            // A bucket's polls took at least half of what bounds it.
+            let least = if *at == 0 { 0 } else { 1_u64 << (at - 1) };
+            Duration::from_micros(least) >= duration
+        });
+        counted.map(|(_, count)| count).sum()
+    }
+}
+
+impl fmt::Display for Polls {
+    /// As `<8us 120, <16us 7`: buckets without polls are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (at, count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            match at {
+                _ if at + 1 == BUCKETS => write!(f, "{separator}longer {count}")?,
+                0..=9 => write!(f, "{separator}<{}us {count}", 1_u64 << at)?,
+                10..=19 => write!(f, "{separator}<{}ms {count}", 1_u64 << (at - 10))?,
+                _ => write!(f, "{separator}<{}s {count}", 1_u64 << (at - 20))?,
+            }
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// A task whose polls are counted.
+pub(crate) struct Watched {
+    task: Pin<Box<dyn Future<Output = ()>>>,
+    histogram: Arc<Histogram>,
+}
+
+impl Watched {
+    pub(crate) fn new(task: Pin<Box<dyn Future<Output = ()>>>, histogram: &Arc<Histogram>) -> Self {
+        Self { task, histogram: Arc::clone(histogram) }
+    }
+}
+
+impl Future for Watched {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let (polled, held) = measured(|| this.task.as_mut().poll(cx));
+        this.histogram.count(held.wall);
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests;

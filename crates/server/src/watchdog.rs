@@ -1,0 +1,230 @@
+//! The server's part of the watchdog: names the request that held a core, and
+//! counts how often one did.
+//!
+//! `frevo_net::watchdog` measures. Here a slow poll gets the command, the share,
+//! the user and the file that it worked for. A release logs polls from
+//! [`SLOW_POLL`] on. Where `frevo_net::watchdog::held_limit` is set, a poll that
+//! used more processor time is an error, and tests fail by [`Watchdog::held`].
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use frevo_net::watchdog::{self, Held, Histogram, Polls};
+use frevo_wire::Command;
+use frevo_wire::command::create;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::limits::{CULPRIT_FROM, REFUSAL_LOG_INTERVAL, SLOW_POLL};
+use crate::request::Request;
+use crate::server::Server;
+
+/// Long polls of all cores.
+#[derive(Debug, Default)]
+pub struct Watchdog {
+    held: AtomicU64,
+    lines: Mutex<Lines>,
+    cores: OnceLock<Vec<Arc<Histogram>>>,
+}
+
+/// Lines of the log about long polls: one a second.
+#[derive(Debug, Default)]
+struct Lines {
+    last: Option<Instant>,
+    left_out: u64,
+}
+
+/// The request that took the largest part of a poll.
+#[derive(Debug)]
+struct Culprit {
+    took: Duration,
+    command: Command,
+    share: String,
+    user: String,
+    session: u64,
+    file: String,
+}
+
+thread_local! {
+    static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
+}
+
+impl Watchdog {
+    /// Polls that used more processor time than `watchdog::held_limit` allows.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// The polls of all cores by duration, once the server runs on cores.
+    pub fn polls(&self) -> Polls {
+        let cores = self.cores.get().map_or(&[][..], Vec::as_slice);
+        cores.iter().map(|core| core.polls()).fold(Polls::default(), Polls::and)
+    }
+
+    /// The cores that the server runs on.
+    pub(crate) fn runs_on(&self, cores: Vec<Arc<Histogram>>) {
+        // A server is started once.
+        let _ = self.cores.set(cores);
+    }
+
+    /// Makes one poll of a task, and reports one that was long.
+    pub(crate) fn poll<T>(&self, whose: Whose, poll: impl FnOnce() -> T) -> T {
+        let (polled, held) = watchdog::measured(poll);
+        let is_held = held.is_too_long();
+        if is_held || held.wall >= CULPRIT_FROM {
+            let culprit = CULPRIT.take();
+            if is_held || held.wall >= SLOW_POLL {
+                self.report(whose, held, is_held, culprit.as_ref());
+            }
+        }
+        polled
+    }
+
+    /// Runs one of the server's own tasks, measured.
+    pub(crate) async fn task<F: Future>(server: Arc<Server>, name: &'static str, task: F) {
+        let mut task = pin!(task);
+        poll_fn(|cx| server.watchdog.poll(Whose::Task(name), || task.as_mut().poll(cx))).await;
+    }
+
+    fn report(&self, whose: Whose, held: Held, is_held: bool, culprit: Option<&Culprit>) {
+        if is_held {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+        let Some(left_out) = self.lines.lock().next() else { return };
+        let took = held.wall.as_millis();
+        let cause: &dyn fmt::Display = match culprit {
+            // A part of the poll that was small is not its cause.
+            Some(culprit) if culprit.took * 2 >= held.wall => culprit,
+            _ => &"no single request",
+        };
+        if is_held {
+            let processor = held.cpu.unwrap_or_default().as_millis();
+            tracing::error!(target: "frevo::watchdog", %whose, "held a core for {took} ms \
+                ({processor} ms of processor time): {cause}; {left_out} more lines like this were \
+                left out; this is a bug in Frevo, please report it");
+        } else {
+            tracing::warn!(target: "frevo::watchdog", %whose, "other clients waited {took} ms for \
+                {cause}; {left_out} more lines like this were left out; if the disk is slow, set \
+                off_core = true for the share");
+        }
+    }
+}
+
+impl Lines {
+    /// None while it is too early for another line; else how many were left out.
+    fn next(&mut self) -> Option<u64> {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now.duration_since(last) < REFUSAL_LOG_INTERVAL) {
+            self.left_out += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// The task that a poll belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose {
+    /// The connection of this client.
+    Peer(SocketAddr),
+    /// One of the server's own.
+    Task(&'static str),
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(peer) => peer.fmt(f),
+            Self::Task(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Runs the handler of a request. Polls of it that take long are noted with what
+/// the request is about.
+pub(crate) async fn handled<F: Future>(rq: &Request<'_>, handler: F) -> F::Output {
+    let mut handler = pin!(handler);
+    poll_fn(|cx| {
+        let polled = handler.as_mut().poll(cx);
+        let took = watchdog::lap();
+        if took >= CULPRIT_FROM {
+            CULPRIT.with_borrow_mut(|known| {
+                if known.as_ref().is_none_or(|known| known.took < took) {
+                    *known = Some(Culprit::new(rq, took));
+                }
+            });
+        }
+        polled
+    })
+    .await
+}
+
+impl Culprit {
+    fn new(rq: &Request<'_>, took: Duration) -> Self {
+        let identity = rq.session.as_ref().and_then(|session| session.identity());
+        Self {
+            took,
+            command: rq.header.command,
+            share: rq.tree.as_ref().map_or_else(String::new, |tree| tree.share.name.clone()),
+            user: identity.map_or_else(String::new, |identity| identity.user.clone()),
+            session: rq.header.session_id,
+            file: file(rq),
+        }
+    }
+}
+
+/// The name of the file that a request is about, as far as it has one.
+fn file(rq: &Request<'_>) -> String {
+    if let Some(open) = &rq.open {
+        return open.file().map_or_else(|_| String::new(), |file| file.name().path().to_owned());
+    }
+    if rq.header.command != Command::CREATE {
+        return String::new();
+    }
+    let name = create::Request::parse(rq.message).ok();
+    name.and_then(|request| request.name.to_string().ok()).unwrap_or_default()
+}
+
+impl fmt::Display for Culprit {
+    /// Names are quoted, so that none of them can look like a part of the line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} ms", self.command, self.took.as_millis())?;
+        for (key, value) in [("share", &self.share), ("user", &self.user), ("file", &self.file)] {
+            if !value.is_empty() {
+                write!(f, ", {key} {value:?}")?;
+            }
+        }
+        write!(f, ", session {:#x}", self.session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_one_a_second_and_names_are_quoted() {
+        let mut lines = Lines::default();
+        assert_eq!([lines.next(), lines.next(), lines.next()], [Some(0), None, None]);
+        lines.last = None;
+        assert_eq!(lines.next(), Some(2));
+        let culprit = Culprit {
+            took: Duration::from_millis(150),
+            command: Command::SET_INFO,
+            share: String::from("data"),
+            user: String::from("ann"),
+            session: 0x10,
+            file: String::from("a\n\", user \"bob"),
+        };
+        let said = culprit.to_string();
+        let file = r#"file "a\n\", user \"bob""#;
+        assert!(said.contains(file) && !said.contains('\n'), "{said}");
+    }
+}
