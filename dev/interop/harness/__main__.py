@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import judge, prepare
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
-from .peers import attacks, cifs, clients, crossing, differential, disks, frevo_client, fruit, host_users, interrupted, ksmbd, mount, outage, pair, pike, rough, security, smbclient, smbtorture, two_guests  # noqa: F401  (they register their groups)
+from .peers import attacks, cifs, clients, crossing, differential, disks, enumeration, frevo_client, fruit, host_users, interrupted, ksmbd, mount, outage, pair, pike, rough, security, smbclient, smbtorture, two_guests  # noqa: F401  (they register their groups)
 from .servers import ADDRESS, PROFILES, Server
 
 

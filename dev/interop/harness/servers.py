@@ -45,6 +45,7 @@ PROFILES = {
     "crossing": ([*OFFERED, "-r"], [*AS_ROOT, "-r"]),
     # What an attacker meets: little memory, every address of the machine, a share that is not for everybody.
     "attacks": (ATTACKED, []),
+    "attacks-as-shipped": (["-x", "--listen", "-x", f":{PORT}"], []),
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
     # Files are used as the user of the host who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
