@@ -101,10 +101,57 @@ pub fn settle() {
     });
 }
 
-/// A thread that begins has the credentials of the one that made it: to be called
-/// first on each that may be made while a thread acts as a user.
+/// Prepares a new thread of the server: it stops acting as the user of the thread that
+/// made it, and gives up CAP_FSETID. Each thread that serves clients calls this first.
+///
+/// With CAP_FSETID a write to a program leaves set-user-ID and set-group-ID on. A client
+/// could then put its own code into a program that runs as another user.
 pub fn begin_thread() {
     THREAD.with_borrow_mut(|_| {});
+    give_up(CapabilitySet::FSETID);
+}
+
+/// Removes capabilities from this thread for good: also from the permitted set, which
+/// the kernel copies to the effective set when the thread stops acting as a user.
+fn give_up(capabilities: CapabilitySet) {
+    let Ok(mut held) = rustix::thread::capabilities(None) else { return };
+    if held.permitted.intersects(capabilities) {
+        held.permitted.remove(capabilities);
+        held.effective.remove(capabilities);
+        held.inheritable.remove(capabilities);
+        // A thread may always give up what it has.
+        let _ = rustix::thread::set_capabilities(None, held);
+    }
+}
+
+/// The group of a file as this thread's group for file access, until it is dropped.
+/// Only root needs it: see [`begin_thread`].
+pub(crate) struct FileGroup {
+    before: Option<u32>,
+    _stays: PhantomData<*const ()>,
+}
+
+impl FileGroup {
+    /// Takes `gid` on, if this thread acts as the server and the server is root.
+    pub(crate) fn assume(gid: u32) -> Self {
+        settle();
+        let needed = acting().is_none() && server().uid.is_root() && gid != u32::MAX;
+        // The call cannot fail in a way that matters: without the group the kernel clears
+        // the bit.
+        // SAFETY: setfsgid changes an id of this thread and touches no memory.
+        let before = needed.then(|| unsafe { libc::setfsgid(gid) });
+        let before = before.and_then(|before| u32::try_from(before).ok());
+        Self { before, _stays: PhantomData }
+    }
+}
+
+impl Drop for FileGroup {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: as above.
+            unsafe { libc::setfsgid(before) };
+        }
+    }
 }
 
 /// The user and group that this process is when it acts as nobody else.

@@ -171,17 +171,6 @@ impl PosixNode {
         rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH).map_err(fault_of)
     }
 
-    fn set_mode(&self, mode: u32) -> VfsResult<()> {
-        if self.kind == Kind::Symlink {
-            return Err(Fault::NotSupported);
-        }
-        let path = ProcPath::of(self.handle.fd());
-        // As for a new file: programs do not get another's rights from afar.
-        let settable = if self.kind == Kind::Directory { 0o3777 } else { 0o1777 };
-        let mode = Mode::from_raw_mode(mode & settable);
-        rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
-    }
-
     /// What goes to DOSATTRIB. It is the last to be set, because whatever changes
     /// the file later voids a ChangeTime.
     fn set_attributes(&self, change: &BasicChange) -> VfsResult<()> {
@@ -426,7 +415,7 @@ impl Node for PosixNode {
             crate::security::chown(&self.handle, change.uid, change.gid)?;
         }
         if let Some(mode) = change.mode {
-            self.set_mode(mode)?;
+            crate::security::chmod(&self.handle, mode)?;
         }
         self.set_times(change)?;
         self.set_attributes(change)

@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::Seen;
+use crate::credentials::FileGroup;
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::RETRIES;
@@ -213,13 +214,15 @@ impl PosixVfs {
             KindWanted::Directory => options.directory_mode_of(how.mode),
             _ => options.file_mode_of(how.mode),
         };
-        let made = u32::from(sys::stat_fd(fd).map_err(fault_of)?.stx_mode) & 0o7777;
+        let stx = sys::stat_fd(fd).map_err(fault_of)?;
+        let made = u32::from(stx.stx_mode) & 0o7777;
         // Set-group-ID comes from the directory it is in.
         let wanted = wanted | made & 0o2000;
         let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
         if made == wanted || acl() {
             return Ok(());
         }
+        let _group = (wanted & 0o2000 != 0).then(|| FileGroup::assume(stx.stx_gid));
         rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of)
     }
 

@@ -73,9 +73,10 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
         chown(handle, change.uid, change.gid)?;
     }
     if let Some(mode) = change.mode {
-        let path = ProcPath::of(handle.fd());
-        let mode = Mode::from_raw_mode(mode & 0o7777);
-        rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)?;
+        // Read again: they may have changed since the caller looked.
+        let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+        let special = u32::from(stx.stx_mode) & settable(kind) & !0o777;
+        chmod(handle, mode & 0o777 | special)?;
     }
     let Some(descriptor) = change.descriptor else { return Ok(()) };
     let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
@@ -104,6 +105,33 @@ pub(crate) fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsR
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
     rustix::fs::chownat(handle.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(fault_of)
+}
+
+/// The mode bits that a client may set. A program never gets set-user-ID or
+/// set-group-ID over the network: it would run with rights that are not the client's.
+const fn settable(kind: Kind) -> u32 {
+    match kind {
+        Kind::Directory => 0o3777,
+        _ => 0o1777,
+    }
+}
+
+/// Changes the mode as a client may.
+///
+/// The kernel clears set-group-ID where the caller is not in the file's group and lacks
+/// CAP_FSETID, which threads give up (see [`credentials::begin_thread`]). A directory
+/// keeps the bit: the server takes the directory's group on for the call.
+pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
+    let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+    let kind = stat::kind_of(&stx);
+    if kind == Kind::Symlink {
+        return Err(Fault::NotSupported);
+    }
+    let mode = mode & settable(kind);
+    let _group = (mode & 0o2000 != 0).then(|| credentials::FileGroup::assume(stx.stx_gid));
+    let path = ProcPath::of(handle.fd());
+    let mode = Mode::from_raw_mode(mode);
+    rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
 }
 
 const fn permissions<'a>(stx: &Statx, acl: &'a HostAcl) -> Permissions<'a> {

@@ -162,7 +162,7 @@ pub fn store(
     let mut bytes = Vec::new();
     descriptor.encode(&mut bytes).map_err(|_| Status::INVALID_ACL)?;
     let needed = if stat.kind == Kind::Directory { 0o700 } else { 0o600 };
-    let mode = host::mode(descriptor) | needed | (stat.mode & 0o7000);
+    let mode = host::mode(descriptor) | needed;
     let stores = vfs.volume().descriptors;
     let change = SecurityChange {
         descriptor: stores.then_some(&bytes[..]),

@@ -19,6 +19,8 @@ mod crowd;
 mod lasting;
 #[path = "rights/lists.rs"]
 mod lists;
+#[path = "rights/owners.rs"]
+mod owners;
 #[path = "rights/paths.rs"]
 mod paths;
 #[path = "rights/probe.rs"]

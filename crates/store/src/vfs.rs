@@ -681,7 +681,9 @@ pub struct SecurityChange<'a> {
     pub uid: Option<u32>,
     /// New POSIX group.
     pub gid: Option<u32>,
-    /// New permission bits.
+    /// New permission bits, of which the lowest nine count. The sticky bit, and
+    /// set-group-ID of a directory, stay as they are; set-user-ID and set-group-ID of a
+    /// file are cleared.
     pub mode: Option<u32>,
 }
 

@@ -411,13 +411,15 @@ impl Node for MemoryNode {
     fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
         self.pass(Operation::SetBasic)?;
         self.alter(|inode, now| {
+            let is_directory = inode.kind() == Kind::Directory;
             if inode.kind() == Kind::Symlink {
                 return Err(Fault::NotSupported);
             }
             let meta = &mut inode.meta;
             meta.uid = change.uid.unwrap_or(meta.uid);
             meta.gid = change.gid.unwrap_or(meta.gid);
-            meta.mode = change.mode.map_or(meta.mode, |mode| mode & 0o7777);
+            let kept = meta.mode & if is_directory { 0o3000 } else { 0o1000 };
+            meta.mode = change.mode.map_or(meta.mode, |mode| mode & 0o777 | kept);
             meta.security = change.descriptor.map(|bytes| (Vec::from(bytes), meta.mode));
             meta.changed = now;
             Ok(())

@@ -1,10 +1,13 @@
 //! Security descriptors: MS-SMB2 3.3.5.20.3 and 3.3.5.21.3.
 //!
 use frevo_store::Fault;
-use frevo_store::security::set::merge;
+use frevo_store::security::Token;
+use frevo_store::security::set::{merge, owner_allowed};
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
-use frevo_wire::dtyp::{AccessMask, SdControl, SecurityDescriptor, SecurityInformation as Asked};
+use frevo_wire::dtyp::{
+    AccessMask, SdControl, SecurityDescriptor, SecurityInformation as Asked, Sid,
+};
 
 use super::Output;
 use crate::apple::nfs_aces;
@@ -91,7 +94,7 @@ fn store(
     };
     let mut left = parts(asked);
     if protection::stored(&*file.node)?.is_none() {
-        left = set_numbers(file, asked, new)?;
+        left = set_numbers(file, asked, new, &token)?;
     }
     let stat = file.stat()?;
     let old = protection::descriptor(&*file.node, &stat, &token)?;
@@ -117,13 +120,15 @@ fn asking_for_inheritance(descriptor: &SecurityDescriptor) -> SecurityDescriptor
     asking
 }
 
-/// Numbers of the host in the place of SIDs are chown and chmod from afar, where
-/// no stored descriptor stands above them. What is left to be set.
-fn set_numbers(file: &FileOpen, asked: Asked, new: &SecurityDescriptor) -> Result<Asked, Status> {
-    let change = posix::change(asked, new);
-    if change != BasicChange::default() {
-        file.node.set_basic(&change).map_err(Fault::status)?;
-    }
+/// Carries out what SIDs say that stand for numbers of the host: chown and chmod, where
+/// no stored descriptor decides. Returns the parts that are left to be set.
+fn set_numbers(
+    file: &FileOpen,
+    asked: Asked,
+    new: &SecurityDescriptor,
+    token: &Token,
+) -> Result<Asked, Status> {
+    let mut change = posix::change(asked, new);
     let mut done = Asked::EMPTY;
     for (is_done, part) in [
         (change.uid.is_some(), Asked::OWNER),
@@ -134,5 +139,30 @@ fn set_numbers(file: &FileOpen, asked: Asked, new: &SecurityDescriptor) -> Resul
             done |= part;
         }
     }
+    if change.uid.is_some() || change.gid.is_some() {
+        let stat = file.stat()?;
+        change.uid = change.uid.filter(|uid| *uid != stat.uid);
+        change.gid = change.gid.filter(|gid| *gid != stat.gid);
+    }
+    check_numbers(&change, token)?;
+    if change != BasicChange::default() {
+        file.node.set_basic(&change).map_err(Fault::status)?;
+    }
     Ok(parts(asked).without(done))
+}
+
+/// MS-FSA 2.1.5.17: checks a new owner and group of the host as any other. With
+/// `run_as = "server"` the host does not: it asks the server's user, who may be root.
+///
+/// Windows accepts every group. There it gives its members no right; on the host the
+/// mode does.
+fn check_numbers(change: &BasicChange, token: &Token) -> Result<(), Status> {
+    let may_give = |sid: Sid| owner_allowed(&sid, token);
+    if change.uid.is_some_and(|uid| !may_give(Sid::unix_user(uid))) {
+        return Err(Status::INVALID_OWNER);
+    }
+    if change.gid.is_some_and(|gid| !may_give(Sid::unix_group(gid))) {
+        return Err(Status::INVALID_PRIMARY_GROUP);
+    }
+    Ok(())
 }
