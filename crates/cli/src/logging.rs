@@ -5,6 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frevo_server::config::LogFormat;
+use frevo_server::quoted::{Quoted, is_obeyed};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -47,7 +52,8 @@ impl Logging {
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
         let failure = Failure::failed(format!("cannot write to {}", file.display()));
         let file = Arc::new(opened.map_err(failure)?);
-        let layer = fmt::layer().with_ansi(false).with_writer(move || OneLine(Arc::clone(&file)));
+        let layer = fmt::layer().fmt_fields(TextFields).with_ansi(false);
+        let layer = layer.with_writer(move || OneLine(Arc::clone(&file)));
         Self::write_to(layer.boxed(), level)
     }
 
@@ -87,15 +93,69 @@ fn parse(level: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(level).map_err(|error| error.to_string())
 }
 
-type TextLayer<S> = fmt::Layer<
-    S,
-    fmt::format::DefaultFields,
-    fmt::format::Format<fmt::format::Full>,
-    fn() -> OneLine<io::Stderr>,
->;
+type TextLayer<S> =
+    fmt::Layer<S, TextFields, fmt::format::Format<fmt::format::Full>, fn() -> OneLine<io::Stderr>>;
 
 fn text_layer<S>() -> TextLayer<S> {
-    fmt::layer().with_ansi(false).with_writer(|| OneLine(io::stderr()))
+    fmt::layer().fmt_fields(TextFields).with_ansi(false).with_writer(|| OneLine(io::stderr()))
+}
+
+/// The fields of an event as text: the message, then `name=value` with each value
+/// [`Quoted`] where it is more than a plain word. A client that calls itself
+/// `ann reason=x` forges no field.
+#[derive(Debug, Clone, Copy)]
+struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> Written {
+        let mut line = TextLine { writer, is_first: true, written: Ok(()) };
+        fields.record(&mut line);
+        line.written
+    }
+}
+
+type Written = std::fmt::Result;
+
+/// A line of text under way.
+struct TextLine<'writer> {
+    writer: Writer<'writer>,
+    is_first: bool,
+    written: Written,
+}
+
+impl TextLine<'_> {
+    fn put(&mut self, field: &Field, value: &str) {
+        let space = if self.is_first { "" } else { " " };
+        self.is_first = false;
+        let put = match field.name() {
+            // Ours but for what it quotes; a line end would still begin a line.
+            "message" => write!(self.writer, "{space}{}", OneLineText(value)),
+            name => write!(self.writer, "{space}{name}={}", Quoted(value)),
+        };
+        self.written = self.written.and(put);
+    }
+}
+
+impl Visit for TextLine<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.put(field, &format!("{value:?}"));
+    }
+}
+
+/// Text without the characters that a terminal obeys.
+struct OneLineText<'a>(&'a str);
+
+impl std::fmt::Display for OneLineText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> Written {
+        self.0.chars().try_for_each(|c| match is_obeyed(c) {
+            true => write!(f, "{}", c.escape_unicode()),
+            false => std::fmt::Write::write_char(f, c),
+        })
+    }
 }
 
 /// Keeps an event on its line: names come from strangers, who could forge a
@@ -140,6 +200,40 @@ mod tests {
             assert_eq!(filter(Some(bad)).unwrap_err().exit, Exit::Config, "{bad}");
         }
         assert!(filter(None).is_ok());
+    }
+
+    /// Where the lines of a test go.
+    #[derive(Debug, Clone, Default)]
+    struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(event)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn names_forge_no_fields() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let layer = fmt::layer().fmt_fields(TextFields).with_ansi(false).without_time();
+        let layer = layer.with_writer(move || OneLine(writer.clone()));
+        let forged = "ann\" reason=\"no\nfrevo: a line peer=192.0.2.9:1 \u{9b}2J\u{202e}";
+        tracing::subscriber::with_default(Registry::default().with(layer), || {
+            tracing::warn!(target: "frevo::session", peer = %"192.0.2.1:7", user = %forged,
+                share = forged, left_out = None::<u64>, count = Some(3_u64), bound = ?Some(1),
+                "logon refused for {}", "a\nb\u{202e}");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let shown = r#""ann\" reason=\"no\nfrevo: a line peer=192.0.2.9:1 \u{9b}2J\u{202e}""#;
+        let fields = format!("user={shown} share={shown} count=3 bound=Some(1)");
+        let message = r"logon refused for a\u{a}b\u{202e}";
+        let line = format!(" WARN frevo::session: {message} peer=192.0.2.1:7 {fields}\n");
+        assert_eq!(text, line);
     }
 
     #[test]

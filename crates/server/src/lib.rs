@@ -45,6 +45,7 @@ pub mod ipc;
 pub mod lease;
 pub mod ledger;
 pub mod limits;
+pub mod lines;
 pub mod offload;
 pub mod open;
 #[cfg(feature = "plant")]
@@ -53,6 +54,7 @@ pub mod posix;
 pub mod principals;
 pub mod protection;
 pub mod quota;
+pub mod quoted;
 pub mod refusal;
 pub mod request;
 pub mod response;

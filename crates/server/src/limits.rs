@@ -320,3 +320,22 @@ pub const LIMITS: [(Kind, usize, usize); KINDS] = [
 /// Bytes by which a connection's frames or replies change before its holder is
 /// charged anew.
 pub const TAB_STEP_BYTES: usize = 16 << 10;
+
+/// Log lines about clients that one network may cause at once: 24 bits of an IPv4 address,
+/// 48 bits of an IPv6 address.
+pub const LINES_AT_ONCE_PER_NETWORK: u32 = 60;
+
+/// After so long one more.
+pub const LINE_INTERVAL_PER_NETWORK: Duration = Duration::from_millis(500);
+
+/// Log lines about clients that all networks together may cause at once.
+pub const LINES_AT_ONCE: u32 = 300;
+
+/// After so long one more.
+pub const LINE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Networks whose log lines are counted.
+pub const LINE_NETWORKS: usize = 4_096;
+
+/// Bytes of one value in a log line of text.
+pub const LOG_VALUE_BYTES: usize = 512;

@@ -85,6 +85,12 @@ impl Request<'_> {
         &self.connection.server
     }
 
+    /// Writes a log line about the client with `write`, unless there were too many of them.
+    /// See [`Lines::tell`](crate::lines::Lines::tell).
+    pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
+        self.connection.tell(write);
+    }
+
     /// Connection.Dialect
     pub fn dialect(&self) -> Dialect {
         self.connection.dialect()

@@ -162,7 +162,7 @@ impl Door {
         };
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
-        let Some(first) = first_frame(&stream, &mut reader, peer).await else { return };
+        let Some(first) = self.first_frame(&stream, &mut reader, peer).await else { return };
         let from = place.core;
         place.choose(client_guid(&first));
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
@@ -196,6 +196,38 @@ impl Door {
             }
         });
     }
+
+    async fn first_frame(
+        &self,
+        stream: &Stream,
+        reader: &mut FrameReader,
+        peer: SocketAddr,
+    ) -> Option<Buf> {
+        let frame = tokio::select! {
+            frame = timeout(NEGOTIATE_DEADLINE, reader.next(stream)) => frame,
+            () = cores::stopping() => return None,
+        };
+        match frame {
+            Ok(Ok(frame)) => frame,
+            Ok(Err(ReceiveError::Io(error))) => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                None
+            }
+            Ok(Err(error)) => {
+                self.server.lines.tell(peer.ip(), |left_out| {
+                    tracing::warn!(target: "frevo::connection", %peer, %error, left_out, "disconnected");
+                });
+                None
+            }
+            Err(_elapsed) => {
+                let why = "did not negotiate in time";
+                self.server.lines.tell(peer.ip(), |left_out| {
+                    tracing::warn!(target: "frevo::connection", %peer, why, left_out, "disconnected");
+                });
+                None
+            }
+        }
+    }
 }
 
 async fn serve_one(server: Arc<Server>, accepted: Accepted, peer: SocketAddr, place: Place) {
@@ -203,29 +235,6 @@ async fn serve_one(server: Arc<Server>, accepted: Accepted, peer: SocketAddr, pl
         tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
     }
     drop(place);
-}
-
-async fn first_frame(stream: &Stream, reader: &mut FrameReader, peer: SocketAddr) -> Option<Buf> {
-    let frame = tokio::select! {
-        frame = timeout(NEGOTIATE_DEADLINE, reader.next(stream)) => frame,
-        () = cores::stopping() => return None,
-    };
-    match frame {
-        Ok(Ok(frame)) => frame,
-        Ok(Err(ReceiveError::Io(error))) => {
-            tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
-            None
-        }
-        Ok(Err(error)) => {
-            tracing::warn!(target: "frevo::connection", %peer, %error, "disconnected");
-            None
-        }
-        Err(_elapsed) => {
-            let why = "did not negotiate in time";
-            tracing::warn!(target: "frevo::connection", %peer, why, "disconnected");
-            None
-        }
-    }
 }
 
 /// Who the client says it is: none before 2.1, and in an SMB1 NEGOTIATE.

@@ -22,6 +22,7 @@ use crate::durable::{self, Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
 use crate::limits::SESSIONS;
+use crate::lines::Lines;
 use crate::open::Open;
 use crate::principals::{self, Principals};
 use crate::session::{Identity, Session};
@@ -52,6 +53,8 @@ pub struct Server {
     pub throttle: LogonThrottle,
     /// Accounting of what clients make the server keep.
     pub ledger: Ledger,
+    /// Log lines about clients.
+    pub lines: Lines,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
     /// Polls that held a core for long.
@@ -85,6 +88,7 @@ impl Server {
             host_users: HostUsers::default(),
             throttle: LogonThrottle::default(),
             ledger: Ledger::default(),
+            lines: Lines::default(),
             admission: crate::admission::Admission::default(),
             watchdog: Watchdog::default(),
             sessions: Ordered::default(),

@@ -33,9 +33,12 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let Some(dialect) = choose_dialect(settings, &request.dialects) else {
         let best = request.dialects.iter().copied().filter(|d| *d != Dialect::WILDCARD).max();
-        tracing::warn!(target: "frevo::connection", peer = %connection.peer, offered = ?best,
-            floor = ?settings.min_dialect,
-            "refused: the client's best dialect is below the floor; update the client or lower min_dialect");
+        rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::connection", peer = %connection.peer, offered = ?best,
+                floor = ?settings.min_dialect, left_out,
+                "refused: the client's best dialect is below min_dialect; update the client or \
+                 lower min_dialect");
+        });
         return Err(Status::NOT_SUPPORTED.into());
     };
     let chosen = Chosen::from(settings, dialect, &request)?;
@@ -275,8 +278,11 @@ pub fn multi_protocol(connection: &Rc<Connection>, frame: &Buf) -> Result<(), Do
         answer_multi_protocol(connection, Dialect::SMB_2_0_2);
         Ok(())
     } else {
-        tracing::warn!(target: "frevo::connection", peer = %connection.peer,
-            "refused: the client speaks SMB1 only, which this server does not have; update the client");
+        connection.tell(|left_out| {
+            tracing::warn!(target: "frevo::connection", peer = %connection.peer, left_out,
+                "refused: the client speaks SMB1 only, which this server does not have; update \
+                 the client");
+        });
         Err(Doom::Rule("SMB1 only"))
     }
 }

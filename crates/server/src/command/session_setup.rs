@@ -94,8 +94,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             }
         },
         Err(refusal) => {
-            tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-                user = %shortened(&refusal.user), reason = %refusal.reason, "logon refused");
+            rq.tell(|left_out| {
+                tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+                    user = %shortened(&refusal.user), reason = %refusal.reason, left_out,
+                    "logon refused");
+            });
             if !refusal.is_malformed() {
                 heed(rq, &refusal.user, false).await;
             }
@@ -145,10 +148,12 @@ fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
         && (negotiated.terms.is_3_1_1()
             || negotiated.client_capabilities.contains(Capabilities::ENCRYPTION));
     if rq.connection.settings.encryption == Encryption::Required && !able {
-        tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-            dialect = ?negotiated.terms.dialect,
-            "refused: this server demands encryption and the client offers none; use an SMB 3 client \
-             (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
+        rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+                dialect = ?negotiated.terms.dialect, left_out,
+                "refused: this server demands encryption and the client offers none; use an SMB 3 \
+                 client (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
+        });
         return Err(Status::ACCESS_DENIED);
     }
     Ok(())
@@ -454,9 +459,11 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
     let Ok(negotiated) = rq.connection.negotiated() else { return };
     let session = &authentication.session;
     let sealed = session.security().is_some_and(|s| s.encrypt_data);
-    tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
-        user = %done.identity.user, workstation = %done.identity.workstation,
-        purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
-        cipher = ?negotiated.terms.cipher, signing = ?negotiated.terms.signing_algorithm,
-        sealed, mic = done.has_mic, "logged on");
+    rq.tell(|left_out| {
+        tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
+            user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
+            purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
+            cipher = ?negotiated.terms.cipher, signing = ?negotiated.terms.signing_algorithm,
+            sealed, mic = done.has_mic, left_out, "logged on");
+    });
 }

@@ -12,6 +12,7 @@ use crate::response::Response;
 use crate::rules::{Caller, Verdict};
 use crate::settings::Encryption;
 use crate::share::{Share, Target};
+use crate::throttle::shortened;
 use crate::tree_connect::TreeConnect;
 
 /// Connects a session to a share.
@@ -27,8 +28,10 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
     let Some(share) = rq.server().shares().find(name).map(Arc::clone) else {
-        tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = name,
-            "refused: there is no share of that name");
+        rq.tell(|left_out| {
+            tracing::info!(target: "frevo::tree", %peer, user = %identity.user,
+                share = shortened(name), left_out, "refused: there is no share of that name");
+        });
         return Err(Status::BAD_NETWORK_NAME.into());
     };
     check_encryption(rq, &share)?;
@@ -43,8 +46,10 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     };
     let share = match share.rules.judge(&caller, share.read_only) {
         Verdict::Refused(why) => {
-            tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
-                "refused: {why}");
+            rq.tell(|left_out| {
+                tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
+                    left_out, "refused: {why}");
+            });
             return Err(Status::ACCESS_DENIED.into());
         }
         Verdict::Reads => share.seen(true),
@@ -53,17 +58,22 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let users = &rq.server().host_users;
     let host = identity.host.user();
     let Some(share) = share.acting_for(&identity.user, host, users) else {
-        tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
-            "refused: the share's files are used as the host's user of that name, and there is \
-             none, or it is root");
+        rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
+                left_out,
+                "refused: the share has run_as = \"user\", and this host has no user of that name \
+                 (root is not allowed)");
+        });
         return Err(Status::ACCESS_DENIED.into());
     };
     let maximal_access = share.maximal_access();
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access).used_by(session.shared_identity())
     })?;
-    tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = %share.name,
-        "tree connected");
+    rq.tell(|left_out| {
+        tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = %share.name,
+            left_out, "tree connected");
+    });
     out.set_tree_id(tree.id);
     tree_connect::Response {
         share_type: match share.target {
@@ -90,9 +100,12 @@ fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
     let able = rq.connection.is_smb3()
         && rq.connection.negotiated().is_ok_and(|n| n.terms.cipher.is_some());
     if required && !able {
-        tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, share = %share.name,
-            "refused: the share demands encryption and the client offers none; mount with SMB 3 and \
-             encryption (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
+        rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, share = %share.name,
+                left_out,
+                "refused: the share demands encryption and the client offers none; mount with SMB 3 \
+                 and encryption (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
+        });
         return Err(Status::ACCESS_DENIED);
     }
     Ok(())

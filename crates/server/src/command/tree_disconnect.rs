@@ -18,8 +18,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     tree.under_way.end();
     tree.under_way.give_up();
     tree.under_way.drained().await;
-    tracing::info!(target: "frevo::tree", peer = %rq.connection.peer, share = %tree.share.name,
-        "tree disconnected");
+    rq.tell(|left_out| {
+        tracing::info!(target: "frevo::tree", peer = %rq.connection.peer,
+            share = %tree.share.name, left_out, "tree disconnected");
+    });
     tree_disconnect::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }

@@ -243,12 +243,12 @@ impl Connection {
             Err(End::Receive(ReceiveError::Io(error))) | Err(End::Send(error)) => {
                 tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
             }
-            Err(End::Receive(error)) => {
-                tracing::warn!(target: "frevo::connection", %peer, %error, "disconnected");
-            }
-            Err(End::Doomed(why)) => {
-                tracing::warn!(target: "frevo::connection", %peer, %why, "disconnected");
-            }
+            Err(End::Receive(error)) => self.tell(|left_out| {
+                tracing::warn!(target: "frevo::connection", %peer, %error, left_out, "disconnected");
+            }),
+            Err(End::Doomed(why)) => self.tell(|left_out| {
+                tracing::warn!(target: "frevo::connection", %peer, %why, left_out, "disconnected");
+            }),
         }
     }
 }

@@ -150,6 +150,12 @@ pub struct Origin {
 }
 
 impl Connection {
+    /// Writes a log line about the client with `write`, unless there were too many of them.
+    /// See [`Lines::tell`](crate::lines::Lines::tell).
+    pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
+        self.server.lines.tell(self.peer.ip(), write);
+    }
+
     /// What another thread needs for [`Self::stand_in`].
     pub(crate) fn origin(&self) -> Origin {
         Origin {

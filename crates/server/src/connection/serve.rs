@@ -201,8 +201,12 @@ impl Connection {
         if frevo_proto::signature::verify(message, key, Sender::Client) {
             Ok(())
         } else {
-            tracing::warn!(target: "frevo::connection", peer = %self.peer, command = %header.command,
-                "a signature does not match: the message was changed on its way, or the client is broken");
+            self.tell(|left_out| {
+                tracing::warn!(target: "frevo::connection", peer = %self.peer,
+                    command = %header.command, left_out,
+                    "a signature does not match: the message was changed on its way, or the client \
+                     is broken");
+            });
             Err(Status::ACCESS_DENIED.into())
         }
     }

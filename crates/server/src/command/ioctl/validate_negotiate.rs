@@ -28,8 +28,11 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
         && request.security_mode == negotiated.client_security_mode
         && request.capabilities == negotiated.client_capabilities;
     if !same {
-        tracing::warn!(target: "frevo::connection", peer = %connection.peer,
-            "refused: the client's NEGOTIATE was changed on its way; somebody may be trying to weaken the connection");
+        connection.tell(|left_out| {
+            tracing::warn!(target: "frevo::connection", peer = %connection.peer, left_out,
+                "refused: the client's NEGOTIATE was changed on its way; somebody may be trying to \
+                 weaken the connection");
+        });
         return Err(Doom::Rule("VALIDATE_NEGOTIATE_INFO does not match NEGOTIATE").into());
     }
     let response = Response {
