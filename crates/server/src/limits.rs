@@ -73,6 +73,11 @@ pub const LOCKS_PER_SESSION: usize = 262_144;
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 
+/// Changes in one answer to CHANGE_NOTIFY that are judged one by one, where the user
+/// may not see all names. More are answered with NOTIFY_ENUM_DIR: the client lists the
+/// directory.
+pub const NAMES_JUDGED: usize = 32;
+
 /// Changes of the state store that may wait to be written.
 pub const STATE_QUEUE: usize = 65_536;
 

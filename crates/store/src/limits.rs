@@ -36,6 +36,21 @@ pub const CHANGES_PER_WATCH: usize = 512;
 /// Bytes of the names of those changes.
 pub const CHANGE_BYTES_PER_WATCH: usize = 64 * 1024;
 
+/// Reports in the log of one watched directory; the oldest goes first. All watches
+/// of the directory, whatever they filter, read the same log.
+pub const REPORTS_PER_DIRECTORY: usize = 2 * CHANGES_PER_WATCH;
+
+/// Bytes of one such log.
+pub const REPORT_BYTES_PER_DIRECTORY: usize = 4 * CHANGE_BYTES_PER_WATCH;
+
+/// Bytes of all such logs, unless set otherwise. When they are full, a log keeps its
+/// newest report only, and clients that did not fetch the others look for themselves.
+pub const REPORT_BYTES: usize = 16 << 20;
+
+/// Requests that one thread wakes in a row. Each of them wakes further ones, so that a
+/// change that thousands wait for does not hold up the request that made it.
+pub const WAKES_AT_ONCE: usize = 16;
+
 /// Bytes in one allocation unit of the file system in memory.
 pub const MEMORY_PAGE_BYTES: usize = 4_096;
 

@@ -1,31 +1,37 @@
-//! Who waits for changes below which directory: MS-FSA 2.1.5.11 and 2.1.4.1,
-//! MS-SMB2 3.3.1.3.
+//! Change notification: MS-FSA 2.1.5.11 and 2.1.4.1, MS-SMB2 3.3.1.3.
 //!
 //! A watch belongs to an Open of a directory and begins with its first request.
-//! Changes that happen while no request waits are kept for the next one, up to
-//! a limit beyond which the client is told to look for itself.
+//! Each watched directory has one log of reports ([`log`]). A watch is a place in
+//! that log: a change is written once, however many watch. Changes that happen
+//! while no request waits stay in the log up to a limit, beyond which the client is
+//! told to list the directory.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::future::Future;
-use core::pin::Pin;
+use core::ops::Bound;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use core::task::{Context, Poll, Waker};
+use core::task::Waker;
 
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use crate::file::OpenId;
 use crate::file_table::FileCell;
-use crate::limits::{CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH};
 use crate::name::{Name, Place};
 use crate::observe::{HostChange, Observation};
 use crate::order::{Ordered, OrderedRw, rank};
 use crate::vfs::FileKey;
+
+mod log;
+mod next;
+
+use log::{Audience, Log, Report};
+pub use next::Next;
 
 /// One change, with its name relative to the watched directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,35 +55,61 @@ pub enum Reported {
 
 /// All watches of the server, by the directory that they are of, so that a
 /// change looks only at those that may be concerned: its directory's and, for
-/// trees, those above it. Lock order: this, then the file of a watched
-/// directory, then the watch.
+/// trees, those above it. Lock order: this, then a directory's log.
 #[derive(Debug, Default)]
 pub struct Watches {
     index: OrderedRw<Index, { rank::WATCHES }>,
     /// How many, so that a change that nobody waits for costs one load.
     count: AtomicUsize,
+    /// Bytes of all logs.
+    bytes: Arc<Bytes>,
 }
 
-type ByName = BTreeMap<String, Vec<(OpenId, Arc<Watch>)>>;
+/// Bytes of all logs, and how many there may be.
+#[derive(Debug)]
+struct Bytes {
+    used: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        let limit = AtomicUsize::new(crate::limits::REPORT_BYTES);
+        Self { used: AtomicUsize::new(0), limit }
+    }
+}
+
+/// A forgotten watch, and what observed for it and no other.
+type Forgotten = (Arc<Watch>, Option<Box<dyn Observation>>);
+
+type Wakers = SmallVec<[Waker; crate::limits::WAKES_AT_ONCE]>;
 
 #[derive(Debug, Default)]
 struct Index {
-    /// With the name under which it is in the other.
-    by_open: HashMap<OpenId, (Arc<Watch>, String)>,
-    /// By the present name of the directory.
-    by_name: HashMap<Place, ByName>,
-    by_key: HashMap<FileKey, Vec<OpenId>>,
+    by_open: HashMap<OpenId, Arc<Watch>>,
+    /// By the present name of the directory. Two objects have one name while a
+    /// deleted one is still open.
+    by_name: HashMap<Place, BTreeMap<String, Vec<Arc<Directory>>>>,
+    by_key: HashMap<FileKey, Vec<Arc<Directory>>>,
+}
+
+/// A directory that somebody watches.
+#[derive(Debug)]
+pub struct Directory {
+    place: Place,
+    key: FileKey,
+    log: Ordered<Log, { rank::LAST }>,
+    /// Changes that other programs make: in the directory, and in its tree. Each
+    /// lasts as long as there is a watch of that kind.
+    observations: [parking_lot::Mutex<Option<Box<dyn Observation>>>; 2],
 }
 
 /// One watch.
 #[derive(Debug)]
 pub struct Watch {
-    place: Place,
-    directory: Arc<FileCell>,
+    id: OpenId,
+    directory: Arc<Directory>,
     wanted: Wanted,
-    state: Ordered<State, { rank::LAST }>,
-    /// Of what other programs do; lasts as long as the watch.
-    observation: parking_lot::Mutex<Option<Box<dyn Observation>>>,
 }
 
 /// What the first request of an Open asks for, and with it all others
@@ -92,30 +124,10 @@ pub struct Wanted {
     pub room: u32,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    changes: Vec<Change>,
-    /// Of their names.
-    bytes: usize,
-    too_many: bool,
-    deleted: bool,
-    /// Requests in the order in which they came.
-    waiting: VecDeque<Waiting>,
-    last_ticket: u64,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    ticket: u64,
-    waker: Option<Waker>,
-    /// What it is answered with, from the change on that it waited for: later
-    /// ones are for the request behind it (MS-FSA 2.1.4.1).
-    told: Option<Reported>,
-}
-
 impl Watches {
-    /// The watch of an Open, and whether this call began it. Only the first
-    /// call says what is watched for: the others find what it made.
+    /// The watch of an Open, and whether the directory has to be observed for it
+    /// ([`Directory::observed`]). Only the first call says what is watched for: the
+    /// others find what it made.
     pub fn of(
         &self,
         id: OpenId,
@@ -124,22 +136,18 @@ impl Watches {
         wanted: Wanted,
     ) -> (Arc<Watch>, bool) {
         let mut index = self.index.write();
-        if let Some((watch, _)) = index.by_open.get(&id) {
+        if let Some(watch) = index.by_open.get(&id) {
             return (Arc::clone(watch), false);
         }
-        let watch = Arc::new(Watch {
-            place,
-            directory: Arc::clone(directory),
-            wanted,
-            state: Ordered::default(),
-            observation: parking_lot::Mutex::new(None),
-        });
         // Under the index's lock: a rename that this misses comes to
         // `report_rename` after it.
         let name = String::from(directory.lock().name_of(id).path());
-        index.insert(id, name, Arc::clone(&watch));
+        let directory = index.directory(place, directory.key(), name, &self.bytes);
+        let is_first = directory.log.lock().begin(id, wanted);
+        let watch = Arc::new(Watch { id, directory, wanted });
+        index.by_open.insert(id, Arc::clone(&watch));
         self.count.store(index.by_open.len(), Ordering::Release);
-        (watch, true)
+        (watch, is_first)
     }
 
     /// Forgets the watch of an Open that closes.
@@ -152,15 +160,23 @@ impl Watches {
         self.count.store(index.by_open.len(), Ordering::Release);
         drop(index);
         // Ends an observation, which takes locks of its own.
-        if let Some(watch) = forgotten {
-            *watch.observation.lock() = None;
-        }
+        drop(forgotten);
     }
 
     /// Whether nobody watches anything: the quick question of whoever would
     /// have to make up a report.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Bytes of all logs.
+    pub fn bytes(&self) -> usize {
+        self.bytes.used.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many bytes all logs may have.
+    pub fn set_limit(&self, bytes: usize) {
+        self.bytes.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Reports that `action` was done to `name`, to those who watch for any of
@@ -206,7 +222,7 @@ impl Watches {
         }
     }
 
-    /// All reports are of one directory.
+    /// All reports are of one directory. The work is bounded by its depth.
     fn report_all(
         &self,
         place: Place,
@@ -217,21 +233,25 @@ impl Watches {
         if self.is_empty() || name.path().is_empty() {
             return;
         }
+        let mut wakers = Wakers::new();
         let index = self.index.read();
         let Some(watched) = index.by_name.get(&place) else { return };
         let mut above = name.path();
-        let mut is_parent = true;
+        let mut audience = Audience::ALL;
         while !above.is_empty() {
             above = above.rsplit_once('\\').map_or("", |(parent, _)| parent);
-            for (_, watch) in watched.get(above).into_iter().flatten() {
-                let filter = watch.wanted.filter;
-                let wants = filter.intersects(matches) && !filter.intersects(unless);
-                if wants && (is_parent || watch.wanted.is_tree) {
-                    watch.add(reports, above);
+            for directory in watched.get(above).into_iter().flatten() {
+                let mut log = directory.log.lock();
+                if log.is_wanted(audience, matches, unless) {
+                    let changes = reports.iter().map(|(action, name)| below(*action, name, above));
+                    let report = Report::new(audience, (matches, unless), changes.collect());
+                    log.append(report, &mut wakers);
                 }
             }
-            is_parent = false;
+            audience = Audience::TREE;
         }
+        drop(index);
+        wake(wakers);
     }
 
     /// Tells those who watch the directory `key` that it was marked to go
@@ -240,123 +260,26 @@ impl Watches {
         if self.is_empty() {
             return;
         }
+        let mut wakers = Wakers::new();
         let index = self.index.read();
-        let ids = index.by_key.get(&key).into_iter().flatten();
-        for (watch, _) in ids.filter_map(|id| index.by_open.get(id)) {
-            let mut state = watch.state.lock();
-            state.deleted = true;
-            state.wake_all();
+        for directory in index.by_key.get(&key).into_iter().flatten() {
+            directory.log.lock().delete(&mut wakers);
         }
+        drop(index);
+        wake(wakers);
     }
 }
 
-impl Index {
-    fn insert(&mut self, id: OpenId, name: String, watch: Arc<Watch>) {
-        self.by_key.entry(watch.directory.key()).or_default().push(id);
-        let named = self.by_name.entry(watch.place).or_default();
-        named.entry(name.clone()).or_default().push((id, Arc::clone(&watch)));
-        self.by_open.insert(id, (watch, name));
+/// The change as it is told to those who watch `directory`.
+fn below(action: NotifyAction, name: &Name, directory: &str) -> Change {
+    let below = name.path().strip_prefix(directory).unwrap_or_default();
+    let mut told = String::from(below.strip_prefix('\\').unwrap_or(below));
+    if let Some(stream) = name.stream().filter(|_| is_of_stream(action)) {
+        // MS-FSA 2.1.5.1.1: Open.FileName, a colon, the stream's name.
+        told.push(':');
+        told.push_str(stream);
     }
-
-    fn remove(&mut self, id: OpenId) -> Option<Arc<Watch>> {
-        let (watch, name) = self.by_open.remove(&id)?;
-        let key = watch.directory.key();
-        if let Some(ids) = self.by_key.get_mut(&key) {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.by_key.remove(&key);
-            }
-        }
-        if let Some(named) = self.by_name.get_mut(&watch.place) {
-            if let Some(watches) = named.get_mut(&name) {
-                watches.retain(|(other, _)| *other != id);
-                if watches.is_empty() {
-                    named.remove(&name);
-                }
-            }
-            if named.is_empty() {
-                self.by_name.remove(&watch.place);
-            }
-        }
-        Some(watch)
-    }
-
-    /// A directory, with all that is watched in it, is called otherwise.
-    fn rename(&mut self, place: Place, from: &str, to: &str) {
-        let Some(named) = self.by_name.get_mut(&place) else { return };
-        let below = |name: &str| {
-            let rest = name.strip_prefix(from)?;
-            (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
-        };
-        let moved: Vec<_> =
-            named.keys().filter_map(|name| Some((name.clone(), below(name)?))).collect();
-        for (old, new) in moved {
-            let watches = named.remove(&old).unwrap_or_default();
-            for (id, _) in &watches {
-                if let Some((_, name)) = self.by_open.get_mut(id) {
-                    name.clone_from(&new);
-                }
-            }
-            named.entry(new).or_default().extend(watches);
-        }
-    }
-}
-
-impl Watch {
-    /// What it was begun with.
-    pub const fn wanted(&self) -> Wanted {
-        self.wanted
-    }
-
-    /// Waits for changes, behind those who wait already.
-    pub fn next(&self) -> Next<'_> {
-        let mut state = self.state.lock();
-        state.last_ticket = state.last_ticket.wrapping_add(1);
-        let ticket = state.last_ticket;
-        state.waiting.push_back(Waiting { ticket, waker: None, told: None });
-        state.tell_first();
-        Next { watch: self, ticket }
-    }
-
-    /// Keeps what the file system observes as long as this watch lasts.
-    pub fn observed(&self, observation: Box<dyn Observation>) {
-        *self.observation.lock() = Some(observation);
-    }
-
-    /// Adds what another program did.
-    pub fn add_host(&self, change: &HostChange<'_>) {
-        let wants = |matches: &CompletionFilter| self.wanted.filter.intersects(*matches);
-        let mut state = self.state.lock();
-        match *change {
-            HostChange::Change { action, name, matches } if wants(&matches) => {
-                state.add(Change { action, name: String::from(name) });
-            }
-            HostChange::Renamed { from, to, matches } if wants(&matches) => {
-                let (old, new) = (NotifyAction::RENAMED_OLD_NAME, NotifyAction::RENAMED_NEW_NAME);
-                state.add(Change { action: old, name: String::from(from) });
-                state.add(Change { action: new, name: String::from(to) });
-            }
-            HostChange::Lost => state.lose(),
-            _ => return,
-        }
-        state.tell_first();
-    }
-
-    /// All reports are of names below `directory`, which is the one watched.
-    fn add(&self, reports: &[(NotifyAction, &Name)], directory: &str) {
-        let mut state = self.state.lock();
-        for (action, name) in reports {
-            let below = name.path().strip_prefix(directory).unwrap_or_default();
-            let mut told = String::from(below.strip_prefix('\\').unwrap_or(below));
-            if let Some(stream) = name.stream().filter(|_| is_of_stream(*action)) {
-                // MS-FSA 2.1.5.1.1: Open.FileName, a colon, the stream's name.
-                told.push(':');
-                told.push_str(stream);
-            }
-            state.add(Change { action: *action, name: told });
-        }
-        state.tell_first();
-    }
+    Change { action, name: told }
 }
 
 const fn is_of_stream(action: NotifyAction) -> bool {
@@ -366,116 +289,144 @@ const fn is_of_stream(action: NotifyAction) -> bool {
     )
 }
 
-impl State {
-    fn add(&mut self, change: Change) {
-        if self.too_many {
-            return;
+fn wake(wakers: Wakers) {
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+impl Index {
+    /// The directory of that name and key.
+    fn directory(
+        &mut self,
+        place: Place,
+        key: FileKey,
+        name: String,
+        bytes: &Arc<Bytes>,
+    ) -> Arc<Directory> {
+        let named = self.by_name.entry(place).or_default().entry(name.clone()).or_default();
+        if let Some(directory) = named.iter().find(|directory| directory.key == key) {
+            return Arc::clone(directory);
         }
-        // A file that is written to a thousand times has changed once.
-        let again = change.action == NotifyAction::MODIFIED;
-        if again && self.changes.last() == Some(&change) {
-            return;
-        }
-        self.bytes = self.bytes.saturating_add(change.name.len());
-        if self.changes.len() >= CHANGES_PER_WATCH || self.bytes > CHANGE_BYTES_PER_WATCH {
-            return self.lose();
-        }
-        self.changes.push(change);
+        let log = Ordered::new(Log::new(name, Arc::clone(bytes)));
+        let directory = Arc::new(Directory { place, key, log, observations: Default::default() });
+        named.push(Arc::clone(&directory));
+        self.by_key.entry(key).or_default().push(Arc::clone(&directory));
+        directory
     }
 
-    /// The client is told to look for itself.
-    fn lose(&mut self) {
-        self.changes = Vec::new();
-        self.bytes = 0;
-        self.too_many = true;
+    /// Takes a watch out, and what observed for it and nobody else.
+    fn remove(&mut self, id: OpenId) -> Option<Forgotten> {
+        let watch = self.by_open.remove(&id)?;
+        let directory = &watch.directory;
+        let mut log = directory.log.lock();
+        let was_last = log.end(id);
+        let is_empty = log.is_unwatched();
+        let name = if is_empty { log.name.clone() } else { String::new() };
+        drop(log);
+        if is_empty {
+            self.remove_directory(directory, &name);
+        }
+        let observation =
+            if was_last { directory.observation(watch.wanted.is_tree).lock().take() } else { None };
+        Some((watch, observation))
     }
 
-    fn take(&mut self) -> Option<Reported> {
-        if self.deleted {
-            Some(Reported::Deleted)
-        } else if core::mem::take(&mut self.too_many) {
-            Some(Reported::TooMany)
-        } else if self.changes.is_empty() {
-            None
-        } else {
-            self.bytes = 0;
-            Some(Reported::Changes(core::mem::take(&mut self.changes)))
+    fn remove_directory(&mut self, directory: &Arc<Directory>, name: &str) {
+        let is_other = |other: &Arc<Directory>| !Arc::ptr_eq(other, directory);
+        if let Some(keyed) = self.by_key.get_mut(&directory.key) {
+            keyed.retain(is_other);
+            if keyed.is_empty() {
+                self.by_key.remove(&directory.key);
+            }
+        }
+        let Some(named) = self.by_name.get_mut(&directory.place) else { return };
+        if let Some(directories) = named.get_mut(name) {
+            directories.retain(is_other);
+            if directories.is_empty() {
+                named.remove(name);
+            }
+        }
+        if named.is_empty() {
+            self.by_name.remove(&directory.place);
         }
     }
 
-    /// Gives what there is to the first request that has nothing yet.
-    fn tell_first(&mut self) {
-        let Some(first) = self.waiting.iter().position(|waiting| waiting.told.is_none()) else {
-            return;
+    /// A directory, with all that is watched in it, is called otherwise.
+    fn rename(&mut self, place: Place, from: &str, to: &str) {
+        let Some(named) = self.by_name.get_mut(&place) else { return };
+        let below = |name: &str| {
+            let rest = name.strip_prefix(from)?;
+            (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
         };
-        if let Some(reported) = self.take()
-            && let Some(waiting) = self.waiting.get_mut(first)
-        {
-            waiting.told = Some(reported);
-            if let Some(waker) = waiting.waker.take() {
-                waker.wake();
+        // Names that begin so lie together.
+        let candidates =
+            named.range::<str, _>((Bound::Included(from), Bound::Unbounded)).map(|(name, _)| name);
+        let candidates = candidates.take_while(|name| name.starts_with(from));
+        let moved: Vec<_> =
+            candidates.filter_map(|name| Some((name.clone(), below(name)?))).collect();
+        for (old, new) in moved {
+            let directories = named.remove(&old).unwrap_or_default();
+            for directory in &directories {
+                directory.log.lock().name.clone_from(&new);
             }
+            named.entry(new).or_default().extend(directories);
         }
-    }
-
-    /// A request ends without having been answered with this: it is the next
-    /// one's.
-    fn untell(&mut self, reported: Reported) {
-        match reported {
-            Reported::Deleted => {}
-            Reported::TooMany => self.lose(),
-            Reported::Changes(mut changes) if !self.too_many => {
-                changes.append(&mut self.changes);
-                let bytes = changes.iter().map(|change| change.name.len());
-                self.bytes = bytes.fold(0, usize::saturating_add);
-                self.changes = changes;
-            }
-            Reported::Changes(_) => {}
-        }
-    }
-
-    fn wake_all(&mut self) {
-        self.waiting.iter_mut().filter_map(|w| w.waker.take()).for_each(Waker::wake);
     }
 }
 
-/// One request that waits. Dropping it gives its turn to the one behind it.
-#[derive(Debug)]
-#[must_use = "a request waits only while it is polled"]
-pub struct Next<'a> {
-    watch: &'a Watch,
-    ticket: u64,
-}
+impl Directory {
+    const fn observation(
+        &self,
+        is_tree: bool,
+    ) -> &parking_lot::Mutex<Option<Box<dyn Observation>>> {
+        let [flat, tree] = &self.observations;
+        if is_tree { tree } else { flat }
+    }
 
-impl Future for Next<'_> {
-    type Output = Reported;
+    /// Keeps what the file system observes as long as there is a watch of that kind.
+    pub fn observed(&self, is_tree: bool, observation: Box<dyn Observation>) {
+        *self.observation(is_tree).lock() = Some(observation);
+    }
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reported> {
-        let mut state = self.watch.state.lock();
-        if state.deleted {
-            return Poll::Ready(Reported::Deleted);
-        }
-        if let Some(own) = state.waiting.iter_mut().find(|w| w.ticket == self.ticket) {
-            if let Some(reported) = own.told.take() {
-                state.waiting.retain(|w| w.ticket != self.ticket);
-                return Poll::Ready(reported);
+    /// Adds what another program did, as observed for watches of that kind.
+    pub fn add_host(&self, is_tree: bool, change: &HostChange<'_>) {
+        let audience = if is_tree { Audience::TREE } else { Audience::FLAT };
+        let none = CompletionFilter::EMPTY;
+        let told = |action, name| Change { action, name: String::from(name) };
+        let report = match *change {
+            HostChange::Change { action, name, matches } => {
+                Report::new(audience, (matches, none), SmallVec::from_iter([told(action, name)]))
             }
-            own.waker = Some(cx.waker().clone());
+            HostChange::Renamed { from, to, matches } => {
+                let (old, new) = (NotifyAction::RENAMED_OLD_NAME, NotifyAction::RENAMED_NEW_NAME);
+                let both = [told(old, from), told(new, to)];
+                Report::new(audience, (matches, none), SmallVec::from_iter(both))
+            }
+            HostChange::Lost => Report::of_loss(audience),
+        };
+        let mut wakers = Wakers::new();
+        let mut log = self.log.lock();
+        if report.is_loss() || log.is_wanted(audience, report.matches, none) {
+            log.append(report, &mut wakers);
         }
-        Poll::Pending
+        drop(log);
+        wake(wakers);
     }
 }
 
-impl Drop for Next<'_> {
-    fn drop(&mut self) {
-        let mut state = self.watch.state.lock();
-        let own = state.waiting.iter().position(|w| w.ticket == self.ticket);
-        // Those behind it that have been told something were told later, and
-        // have it already or are about to: order among answers is all they lose.
-        if let Some(told) = own.and_then(|at| state.waiting.remove(at)).and_then(|w| w.told) {
-            state.untell(told);
-        }
-        state.tell_first();
+impl Watch {
+    /// What it was begun with.
+    pub const fn wanted(&self) -> Wanted {
+        self.wanted
+    }
+
+    /// The directory that it is of.
+    pub const fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// Waits for changes, behind those who wait already.
+    pub fn next(&self) -> Next<'_> {
+        Next::new(self)
     }
 }
 

@@ -13,7 +13,7 @@ use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
 
 use crate::acting;
-use crate::limits::NOTIFIES_PER_SESSION;
+use crate::limits::{NAMES_JUDGED, NOTIFIES_PER_SESSION};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -69,18 +69,23 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(status)
 }
 
-/// Whether changes name something that, on a share that hides, the user does not
+/// True when changes name something that, on a share that hides, the user does not
 /// see, or that has gone so that nobody can say whether he did. And whoever acts as a
 /// user of the host is told of no names in a folder that he may not list there.
 fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
+    let is_acting = acting::actor_of(&*file.node).is_some();
+    let viewer = visibility::viewer(&open.tree());
+    if changes.len() > NAMES_JUDGED && (is_acting || viewer.is_some()) {
+        // Each name would be looked up, on the core.
+        return true;
+    }
     let names = changes.iter().map(|change| &*change.name);
-    if acting::actor_of(&*file.node).is_some()
+    if is_acting
         && !visibility::are_listed(&*file.vfs, &file.name(), names.clone(), &open.tree().token())
     {
         return true;
     }
-    visibility::viewer(&open.tree())
-        .is_some_and(|viewer| !visibility::are_visible(&*file.vfs, &file.name(), names, &viewer))
+    viewer.is_some_and(|viewer| !visibility::are_visible(&*file.vfs, &file.name(), names, &viewer))
 }
 
 /// The watch of the Open, which its first request begins.
@@ -96,8 +101,8 @@ fn watch(
         is_tree: request.flags.contains(ChangeNotifyFlags::WATCH_TREE),
         room: request.output_buffer_length,
     };
-    let (watch, is_new) = watches.of(open.id(), file.place(), &file.cell, wanted);
-    if is_new {
+    let (watch, is_first) = watches.of(open.id(), file.place(), &file.cell, wanted);
+    if is_first {
         observe(file, &watch);
     }
     if open.is_closed() {
@@ -108,17 +113,17 @@ fn watch(
     Ok(watch)
 }
 
-/// Has the watch told of what other programs do. Where that cannot be known,
-/// it tells of what is done through this server.
+/// Has the watches of a directory told of what other programs do. Where that cannot be
+/// known, they tell of what is done through this server.
 fn observe(file: &FileOpen, watch: &Arc<Watch>) {
-    let weak = Arc::downgrade(watch);
+    let (weak, is_tree) = (Arc::downgrade(watch.directory()), watch.wanted().is_tree);
     let observer = move |change: &HostChange<'_>| {
-        if let Some(watch) = weak.upgrade() {
-            watch.add_host(change);
+        if let Some(directory) = weak.upgrade() {
+            directory.add_host(is_tree, change);
         }
     };
-    match file.vfs.observe(&*file.node, watch.wanted().is_tree, Arc::new(observer)) {
-        Ok(observation) => watch.observed(observation),
+    match file.vfs.observe(&*file.node, is_tree, Arc::new(observer)) {
+        Ok(observation) => watch.directory().observed(is_tree, observation),
         Err(Fault::NotSupported) => {}
         Err(fault) => {
             tracing::warn!(target: "frevo::notify", name = %file.name(), %fault,

@@ -1,7 +1,11 @@
 use super::*;
 use crate::file::Admission;
 use crate::file_table::FileTable;
+use crate::limits::*;
 use crate::share_mode::Sharing;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
 use frevo_wire::dtyp::AccessMask;
 
 const HERE: Place = Place(1);
@@ -111,15 +115,16 @@ fn a_watched_directory_that_moves_is_watched_where_it_is() {
 #[test]
 fn what_other_programs_do_is_filtered_and_kept() {
     let watches = Watches::default();
-    let (watch, _) = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT);
+    let (watch, is_first) = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT);
+    assert!(is_first);
     let action = NotifyAction::MODIFIED;
     let change = |matches| HostChange::Change { action, name: "x", matches };
-    watch.add_host(&change(CompletionFilter::SIZE));
-    watch.add_host(&HostChange::Renamed { from: "a", to: "b", matches: NAMES });
-    watch.add_host(&change(NAMES));
+    watch.directory.add_host(false, &change(CompletionFilter::SIZE));
+    watch.directory.add_host(false, &HostChange::Renamed { from: "a", to: "b", matches: NAMES });
+    watch.directory.add_host(false, &change(NAMES));
     assert_eq!(told(&watch), pairs(&[(4, "a"), (5, "b"), (3, "x")]));
-    watch.add_host(&change(NAMES));
-    watch.add_host(&HostChange::Lost);
+    watch.directory.add_host(false, &change(NAMES));
+    watch.directory.add_host(false, &HostChange::Lost);
     assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
 }
 
@@ -132,9 +137,9 @@ fn other_directories_cost_nothing() {
         let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
     }
     let index = watches.index.bare().read();
-    // Whoever looked at a watch would wait for this for ever.
+    // Whoever looked at a log would wait for this for ever.
     let guards: Vec<_> =
-        index.by_open.values().map(|(watch, _)| watch.state.bare().lock()).collect();
+        index.by_open.values().map(|watch| watch.directory.log.bare().lock()).collect();
     let added = NotifyAction::ADDED;
     watches.report(HERE, &name("e\\f\\g"), added, CompletionFilter::FILE_NAME);
     drop(guards);
@@ -241,4 +246,159 @@ fn who_watches_for_what_says_more_is_not_told_less() {
     watches.report_unless(HERE, &name("d\\a"), modified, (attributes, NAMES));
     assert_eq!(told(&one), pairs(&[(3, "a")]));
     assert!(told(&both).is_empty());
+}
+
+/// A change is written once, however many watch; each watch reads what it is for.
+#[test]
+fn watches_of_one_directory_share_its_log() {
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let many: Vec<_> = (0..200).map(|i| watches.of(OpenId(i), HERE, &d, FLAT).0).collect();
+    let sizes = Wanted { filter: CompletionFilter::SIZE, ..FLAT };
+    let other = watches.of(OpenId(5_000), HERE, &d, sizes).0;
+    assert_eq!(watches.bytes(), 0);
+    let report = |path: &str, matches| {
+        watches.report(HERE, &name(path), NotifyAction::ADDED, matches);
+    };
+    for i in 0..100 {
+        report(&alloc::format!("d\\name {i}"), CompletionFilter::FILE_NAME);
+    }
+    report("d\\sized", CompletionFilter::SIZE);
+    let bytes = watches.bytes();
+    assert!((1_000..40_000).contains(&bytes), "{bytes} bytes for 101 changes");
+    for watch in &many {
+        assert_eq!(told(watch).len(), 100);
+        assert!(told(watch).is_empty());
+    }
+    assert_eq!(told(&other), pairs(&[(1, "sized")]));
+    // What everybody has had goes.
+    for i in 0..102 {
+        report(&alloc::format!("d\\later {i}"), CompletionFilter::FILE_NAME);
+        for watch in many.iter().chain([&other]) {
+            let _ = told(watch);
+        }
+    }
+    assert!(watches.bytes() < bytes, "{} bytes", watches.bytes());
+    (0..200).chain([5_000]).for_each(|id| watches.forget(OpenId(id)));
+    drop((many, other));
+    assert_eq!(watches.bytes(), 0);
+}
+
+/// Wakes a few requests, and each of those the next few.
+#[test]
+fn thousands_that_wait_are_woken_by_each_other() {
+    use core::sync::atomic::AtomicUsize;
+    struct Count(AtomicUsize);
+    impl alloc::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let many: Vec<_> = (0..3_000).map(|i| watches.of(OpenId(i), HERE, &d, FLAT).0).collect();
+    let woken: Vec<_> = (0..3_000).map(|_| Arc::new(Count(AtomicUsize::new(0)))).collect();
+    let wakers: Vec<_> = woken.iter().map(|count| Waker::from(Arc::clone(count))).collect();
+    let mut waiting: Vec<_> = many.iter().map(|watch| Some(watch.next())).collect();
+    for (next, waker) in waiting.iter_mut().flatten().zip(&wakers) {
+        assert!(Pin::new(next).poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    let count = || woken.iter().filter(|count| count.0.load(Ordering::Relaxed) > 0).count();
+    watches.report(HERE, &name("d\\a"), NotifyAction::ADDED, CompletionFilter::FILE_NAME);
+    assert_eq!(count(), WAKES_AT_ONCE);
+    let mut done = 0;
+    while done < 3_000 {
+        let next =
+            (0..3_000).find(|i| waiting[*i].is_some() && woken[*i].0.load(Ordering::Relaxed) > 0);
+        let at = next.expect("somebody is woken while there are some left");
+        let mut next = waiting[at].take().unwrap();
+        // Half of them are cancelled at this very moment.
+        if at % 2 == 0 {
+            let told = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
+            let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
+            assert_eq!(told, Poll::Ready(Reported::Changes(Vec::from([a]))));
+        }
+        drop(next);
+        assert!(count() <= (2 * done + 3) * WAKES_AT_ONCE);
+        done += 1;
+    }
+    // What the cancelled ones had is the next request's.
+    assert_eq!(told(&many[1]), pairs(&[(1, "a")]));
+    assert!(told(&many[0]).is_empty());
+}
+
+/// Filled by directories that nobody fetches from, the logs of others keep their newest
+/// report.
+#[test]
+fn all_logs_together_are_bounded() {
+    let watches = Watches::default();
+    watches.set_limit(64 << 10);
+    let idle = watches.of(OpenId(1), HERE, &directory("idle", 7), FLAT).0;
+    let live = watches.of(OpenId(2), HERE, &directory("live", 8), FLAT).0;
+    let add = |path: &str| {
+        watches.report(HERE, &name(path), NotifyAction::ADDED, CompletionFilter::FILE_NAME);
+    };
+    for i in 0..CHANGES_PER_WATCH {
+        add(&alloc::format!("idle\\{i} {}", "x".repeat(200)));
+    }
+    assert!(watches.bytes() <= 64 << 10);
+    let mut waits = live.next();
+    assert!(poll(&mut waits).is_pending());
+    add("live\\a");
+    let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
+    assert_eq!(poll(&mut waits), Poll::Ready(Reported::Changes(Vec::from([a]))));
+    add("live\\b");
+    add("live\\c");
+    assert!(watches.bytes() <= (64 << 10) + 1_024);
+    assert_eq!(poll(&mut idle.next()), Poll::Ready(Reported::TooMany));
+    let last = poll(&mut live.next());
+    assert!(matches!(last, Poll::Ready(Reported::TooMany | Reported::Changes(_))));
+    assert!(poll(&mut live.next()).is_pending());
+}
+
+#[test]
+fn one_log_is_bounded() {
+    for count in [REPORTS_PER_DIRECTORY - 1, REPORTS_PER_DIRECTORY, REPORTS_PER_DIRECTORY + 1] {
+        let watches = Watches::default();
+        let d = directory("d", 7);
+        let names = watches.of(OpenId(1), HERE, &d, FLAT).0;
+        let sizes = Wanted { filter: CompletionFilter::SIZE, ..FLAT };
+        let sizes = watches.of(OpenId(2), HERE, &d, sizes).0;
+        let report = |path: &str, matches| {
+            watches.report(HERE, &name(path), NotifyAction::ADDED, matches);
+        };
+        report("d\\first", CompletionFilter::SIZE);
+        (1..count).for_each(|i| {
+            report(&alloc::format!("d\\{i}"), CompletionFilter::FILE_NAME);
+        });
+        let fits = count <= REPORTS_PER_DIRECTORY;
+        let first = poll(&mut sizes.next());
+        assert_eq!(matches!(first, Poll::Ready(Reported::Changes(_))), fits, "{count}");
+        assert_eq!(poll(&mut names.next()), Poll::Ready(Reported::TooMany));
+    }
+}
+
+/// A file written to over and over while requests come and go: none is told nothing.
+#[test]
+fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
+    let watches = Watches::default();
+    let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT).0;
+    let modify = || {
+        let modified = NotifyAction::MODIFIED;
+        watches.report(HERE, &name("d\\a"), modified, CompletionFilter::FILE_NAME);
+    };
+    modify();
+    let mut one = watch.next();
+    modify();
+    let mut two = watch.next();
+    let a = Change { action: NotifyAction::MODIFIED, name: String::from("a") };
+    let expected = Poll::Ready(Reported::Changes(Vec::from([a])));
+    assert_eq!(poll(&mut one), expected);
+    assert_eq!(poll(&mut two), expected);
+    let mut three = watch.next();
+    assert!(poll(&mut three).is_pending());
+    modify();
+    modify();
+    assert_eq!(poll(&mut three), expected);
+    assert_eq!(told(&watch), pairs(&[(3, "a")]));
 }

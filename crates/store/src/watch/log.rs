@@ -1,0 +1,507 @@
+//! The log of one watched directory, and the places of its watches in it.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::sync::atomic::Ordering;
+use core::task::Waker;
+
+use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::fscc::notify::NotifyAction;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::{Bytes, Change, Reported, Wakers, Wanted};
+use crate::file::OpenId;
+use crate::limits::{
+    CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH, REPORT_BYTES_PER_DIRECTORY, REPORTS_PER_DIRECTORY,
+    WAKES_AT_ONCE,
+};
+
+/// The kinds of watches that a report is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Audience(u8);
+
+impl Audience {
+    /// Watches of the directory only.
+    pub(super) const FLAT: Self = Self(1);
+    /// Watches of the whole tree.
+    pub(super) const TREE: Self = Self(2);
+    /// Both.
+    pub(super) const ALL: Self = Self(3);
+
+    const fn has(self, is_tree: bool) -> bool {
+        self.0 & (if is_tree { Self::TREE.0 } else { Self::FLAT.0 }) != 0
+    }
+}
+
+/// Changes that are told together: one, or the two names of a rename.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// Its number in the log.
+    number: u64,
+    audience: Audience,
+    pub(super) matches: CompletionFilter,
+    unless: CompletionFilter,
+    /// None for a loss: changes that nobody knows.
+    changes: SmallVec<[Change; 1]>,
+    /// A request may have waited for it. A later report that says the same must
+    /// then stand for itself.
+    was_awaited: bool,
+}
+
+impl Report {
+    pub(super) const fn new(
+        audience: Audience,
+        (matches, unless): (CompletionFilter, CompletionFilter),
+        changes: SmallVec<[Change; 1]>,
+    ) -> Self {
+        Self { number: 0, audience, matches, unless, changes, was_awaited: false }
+    }
+
+    pub(super) fn of_loss(audience: Audience) -> Self {
+        let (matches, unless) = (CompletionFilter(u32::MAX), CompletionFilter::EMPTY);
+        Self::new(audience, (matches, unless), SmallVec::new())
+    }
+
+    pub(super) fn is_loss(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    const fn is_for(&self, wants: Wants) -> bool {
+        let Wants { filter, is_tree } = wants;
+        self.audience.has(is_tree)
+            && filter.intersects(self.matches)
+            && !filter.intersects(self.unless)
+    }
+
+    /// True for a file that is written to again: it has changed once.
+    fn is_repeated_by(&self, later: &Self) -> bool {
+        let is_modified = |report: &Self| matches!(&*report.changes, [change] if change.action == NotifyAction::MODIFIED);
+        !self.was_awaited
+            && is_modified(later)
+            && self.changes == later.changes
+            && (self.audience, self.matches, self.unless)
+                == (later.audience, later.matches, later.unless)
+    }
+
+    fn bytes(&self) -> usize {
+        let names = self.changes.iter().map(|change| change.name.capacity());
+        let changes = self.changes.len().saturating_mul(size_of::<Change>());
+        names.fold(size_of::<Self>().saturating_add(changes), usize::saturating_add)
+    }
+}
+
+/// What a watch is for: those that are alike wait together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wants {
+    filter: CompletionFilter,
+    is_tree: bool,
+}
+
+#[derive(Debug)]
+struct Group {
+    wants: Wants,
+    watches: usize,
+    /// Of each watch the first request that has nothing yet.
+    waiters: BTreeMap<OpenId, Waker>,
+}
+
+/// Reports from one number up to another.
+type Span = (u64, u64);
+
+/// One watch's place.
+#[derive(Debug)]
+struct Reader {
+    wants: Wants,
+    /// The first report that it has not had.
+    cursor: u64,
+    /// Spans before the cursor that ended requests leave to the next one.
+    returned: Vec<Span>,
+    /// Requests in the order in which they came.
+    waiting: VecDeque<Waiting>,
+    /// Deletions of the directory before it began.
+    deletions: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    /// Reports before this number were there when it came.
+    arrived: u64,
+    waker: Option<Waker>,
+    /// What it is answered with: from the change on that it waited for, later
+    /// ones are for the request behind it (MS-FSA 2.1.4.1).
+    told: Option<SmallVec<[Span; 1]>>,
+}
+
+/// Numbers after the last report that was dropped, for each bit of a filter.
+#[derive(Debug, Default)]
+struct Dropped([u64; 32]);
+
+impl Dropped {
+    fn note(&mut self, report: &Report) {
+        for (bit, number) in self.0.iter_mut().enumerate() {
+            if is_set(report.matches, bit) {
+                *number = report.number.saturating_add(1);
+            }
+        }
+    }
+
+    /// The number after the last one that a watch would have been told of.
+    fn for_filter(&self, filter: CompletionFilter) -> u64 {
+        let bits = self.0.iter().enumerate();
+        bits.filter(|(bit, _)| is_set(filter, *bit)).map(|(_, number)| *number).max().unwrap_or(0)
+    }
+}
+
+fn is_set(filter: CompletionFilter, bit: usize) -> bool {
+    filter.0 & 1_u32.unbounded_shl(u32::try_from(bit).unwrap_or(u32::MAX)) != 0
+}
+
+#[derive(Debug)]
+pub(super) struct Log {
+    /// The directory's present name.
+    pub(super) name: String,
+    reports: VecDeque<Report>,
+    /// The number of the next report.
+    next: u64,
+    bytes: usize,
+    all_bytes: Arc<Bytes>,
+    /// For watches of the directory, and of the tree.
+    dropped: [Dropped; 2],
+    readers: HashMap<OpenId, Reader>,
+    groups: Vec<Group>,
+    /// Requests that have to be woken still.
+    to_wake: Vec<BTreeMap<OpenId, Waker>>,
+    deletions: u64,
+    last_ticket: u64,
+    /// The number after the last report that some request has been told of.
+    told: u64,
+    /// Reports since it was last looked which ones everybody has had.
+    untidy: usize,
+}
+
+impl Log {
+    pub(super) fn new(name: String, all_bytes: Arc<Bytes>) -> Self {
+        Self {
+            name,
+            reports: VecDeque::new(),
+            next: 1,
+            bytes: 0,
+            all_bytes,
+            dropped: Default::default(),
+            readers: HashMap::new(),
+            groups: Vec::new(),
+            to_wake: Vec::new(),
+            deletions: 0,
+            last_ticket: 0,
+            told: 0,
+            untidy: 0,
+        }
+    }
+
+    /// Begins a watch. True for the first of its kind, directory or tree.
+    pub(super) fn begin(&mut self, id: OpenId, wanted: Wanted) -> bool {
+        let Wanted { filter, is_tree, .. } = wanted;
+        let wants = Wants { filter, is_tree };
+        let is_first = !self.groups.iter().any(|group| group.wants.is_tree == is_tree);
+        match self.group(wants) {
+            Some(group) => group.watches = group.watches.saturating_add(1),
+            None => self.groups.push(Group { wants, watches: 1, waiters: BTreeMap::new() }),
+        }
+        let reader = Reader {
+            wants,
+            cursor: self.next,
+            returned: Vec::new(),
+            waiting: VecDeque::new(),
+            deletions: self.deletions,
+        };
+        self.readers.insert(id, reader);
+        is_first
+    }
+
+    /// Ends a watch. True for the last of its kind.
+    pub(super) fn end(&mut self, id: OpenId) -> bool {
+        let Some(reader) = self.readers.remove(&id) else { return false };
+        if let Some(group) = self.group(reader.wants) {
+            group.watches = group.watches.saturating_sub(1);
+            group.waiters.remove(&id);
+        }
+        self.groups.retain(|group| group.watches > 0);
+        !self.groups.iter().any(|group| group.wants.is_tree == reader.wants.is_tree)
+    }
+
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.readers.is_empty()
+    }
+
+    fn group(&mut self, wants: Wants) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.wants == wants)
+    }
+
+    /// True when some watch is for such a report.
+    pub(super) fn is_wanted(
+        &self,
+        audience: Audience,
+        matches: CompletionFilter,
+        unless: CompletionFilter,
+    ) -> bool {
+        let report = Report::new(audience, (matches, unless), SmallVec::new());
+        self.groups.iter().any(|group| report.is_for(group.wants))
+    }
+
+    /// Writes a report, and hands out the first requests to be woken for it.
+    pub(super) fn append(&mut self, mut report: Report, wakers: &mut Wakers) {
+        let told = self.told;
+        let is_again = |last: &Report| last.number >= told && last.is_repeated_by(&report);
+        if self.reports.back().is_some_and(is_again) {
+            // Those that have had the last one are told again.
+            let last = self.reports.pop_back();
+            self.count(0, last.as_ref().map_or(0, Report::bytes));
+        }
+        report.number = self.next;
+        self.next = self.next.saturating_add(1);
+        for group in &mut self.groups {
+            if report.is_for(group.wants) && !group.waiters.is_empty() {
+                report.was_awaited = true;
+                self.to_wake.push(mem::take(&mut group.waiters));
+            }
+        }
+        self.count(report.bytes(), 0);
+        self.reports.push_back(report);
+        self.untidy = self.untidy.saturating_add(1);
+        self.tidy();
+        self.hand_out(wakers);
+    }
+
+    fn count(&mut self, more: usize, less: usize) {
+        self.bytes = self.bytes.saturating_add(more).saturating_sub(less);
+        self.all_bytes.used.fetch_add(more, Ordering::Relaxed);
+        self.all_bytes.used.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    /// Drops what is too much: at first what everybody has had.
+    fn tidy(&mut self) {
+        if self.untidy >= self.readers.len().max(WAKES_AT_ONCE) {
+            self.untidy = 0;
+            let cursors = self.readers.values().map(Reader::first_needed);
+            let first = cursors.min().unwrap_or(self.next);
+            while self.reports.front().is_some_and(|report| report.number < first) {
+                self.drop_first();
+            }
+        }
+        while self.reports.len() > REPORTS_PER_DIRECTORY
+            || (self.reports.len() > 1
+                && (self.bytes > REPORT_BYTES_PER_DIRECTORY
+                    || self.all_bytes.used.load(Ordering::Relaxed)
+                        > self.all_bytes.limit.load(Ordering::Relaxed)))
+        {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let Some(report) = self.reports.pop_front() else { return };
+        self.count(0, report.bytes());
+        for (is_tree, dropped) in [false, true].into_iter().zip(&mut self.dropped) {
+            if report.audience.has(is_tree) {
+                dropped.note(&report);
+            }
+        }
+    }
+
+    /// Takes requests to wake, a few at a time.
+    pub(super) fn hand_out(&mut self, wakers: &mut Wakers) {
+        while wakers.len() < WAKES_AT_ONCE
+            && let Some(waiters) = self.to_wake.last_mut()
+        {
+            match waiters.pop_first() {
+                Some((_, waker)) => wakers.push(waker),
+                None => _ = self.to_wake.pop(),
+            }
+        }
+    }
+
+    /// The directory is about to go: every request ends.
+    pub(super) fn delete(&mut self, wakers: &mut Wakers) {
+        self.deletions = self.deletions.saturating_add(1);
+        for group in &mut self.groups {
+            group.waiters.clear();
+        }
+        let readers = self.readers.iter_mut();
+        let others = readers.flat_map(|(id, reader)| {
+            reader.waiting.iter_mut().filter_map(|w| Some((*id, w.waker.take()?)))
+        });
+        // Two of one watch would take each other's place.
+        self.to_wake.extend(others.map(|one| BTreeMap::from_iter([one])));
+        self.hand_out(wakers);
+    }
+
+    pub(super) fn is_deleted(&self, id: OpenId) -> bool {
+        self.readers.get(&id).is_some_and(|reader| reader.deletions < self.deletions)
+    }
+
+    /// A request comes. Returns its ticket.
+    pub(super) fn arrive(&mut self, id: OpenId, wakers: &mut Wakers) -> u64 {
+        self.last_ticket = self.last_ticket.wrapping_add(1);
+        let (ticket, arrived) = (self.last_ticket, self.next);
+        if let Some(reader) = self.readers.get_mut(&id) {
+            reader.waiting.push_back(Waiting { ticket, arrived, waker: None, told: None });
+        }
+        self.tell(id, wakers);
+        ticket
+    }
+
+    /// Gives what there is to the requests that have nothing yet, in their order.
+    pub(super) fn tell(&mut self, id: OpenId, wakers: &mut Wakers) {
+        let Some(reader) = self.readers.get_mut(&id) else { return };
+        let [flat, tree] = &self.dropped;
+        let dropped = if reader.wants.is_tree { tree } else { flat };
+        let dropped = dropped.for_filter(reader.wants.filter);
+        for waiting in reader.waiting.iter_mut().filter(|waiting| waiting.told.is_none()) {
+            let Some(spans) = reader_spans(
+                (&mut reader.cursor, &mut reader.returned),
+                (reader.wants, waiting.arrived, self.next),
+                &self.reports,
+                dropped,
+            ) else {
+                break;
+            };
+            self.told = self.told.max(reader.cursor);
+            waiting.told = Some(spans);
+            wakers.extend(waiting.waker.take());
+        }
+        self.enlist(id);
+    }
+
+    /// The first request that has nothing waits for the next report.
+    fn enlist(&mut self, id: OpenId) {
+        let Some(reader) = self.readers.get(&id) else { return };
+        let first = reader.waiting.iter().find(|waiting| waiting.told.is_none());
+        let waker = first.and_then(|first| first.waker.clone());
+        let wants = reader.wants;
+        let Some(group) = self.group(wants) else { return };
+        match waker {
+            Some(waker) => _ = group.waiters.insert(id, waker),
+            None => _ = group.waiters.remove(&id),
+        }
+    }
+
+    /// What the request is answered with; else `waker` is told when there is
+    /// something.
+    pub(super) fn poll(&mut self, id: OpenId, ticket: u64, waker: &Waker) -> Option<Reported> {
+        let reader = self.readers.get_mut(&id)?;
+        let at = reader.waiting.iter().position(|waiting| waiting.ticket == ticket)?;
+        if let Some(own) = reader.waiting.get_mut(at)
+            && own.told.is_none()
+        {
+            own.waker = Some(waker.clone());
+            self.enlist(id);
+            return None;
+        }
+        let told = reader.waiting.remove(at)?.told?;
+        let wants = reader.wants;
+        Some(self.read(wants, &told))
+    }
+
+    /// A request ends, perhaps without having been answered with what it was told:
+    /// that is the next one's. Those behind it that have been told something were
+    /// told later, and have it already or are about to: order among answers is all
+    /// they lose.
+    pub(super) fn leave(&mut self, id: OpenId, ticket: u64, wakers: &mut Wakers) {
+        let Some(reader) = self.readers.get_mut(&id) else { return };
+        let own = reader.waiting.iter().position(|waiting| waiting.ticket == ticket);
+        let Some(own) = own.and_then(|at| reader.waiting.remove(at)) else { return };
+        if let Some(told) = own.told {
+            reader.returned.extend(told);
+            reader.returned.sort_unstable();
+        }
+        self.tell(id, wakers);
+    }
+
+    /// The changes of these spans, as far as there is room for them.
+    fn read(&self, wants: Wants, spans: &[Span]) -> Reported {
+        let [flat, tree] = &self.dropped;
+        let dropped = if wants.is_tree { tree } else { flat }.for_filter(wants.filter);
+        let mut changes: Vec<Change> = Vec::new();
+        let mut bytes = 0_usize;
+        for (from, to) in spans {
+            if dropped > *from {
+                return Reported::TooMany;
+            }
+            let reports = reports_from(&self.reports, *from);
+            let reports = reports.take_while(|report| report.number < *to);
+            for report in reports.filter(|report| report.is_for(wants)) {
+                if report.is_loss() {
+                    return Reported::TooMany;
+                }
+                for change in &report.changes {
+                    let is_again = change.action == NotifyAction::MODIFIED;
+                    if is_again && changes.last() == Some(change) {
+                        continue;
+                    }
+                    bytes = bytes.saturating_add(change.name.len());
+                    if changes.len() >= CHANGES_PER_WATCH || bytes > CHANGE_BYTES_PER_WATCH {
+                        return Reported::TooMany;
+                    }
+                    changes.push(change.clone());
+                }
+            }
+        }
+        if changes.is_empty() { Reported::TooMany } else { Reported::Changes(changes) }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.all_bytes.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Reader {
+    /// The first report that it may still have to be told.
+    fn first_needed(&self) -> u64 {
+        let told = self.waiting.iter().filter_map(|waiting| waiting.told.as_ref()).flatten();
+        let spans = told.chain(&self.returned).map(|(from, _)| *from);
+        spans.fold(self.cursor, u64::min)
+    }
+}
+
+fn reports_from(reports: &VecDeque<Report>, from: u64) -> impl Iterator<Item = &Report> {
+    let at = reports.partition_point(|report| report.number < from);
+    reports.range(at..)
+}
+
+/// The spans that a request is told of which reports before `arrived` were there
+/// when it came; none while there is nothing for it.
+fn reader_spans(
+    (cursor, returned): (&mut u64, &mut Vec<Span>),
+    (wants, arrived, next): (Wants, u64, u64),
+    reports: &VecDeque<Report>,
+    dropped: u64,
+) -> Option<SmallVec<[Span; 1]>> {
+    let first = if dropped > *cursor {
+        Some(dropped.saturating_sub(1))
+    } else {
+        reports_from(reports, *cursor).find(|report| report.is_for(wants)).map(|r| r.number)
+    };
+    if returned.is_empty() && first.is_none() {
+        // Nothing before this is for it.
+        *cursor = next;
+        return None;
+    }
+    let mut spans: SmallVec<[Span; 1]> = mem::take(returned).into();
+    let to = match first {
+        Some(_) if !spans.is_empty() => next,
+        Some(first) => arrived.max(first.saturating_add(1)),
+        None => *cursor,
+    };
+    if first.is_some() {
+        spans.push((*cursor, to));
+        *cursor = to;
+    }
+    Some(spans)
+}
