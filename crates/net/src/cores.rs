@@ -260,8 +260,14 @@ fn start_one(
             pin_to(processor);
         }
         CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopping.clone() })));
-        LocalSet::new().block_on(&runtime, work(queue, stopping, &polls));
-        // Tasks that outlived the grace are dropped before the runtime is.
+        let local = LocalSet::new();
+        local.block_on(&runtime, work(queue, stopping, &polls));
+        {
+            // Tasks that outlived the grace are dropped before the runtime is, and within
+            // it: what they own may give work to it when it is dropped.
+            let _within = runtime.enter();
+            drop(local);
+        }
         runtime.shutdown_background();
         CURRENT.set(None);
     })?;
@@ -284,7 +290,7 @@ async fn work(
                 Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
                 None => break,
             },
-            // A task that panicked has said so already and hurts no other.
+            // A task that panicked has told the panic hook, and hurts no other.
             Some(_ended) = tasks.join_next() => {}
             () = stop_asked(&mut stopping) => break,
         }

@@ -94,7 +94,10 @@ fn takes_ring() -> bool {
 /// The call runs to its end even if the wait is dropped.
 ///
 /// # Errors
-/// When the call panicked or the runtime is shutting down.
+/// When the runtime is shutting down.
+///
+/// # Panics
+/// When the call did: its panic goes on here.
 pub async fn run_blocking<T, F>(call: F) -> io::Result<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -103,7 +106,10 @@ where
     if STAYS.get() {
         return Ok(call());
     }
-    tokio::task::spawn_blocking(call).await.map_err(io::Error::other)
+    tokio::task::spawn_blocking(call).await.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => io::Error::other(error),
+    })
 }
 
 thread_local! {

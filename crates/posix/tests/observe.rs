@@ -91,6 +91,27 @@ fn other_programs_are_told_of_and_this_one_is_not() {
     assert_eq!(told.so_far(root), expected);
 }
 
+/// One thread tells all observers: a panic of one must not silence the others.
+#[test]
+fn an_observer_that_panics_silences_no_other() {
+    let _one = ONE_AT_A_TIME.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let Some(told) = observe(root, false) else { return };
+    let vfs = PosixVfs::open_root(root, PosixOptions::default()).unwrap();
+    let opened = vfs.open(&Name::root(), &HOW).unwrap();
+    let met = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&met);
+    let observer = move |_: &HostChange<'_>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        panic!("planted");
+    };
+    let _panicking = vfs.observe(&*opened.node, false, Arc::new(observer)).unwrap();
+    host(root, "mkdir a; mkdir b");
+    assert_eq!(told.so_far(root), ["1 a", "1 b"]);
+    assert!(met.load(Ordering::Relaxed) > 0);
+}
+
 #[test]
 fn a_tree_is_observed_wherever_it_grows_and_moves() {
     let _one = ONE_AT_A_TIME.lock();

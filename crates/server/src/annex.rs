@@ -12,7 +12,6 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::Builder;
@@ -33,7 +32,8 @@ use crate::limits::{
     ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_REQUESTS_PER_USER, ANNEX_THREAD_IDLE, ANNEX_THREADS,
 };
 use crate::open::{Open, OpenTarget};
-use crate::refusal::Outcome;
+use crate::panics;
+use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::server::Server;
@@ -96,8 +96,10 @@ impl Annex {
             ended = &mut answered => ended,
             () = passed_on(rq, &signals) => answered.await,
         };
-        // Without an answer the handler panicked, and said so.
-        let (outcome, response) = ended.map_err(|_| Status::INTERNAL_ERROR)?;
+        // Without an answer the handler panicked: its connection ends, as it does where
+        // the core carries a request out.
+        let bug = Doom::Rule("a bug in the server; see the log");
+        let (outcome, response) = ended.map_err(|_| Refusal::Disconnect(bug))?;
         *out = response;
         outcome
     }
@@ -230,8 +232,8 @@ impl Threads {
         loop {
             if let Some(job) = waiting.jobs.pop_front() {
                 MutexGuard::unlocked(&mut waiting, || {
-                    // A handler that panics has said so, and hurts no other.
-                    let _ = catch_unwind(AssertUnwindSafe(job));
+                    // A handler that panics hurts no other.
+                    let _ = panics::contained(job);
                 });
                 continue;
             }

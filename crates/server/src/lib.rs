@@ -48,6 +48,7 @@ pub mod limits;
 pub mod lines;
 pub mod offload;
 pub mod open;
+pub mod panics;
 #[cfg(feature = "plant")]
 pub mod plant;
 pub mod posix;

@@ -30,6 +30,9 @@ pub const CONNECTIONS: usize = 65_536;
 /// Refused connections are logged once in this time, with their number.
 pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Panics are logged once in this time, with their number.
+pub const PANIC_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How long accepting pauses when the system is out of descriptors or memory.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

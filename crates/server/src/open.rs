@@ -24,6 +24,7 @@ use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
+use crate::panics::{self, Steps};
 use crate::slots::Slot;
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
@@ -202,26 +203,33 @@ impl Open {
             return;
         }
         self.closing.notify_waiters();
-        self.leave_file(files);
+        let mut steps = Steps::default();
+        self.leave_file(files, &mut steps);
         *self.lock_places.lock() = Vec::new();
-        if let Some(survival) = self.survival() {
-            survival.closed(self);
-        }
+        steps.take(|| {
+            if let Some(survival) = self.survival() {
+                survival.closed(self);
+            }
+        });
+        steps.end();
     }
 
-    fn leave_file(&self, files: &FileTable) {
+    fn leave_file(&self, files: &FileTable, steps: &mut Steps) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
-        host::hide(file);
-        apple::leaving(file, self.id());
-        let actor = files.leases.has_directories().then(|| file.in_directory());
-        // MS-FSA 2.1.5.5 phase 3: now what the directory lists is brought up to date.
-        if let Some(actor) = actor.filter(|_| file.written.load(Ordering::Acquire)) {
-            files.entry_changed(&*file.vfs, &file.name(), actor);
-        }
+        let mut actor = None;
+        steps.take(|| {
+            host::hide(file);
+            apple::leaving(file, self.id());
+            actor = files.leases.has_directories().then(|| file.in_directory());
+            // MS-FSA 2.1.5.5 phase 3: now what the directory lists is brought up to date.
+            if let Some(actor) = actor.filter(|_| file.written.load(Ordering::Acquire)) {
+                files.entry_changed(&*file.vfs, &file.name(), actor);
+            }
+        });
         // A stream first: its file may go with it.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
-            self.leave(file, cell, files, actor);
+            steps.take(|| self.leave(file, cell, files, actor));
         }
     }
 
@@ -235,9 +243,10 @@ impl Open {
         };
         match files.leave(cell, self.id(), &file.vfs) {
             Departure::Remove(links) => {
+                let retires = panics::Always(|| files.retire(cell));
                 let removed: Vec<_> =
                     links.iter().map(|link| file.remove(files, cell, link)).collect();
-                files.retire(cell);
+                drop(retires);
                 for (link, removed) in links.iter().zip(removed) {
                     match removed {
                         Ok(()) => gone(link),

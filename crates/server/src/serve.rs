@@ -27,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::admission::Ticket;
 use crate::connection::{self, Accepted};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS, DRAIN, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL};
+use crate::panics;
 use crate::server::Server;
 
 /// Bounds of a running server that are not part of the protocol.
@@ -84,7 +85,7 @@ pub async fn serve(
         "polls by the time that each held its core");
     // Connections take their sessions with them; these had none left.
     for session in server.sessions() {
-        server.close_session(&session);
+        panics::contained(|| server.close_session(&session));
     }
     server.close_waiting();
     let deadline = Instant::now() + limits.drain;
@@ -110,7 +111,10 @@ struct Door {
 async fn accept(door: Arc<Door>, listener: Listener) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => door.admit(stream, peer),
+            Ok((stream, peer)) => {
+                // A panic must not leave an address that nobody listens at.
+                panics::contained(|| door.admit(stream, peer));
+            }
             Err(error) => {
                 door.refusals.note(|count| {
                     tracing::error!(target: "frevo::connection", %error, count,

@@ -24,6 +24,7 @@ use crate::ledger::Ledger;
 use crate::limits::SESSIONS;
 use crate::lines::Lines;
 use crate::open::Open;
+use crate::panics::{self, Steps};
 use crate::principals::{self, Principals};
 use crate::session::{Identity, Session};
 use crate::settings::Settings;
@@ -144,7 +145,7 @@ impl Server {
                 let groups = self.groups(&identity.user, host);
                 session.renew_identity(Identity { token, groups, ..Identity::clone(&identity) });
             } else {
-                self.close_session(&session);
+                panics::contained(|| self.close_session(&session));
             }
         }
     }
@@ -241,12 +242,16 @@ impl Server {
     /// forget it.
     pub fn close_session(self: &Arc<Self>, session: &Session) {
         self.sessions.lock().remove(&session.id);
-        if session.close(&self.clients, |open| self.close_open(open))
-            && let Some(identity) = session.identity()
-        {
-            tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
-        }
+        let mut steps = Steps::default();
+        steps.take(|| {
+            if session.close(&self.clients, |open| self.close_open(open))
+                && let Some(identity) = session.identity()
+            {
+                tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
+            }
+        });
         durable::scavenger::start(self);
+        steps.end();
     }
 
     /// Closes an Open whose client is gone. Nobody waits for a file system that
@@ -263,7 +268,7 @@ impl Server {
     pub fn close_waiting(self: &Arc<Self>) {
         let goes = |open: &Open| !open.survival().is_some_and(Survival::is_persistent);
         for open in self.durables.give_up(goes) {
-            self.close_open(&open);
+            panics::contained(|| self.close_open(&open));
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::ledger::Holder;
 use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
 use crate::offload::Offloads;
 use crate::open::Open;
+use crate::panics::Steps;
 use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
 use crate::under_way::UnderWay;
@@ -263,7 +264,9 @@ impl Session {
             let mut opens = self.opens.write();
             in_order(opens.extract_if(|_, open| open.tree().id == tree.id))
         };
-        closing.iter().for_each(|open| open.close(files));
+        let mut steps = Steps::default();
+        closing.iter().for_each(|open| steps.take(|| open.close(files)));
+        steps.end();
         Ok(())
     }
 
@@ -379,12 +382,15 @@ impl Session {
             return false;
         }
         self.under_way.end();
+        let mut steps = Steps::default();
         // To close files takes time, in which others look for Opens here.
         let opens = std::mem::take(&mut *self.opens.write());
         for open in in_order(opens) {
-            if !open.disconnect() {
-                close_open(&open);
-            }
+            steps.take(|| {
+                if !open.disconnect() {
+                    close_open(&open);
+                }
+            });
         }
         let trees = std::mem::take(&mut *self.trees.write());
         trees.values().for_each(|tree| _ = tree.disconnect());
@@ -395,6 +401,7 @@ impl Session {
         for (_, channel) in self.channels.lock().drain(..) {
             let _ = channel.send(crate::connection::Notice::SessionClosed(self.id));
         }
+        steps.end();
         true
     }
 }

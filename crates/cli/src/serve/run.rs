@@ -12,7 +12,7 @@ use frevo_server::serve::{ServeLimits, serve};
 use frevo_server::server::SharedAccounts;
 use frevo_server::share::{Share, Shares};
 use frevo_server::user_map::Mapped;
-use frevo_server::{Server, Settings, limits};
+use frevo_server::{Server, Settings, limits, panics};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 use sd_notify::NotifyState;
@@ -79,6 +79,7 @@ impl Loaded {
 }
 
 pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Done {
+    panics::watch(false);
     let guid = if plan.has_state {
         state::server_guid(&state::dir_of(&plan.config))?
     } else {
@@ -178,10 +179,13 @@ impl Running<'_> {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(_) => notify(&[NotifyState::Reloading]),
         }
-        match self.try_reload() {
-            Ok(()) => tracing::info!(target: "frevo::server", "configuration reloaded"),
-            Err(failure) => tracing::error!(target: "frevo::server",
+        match panics::contained(|| self.try_reload()) {
+            Some(Ok(())) => tracing::info!(target: "frevo::server", "configuration reloaded"),
+            Some(Err(failure)) => tracing::error!(target: "frevo::server",
                 "reload failed, the old configuration stays in force: {failure}"),
+            None => tracing::error!(target: "frevo::server",
+                "reload failed because of a bug; the server goes on; restart it to apply the \
+                 configuration"),
         }
         notify(&[NotifyState::Ready]);
     }

@@ -286,9 +286,9 @@ async fn a_stalled_mount_has_only_so_many_calls() {
 }
 
 #[tokio::test]
-async fn a_panicking_call_is_an_error() {
-    let outcome = run_blocking(|| panic!("on purpose, in a test")).await;
-    assert!(outcome.is_err());
+async fn a_panic_of_a_call_goes_on_where_it_is_waited_for() {
+    let waiting = tokio::spawn(run_blocking(|| panic!("on purpose, in a test")));
+    assert!(waiting.await.unwrap_err().is_panic());
 }
 
 #[tokio::test]

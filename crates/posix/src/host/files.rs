@@ -107,10 +107,10 @@ impl Drop for Guard {
 impl Hub {
     fn run(&self) {
         let mut buffer = Vec::new();
-        loop {
+        while super::go_on(|| {
             let mut fds = [PollFd::new(self.group.fd(), PollFlags::IN)];
             if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
-                return;
+                return false;
             }
             let mut told = Told::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
@@ -118,9 +118,13 @@ impl Hub {
                 std::thread::sleep(HOST_OWN_PAUSE);
             }
             for (observer, mask) in told {
-                tell(&observer, mask);
+                super::go_on(|| {
+                    tell(&observer, mask);
+                    true
+                });
             }
-        }
+            true
+        }) {}
     }
 
     fn handle(&self, event: Option<Event>, told: &mut Told) {

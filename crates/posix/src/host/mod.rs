@@ -18,6 +18,7 @@ mod fanotify;
 pub(crate) mod files;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::vfs::VfsResult;
@@ -189,18 +190,19 @@ impl Hub {
 
     fn run(&self) {
         let mut buffer = Vec::new();
-        loop {
+        while go_on(|| {
             let both = [self.group.fd(), &self.wake];
             let mut fds = both.map(|fd| PollFd::new(fd, PollFlags::IN));
             if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
-                return;
+                return false;
             }
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
             let mut told = Told::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
             tell(&mut told);
             self.scan(&mut told);
-        }
+            true
+        }) {}
     }
 
     fn handle(&self, event: Option<Event>, told: &mut Told) {
@@ -236,17 +238,26 @@ impl Hub {
     }
 }
 
+/// Takes one turn of a thread that all observations share. A panic ends the turn and not
+/// the thread; the panic hook has told of it.
+fn go_on(turn: impl FnOnce() -> bool) -> bool {
+    catch_unwind(AssertUnwindSafe(turn)).unwrap_or(true)
+}
+
 fn tell(told: &mut Told) {
     for (observer, change) in told.drain(..) {
-        match &change {
-            Owned::Change(action, name, matches) => {
-                observer(&HostChange::Change { action: *action, name, matches: *matches });
+        go_on(|| {
+            match &change {
+                Owned::Change(action, name, matches) => {
+                    observer(&HostChange::Change { action: *action, name, matches: *matches });
+                }
+                Owned::Renamed(from, to, matches) => {
+                    observer(&HostChange::Renamed { from, to, matches: *matches });
+                }
+                Owned::Lost => observer(&HostChange::Lost),
             }
-            Owned::Renamed(from, to, matches) => {
-                observer(&HostChange::Renamed { from, to, matches: *matches });
-            }
-            Owned::Lost => observer(&HostChange::Lost),
-        }
+            true
+        });
     }
 }
 

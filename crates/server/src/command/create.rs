@@ -20,7 +20,7 @@ use frevo_store::lease::{Actor, Wish};
 use frevo_store::name::Rules;
 use frevo_store::security::Token;
 use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, Opened, Parent};
-use frevo_store::{Admitted, Departure, Fault, FileCell, Name, OpenId, Sharing, Vfs};
+use frevo_store::{Admitted, Departure, Fault, FileCell, FileTable, Name, OpenId, Sharing, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::{
     self, CreateAction, CreateDisposition, CreateOptions, ShareAccess,
@@ -33,6 +33,7 @@ use crate::ipc;
 use crate::lease as breaks;
 use crate::limits::BREAKS_AWAITED;
 use crate::open::Open;
+use crate::panics;
 use crate::posix;
 use crate::quota;
 use crate::refusal::{Outcome, Refusal};
@@ -122,7 +123,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
     let made = create.open().await.map_err(|refusal| create.discreet(refusal))?;
     let file_created = made.opened.file_created;
-    let (open, action, stat) = create.finish(made)?;
+    let (fresh, action, stat) = create.finish(made)?;
+    let open = &fresh.open;
     let file = open.file()?;
     let (id, is_directory, route) = (file.id, file.is_directory, create.route()?);
     if !tree.share.level2_oplocks {
@@ -130,10 +132,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let granted = rq.server().files.grant(&file.cell, id, is_directory, wish, route);
     breaks::host::watch(rq.server(), file, granted);
-    create.grant_survival(&open, action).inspect_err(|_| open.close(&rq.server().files))?;
-    create.keep(&open).await?;
+    create.grant_survival(open, action)?;
+    create.keep(open).await?;
     create.report(file, action, file_created);
-    rq.session()?.add_open(&open, &rq.server().files)?;
+    rq.session()?.add_open(open, &rq.server().files)?;
+    let open = fresh.kept();
     out.set_file_id(file_id);
     create.respond(&open, action, &stat, granted, out)?;
     Ok(Status::SUCCESS)
@@ -176,13 +179,61 @@ struct Create<'a> {
 }
 
 /// A file that is open in the file system and admitted by its other Opens.
-struct Made {
+struct Made<'a> {
     opened: Opened,
+    entered: Entered<'a>,
+    granted: AccessMask,
+    action: CreateAction,
+}
+
+/// A place among the Opens of a file. It is left again when this is dropped before the
+/// Open is made: by an error, a panic, or the end of the core.
+struct Entered<'a> {
+    create: &'a Create<'a>,
     cell: Arc<FileCell>,
     /// Of the file that a named stream belongs to.
     base: Option<Arc<FileCell>>,
-    granted: AccessMask,
-    action: CreateAction,
+    /// False for a request that has to wait before it is admitted.
+    leaves: bool,
+    stays: bool,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        let Create { rq, vfs, .. } = self.create;
+        let (files, id) = (&rq.server().files, self.create.id());
+        if self.leaves && matches!(files.leave(&self.cell, id, vfs), Departure::Remove(_)) {
+            // It has gone by itself; its key must not stay delete pending.
+            files.retire(&self.cell);
+        }
+        panics::contained(|| streams::detach(files, vfs, self.base.as_ref(), id));
+    }
+}
+
+/// An Open that its session does not have yet. It is closed when this is dropped before
+/// [`Self::kept`].
+struct Fresh<'a> {
+    open: Arc<Open>,
+    files: &'a FileTable,
+    is_kept: bool,
+}
+
+impl Fresh<'_> {
+    fn kept(mut self) -> Arc<Open> {
+        self.is_kept = true;
+        Arc::clone(&self.open)
+    }
+}
+
+impl Drop for Fresh<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            panics::contained(|| self.open.close(self.files));
+        }
+    }
 }
 
 impl Create<'_> {
@@ -192,7 +243,7 @@ impl Create<'_> {
 
     /// Finds or makes the file and takes a place among its Opens. What was
     /// opened may have been removed meanwhile: then the name is looked up again.
-    async fn open(&self) -> Result<Made, Refusal> {
+    async fn open(&self) -> Result<Made<'_>, Refusal> {
         let files = &self.rq.server().files;
         if self.is_undeletable() && self.request.create_disposition == CreateDisposition::CREATE {
             let there = self.vfs.stat(&self.name).is_ok();
@@ -258,13 +309,15 @@ impl Create<'_> {
                 detach();
                 self.unmake(&opened);
             })?;
-            let cell = attempt.cell;
+            let waits = attempt.admitted == Admitted::Waits;
+            let cell = Arc::clone(&attempt.cell);
+            let entered =
+                Entered { create: self, cell: attempt.cell, base, leaves: !waits, stays: false };
             drop(held);
             breaks::announce(self.rq.server(), &cell, attempt.contention.breaks);
-            if attempt.admitted == Admitted::Waits {
+            if waits {
                 // Others may rename or remove it meanwhile: all begins anew.
-                detach();
-                drop(opened);
+                drop((entered, opened));
                 awaited += 1;
                 if awaited > BREAKS_AWAITED {
                     return Err(Status::SHARING_VIOLATION.into());
@@ -277,14 +330,9 @@ impl Create<'_> {
             let is_gone = files.removals() != removals
                 && opened.node.stat_without_eas().map_or(true, |stat| stat.links == 0);
             if is_gone {
-                if let Departure::Remove(_) = files.leave(&cell, self.id(), self.vfs) {
-                    // It has gone by itself; its key must not stay delete pending.
-                    files.retire(&cell);
-                }
-                detach();
                 continue;
             }
-            return Ok(Made { opened, cell, base, granted, action });
+            return Ok(Made { opened, entered, granted, action });
         }
         Err(Status::DELETE_PENDING.into())
     }

@@ -24,6 +24,7 @@ use crate::admission::Ticket;
 use crate::limits::{
     AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
 };
+use crate::panics::{self, Steps};
 use crate::refusal::Doom;
 use crate::server::Server;
 use crate::watchdog::Whose;
@@ -63,13 +64,15 @@ async fn serve_whole(server: Arc<Server>, accepted: Accepted) -> io::Result<()> 
     let (id, settings) = (server.new_connection_id(), server.settings());
     let ends = (stream.peer_addr()?, stream.local_addr()?);
     let connection = Rc::new(Connection::new((id, server, settings), ends, handle, Some(ticket)));
+    // However this ends: by itself, by a panic, or dropped with its core.
+    let winds_up = panics::Always(|| connection.wind_up());
     let mut in_flight = InFlight::new();
     if let Some(frame) = first {
         connection.begin(frame, &mut in_flight).await;
     }
     let end = serve(&connection, &stream, &mut reader, &mut notices, &mut in_flight).await;
     connection.log_end(&end);
-    connection.wind_up();
+    drop(winds_up);
     // What was told to it and not yet done goes another way.
     notices.close();
     while notices.try_recv().is_ok() {}
@@ -224,16 +227,18 @@ impl Connection {
         let others = |id| self.server.session(id).is_some_and(|s| s.has_channel_besides(self.id));
         self.waiting.borrow().cancel_all(others);
         let breaks = self.breaks.take();
+        let mut steps = Steps::default();
         for channel in channels {
             let unfinished = channel.session.security().is_none();
             if channel.session.remove_channel(self.id)
                 || (unfinished && under_way.contains(&channel.session.id))
             {
-                self.server.close_session(&channel.session);
+                steps.take(|| self.server.close_session(&channel.session));
             }
         }
         // After its channels, so that none of them is tried again.
-        drop(breaks);
+        steps.take(|| drop(breaks));
+        steps.end();
     }
 
     fn log_end(&self, end: &Result<(), End>) {

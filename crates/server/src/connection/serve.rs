@@ -28,6 +28,7 @@ use crate::annex;
 use crate::command::{self, FileIdAt, Row, Waits};
 use crate::limits::INTERIM_AFTER;
 use crate::open::Open;
+use crate::panics;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
@@ -72,8 +73,11 @@ pub(super) struct Answer {
 impl Connection {
     /// Serves one frame to its end.
     pub(super) async fn serve(self: Rc<Self>, frame: Buf) {
-        if let Err(why) = self.serve_frame(frame).await {
-            self.disconnect(why);
+        match panics::outlived(self.serve_frame(frame)).await {
+            Some(Ok(())) => {}
+            Some(Err(why)) => self.disconnect(why),
+            // Others that are under way here are carried out: see `accept`.
+            None => self.disconnect(Doom::Rule("a bug in the server; see the log")),
         }
     }
 

@@ -11,6 +11,7 @@ use frevo_store::state::{Done, RecordId, StateFault};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 use crate::limits::{STATE_BATCH, STATE_QUEUE};
+use crate::panics;
 
 /// Records by Open.DurableFileId.
 const OPENS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("persistent-opens-1");
@@ -85,9 +86,12 @@ fn write(database: &Database, changes: &Receiver<Change>) {
     while let Ok(first) = changes.recv() {
         let mut batch = vec![first];
         batch.extend(changes.try_iter().take(STATE_BATCH));
-        let result = commit(database, &batch);
+        // A transaction that was begun and not committed is undone.
+        let result = panics::contained(|| commit(database, &batch))
+            .unwrap_or_else(|| Err(StateFault("a bug in the server; see the log".into())));
         for change in batch {
-            (change.done)(result.clone());
+            let result = result.clone();
+            panics::contained(|| (change.done)(result));
         }
     }
 }

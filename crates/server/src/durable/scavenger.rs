@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frevo_net::watchdog::yield_if_due;
 use tokio::time::{Instant, sleep_until};
 
+use crate::panics;
 use crate::server::Server;
 use crate::watchdog::Watchdog;
 
@@ -29,14 +30,14 @@ async fn scavenge(server: Arc<Server>) {
             () = sleep_until(deadline) => {}
             () = server.durables.earlier.notified() => continue,
         }
-        server.durables.remove_again(Instant::now());
+        panics::contained(|| server.durables.remove_again(Instant::now()));
         let expired = server.durables.expired(Instant::now());
         if !expired.is_empty() {
             tracing::info!(target: "frevo::durable", count = expired.len(),
                 "closed files whose clients did not come back in time");
         }
         for open in expired {
-            server.close_open(&open);
+            panics::contained(|| server.close_open(&open));
             yield_if_due().await;
         }
     }

@@ -239,6 +239,18 @@ impl Peer {
         found.into_iter().map(Option::unwrap).collect()
     }
 
+    /// As [`Self::ask`]; none when the server ends the connection instead.
+    pub async fn ask_or_lose(&mut self, draft: Draft, via: Via<'_>) -> Option<Reply> {
+        let ids = self.send(vec![draft], via).await;
+        loop {
+            let replies = self.replies().await?;
+            let own = |reply: &Reply| ids.contains(&reply.header.message_id);
+            if let Some(reply) = replies.into_iter().find(|r| own(r) && !r.is_interim()) {
+                return Some(reply);
+            }
+        }
+    }
+
     /// The server ends the connection, and says nothing before.
     pub async fn expect_disconnect(&mut self) {
         if let Some(frame) = self.frame().await {

@@ -303,18 +303,20 @@ fn x7_every_call_to_a_file_system_is_its_users() {
 #[test]
 fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
     probed("x7_a_thread_is_nobodys_after_a_panic_or_a_cancel", async |world, probe| {
-        let mut peers = Vec::new();
-        for user in ["ann", "bob"] {
+        let arrive = async |user: &'static str| {
             let mut peer = world.connect();
             peer.negotiate(&Offer::default()).await;
             let logon = peer.log_on(user).await;
             let mount = peer.mount(&logon, "away").await;
-            peers.push((peer, mount, user));
-        }
+            (peer, mount, user)
+        };
+        let mut peers = vec![arrive("ann").await, arrive("bob").await];
         for _ in 0..10 {
             for (peer, mount, user) in &mut peers {
-                let fatal = Want::file(&format!("{user}-fatal"));
-                peer.create(mount, &fatal).await.expect(Status::INTERNAL_ERROR);
+                // The connection that meets a bug ends.
+                let (mut lost, theirs, _) = arrive(user).await;
+                let fatal = theirs.put(Want::file(&format!("{user}-fatal")).draft());
+                assert!(lost.ask_or_lose(fatal, theirs.via()).await.is_none());
                 let file = peer.open_file(mount, &Want::file(&format!("{user}-f"))).await;
                 peer.on(mount, query(InfoType::FILE, FileInfoClass::ALL.0, file)).await.ok();
                 peer.close(mount, file).await;

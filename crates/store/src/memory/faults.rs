@@ -57,21 +57,30 @@ struct Rule {
     fault: Fault,
 }
 
-#[derive(Debug)]
+/// What a test does at each call, before it is carried out. It may panic.
+pub type AtCall = Arc<dyn Fn(Operation) + Send + Sync>;
+
 struct Plan {
     rules: Vec<Rule>,
     calls: [u64; OPERATIONS],
     capacity: u64,
+    at_call: Option<AtCall>,
 }
 
 /// A handle on what goes wrong in one [`MemoryVfs`](super::MemoryVfs). Copies
 /// of it are the same handle.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Faults(Arc<Mutex<Plan>>);
+
+impl core::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Faults").field("rules", &self.0.lock().rules).finish_non_exhaustive()
+    }
+}
 
 impl Faults {
     pub(super) fn new(capacity: u64) -> Self {
-        let plan = Plan { rules: Vec::new(), calls: [0; OPERATIONS], capacity };
+        let plan = Plan { rules: Vec::new(), calls: [0; OPERATIONS], capacity, at_call: None };
         Self(Arc::new(Mutex::new(plan)))
     }
 
@@ -90,6 +99,11 @@ impl Faults {
     /// older one does.
     pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
         self.0.lock().rules.push(Rule { operation, after, times, fault });
+    }
+
+    /// Has `at_call` called at each call, or nothing.
+    pub fn at_call(&self, at_call: Option<AtCall>) {
+        self.0.lock().at_call = at_call;
     }
 
     /// Nothing fails any more.
@@ -120,6 +134,10 @@ impl Faults {
 
     /// Counts a call and says whether it may go on.
     pub(super) fn pass(&self, operation: Operation) -> VfsResult<()> {
+        let at_call = self.0.lock().at_call.clone();
+        if let Some(at_call) = at_call {
+            at_call(operation);
+        }
         let mut plan = self.0.lock();
         if let Some(calls) = plan.calls.get_mut(operation as usize) {
             *calls = calls.saturating_add(1);

@@ -45,5 +45,5 @@ mod vfs;
 #[cfg(test)]
 mod tests;
 
-pub use faults::{Faults, Operation};
+pub use faults::{AtCall, Faults, Operation};
 pub use vfs::{Clock, MemoryOptions, MemoryVfs};

@@ -14,7 +14,7 @@ use frevo_wire::command::create::{self, CreateAction, CreateFlags, CreateOptions
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::notify::NotifyAction;
 
-use super::{Create, MODE, Made, apple, contexts, lease, streams};
+use super::{Create, Fresh, MODE, Made, apple, contexts, lease, streams};
 use crate::annex;
 use crate::changes;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
@@ -23,8 +23,8 @@ use crate::times::Times;
 
 impl Create<'_> {
     /// Does to the file what its disposition and contexts say, and makes the Open.
-    pub(super) fn finish(&self, made: Made) -> Result<(Arc<Open>, CreateAction, Stat), Status> {
-        let Made { opened, cell, base, granted, action } = made;
+    pub(super) fn finish(&self, made: Made<'_>) -> Result<(Fresh<'_>, CreateAction, Stat), Status> {
+        let Made { opened, mut entered, granted, action } = made;
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
         let used = crate::apple::wrap(&opened.name, opened.node);
@@ -34,8 +34,8 @@ impl Create<'_> {
             io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
             id: self.id(),
-            cell,
-            base,
+            cell: Arc::clone(&entered.cell),
+            base: entered.base.clone(),
             is_directory: stat.kind == Kind::Directory,
             posix: self.posix.is_some(),
             apple: apple::is_client(self.rq.tree()?, self.wanted.apple.as_ref()),
@@ -56,6 +56,11 @@ impl Create<'_> {
         let tree = Arc::clone(self.rq.tree()?);
         let sequence = self.rq.header.channel_sequence();
         let open = Arc::new(Open::new(self.file_id, tree, granted, sequence, target));
+        let files = &self.rq.server().files;
+        let fresh = Fresh { open, files, is_kept: false };
+        // From here on its close leaves the file.
+        entered.stays = true;
+        let open = &fresh.open;
         if annex::is_here() {
             // To look up where its data lies may have to be waited for; the core cannot.
             let _ = open.file()?.io();
@@ -70,9 +75,8 @@ impl Create<'_> {
             if let (CreateAction::CREATED, Some(file)) = (action, file) {
                 file.cell.lock().set_delete_pending(open.id(), true);
             }
-            open.close(&self.rq.server().files);
         })?;
-        Ok((open, action, stat))
+        Ok((fresh, action, stat))
     }
 
     /// MS-FSA 2.1.5.1.1 and 2.1.5.1.2.3: what those who watch are told.
