@@ -36,9 +36,21 @@ pub const SEND_QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Frames in a send queue from which on it calls itself full.
 pub const SEND_QUEUE_FRAMES_MAX: usize = 4096;
 
-/// How long a peer may accept none of what waits for it before its
-/// connection is given up.
+/// The time in which a peer has to take [`SEND_RATE_MIN`], or all that waits for it.
+/// Otherwise its connection is given up, whatever it sends meanwhile.
 pub const SEND_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes per second that a peer has to take while something waits for it, as a mean over
+/// [`SEND_STALL_TIMEOUT`].
+pub const SEND_RATE_MIN: u32 = 4096;
+
+/// A queue that is blocked for so long is watched: what the peer has acknowledged is
+/// asked of the kernel, which a peer that reads fast never costs.
+pub const SEND_BLOCKED_LOOK: Duration = Duration::from_secs(1);
+
+/// How long the kernel keeps data of ours that a client does not acknowledge, or that its
+/// window has no room for (TCP_USER_TIMEOUT). As long as silent peers are asked for.
+pub const SEND_UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Segments handed to the kernel in one vectored write.
 pub const SEND_IOV_MAX: usize = 64;

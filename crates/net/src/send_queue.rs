@@ -11,7 +11,7 @@
 //! The queue belongs to one core: its calls take `&self` and lock nothing.
 //! Handlers push; one task per connection runs [`SendQueue::run`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -19,13 +19,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::buffer::Buf;
 use crate::file_io::FileFd;
 use crate::limits::{
-    FRAME_BYTES_MAX, SEND_IOV_MAX, SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX, SEND_STALL_TIMEOUT,
-    SENDFILE_BYTES_MIN, SPLICE_BYTES_MIN,
+    FRAME_BYTES_MAX, SEND_BLOCKED_LOOK, SEND_IOV_MAX, SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX,
+    SEND_RATE_MIN, SEND_STALL_TIMEOUT, SENDFILE_BYTES_MIN, SPLICE_BYTES_MIN,
 };
 use crate::send_queue::pipe::Pipe;
 use crate::transport::Stream;
@@ -178,8 +178,10 @@ pub struct SendLimits {
     pub bytes: usize,
     /// Frames from which on the queue is full.
     pub frames: usize,
-    /// How long the peer may take nothing.
+    /// The time in which the peer has to take `rate_min`, or all that waits.
     pub stall: Duration,
+    /// Bytes per second.
+    pub rate_min: u32,
     /// File tails shorter than this are copied.
     pub sendfile_from: usize,
     /// File tails of this length and more are spliced.
@@ -192,6 +194,7 @@ impl Default for SendLimits {
             bytes: SEND_QUEUE_BYTES_MAX,
             frames: SEND_QUEUE_FRAMES_MAX,
             stall: SEND_STALL_TIMEOUT,
+            rate_min: SEND_RATE_MIN,
             sendfile_from: SENDFILE_BYTES_MIN,
             splice_from: SPLICE_BYTES_MIN,
         }
@@ -203,8 +206,22 @@ impl Default for SendLimits {
 pub struct SendQueue {
     inner: RefCell<Inner>,
     limits: SendLimits,
+    /// None while nothing waits for the transport.
+    pace: Cell<Option<Pace>>,
     pushed: Notify,
     drained: Notify,
+}
+
+/// How a peer that keeps a queue waiting is watched. It belongs to the queue and not to a
+/// call of [`SendQueue::flush`], as callers drop those whenever the peer sends something.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// The beginning of the period.
+    since: Instant,
+    /// What the peer had taken then; none before the queue was blocked for long.
+    taken: Option<u64>,
+    /// The time of the next look.
+    until: Instant,
 }
 
 #[derive(Default)]
@@ -314,6 +331,9 @@ impl SendQueue {
         }
         let moved = inner.sent_bytes != before || outcome.is_err();
         drop(inner);
+        if !matches!(outcome, Ok(false)) {
+            self.pace.set(None);
+        }
         if moved {
             self.drained.notify_waiters();
         }
@@ -324,8 +344,8 @@ impl SendQueue {
     /// goes on at the byte where this one was.
     ///
     /// # Errors
-    /// As [`Self::try_flush`], and `TimedOut` when the peer takes nothing for
-    /// too long.
+    /// As [`Self::try_flush`], and `TimedOut` when the peer takes nothing, or too
+    /// little, for too long.
     pub async fn flush(&self, stream: &Stream) -> io::Result<()> {
         loop {
             // A peer that takes all we have must not keep the core.
@@ -333,14 +353,36 @@ impl SendQueue {
             if self.try_flush(stream)? {
                 return Ok(());
             }
-            match timeout(self.limits.stall, stream.writable()).await {
-                Ok(ready) => ready?,
-                Err(_elapsed) => {
-                    self.fail();
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "peer takes nothing"));
-                }
+            let until = self.watch(stream).inspect_err(|_| self.fail())?;
+            if let Ok(ready) = timeout_at(until, stream.writable()).await {
+                ready?;
             }
         }
+    }
+
+    /// Watches a peer that does not take what waits; returns when to look again.
+    fn watch(&self, stream: &Stream) -> io::Result<Instant> {
+        let now = Instant::now();
+        let Some(pace) = self.pace.get() else {
+            let until = now + SEND_BLOCKED_LOOK.min(self.limits.stall / 4);
+            self.pace.set(Some(Pace { since: now, taken: None, until }));
+            return Ok(until);
+        };
+        if now < pace.until {
+            return Ok(pace.until);
+        }
+        let taken = self.sent_bytes().saturating_sub(stream.unacknowledged_bytes()? as u64);
+        let needed = self.limits.stall.as_millis() as u64 * u64::from(self.limits.rate_min) / 1_000;
+        let since = match pace.taken {
+            None => pace.since,
+            Some(before) if taken.saturating_sub(before) >= needed.max(1) => now,
+            Some(_) => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little"));
+            }
+        };
+        let until = since + self.limits.stall;
+        self.pace.set(Some(Pace { since, taken: Some(taken), until }));
+        Ok(until)
     }
 
     /// Sends whatever is pushed until the queue is closed and empty.

@@ -10,7 +10,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpSocket;
 
-use crate::limits::{KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, LISTEN_BACKLOG};
+use crate::limits::{
+    KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, LISTEN_BACKLOG,
+    SEND_UNACKNOWLEDGED_TIMEOUT,
+};
 use crate::transport::{Detached, Stream};
 
 mod congestion;
@@ -87,6 +90,9 @@ impl Listener {
         // A peer without an address has gone already.
         let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
         prepare(stream.as_fd())?;
+        // A client that takes nothing must not keep what the kernel holds for it.
+        let patience = u32::try_from(SEND_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(&stream, patience)?;
         if let Some(paced) = &self.paced {
             paced.give_back(stream.as_fd(), peer.ip());
         }

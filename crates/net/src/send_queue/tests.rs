@@ -166,13 +166,98 @@ async fn a_peer_that_takes_nothing_is_given_up() {
     let (server, _client) = memory(10);
     let queue = SendQueue::default();
     queue.push(OutFrame::new(Buf::copy_of(&[1; 40])));
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     let error = queue.run(&server).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert_eq!(began.elapsed(), SEND_STALL_TIMEOUT);
     assert!(queue.is_closed() && queue.is_empty());
     queue.push(OutFrame::new(Buf::copy_of(b"late")));
     assert!(queue.is_empty(), "nothing is kept for a connection that is gone");
+}
+
+/// Flushes as a connection does whose peer sends something every `pause`: the flush is
+/// dropped, a small reply pushed. Returns how long it took to fail, if it did.
+async fn flush_beside_requests(
+    queue: &SendQueue,
+    stream: &Stream,
+    pause: Duration,
+    at_most: Duration,
+) -> Option<Duration> {
+    let began = Instant::now();
+    while began.elapsed() < at_most {
+        match tokio::time::timeout(pause, queue.flush(stream)).await {
+            Ok(Err(error)) => {
+                assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+                return Some(began.elapsed());
+            }
+            Ok(Ok(())) => tokio::time::sleep(pause).await,
+            Err(_elapsed) => {}
+        }
+        queue.push(OutFrame::new(Buf::copy_of(b"echo")));
+    }
+    None
+}
+
+/// R3: what the peer sends does not count, only what it takes.
+#[tokio::test(start_paused = true)]
+async fn r3_a_peer_that_takes_nothing_and_goes_on_asking_is_given_up() {
+    let (server, _client) = memory(1_000);
+    let queue = SendQueue::default();
+    queue.push(OutFrame::new(Buf::copy_of(&pattern(100_000))));
+    let pause = Duration::from_secs(5);
+    let took = flush_beside_requests(&queue, &server, pause, SEND_STALL_TIMEOUT * 5).await;
+    assert!(took.unwrap() <= SEND_STALL_TIMEOUT + pause, "{took:?}");
+    assert!(queue.is_closed() && queue.is_empty());
+}
+
+/// R3: at n - 1, n and n + 1 bytes in each period.
+#[tokio::test(start_paused = true)]
+async fn r3_a_peer_has_to_take_so_much_in_each_period() {
+    let period = SendLimits::default().stall;
+    let needed = period.as_secs() as usize * SEND_RATE_MIN as usize;
+    for (count, is_enough) in [(needed - 1, false), (needed, true), (needed + 1, true)] {
+        let (server, client) = memory(1_000_000);
+        let queue = SendQueue::default();
+        queue.push(OutFrame::new(Buf::copy_of(&pattern(8 << 20))));
+        let reader = async {
+            tokio::time::sleep(period / 2).await;
+            for _ in 0..4 {
+                read_exactly(&client, count).await;
+                tokio::time::sleep(period).await;
+            }
+        };
+        let pause = Duration::from_secs(5);
+        let sending = flush_beside_requests(&queue, &server, pause, period * 4);
+        let (took, ()) = tokio::join!(sending, async {
+            let _ = tokio::time::timeout(period * 4, reader).await;
+        });
+        assert_eq!(took.is_none(), is_enough, "{count}: {took:?}");
+    }
+}
+
+/// R3: the same with the kernel between both, whose buffers take a part at once.
+#[tokio::test]
+async fn r3_a_real_socket_that_takes_nothing_is_given_up() {
+    let stall = Duration::from_secs(1);
+    for rate in [0, 64 << 10, 1 << 20] {
+        let (server, client) = narrow_tcp().await;
+        let limits = SendLimits { stall, rate_min: 256 << 10, ..SendLimits::default() };
+        let queue = SendQueue::new(limits);
+        queue.push(OutFrame::new(Buf::copy_of(&pattern(15 << 20))));
+        let reader = async {
+            let beat = Duration::from_millis(10);
+            let mut buffer = vec![0; rate / 100];
+            loop {
+                tokio::time::sleep(beat).await;
+                if rate > 0 {
+                    drop(client.try_read_vectored(&mut [io::IoSliceMut::new(&mut buffer)]));
+                }
+            }
+        };
+        let sending = flush_beside_requests(&queue, &server, Duration::from_millis(100), stall * 6);
+        let took = tokio::select! { took = sending => took, () = reader => None };
+        assert_eq!(took.is_none(), rate > 256 << 10, "{rate} bytes a second: {took:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,13 +4,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use crate::client::files::read_draft;
 use crate::client::logon::Exchange;
 use crate::client::*;
+use frevo_net::limits::SEND_STALL_TIMEOUT;
 use frevo_server::limits::{
     AUTHENTICATE_DEADLINE, LOGON_DELAY, LOGON_DELAY_MAX, NEGOTIATE_DEADLINE,
     SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
     UNAUTHENTICATED_PER_ADDRESS,
 };
+use frevo_wire::command::create::ShareAccess;
 use tokio::time::Instant;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -105,6 +108,32 @@ fn a_frame_that_stalls_disconnects() {
         }
         peer.expect_disconnect().await;
         assert!(start.elapsed() < Duration::from_secs(200));
+    });
+}
+
+/// R3: a client that asks for data, takes none of it and goes on sending ECHO.
+#[test]
+fn r3_a_reader_that_takes_nothing_is_disconnected_whatever_it_sends() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        peer.is_strict = false;
+        world.file("large", vec![7; 4 << 20]);
+        let file = peer.open_file(&mount, &Want::existing("large")).await;
+        let read = || mount.put(read_draft(file, 0, 1 << 20).charge(16));
+        for _ in 0..4 {
+            peer.send(vec![read()], mount.via()).await;
+        }
+        let start = Instant::now();
+        while start.elapsed() < SEND_STALL_TIMEOUT + Duration::from_secs(10) {
+            peer.send(vec![Draft::echo()], Via::Plain).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        // Its files are closed, though it has not noticed.
+        let (mut other, theirs) = world.session("ann", &Offer::default()).await;
+        let alone = Want { sharing: ShareAccess::EMPTY, ..Want::existing("large") };
+        let again = other.open_file(&theirs, &alone).await;
+        other.close(&theirs, again).await;
+        while peer.frame().await.is_some() {}
     });
 }
 
