@@ -151,12 +151,24 @@ pub(super) fn convert(section: &Section, global: &Section, report: &mut Report) 
     let mut commented = String::from("\n");
     for reason in &reasons_against {
         report.left_out(&section.name, reason);
-        commented.push_str(&format!("# Left out: {reason}\n"));
+        commented.push_str(&comment(&format!("Left out: {reason}")));
     }
-    for written in toml.lines() {
-        commented.push_str(&format!("# {written}\n"));
-    }
+    toml.lines().for_each(|written| commented.push_str(&comment(written)));
     commented
+}
+
+/// A line of a comment. TOML has no control characters there, but a tab.
+fn comment(text: &str) -> String {
+    let mut line = String::from("# ");
+    for c in text.chars() {
+        if c.is_control() && c != '\t' {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line.push('\n');
+    line
 }
 
 struct Share<'a> {

@@ -192,3 +192,10 @@ fn a_line_that_is_no_smb_conf_is_named() {
     assert_eq!(SmbConf::parse("[a]\nb = 1\nnonsense\n").unwrap_err().0, 3);
     assert_eq!(SmbConf::parse("[a\n").unwrap_err().0, 1);
 }
+
+/// Found by the fuzzer: TOML refuses control characters in comments.
+#[test]
+fn a_share_that_is_left_out_is_a_comment_whatever_its_name_holds() {
+    let (config, _, report) = import("[a\u{8}b]\npath = c\u{c}d\re\n");
+    assert!(report.contains("left out [") && config.shares.is_empty(), "{report}");
+}
