@@ -2,22 +2,53 @@
 //! that a found input can be replayed by any program.
 //!
 //! Parsers are held to more than not panicking: what is understood, encoded and
-//! understood again must come out the same.
+//! understood again must come out the same. What every input is held to besides, in
+//! time and memory, is in `judge`.
 
+mod allocation;
+mod arena;
 mod auth;
+mod choices;
+mod codec;
+mod compression;
+mod disk;
+mod judge;
+mod lists;
+mod names;
+mod ndr;
+mod records;
 mod requests;
 mod responses;
 mod rpc;
+mod sealed;
 mod server;
+mod stateful;
+mod stream;
 mod structures;
+mod texts;
+mod tokens;
 mod transforms;
 
 pub use auth::{acceptor, initiator};
+pub use codec::codec;
+pub use compression::compression;
+pub use disk::{afp_info, disk};
+pub use judge::{PARSER, SERVER, judge};
+pub use libfuzzer_sys;
+pub use lists::{directory_replies, ea_lists, lists};
+pub use names::names;
+pub use ndr::ndr;
+pub use records::store_records;
 pub use requests::{create_contexts, negotiate_contexts, requests};
 pub use responses::{referrals, responses};
 pub use rpc::rpc_endpoint;
+pub use sealed::sealed_stream;
 pub use server::server;
+pub use stateful::stateful;
+pub use stream::frame_reader;
 pub use structures::{security_descriptors, set_structures};
+pub use texts::{account_files, frevo_toml, smb_conf};
+pub use tokens::tokens;
 pub use transforms::transforms;
 
 use frevo_wire::codec::{Parsed, Writer};

@@ -1,7 +1,9 @@
 //! What an evil server sends to a client.
 
 use frevo_wire::codec::{Malformed, Parsed, Writer};
-use frevo_wire::command::ioctl::{copychunk, dfs, network_interface, snapshots, validate_negotiate};
+use frevo_wire::command::ioctl::{
+    copychunk, dfs, network_interface, snapshots, validate_negotiate,
+};
 use frevo_wire::command::{
     change_notify, close, create, echo, flush, ioctl, lock, logoff, negotiate, oplock_break,
     query_directory, query_info, read, server_to_client_notification, session_setup, set_info,

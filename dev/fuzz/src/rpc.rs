@@ -2,8 +2,8 @@
 
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::server::{Endpoint, Pipe, Services};
-use frevo_wire::rpc::{Account, Domain, SidNameUse};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo};
+use frevo_wire::rpc::{Account, Domain, SidNameUse};
 
 use crate::chunk;
 

@@ -1,7 +1,7 @@
 //! The whole server, played by the script client of its own tests.
 
 #[path = "../../../crates/server/tests/client/mod.rs"]
-mod client;
+pub(crate) mod client;
 
 use client::settings;
 use client::world::play;

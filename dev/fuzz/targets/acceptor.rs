@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| frevo_fuzz::acceptor(data));
+frevo_fuzz::target!(acceptor);

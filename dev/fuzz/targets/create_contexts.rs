@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| frevo_fuzz::create_contexts(data));
+frevo_fuzz::target!(create_contexts);

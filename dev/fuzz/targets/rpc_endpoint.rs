@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| frevo_fuzz::rpc_endpoint(data));
+frevo_fuzz::target!(rpc_endpoint);

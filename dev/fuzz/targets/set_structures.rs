@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| frevo_fuzz::set_structures(data));
+frevo_fuzz::target!(set_structures);

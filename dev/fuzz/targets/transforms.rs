@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| frevo_fuzz::transforms(data));
+frevo_fuzz::target!(transforms);

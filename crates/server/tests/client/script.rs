@@ -47,33 +47,33 @@ impl<'a> Choices<'a> {
         }
     }
 
-    fn below(&mut self, count: usize) -> usize {
+    pub fn below(&mut self, count: usize) -> usize {
         usize::from(self.byte()) % count.max(1)
     }
 
-    fn coin(&mut self) -> bool {
+    pub fn coin(&mut self) -> bool {
         self.byte().is_multiple_of(2)
     }
 
-    fn one_in(&mut self, count: u8) -> bool {
+    pub fn one_in(&mut self, count: u8) -> bool {
         self.byte().is_multiple_of(count) && !self.is_over()
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    fn some(&mut self, count: usize) -> Vec<u8> {
+    pub fn some(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.byte()).collect()
     }
 
-    fn u32(&mut self) -> u32 {
+    pub fn u32(&mut self) -> u32 {
         let bytes = self.some(4);
         u32::from_le_bytes(bytes.try_into().unwrap())
     }
 
     /// A number of the kind that goes wrong.
-    fn number(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         match self.byte() % 12 {
             0 => 0,
             1 => 1,
@@ -243,7 +243,7 @@ async fn request(seat: &mut Seat, choices: &mut Choices<'_>, count: usize) {
     let is_related = choices.coin();
     let mut messages = Vec::new();
     for at in 0..count {
-        let mut draft = menu(seat, choices, at > 0 && is_related);
+        let mut draft = menu(&seat.files, choices, at > 0 && is_related);
         if let Some(mount) = &mount {
             draft = mount.put(draft);
         }
@@ -291,7 +291,7 @@ async fn request(seat: &mut Seat, choices: &mut Choices<'_>, count: usize) {
 }
 
 /// Changes a message where it hurts.
-fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
+pub fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
     for _ in 0..=choices.below(3) {
         if message.is_empty() {
             return;
@@ -330,11 +330,11 @@ fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
 }
 
 /// A request of any command, with values that are good more often than not.
-fn menu(seat: &Seat, choices: &mut Choices<'_>, inherits: bool) -> Draft {
-    let file = match seat.files.len() {
+pub fn menu(known: &[FileId], choices: &mut Choices<'_>, inherits: bool) -> Draft {
+    let file = match known.len() {
         _ if inherits => files::PREVIOUS,
         0 => FileId::default(),
-        len => seat.files[choices.below(len)],
+        len => known[choices.below(len)],
     };
     match choices.byte() % 24 {
         0..=4 => create(choices),

@@ -1,0 +1,12 @@
+//! What is kept on disk of persistent handles, and what a client holds of them.
+
+use frevo_store::state::OpenRecord;
+
+/// A record as the state store gives it back.
+pub fn store_records(data: &[u8]) {
+    let Ok(record) = OpenRecord::from_bytes(data) else { return };
+    let written = record.to_bytes();
+    let again = OpenRecord::from_bytes(&written).expect("what we write we read");
+    assert_eq!(again, record);
+    assert_eq!(again.to_bytes(), written);
+}

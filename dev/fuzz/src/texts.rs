@@ -1,0 +1,96 @@
+//! Files that people write.
+
+use std::path::PathBuf;
+
+use frevo_auth::{AccountFile, Accounts as _};
+use frevo_server::config::{AccountName, Config, ServerName, ShareName};
+use frevo_server::user_map::UserMap;
+
+#[path = "../../../crates/cli/src/import"]
+mod import {
+    // The modules of `frevo import` that turn text into text.
+    #![allow(dead_code, reason = "the part that reads and writes files is left out")]
+    pub(super) mod global;
+    pub(super) mod report;
+    pub(super) mod rules;
+    pub(super) mod share;
+    pub(super) mod smb_conf;
+
+    /// The frevo.toml for an smb.conf, as `frevo import` makes it.
+    pub(super) fn converted(text: &str) -> Option<String> {
+        let conf = smb_conf::SmbConf::parse(text).ok()?;
+        let mut report = report::Report::default();
+        let none = smb_conf::Section::global();
+        let global = conf.global().unwrap_or(&none);
+        let mut toml = global::convert(global, &mut report);
+        for section in conf.shares() {
+            toml.push_str(&share::convert(section, global, &mut report));
+        }
+        assert!(report.lines().all(|line| !line.contains('\n')), "a report in lines");
+        Some(toml)
+    }
+}
+
+/// An smb.conf, and the frevo.toml that is made of it.
+pub fn smb_conf(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Some(toml) = import::converted(&text) else { return };
+    // What is not acceptable is said by key, never by syntax.
+    if let Err(faults) = Config::parse(&toml) {
+        faults.iter().for_each(|fault| drop(fault.to_string()));
+        assert!(toml.parse::<toml::Table>().is_ok(), "not TOML:\n{toml}");
+    }
+}
+
+/// A frevo.toml, and the names in it.
+pub fn frevo_toml(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Config::parse(&text) {
+        Ok(config) => {
+            config.contradictions().iter().for_each(|fault| drop(fault.to_string()));
+            for share in &config.shares {
+                let _ = share.is_same_folder(share);
+            }
+        }
+        Err(faults) => {
+            assert!(!faults.is_empty(), "a refusal says why");
+            faults.iter().for_each(|fault| drop(fault.to_string()));
+        }
+    }
+    let first = text.lines().next().unwrap_or("");
+    if let Ok(name) = first.parse::<ShareName>() {
+        let _ = frevo_server::config::ShareSection::new(name, PathBuf::from("/srv"));
+    }
+    let _ = (first.parse::<ServerName>(), first.parse::<AccountName>());
+}
+
+/// The accounts file in the form of smbpasswd, and the map of users. The first byte
+/// chooses.
+pub fn account_files(data: &[u8]) {
+    let Some((kind, data)) = data.split_first() else { return };
+    let text = String::from_utf8_lossy(data);
+    if kind % 4 == 3 {
+        if let Ok(map) = UserMap::parse(&text) {
+            for name in text.split_whitespace().take(8) {
+                let _ = map.account(name, "DOMAIN");
+            }
+        }
+        return;
+    }
+    let Ok(mut file) = AccountFile::parse(&text) else { return };
+    let written = file.to_text();
+    let again = AccountFile::parse(&written).expect("what we write we read");
+    assert!(again.entries().eq(file.entries()), "the same accounts");
+    let names: Vec<String> = file.entries().take(8).map(|entry| entry.name.clone()).collect();
+    for name in names {
+        assert!(file.find(&name).is_some());
+        let _ = (file.account(&name, ""), file.membership(&name));
+        assert!(file.set_enabled(&name, kind % 2 == 0));
+        if kind % 3 == 0 {
+            assert!(file.remove(&name));
+        }
+    }
+    let changed = file.to_text();
+    let again = AccountFile::parse(&changed).expect("what we changed we read");
+    assert!(again.entries().eq(file.entries()), "the changed accounts");
+}

@@ -1,0 +1,3 @@
+#![no_main]
+
+frevo_fuzz::target!(sealed_stream, frevo_fuzz::SERVER);
