@@ -295,6 +295,29 @@ fn l4_whatever_the_holder_does_the_opener_gets_an_answer() {
     }
 }
 
+/// THREATS R5: all leases break at once, so that many silent holders cost one timeout.
+#[test]
+fn r5_many_silent_holders_cost_one_timeout() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let holders = 201;
+        for holder in 1..holders {
+            let got = one.on(&mine, with_lease(&Want::file("f"), key(holder), rh())).await;
+            assert_eq!(lease(&got).lease.lease_state, rh());
+        }
+        let begun = Instant::now();
+        let alone = Want::file("f").sharing(ShareAccess::EMPTY);
+        let waiting = start(&mut two, &theirs, alone.draft()).await;
+        for told in 1..holders {
+            assert_eq!(lease_notification(&mut one).await.new_lease_state, R, "{told}");
+        }
+        assert_eq!(begun.elapsed().as_secs(), 0, "all are told at once");
+        two.final_reply(waiting).await.expect(Status::SHARING_VIOLATION);
+        assert_eq!(begun.elapsed().as_secs(), 35);
+    });
+}
+
 #[test]
 fn an_open_that_waits_can_be_cancelled() {
     in_frozen_world(settings(), async |world| {

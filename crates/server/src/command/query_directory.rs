@@ -25,7 +25,8 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::visibility;
 
-/// Entries looked at before other requests of the core get their turn.
+/// Entries looked at before other requests of the core get their turn; an entry that
+/// takes long to compare counts more than once.
 const SLICE: usize = 2048;
 
 /// Bytes reserved for entries at first; more is allocated as they come.

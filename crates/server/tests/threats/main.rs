@@ -14,6 +14,7 @@ mod contexts;
 mod documented;
 mod frames;
 mod integrity;
+mod lists;
 mod names;
 mod offsets;
 mod previous;

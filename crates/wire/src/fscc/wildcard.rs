@@ -113,6 +113,16 @@ impl Pattern {
         }
     }
 
+    /// Steps that it takes at most to tell whether `name` matches: an expression is
+    /// run over each unit of the name.
+    pub fn steps(&self, name: &str) -> usize {
+        match &self.kind {
+            Kind::Expression { shortcut: Some(_), .. } if name.is_ascii() => 1,
+            Kind::Expression { units, .. } => units.len().saturating_mul(name.len()),
+            Kind::All | Kind::Literal(_) => 1,
+        }
+    }
+
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.kind {

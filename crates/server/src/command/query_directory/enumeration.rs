@@ -27,6 +27,9 @@ pub struct Enumeration {
     pub next_ea: usize,
 }
 
+/// Steps of a comparison that take as long as reading a name and its state.
+const STEPS_PER_ENTRY: usize = 256;
+
 /// A scan of a directory under way.
 #[derive(Debug)]
 pub struct Scan {
@@ -39,6 +42,8 @@ pub struct Scan {
     name: String,
     /// State of the entry at hand, while it has not been answered.
     held: Option<Stat>,
+    /// Entries that the comparisons of this slice would have been.
+    compared: usize,
 }
 
 /// What comes next.
@@ -64,7 +69,15 @@ pub(super) enum Filled {
 impl Scan {
     /// A scan from the beginning.
     pub const fn new(pattern: Pattern, posix: bool) -> Self {
-        Self { pattern, posix, stage: Stage::Dot, listing: None, name: String::new(), held: None }
+        Self {
+            pattern,
+            posix,
+            stage: Stage::Dot,
+            listing: None,
+            name: String::new(),
+            held: None,
+            compared: 0,
+        }
     }
 
     /// Begins again with the same pattern.
@@ -88,7 +101,7 @@ impl Scan {
         spelling(&self.name, self.posix)
     }
 
-    /// Writes entries, looking at no more than `slice` names, without what
+    /// Writes entries, taking no longer than for `slice` names, without what
     /// `viewer` cannot read.
     pub(super) fn fill(
         &mut self,
@@ -99,7 +112,10 @@ impl Scan {
         viewer: Option<&Token>,
         slice: usize,
     ) -> VfsResult<Filled> {
-        for _ in 0..slice {
+        self.compared = 0;
+        let mut looked_at: usize = 0;
+        while looked_at.saturating_add(self.compared) < slice {
+            looked_at += 1;
             if single && !writer.is_empty() {
                 return Ok(Filled::Full);
             }
@@ -202,16 +218,17 @@ impl Scan {
         let has_short = self.has_short_names(file);
         let Some(listing) = &mut self.listing else { return Ok(()) };
         match listing.next_name()? {
-            Some(name)
+            Some(name) => {
+                self.compared += self.pattern.steps(name) / STEPS_PER_ENTRY;
                 if self.pattern.matches(&spelling(name, self.posix))
-                    || has_short && by_short_name(&self.pattern, name) =>
-            {
-                self.name.clear();
-                self.name.push_str(name);
-                // None when it has gone since its name was read.
-                self.held = listing.entry_stat()?;
+                    || has_short && by_short_name(&self.pattern, name)
+                {
+                    self.name.clear();
+                    self.name.push_str(name);
+                    // None when it has gone since its name was read.
+                    self.held = listing.entry_stat()?;
+                }
             }
-            Some(_) => {}
             None => {
                 self.stage = Stage::End;
                 // Clients keep directories open; what reads them is large.
