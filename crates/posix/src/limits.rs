@@ -86,3 +86,10 @@ pub const HOST_FILES: usize = 65_536;
 /// How long what this process does to such files is left to be merged by the
 /// kernel before it is looked at. Changes of others may be told that much later.
 pub const HOST_OWN_PAUSE: Duration = Duration::from_millis(2);
+
+/// Bytes of a question to the process that asks the name service. No name is that long.
+pub const NAME_SERVICE_QUESTION_BYTES: usize = 4_096;
+/// Threads that ask the name service at one time.
+pub const NAME_SERVICE_THREADS: usize = 24;
+/// Bytes of an answer of the name service: a user with all of the groups.
+pub const NAME_SERVICE_ANSWER_BYTES: usize = 16 + 4 * (GROUPS_PER_USER + 2);

@@ -33,6 +33,14 @@ pub struct SnapshotFolders {
     inner: PathBuf,
 }
 
+impl SnapshotFolders {
+    /// The folder that holds the snapshots; relative to the share where it does not
+    /// begin with a slash.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
 /// Why a text is no [`SnapshotFolders`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotFault {

@@ -69,20 +69,16 @@ impl Fanotify {
     pub(super) fn new() -> Result<Self, Errno> {
         let fd = group(libc::FAN_REPORT_DIR_FID | libc::FAN_REPORT_NAME)?;
         let mut new = Self { fd, renames: FAN_RENAME };
-        let root = rustix::fs::open(
-            "/",
-            rustix::fs::OFlags::RDONLY
-                | rustix::fs::OFlags::DIRECTORY
-                | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        );
-        if let Ok(root) = root {
-            use std::os::fd::AsFd as _;
-            if new.mark(root.as_fd()) == Err(Errno::INVAL) {
-                new.renames = libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
-            } else {
-                new.unmark(root.as_fd());
-            }
+        // By its path: a confined process may not open it.
+        let probe = |new: &Self, flags| {
+            let flags = flags | libc::FAN_MARK_ONLYDIR;
+            new.change(flags, CHANGES | new.renames, CWD, Some(c"/"))
+        };
+        if probe(&new, libc::FAN_MARK_ADD) == Err(Errno::INVAL) {
+            new.renames = libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
+        } else {
+            // It fails only when there is no mark.
+            let _ = probe(&new, libc::FAN_MARK_REMOVE);
         }
         Ok(new)
     }

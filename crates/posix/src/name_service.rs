@@ -1,0 +1,292 @@
+//! The host's name service asked by a process of its own.
+//!
+//! To answer, the C library loads modules that `/etc/nsswitch.conf` names, reads
+//! files that are replaced whenever an account is added, and talks to services of
+//! the host. A server that is confined to its shares can do none of that. So a
+//! process that is started first asks for it: it has no privileges, no secrets and no
+//! descriptors but one socket.
+//!
+//! Each question is one packet, and brings a stream for its answer, so that one that
+//! takes long holds up no other. A keeper starts the process anew when a module
+//! crashed it, and ends when the server does.
+
+mod wire;
+
+use std::ffi::c_int;
+use std::io::{self, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use crate::limits::{NAME_SERVICE_ANSWER_BYTES, NAME_SERVICE_QUESTION_BYTES, NAME_SERVICE_THREADS};
+use crate::unix::{Said, UnixUser};
+use wire::{Answer, Question};
+
+/// How long an answer may take. The server has long gone on without it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause before the process is started anew after a crash.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Stack of a thread that asks: modules of the name service are modest.
+const STACK_BYTES: usize = 1 << 20;
+
+/// The way to the process, once it runs.
+static HELPER: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Starts the process. From here on every question goes to it.
+///
+/// `confine` runs first in the new process, and should take all rights from it that
+/// asking does not need.
+///
+/// Must be called before the process has other threads: the new one has a copy of
+/// this thread alone.
+///
+/// # Errors
+/// When there can be no further process.
+pub fn start(confine: fn()) -> io::Result<()> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: no other thread runs, so nothing that the child uses (the allocator,
+    // standard library locks) can be held by a thread that it does not have.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(ours);
+            keep(theirs, confine)
+        }
+        _ => {
+            // A second start in a process would leave the first one in force.
+            let _ = HELPER.set(ours);
+            Ok(())
+        }
+    }
+}
+
+/// True once the process runs.
+pub(crate) fn is_running() -> bool {
+    HELPER.get().is_some()
+}
+
+pub(crate) fn user(name: &str) -> Said<UnixUser> {
+    match ask(&Question::User(name.to_owned()))? {
+        Answer::User(user) => Ok(Some(user)),
+        answer => answer.nobody(),
+    }
+}
+
+pub(crate) fn user_name(uid: u32) -> Said<String> {
+    text(ask(&Question::UserName(uid))?)
+}
+
+pub(crate) fn group_name(gid: u32) -> Said<String> {
+    text(ask(&Question::GroupName(gid))?)
+}
+
+pub(crate) fn group_id(name: &str) -> Said<u32> {
+    match ask(&Question::GroupId(name.to_owned()))? {
+        Answer::Id(id) => Ok(Some(id)),
+        answer => answer.nobody(),
+    }
+}
+
+fn text(answer: Answer) -> Said<String> {
+    match answer {
+        Answer::Text(text) => Ok(Some(text)),
+        answer => answer.nobody(),
+    }
+}
+
+/// Sends a question and waits for its answer.
+fn ask(question: &Question) -> Result<Answer, Errno> {
+    let helper = HELPER.get().ok_or(Errno::NOSYS)?;
+    ask_at(helper.as_fd(), question)
+}
+
+fn ask_at(helper: BorrowedFd<'_>, question: &Question) -> Result<Answer, Errno> {
+    let lost = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let (ours, theirs) = UnixStream::pair().map_err(lost)?;
+    ours.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
+    let packet = question.encode();
+    if packet.len() > NAME_SERVICE_QUESTION_BYTES {
+        // No name is that long.
+        return Ok(Answer::Nobody);
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [theirs.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(helper, &[io::IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    drop(theirs);
+    let mut answer = Vec::new();
+    let limit = u64::try_from(NAME_SERVICE_ANSWER_BYTES).unwrap_or(u64::MAX);
+    (&ours).take(limit).read_to_end(&mut answer).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Errno::TIMEDOUT,
+        _ => lost(error),
+    })?;
+    // Nothing at all: the process ended while it was asking.
+    Answer::decode(&answer).ok_or(Errno::PIPE)
+}
+
+/// The keeper: has a process ask, and another one where that crashes.
+fn keep(socket: OwnedFd, confine: fn()) -> ! {
+    alone(&socket);
+    confine();
+    loop {
+        // SAFETY: the keeper has one thread.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            answer_all(&Arc::new(socket));
+            exit(0);
+        }
+        if child < 0 {
+            std::thread::sleep(AGAIN);
+            continue;
+        }
+        let mut status: c_int = 0;
+        // SAFETY: `status` is a place for the child's status; the child is ours.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        if waited == child && libc::WIFEXITED(status) {
+            exit(0);
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// Ends the process without running what the server registered for its own end.
+fn exit(code: c_int) -> ! {
+    // SAFETY: it ends the process and touches nothing of it.
+    unsafe { libc::_exit(code) }
+}
+
+/// Leaves the server's terminal and closes all of its descriptors but the socket.
+fn alone(socket: &OwnedFd) {
+    // It cannot fail: a child is no leader of a group.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"frevo-names");
+    if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        // Where it fails they stay what they were: the server's.
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    let kept = socket.as_raw_fd();
+    for (first, last) in [(3, kept - 1), (kept + 1, c_int::MAX)] {
+        if first <= last {
+            // SAFETY: this process uses no descriptor of the server but the one that
+            // is left out; owners of the others are never dropped here.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    }
+}
+
+/// Answers until the server is gone.
+fn answer_all(socket: &Arc<OwnedFd>) {
+    let threads: Vec<_> = (0..NAME_SERVICE_THREADS)
+        .filter_map(|_| {
+            let socket = Arc::clone(socket);
+            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+            builder.spawn(move || while answer_one(socket.as_fd()) {}).ok()
+        })
+        .collect();
+    if threads.is_empty() {
+        while answer_one(socket.as_fd()) {}
+    }
+    // The first to see that the server is gone; others may hang in a module.
+    if let Some(first) = threads.into_iter().next() {
+        let _ = first.join();
+    }
+}
+
+/// Answers one question; false when the server is gone.
+fn answer_one(socket: BorrowedFd<'_>) -> bool {
+    let mut packet = vec![0; NAME_SERVICE_QUESTION_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut slices = [io::IoSliceMut::new(&mut packet)];
+    let received = match recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        Ok(received) if received.bytes > 0 => received.bytes,
+        Err(Errno::INTR) => return true,
+        _ => return false,
+    };
+    let passed = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let (Some(stream), Some(question)) =
+        (passed, packet.get(..received).and_then(Question::decode))
+    else {
+        return true;
+    };
+    let mut stream = UnixStream::from(stream);
+    let answer = match question {
+        Question::User(name) => Answer::of(crate::unix::direct::user(&name), Answer::User),
+        Question::UserName(uid) => Answer::of(crate::unix::direct::user_name(uid), Answer::Text),
+        Question::GroupName(gid) => Answer::of(crate::unix::direct::group_name(gid), Answer::Text),
+        Question::GroupId(name) => Answer::of(crate::unix::direct::group_id(&name), Answer::Id),
+    };
+    // A server that does not wait any more has closed it.
+    let _ = stream.write_all(&answer.encode());
+    let _ = stream.shutdown(Shutdown::Both);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ends in one process: the threads of the helper answer this one.
+    fn helper() -> OwnedFd {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        std::thread::spawn(move || while answer_one(theirs.as_fd()) {});
+        ours
+    }
+
+    #[test]
+    fn the_helper_says_what_the_host_says() {
+        let helper = helper();
+        let ask = |question| ask_at(helper.as_fd(), &question);
+        let root = crate::unix::direct::user("root").unwrap().unwrap();
+        assert_eq!(ask(Question::User("root".into())), Ok(Answer::User(root)));
+        assert_eq!(ask(Question::User("no such user here".into())), Ok(Answer::Nobody));
+        assert_eq!(ask(Question::UserName(0)), Ok(Answer::Text("root".into())));
+        assert_eq!(ask(Question::GroupName(0)), Ok(Answer::Text("root".into())));
+        assert_eq!(ask(Question::GroupId("root".into())), Ok(Answer::Id(0)));
+        assert_eq!(
+            ask(Question::User("x".repeat(NAME_SERVICE_QUESTION_BYTES))),
+            Ok(Answer::Nobody)
+        );
+    }
+
+    /// A helper that is gone has not said that there is nobody.
+    #[test]
+    fn a_helper_that_is_gone_says_nothing() {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        drop(theirs);
+        assert!(ask_at(ours.as_fd(), &Question::UserName(0)).is_err());
+        // It ends in the middle of a question.
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let ends = std::thread::spawn(move || {
+            let mut packet = [0; 64];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let mut slices = [io::IoSliceMut::new(&mut packet)];
+            recvmsg(&theirs, &mut slices, &mut ancillary, RecvFlags::empty()).unwrap();
+        });
+        assert_eq!(ask_at(ours.as_fd(), &Question::UserName(0)), Err(Errno::PIPE));
+        ends.join().unwrap();
+    }
+}

@@ -1,0 +1,146 @@
+//! Questions and answers as bytes, between two processes of one program.
+
+use rustix::io::Errno;
+
+use crate::limits::GROUPS_PER_USER;
+use crate::unix::{Said, UnixUser};
+
+/// A question to the name service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    User(String),
+    UserName(u32),
+    GroupName(u32),
+    GroupId(String),
+}
+
+impl Question {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (kind, body) = match self {
+            Self::User(name) => (1, name.clone().into_bytes()),
+            Self::UserName(uid) => (2, uid.to_le_bytes().into()),
+            Self::GroupName(gid) => (3, gid.to_le_bytes().into()),
+            Self::GroupId(name) => (4, name.clone().into_bytes()),
+        };
+        [&[kind], &body[..]].concat()
+    }
+
+    pub(super) fn decode(packet: &[u8]) -> Option<Self> {
+        let (kind, body) = packet.split_first()?;
+        let text = || String::from_utf8(body.to_vec()).ok();
+        match kind {
+            1 => text().map(Self::User),
+            2 => number(body).map(Self::UserName),
+            3 => number(body).map(Self::GroupName),
+            4 => text().map(Self::GroupId),
+            _ => None,
+        }
+    }
+}
+
+/// An answer of the name service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Nobody,
+    User(UnixUser),
+    Text(String),
+    Id(u32),
+    /// It could not be asked.
+    Failed(Errno),
+}
+
+impl Answer {
+    /// The answer for what the C library said.
+    pub(super) fn of<T>(said: Said<T>, found: impl FnOnce(T) -> Self) -> Self {
+        match said {
+            Ok(Some(value)) => found(value),
+            Ok(None) => Self::Nobody,
+            Err(errno) => Self::Failed(errno),
+        }
+    }
+
+    /// What an answer says that brings nobody.
+    pub(super) fn nobody<T>(self) -> Said<T> {
+        match self {
+            Self::Nobody => Ok(None),
+            Self::Failed(errno) => Err(errno),
+            // An answer to another question.
+            _ => Err(Errno::IO),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Nobody => vec![0],
+            Self::User(user) => {
+                let mut out = vec![1];
+                for id in [user.uid, user.gid].iter().chain(&user.groups) {
+                    out.extend_from_slice(&id.to_le_bytes());
+                }
+                out
+            }
+            Self::Text(text) => [&[2], text.as_bytes()].concat(),
+            Self::Id(id) => [&[3], &id.to_le_bytes()[..]].concat(),
+            Self::Failed(errno) => [&[4], &errno.raw_os_error().to_le_bytes()[..]].concat(),
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (kind, body) = bytes.split_first()?;
+        match kind {
+            0 => Some(Self::Nobody),
+            1 => {
+                let ids: Option<Vec<u32>> = body.chunks(4).map(number).collect();
+                let ids = ids.filter(|ids| ids.len() <= GROUPS_PER_USER + 2)?;
+                let (&[uid, gid], groups) = ids.split_first_chunk()?;
+                Some(Self::User(UnixUser { uid, gid, groups: groups.to_vec() }))
+            }
+            2 => String::from_utf8(body.to_vec()).ok().map(Self::Text),
+            3 => number(body).map(Self::Id),
+            4 => {
+                let raw = i32::from_le_bytes(body.try_into().ok()?);
+                Some(Self::Failed(Errno::from_raw_os_error(raw)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_arrives() {
+        let questions = [
+            Question::User("ann".into()),
+            Question::UserName(7),
+            Question::GroupName(8),
+            Question::GroupId("staff".into()),
+        ];
+        for question in questions {
+            assert_eq!(Question::decode(&question.encode()), Some(question));
+        }
+        let groups = (0..u32::try_from(GROUPS_PER_USER).unwrap()).collect();
+        let answers = [
+            Answer::Nobody,
+            Answer::User(UnixUser { uid: 1, gid: 2, groups: vec![] }),
+            Answer::User(UnixUser { uid: 1, gid: 2, groups }),
+            Answer::Text("ann".into()),
+            Answer::Id(9),
+            Answer::Failed(Errno::MFILE),
+        ];
+        for answer in answers {
+            let bytes = answer.encode();
+            assert!(bytes.len() < crate::limits::NAME_SERVICE_ANSWER_BYTES);
+            assert_eq!(Answer::decode(&bytes), Some(answer));
+        }
+        for bad in [&[][..], &[9], &[1, 0], &[3, 0]] {
+            assert_eq!(Answer::decode(bad), None);
+        }
+    }
+}

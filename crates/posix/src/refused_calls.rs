@@ -1,0 +1,126 @@
+//! System calls that a seccomp filter refuses, told once each.
+//!
+//! The filter has the kernel send SIGSYS instead of carrying the call out. The handler
+//! gives the caller EPERM, or ENOSYS for a call that is newer than this list, after which C
+//! libraries try an older one; it notes the number, and wakes whoever reads the log line.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// The highest number of a call that had been given out when this was written.
+const NEWEST: usize = 467;
+/// Numbers that are told apart.
+const NUMBERS: usize = 512;
+
+/// Calls that were refused, one bit each.
+static REFUSED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+/// Calls that have been told.
+static TOLD: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+/// The end of a stream whose other end wakes the reader.
+static BELL: AtomicI32 = AtomicI32::new(-1);
+
+/// Begins to handle refused calls. A byte comes over the stream when there are some that
+/// [`take`] has not told.
+///
+/// # Errors
+/// When the kernel has no such stream or no such signal.
+pub fn handle() -> io::Result<UnixStream> {
+    let (bell, ours) = UnixStream::pair()?;
+    bell.set_nonblocking(true)?;
+    ours.set_nonblocking(true)?;
+    // It is never closed: a call may be refused as long as the process runs.
+    BELL.store(bell.into_raw_fd(), Ordering::Release);
+    // SAFETY: all zeros is a valid sigaction, which is then filled.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_refused as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    // SAFETY: the handler has the form that SA_SIGINFO asks for, and does only what a
+    // signal handler may do; the old action is not wanted.
+    let done = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
+    if done == 0 { Ok(ours) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The numbers of calls that were refused since the last time, each of them once in the
+/// life of the process.
+pub fn take() -> Vec<usize> {
+    let mut numbers = Vec::new();
+    for (word, (refused, told)) in REFUSED.iter().zip(&TOLD).enumerate() {
+        let now = refused.load(Ordering::Acquire);
+        let new = now & !told.fetch_or(now, Ordering::AcqRel);
+        numbers.extend((0..64).filter(|bit| new >> bit & 1 == 1).map(|bit| word * 64 + bit));
+    }
+    numbers
+}
+
+/// The part of siginfo_t that SIGSYS fills (asm-generic/siginfo.h, 64 bits).
+#[repr(C)]
+struct Refusal {
+    signal: c_int,
+    errno: c_int,
+    code: c_int,
+    padding: c_int,
+    address: usize,
+    number: c_int,
+    architecture: u32,
+}
+
+/// SYS_SECCOMP of asm-generic/siginfo.h.
+const BY_FILTER: c_int = 1;
+
+extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel hands a siginfo_t of SIGSYS over, which is larger than
+    // `Refusal` and begins like it.
+    let refusal = unsafe { &*info.cast::<Refusal>() };
+    if refusal.code != BY_FILTER {
+        // Sent by somebody: nothing was refused.
+        return;
+    }
+    let number = usize::try_from(refusal.number).unwrap_or(NUMBERS);
+    let answer = if number > NEWEST { libc::ENOSYS } else { libc::EPERM };
+    // SAFETY: with SA_SIGINFO the third argument is the context that the thread goes on
+    // with when the handler returns.
+    unsafe { answer_call(context.cast(), -i64::from(answer)) };
+    let Some(word) = REFUSED.get(number / 64) else { return };
+    let bit = 1 << (number % 64);
+    if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+        let (bell, one) = (BELL.load(Ordering::Acquire), 1_u8);
+        // SAFETY: errno belongs to this thread and is put back; write(2) may be called in
+        // a signal handler, and reads one byte, `one`.
+        unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            libc::write(bell, (&raw const one).cast(), 1);
+            *errno = before;
+        }
+    }
+}
+
+/// Puts the result of the refused call where the kernel would have put it.
+///
+/// # Safety
+/// `context` must be the context of a thread that is stopped in a system call.
+#[cfg(target_arch = "x86_64")]
+unsafe fn answer_call(context: *mut libc::ucontext_t, result: i64) {
+    // SAFETY: the caller says that it is a whole context; REG_RAX is one of its registers.
+    unsafe { (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = result };
+}
+
+/// Puts the result of the refused call where the kernel would have put it.
+///
+/// # Safety
+/// `context` must be the context of a thread that is stopped in a system call.
+#[cfg(target_arch = "aarch64")]
+unsafe fn answer_call(context: *mut libc::ucontext_t, result: i64) {
+    // SAFETY: the caller says that it is a whole context; x0 is one of its registers.
+    unsafe { (*context).uc_mcontext.regs[0] = result.cast_unsigned() };
+}
+
+/// Other architectures have no filter.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn answer_call(_context: *mut libc::ucontext_t, _result: i64) {}

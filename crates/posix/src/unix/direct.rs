@@ -1,0 +1,131 @@
+//! The C library's own calls.
+
+use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
+
+use rustix::io::Errno;
+
+use super::{Said, UnixUser};
+use crate::limits::{GROUPS_PER_USER, PASSWD_BYTES};
+
+/// The user called `name`, if there is one.
+pub(crate) fn user(name: &str) -> Said<UnixUser> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let found = look_up(
+        // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe {
+            libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found)
+        },
+        |entry: &libc::passwd| Some((entry.pw_uid, entry.pw_gid)),
+    )?;
+    let Some((uid, gid)) = found else { return Ok(None) };
+    Ok(Some(UnixUser { uid, gid, groups: groups_of(&name, gid)? }))
+}
+
+fn groups_of(name: &CStr, gid: u32) -> Result<Vec<u32>, Errno> {
+    let mut groups = vec![0 as libc::gid_t; GROUPS_PER_USER];
+    let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the name is NUL-terminated and `groups` has room for `count` ids.
+    let filled =
+        unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+    if filled < 0 {
+        // More than the kernel would take: no part of them says who he is, as
+        // groups may also be kept out.
+        return Err(Errno::TOOBIG);
+    }
+    groups.truncate(usize::try_from(count).unwrap_or(0));
+    Ok(groups)
+}
+
+/// The name of a user id.
+pub(crate) fn user_name(uid: u32) -> Said<String> {
+    look_up(
+        // SAFETY: all is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) },
+        // SAFETY: the name of an entry that was found is NUL-terminated.
+        |entry: &libc::passwd| unsafe { text(entry.pw_name) },
+    )
+}
+
+/// The name of a group id.
+pub(crate) fn group_name(gid: u32) -> Said<String> {
+    look_up(
+        // SAFETY: all is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe { libc::getgrgid_r(gid, entry, buffer, len, found) },
+        // SAFETY: the name of an entry that was found is NUL-terminated.
+        |entry: &libc::group| unsafe { text(entry.gr_name) },
+    )
+}
+
+/// The id of the group called `name`.
+pub(crate) fn group_id(name: &str) -> Said<u32> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    look_up(
+        // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
+        |entry, buffer, len, found| unsafe {
+            libc::getgrnam_r(name.as_ptr(), entry, buffer, len, found)
+        },
+        |entry: &libc::group| Some(entry.gr_gid),
+    )
+}
+
+/// A name in an entry's buffer, if it is UTF-8.
+///
+/// # Safety
+/// It must be NUL-terminated.
+unsafe fn text(name: *const c_char) -> Option<String> {
+    // SAFETY: the caller says so.
+    unsafe { CStr::from_ptr(name) }.to_str().ok().map(str::to_owned)
+}
+
+/// One look-up of the C library: `call` gets room for an entry, a buffer with its
+/// length, and the place that says whether an entry was found; `read` takes what
+/// is wanted out of it while the buffer is there. The buffer grows while the
+/// library says that it is too small.
+fn look_up<E, T>(
+    call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> libc::c_int,
+    read: impl Fn(&E) -> Option<T>,
+) -> Said<T> {
+    let mut len = 1_024;
+    while len <= PASSWD_BYTES {
+        let mut buffer = vec![0_u8; len];
+        let mut entry = MaybeUninit::<E>::uninit();
+        let mut found = std::ptr::null_mut();
+        let place = buffer.as_mut_ptr().cast::<c_char>();
+        match call(entry.as_mut_ptr(), place, buffer.len(), &raw mut found) {
+            libc::ERANGE => len *= 4,
+            0 if !found.is_null() => {
+                // SAFETY: the call succeeded and found one: `entry` is filled, and
+                // the buffer that it points into is still there.
+                return Ok(read(unsafe { entry.assume_init_ref() }));
+            }
+            said => return nobody(said),
+        }
+    }
+    Err(Errno::TOOBIG)
+}
+
+/// What a call says that found nobody: getpwnam(3) lists how systems say that
+/// there is nobody, and anything else is a service that fails, or a lack of memory
+/// or descriptors.
+fn nobody<T>(said: libc::c_int) -> Said<T> {
+    match said {
+        0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
+        failed => Err(Errno::from_raw_os_error(failed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who cannot be asked about is not nobody: whoever may not come in would.
+    #[test]
+    fn a_service_that_fails_says_nothing() {
+        assert_eq!(nobody::<()>(0), Ok(None));
+        assert_eq!(nobody::<()>(libc::ENOENT), Ok(None));
+        for failed in [libc::EMFILE, libc::ENOMEM, libc::EIO, libc::EAGAIN, libc::ECONNREFUSED] {
+            assert_eq!(nobody::<()>(failed), Err(Errno::from_raw_os_error(failed)));
+        }
+    }
+}
