@@ -8,7 +8,10 @@ use crate::arguments::Check;
 use crate::exit::{Done, Exit, Failure};
 use crate::serve::listen::addresses_of;
 use crate::serve::logon::user_map;
-use crate::{accounts, passwords, print, state, tell};
+use crate::{accounts, passwords, print, state, tell, trust};
+
+/// Bytes that are read of a configuration: one more than the longest, which is then refused.
+const CONFIG_BYTES_MAX: u64 = frevo_server::limits::CONFIG_FILE_BYTES as u64 + 1;
 
 pub(crate) fn run(check: &Check) -> Done {
     let path = &check.config;
@@ -38,6 +41,7 @@ pub(crate) fn run(check: &Check) -> Done {
         }
     }
     faults.extend(secrets_in_shares(&config, true));
+    faults.extend(changeable_by_others(&config, true));
     let mut known: Vec<String> =
         config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase()).collect();
     let mut users_read = true;
@@ -68,10 +72,15 @@ pub(crate) fn run(check: &Check) -> Done {
 /// Reads a configuration file, with every fault told.
 pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let exit = if missing { Exit::NotFound } else { Exit::Config };
-        Failure::new(exit, format!("cannot read the configuration {shown}: {error}"))
+    let text = trust::read(path, CONFIG_BYTES_MAX).map_err(|refusal| match refusal {
+        trust::Refusal::OthersWrite(why) => {
+            Failure::new(Exit::Config, format!("the configuration is not used: {why}"))
+        }
+        trust::Refusal::Unreadable(error) => {
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            let exit = if missing { Exit::NotFound } else { Exit::Config };
+            Failure::new(exit, format!("cannot read the configuration {shown}: {error}"))
+        }
     })?;
     Config::parse(&text).map_err(|faults| {
         let lines: Vec<String> = faults
@@ -132,6 +141,18 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
         }
     }
     faults
+}
+
+/// The state directory and files beside the configuration that other users could
+/// change or replace.
+pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<String> {
+    let mut files: Vec<_> = config.users.iter().map(|user| user.password_file.clone()).collect();
+    files.extend(config.server.user_map_file.clone());
+    if has_state || config.server.users_file.is_some() {
+        files.push(state::users_file_of(config));
+    }
+    let state_dir = has_state.then(|| state::dir_of(config));
+    trust::faults_of(state_dir.as_deref(), &files)
 }
 
 /// The path without links, as far as it exists.

@@ -13,6 +13,7 @@ mod remote;
 mod secret_file;
 mod serve;
 mod state;
+mod trust;
 mod user;
 
 use std::io::Write;

@@ -8,7 +8,10 @@ use frevo_server::user_map::UserMap;
 
 use crate::arguments::Serve;
 use crate::exit::{Exit, Failure};
-use crate::{accounts, passwords, state};
+use crate::{accounts, passwords, state, trust};
+
+/// Bytes that are read of a user map.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 use super::plan::Plan;
 
@@ -77,8 +80,12 @@ pub(crate) fn user_map(config: &Config) -> Result<UserMap, Failure> {
     }
     let Some(path) = &config.server.user_map_file else { return Ok(map) };
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| fault(format!("cannot read the user_map_file {shown}: {error}")))?;
+    let text = trust::read(path, FILE_BYTES_MAX).map_err(|refusal| match refusal {
+        trust::Refusal::OthersWrite(why) => fault(format!("the user_map_file is not used: {why}")),
+        trust::Refusal::Unreadable(error) => {
+            fault(format!("cannot read the user_map_file {shown}: {error}"))
+        }
+    })?;
     let file = UserMap::parse(&text).map_err(|why| fault(format!("{shown}: {why}")))?;
     map.extend(file).map_err(|why| fault(format!("{shown}: {why}")))?;
     Ok(map)

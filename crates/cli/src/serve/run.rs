@@ -56,7 +56,8 @@ impl Loaded {
             None => (None, &[][..]),
         };
         let shares = open_shares(&plan, shares)?;
-        let exposed = check::secrets_in_shares(&plan.config, plan.has_state);
+        let mut exposed = check::secrets_in_shares(&plan.config, plan.has_state);
+        exposed.extend(check::changeable_by_others(&plan.config, plan.has_state));
         if !exposed.is_empty() {
             return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
         }
