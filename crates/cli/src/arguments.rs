@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use frevo_server::config::{
-    AccountName, DialectName, EncryptionChoice, Listen, LogFormat, ShareName, SigningChoice,
+    AccountName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, ShareName,
+    SigningChoice,
 };
 
 use crate::exit::EXIT_CODES;
@@ -27,6 +28,9 @@ pub(crate) enum Command {
     /// Look a configuration over without starting anything
     #[command(after_help = EXIT_CODES)]
     Check(Check),
+    /// Confine the process as serve does, and try to leave
+    #[command(hide = true)]
+    ConfinementTrial(Box<Trial>),
     /// Keep the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),
@@ -115,6 +119,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
     pub(crate) min_dialect: Option<DialectName>,
 
+    /// When to give up rights that serving does not need [default: on]
+    #[arg(long, value_name = "WHEN", value_parser = words::<ConfinementChoice>(ConfinementChoice::WORDS))]
+    pub(crate) confinement: Option<ConfinementChoice>,
+
     /// Where accounts and the server's identity are kept
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
@@ -127,6 +135,17 @@ pub(crate) struct Serve {
     /// such as info,frevo::tree=debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
+}
+
+/// `frevo confinement-trial`
+#[derive(Debug, Args)]
+pub(crate) struct Trial {
+    /// The attempt and its operands
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) attempt: String,
+
+    #[command(flatten)]
+    pub(crate) serve: Serve,
 }
 
 /// `frevo check`

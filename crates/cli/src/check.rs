@@ -6,6 +6,7 @@ use frevo_server::config::{Config, DialectName, EncryptionChoice, ListenOn, Sign
 
 use crate::arguments::Check;
 use crate::exit::{Done, Exit, Failure};
+use crate::serve::confine;
 use crate::serve::listen::addresses_of;
 use crate::serve::logon::user_map;
 use crate::{accounts, passwords, print, state, tell, trust};
@@ -66,7 +67,9 @@ pub(crate) fn run(check: &Check) -> Done {
         tell(format_args!("warning: {warning}"));
     }
     let (shares, users) = (config.shares.len(), known.len());
-    print(format!("{}: ok ({shares} shares, {users} users)\n", path.display()).as_bytes())
+    let confined = confine::outlook(config.server.confinement);
+    let lines = format!("{confined}\n{}: ok ({shares} shares, {users} users)\n", path.display());
+    print(lines.as_bytes())
 }
 
 /// Reads a configuration file, with every fault told.
@@ -156,12 +159,14 @@ pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<Stri
 }
 
 /// The path without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.ancestors()
         .find_map(|there| {
             let rest = path.strip_prefix(there).ok()?;
-            there.canonicalize().ok().map(|there| there.join(rest))
+            let there = there.canonicalize().ok()?;
+            // Joined to nothing, a path would end in a slash, as if it were a folder.
+            Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
         })
         .unwrap_or_else(|| path.clone())
 }

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     };
     let done = match &arguments.command {
         Command::Serve(serve) => serve::run(serve),
+        Command::ConfinementTrial(trial) => serve::confine::trial::run(trial),
         Command::Check(check) => check::run(check),
         Command::User(user) => user::run(user),
         Command::Import(import) => import::run(import),

@@ -294,7 +294,7 @@ fn who_cannot_act_as_others_is_told() {
     // The program lies where others cannot reach it, and so do the files.
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o1777)).unwrap();
     // By another program: one that is started beside this would have the file open for
     // writing until it is executed, which keeps the copy from that (ETXTBSY).
     let mut cp = std::process::Command::new("cp");

@@ -133,11 +133,12 @@ fn ports_that_cannot_be_had() {
     }
 }
 
-/// A configuration of one user and these shares.
+/// A configuration of one user and these shares. A reload may add shares here.
 fn config(place: &Place, shares: &[&str]) {
     let mut text = format!(
-        "[server]\nlisten = [\"{ANY}\"]\nname = \"box\"\nstate_dir = {:?}\n",
-        place.folder("state")
+        "[server]\nlisten = [\"{ANY}\"]\nname = \"box\"\nstate_dir = {:?}\nconfine_to = [{:?}]\n",
+        place.folder("state"),
+        place.folder("."),
     );
     for share in shares {
         let path = place.folder(share);

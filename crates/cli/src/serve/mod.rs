@@ -1,5 +1,6 @@
 //! `frevo serve`.
 
+pub(crate) mod confine;
 pub(crate) mod listen;
 pub(crate) mod logon;
 mod plan;
@@ -14,6 +15,7 @@ use self::plan::Plan;
 
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
     let plan = Plan::new(arguments)?;
+    confine::start_name_service(&plan)?;
     let server = &plan.config.server;
     let format = server.log.unwrap_or(frevo_server::config::LogFormat::Text);
     let logging = Logging::start(format, server.log_level.as_deref())?;

@@ -59,6 +59,7 @@ fn override_server(config: &mut Config, arguments: &Serve) {
     server.signing = arguments.signing.or(server.signing);
     server.min_dialect = arguments.min_dialect.or(server.min_dialect);
     server.log = arguments.log.or(server.log);
+    server.confinement = arguments.confinement.or(server.confinement);
     if arguments.state_dir.is_some() {
         server.state_dir.clone_from(&arguments.state_dir);
     }

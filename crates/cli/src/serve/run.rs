@@ -1,5 +1,6 @@
 //! A server from its first breath to its last.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::logging::{self, Logging};
 use crate::{check, print, state};
 
+use super::confine::Confined;
 use super::listen::Doors;
 use super::logon::{Logon, Password};
 use super::plan::Plan;
@@ -86,13 +88,21 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     } else {
         state::random_guid()?
     };
+    if plan.has_state {
+        // Made before the process is confined to it.
+        state::make_dir(&state::dir_of(&plan.config))?;
+    }
+    let doors = Doors::open(&plan.config.server.listen)?;
+    let address = doors.best_address();
+    // No other thread runs yet: what starts from here on is confined too.
+    let confined = Confined::begin(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
     if loaded.shares.iter().any(|share| share.identities.are_others()) {
         frevo_server::acting::act_lazily();
     }
     warn(&loaded);
+    confined.warn();
     set_memory(&loaded.plan);
-    let doors = Doors::open(&loaded.plan.config.server.listen)?;
     let cores = start_cores(&loaded.plan)?;
     let signals = Signals::new()?;
     let server = Server::new(
@@ -102,8 +112,11 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         Arc::new(Host),
     );
     keep_opens(&server, &loaded)?;
-    say_hello(arguments, &loaded, &doors, &cores).await?;
-    Running { arguments, logging, guid, server, loaded, signals }.serve(doors, cores).await
+    let hello = Hello { arguments, doors: &doors, address, confined: &confined };
+    hello.say(&loaded, &cores).await?;
+    Running { arguments, logging, guid, server, loaded, signals, confined }
+        .serve(doors, cores)
+        .await
 }
 
 /// Where a share is continuous, takes up what an earlier run had open.
@@ -130,6 +143,7 @@ struct Running<'a> {
     server: Arc<Server>,
     loaded: Loaded,
     signals: Signals,
+    confined: Confined,
 }
 
 impl Running<'_> {
@@ -148,11 +162,15 @@ impl Running<'_> {
         let server = Arc::clone(&self.server);
         let serving = serve(server, doors.listeners, cores, serve_limits, stopped);
         let mut serving = std::pin::pin!(serving);
+        let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
         notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
         loop {
             tokio::select! {
-                () = &mut serving => return Ok(()),
+                () = &mut serving => {
+                    refused.abort();
+                    return Ok(());
+                }
                 cause = self.signals.next() => match (cause, stop.take()) {
                     (Cause::Stop, Some(stop)) => {
                         notify(&[NotifyState::Stopping]);
@@ -192,7 +210,9 @@ impl Running<'_> {
     }
 
     fn try_reload(&mut self) -> Done {
-        let plan = Plan::new(self.arguments)?;
+        let mut plan = Plan::new(self.arguments)?;
+        self.confined.check_files(&plan, self.arguments)?;
+        self.confined.leave_out(&mut plan.config.shares);
         // Everything that can fail comes before anything changes.
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;
@@ -215,6 +235,8 @@ fn needs_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
     let (a, b) = (&old.config, &new.config);
     let keys = [
         ("listen", a.server.listen != b.server.listen),
+        ("confinement", a.server.confinement != b.server.confinement),
+        ("confine_to", a.server.confine_to != b.server.confine_to),
         ("state_dir", a.server.state_dir != b.server.state_dir),
         ("log", a.server.log != b.server.log),
         ("cores", a.server.cores != b.server.cores),
@@ -289,59 +311,71 @@ fn set_memory(plan: &Plan) {
     frevo_net::buffer::budget::set_limit(bytes.unwrap_or(limits::MEMORY));
 }
 
-/// The start screen. A service, whose output nobody looks at, has its log.
-async fn say_hello(arguments: &Serve, loaded: &Loaded, doors: &Doors, cores: &Cores) -> Done {
-    let road = match cores.handles().first() {
-        Some(core) => core.run(|| async { frevo_net::file_io::road() }).await,
-        None => None,
-    };
-    let road = match road {
-        Some((frevo_net::file_io::IoRoad::Ring, _)) => String::from("io_uring"),
-        Some((frevo_net::file_io::IoRoad::Threads, why)) => format!("threads: {why}"),
-        None => String::from("threads"),
-    };
-    let shares = loaded.shares();
-    let listed: Vec<(&Share, String)> = shares
-        .iter()
-        .zip(&loaded.shares)
-        .map(|(share, open)| (share, open.section.path.get_ref().display().to_string()))
-        .collect();
-    let is_service = arguments.config.is_some() && !rustix::termios::isatty(std::io::stdout());
-    if is_service {
-        for (share, folder) in &listed {
-            tracing::info!(target: "frevo::server", share = %share.name, folder, "sharing");
-        }
-        for address in &doors.addresses {
-            tracing::info!(target: "frevo::server", %address, road, "listening");
-        }
-        if doors.is_second_choice {
-            tracing::warn!(target: "frevo::server",
+/// The facts of a start that its screen or log tells.
+struct Hello<'a> {
+    arguments: &'a Serve,
+    doors: &'a Doors,
+    address: SocketAddr,
+    confined: &'a Confined,
+}
+
+impl Hello<'_> {
+    /// Shows the start screen. A service, whose output nobody looks at, has its log.
+    async fn say(self, loaded: &Loaded, cores: &Cores) -> Done {
+        let Self { arguments, doors, address, confined } = self;
+        let road = match cores.handles().first() {
+            Some(core) => core.run(|| async { frevo_net::file_io::road() }).await,
+            None => None,
+        };
+        let road = match road {
+            Some((frevo_net::file_io::IoRoad::Ring, _)) => String::from("io_uring"),
+            Some((frevo_net::file_io::IoRoad::Threads, why)) => format!("threads: {why}"),
+            None => String::from("threads"),
+        };
+        let shares = loaded.shares();
+        let listed: Vec<(&Share, String)> = shares
+            .iter()
+            .zip(&loaded.shares)
+            .map(|(share, open)| (share, open.section.path.get_ref().display().to_string()))
+            .collect();
+        let is_service = arguments.config.is_some() && !rustix::termios::isatty(std::io::stdout());
+        if is_service {
+            for (share, folder) in &listed {
+                tracing::info!(target: "frevo::server", share = %share.name, folder, "sharing");
+            }
+            for address in &doors.addresses {
+                tracing::info!(target: "frevo::server", %address, road, "listening");
+            }
+            tracing::info!(target: "frevo::server", "{}", confined.line());
+            if doors.is_second_choice {
+                tracing::warn!(target: "frevo::server",
                 "port 445 is not permitted to this user; {}", super::listen::HOW_TO_GET_IT);
+            }
+            return Ok(());
         }
-        return Ok(());
+        let names = loaded.logon.names();
+        let user = match &loaded.logon.run_user {
+            Some(user) => match &user.password {
+                Password::Generated(password) => User::Generated { name: &user.name, password },
+                Password::Given => User::Known(&user.name),
+            },
+            None => names.first().map_or(User::Nobody, |name| User::Known(name)),
+        };
+        let screen = Screen {
+            settings: &loaded.settings,
+            shares: &listed,
+            address,
+            road,
+            confined: confined.line(),
+            user,
+            is_second_choice: doors.is_second_choice,
+        };
+        print(screen.render().as_bytes())
     }
-    let names = loaded.logon.names();
-    let user = match &loaded.logon.run_user {
-        Some(user) => match &user.password {
-            Password::Generated(password) => User::Generated { name: &user.name, password },
-            Password::Given => User::Known(&user.name),
-        },
-        None => names.first().map_or(User::Nobody, |name| User::Known(name)),
-    };
-    let screen = Screen {
-        settings: &loaded.settings,
-        shares: &listed,
-        address: doors.best_address(),
-        road,
-        user,
-        is_second_choice: doors.is_second_choice,
-    };
-    print(screen.render().as_bytes())
 }
 
 fn host_name() -> ServerName {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    ServerName::of_host(name.trim())
+    ServerName::of_host(&rustix::system::uname().nodename().to_string_lossy())
 }
 
 /// Tells the service manager, if there is one.

@@ -18,6 +18,8 @@ pub(super) struct Screen<'a> {
     pub(super) address: SocketAddr,
     /// The road of file I/O.
     pub(super) road: String,
+    /// The rights that the process has given up.
+    pub(super) confined: String,
     pub(super) user: User<'a>,
     /// Port 445 was not permitted.
     pub(super) is_second_choice: bool,
@@ -51,6 +53,7 @@ impl Screen<'_> {
                 ),
             );
         }
+        line(&mut out, &format!("  {}", self.confined));
         line(&mut out, "  Ctrl-C stops after open writes are flushed");
         out
     }
@@ -214,6 +217,7 @@ mod tests {
             shares: &[(share, String::from("/home/ann/photos"))],
             address,
             road: String::from("io_uring"),
+            confined: String::from("confined: files, system calls"),
             user: User::Generated { name: "ann", password: "k7wq3-9mztb" },
             is_second_choice: address.port() != SMB_PORT,
         }
@@ -230,6 +234,7 @@ mod tests {
              Windows    net use P: \\\\192.0.2.10\\photos /user:ann\n  \
              macOS      open smb://ann@192.0.2.10/photos\n  \
              Linux      sudo mount -t cifs //192.0.2.10/photos /mnt -o user=ann,vers=3.1.1,seal\n  \
+             confined: files, system calls\n  \
              Ctrl-C stops after open writes are flushed\n",
             env!("CARGO_PKG_VERSION")
         );

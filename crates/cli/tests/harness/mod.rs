@@ -160,6 +160,10 @@ impl Serving {
         Self { child, screen, address: address.unwrap_or_default() }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());

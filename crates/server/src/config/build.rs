@@ -192,6 +192,12 @@ impl ShareSection {
         }
     }
 
+    /// The folder that holds the share's snapshots, where it is not in the share.
+    pub fn snapshot_folder(&self) -> Option<&Path> {
+        let folder = self.snapshots.as_ref()?.0.folder();
+        folder.is_absolute().then_some(folder)
+    }
+
     /// Whether both show one folder in one way, so that an open one serves for
     /// either.
     pub fn is_same_folder(&self, other: &Self) -> bool {

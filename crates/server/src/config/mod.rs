@@ -18,8 +18,8 @@ pub use names::{AccountName, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
 pub use values::{
-    CipherName, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat, Mode, NtAclsChoice,
-    RunAsChoice, SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
+    CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat,
+    Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 
 #[cfg(test)]

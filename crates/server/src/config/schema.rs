@@ -10,8 +10,9 @@ use toml::Spanned;
 use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName, Who};
 use super::values::{
-    CipherName, DialectName, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice,
-    SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
+    CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, Mode,
+    NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
+    StreamsChoice,
 };
 use crate::limits;
 use crate::rules::Network;
@@ -79,6 +80,10 @@ pub struct ServerSection {
     pub require_mic: Option<bool>,
     /// Who is logged on may authenticate anew as nobody.
     pub anonymous: Option<bool>,
+    /// Confinement of the process.
+    pub confinement: Option<ConfinementChoice>,
+    /// Folders where a reload may add shares, besides those of the start.
+    pub confine_to: Vec<PathBuf>,
     /// Names that clients may have meant this server by.
     pub target_names: Option<Vec<String>>,
 }
@@ -374,6 +379,10 @@ impl ServerSection {
         }
         if self.signing_algorithms.as_ref().is_some_and(Vec::is_empty) {
             fault("signing_algorithms is empty", "leave the key out to have all");
+        }
+        if let Some(folder) = self.confine_to.iter().find(|folder| !folder.is_absolute()) {
+            let what = format!("confine_to: the path {} is not absolute", folder.display());
+            fault(&what, "write it from / on");
         }
         if self.encryption.unwrap_or(EncryptionChoice::Required) == EncryptionChoice::Required
             && (self.highest_dialect() as u8) < DialectName::Smb30 as u8

@@ -99,6 +99,18 @@ words! {
 }
 
 words! {
+    /// When the server gives up the rights that it does not need.
+    ConfinementChoice: "confinement" {
+        /// As far as the kernel can; what it cannot is a warning.
+        On = "on",
+        /// Wholly, or the server does not start.
+        Required = "required",
+        /// Never.
+        Off = "off",
+    }
+}
+
+words! {
     /// Where named streams are kept.
     StreamsChoice: "streams" {
         /// In extended attributes, as Samba's streams_xattr does; large ones beside.

@@ -1,0 +1,328 @@
+//! System calls by name: those that serving takes, those that only an attacker makes.
+//!
+//! The list of what is allowed was taken from the server under all of its tests with
+//! `strace -f`, on glibc, and filled up with what the same functions of other C libraries
+//! and kernels call.
+
+/// Numbers that all architectures have in common, newer than some C libraries.
+mod new {
+    pub(super) const FUTEX_WAKE: i64 = 454;
+    pub(super) const FUTEX_WAIT: i64 = 455;
+    pub(super) const FUTEX_REQUEUE: i64 = 456;
+    pub(super) const FCHMODAT2: i64 = 452;
+    pub(super) const SETXATTRAT: i64 = 463;
+    pub(super) const GETXATTRAT: i64 = 464;
+    pub(super) const LISTXATTRAT: i64 = 465;
+    pub(super) const REMOVEXATTRAT: i64 = 466;
+}
+
+/// Calls that are allowed whatever their arguments. The kernel remembers these and does
+/// not run the filter for them (Linux 5.11).
+pub(super) const ALLOWED: &[i64] = &[
+    // Data.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_vmsplice,
+    libc::SYS_copy_file_range,
+    libc::SYS_lseek,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_syncfs,
+    libc::SYS_fallocate,
+    libc::SYS_ftruncate,
+    libc::SYS_truncate,
+    libc::SYS_fadvise64,
+    libc::SYS_readahead,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Names.
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_getdents64,
+    libc::SYS_getcwd,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_readlinkat,
+    libc::SYS_umask,
+    // Metadata.
+    libc::SYS_statx,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    new::FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    new::GETXATTRAT,
+    new::SETXATTRAT,
+    new::LISTXATTRAT,
+    new::REMOVEXATTRAT,
+    libc::SYS_quotactl_fd,
+    // Changes by other programs.
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    libc::SYS_name_to_handle_at,
+    // Sockets that are there, and those of the journal and the service manager.
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_shutdown,
+    libc::SYS_socketpair,
+    libc::SYS_memfd_create,
+    // Waiting.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
+    libc::SYS_futex,
+    libc::SYS_futex_waitv,
+    new::FUTEX_WAKE,
+    new::FUTEX_WAIT,
+    new::FUTEX_REQUEUE,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_sched_yield,
+    libc::SYS_restart_syscall,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_munlock,
+    libc::SYS_membarrier,
+    libc::SYS_getrandom,
+    // Threads and signals of this process.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_set_tid_address,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpgid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getresuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getresgid,
+    libc::SYS_getgroups,
+    libc::SYS_capget,
+    libc::SYS_getcpu,
+    libc::SYS_getrusage,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_times,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+    // Answered by a filter of its own: its arguments are out of a filter's reach.
+    libc::SYS_clone3,
+];
+
+/// The old forms of the same calls, which newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+pub(super) const ALLOWED_OLD: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_getdents,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_link,
+    libc::SYS_unlink,
+    libc::SYS_symlink,
+    libc::SYS_readlink,
+    libc::SYS_mknod,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_renameat,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_eventfd,
+    libc::SYS_inotify_init,
+    libc::SYS_pipe,
+    libc::SYS_dup2,
+    libc::SYS_getrlimit,
+    libc::SYS_getpgrp,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
+
+/// Calls that change as whom a thread acts.
+pub(super) const USERS: &[i64] = &[libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups];
+
+/// Calls that no part of the server makes, and that an attacker makes early: they end
+/// the process.
+pub(super) const HOSTILE: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_quotactl,
+    libc::SYS_vhangup,
+];
+
+/// The same, where only some architectures have them.
+#[cfg(target_arch = "x86_64")]
+pub(super) const HOSTILE_OLD: &[i64] = &[
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_kexec_file_load,
+    libc::SYS_ioperm,
+    libc::SYS_iopl,
+    libc::SYS_modify_ldt,
+    libc::SYS_uselib,
+];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const HOSTILE_OLD: &[i64] = &[];
+
+/// Requests of `ioctl(2)` that the server makes: cloning, attributes and compression of
+/// files; bytes that wait in a socket or pipe; what the standard library does.
+pub(super) const IOCTLS: &[u64] = &[
+    // FICLONE, FICLONERANGE, FIDEDUPERANGE of linux/fs.h
+    0x4004_9409,
+    0x4020_940D,
+    0xC018_9436,
+    // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS of linux/fs.h
+    0x8008_6601,
+    0x4008_6602,
+    // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TIOCOUTQ, TCGETS, TIOCGWINSZ
+    0x541B,
+    0x5421,
+    0x5450,
+    0x5451,
+    0x5411,
+    0x5401,
+    0x5413,
+];
+
+/// Options of `prctl(2)`: names of threads and of memory, and questions.
+pub(super) const PRCTLS: &[u64] = &[
+    // PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_VMA, PR_GET_AUXV
+    15,
+    16,
+    3,
+    0x5356_4D41,
+    0x4155_5856,
+];

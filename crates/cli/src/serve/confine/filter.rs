@@ -1,0 +1,109 @@
+//! seccomp: system calls that serving does not take are refused.
+//!
+//! Three filters, of which the strictest verdict counts: one ends the process at calls
+//! that only an attacker makes; one answers `clone3` as a kernel without it, so that the C
+//! library falls back to `clone`, whose flags a filter can see; one refuses all that is not
+//! allowed, with EPERM, and has the log tell of it once for each call.
+//!
+//! Requests in an io_uring do not pass here. Landlock and capabilities hold for them.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+use super::calls;
+use super::needs::Needs;
+
+/// Rules of one filter by the number of the call.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: Option<TargetArch> = Some(TargetArch::x86_64);
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: Option<TargetArch> = Some(TargetArch::aarch64);
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const ARCHITECTURE: Option<TargetArch> = None;
+
+/// CLONE_VM and CLONE_THREAD of linux/sched.h: a thread of this process.
+const THREAD: u64 = 0x0001_0100;
+/// PROT_EXEC of mman.h.
+const EXECUTABLE: u64 = 4;
+
+/// Confines this thread and those that it starts to the calls that serving takes.
+pub(super) fn confine(needs: &Needs) -> Result<(), String> {
+    let programs = programs(needs)?;
+    for program in &programs {
+        seccompiler::apply_filter(program).map_err(|error| format!("system calls: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Fails where this kernel has no filters for system calls.
+pub(super) fn probe() -> Result<(), String> {
+    if ARCHITECTURE.is_none() {
+        return Err(String::from("system calls: not on this architecture"));
+    }
+    match std::fs::exists("/proc/sys/kernel/seccomp") {
+        Ok(true) => Ok(()),
+        _ => Err(String::from("system calls: this kernel has no seccomp")),
+    }
+}
+
+/// The filters, in the order in which they are installed: installing one is a call that
+/// the last one refuses.
+fn programs(needs: &Needs) -> Result<[BpfProgram; 3], String> {
+    let arch = ARCHITECTURE.ok_or("system calls: not on this architecture")?;
+    let hostile = calls::HOSTILE.iter().chain(calls::HOSTILE_OLD).map(|call| (*call, Vec::new()));
+    let compiled = || -> Result<_, BackendError> {
+        let program = |rules, otherwise, then| {
+            SeccompFilter::new(rules, otherwise, then, arch).and_then(BpfProgram::try_from)
+        };
+        let absent = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+        let clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
+        Ok([
+            program(hostile.collect(), SeccompAction::Allow, SeccompAction::KillProcess)?,
+            program(clone3, SeccompAction::Allow, absent)?,
+            program(allowed(needs)?, SeccompAction::Trap, SeccompAction::Allow)?,
+        ])
+    };
+    compiled().map_err(|error| format!("system calls: {error}"))
+}
+
+fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
+    let calls = calls::ALLOWED.iter().chain(calls::ALLOWED_OLD);
+    let mut rules: Rules = calls.map(|call| (*call, Vec::new())).collect();
+    if needs.acts_as_users {
+        rules.extend(calls::USERS.iter().map(|call| (*call, Vec::new())));
+    }
+    // What may become code is not made or changed any more.
+    let data = vec![one(2, SeccompCmpOp::MaskedEq(EXECUTABLE), 0)?];
+    rules.insert(libc::SYS_mmap, data.clone());
+    rules.insert(libc::SYS_mprotect, data);
+    rules.insert(libc::SYS_clone, vec![one(0, SeccompCmpOp::MaskedEq(THREAD), THREAD)?]);
+    rules.insert(libc::SYS_ioctl, any(1, calls::IOCTLS.iter().copied())?);
+    rules.insert(libc::SYS_prctl, any(0, calls::PRCTLS.iter().copied())?);
+    // The journal and the service manager; addresses of interfaces.
+    let families = [libc::AF_UNIX, libc::AF_NETLINK].map(|family| family.unsigned_abs().into());
+    rules.insert(libc::SYS_socket, any(0, families.into_iter())?);
+    // An abort signals its own thread.
+    let own = u64::from(std::process::id());
+    rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
+    Ok(rules)
+}
+
+/// One rule: an argument compared by its lower 32 bits, which is all that the kernel
+/// looks at in those that are compared here.
+fn one(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+fn any(argument: u8, values: impl Iterator<Item = u64>) -> Result<Vec<SeccompRule>, BackendError> {
+    values.map(|value| one(argument, SeccompCmpOp::Eq, value)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Rights that a configuration needs.
+
+use std::path::{Path, PathBuf};
+
+use frevo_server::config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
+
+use crate::arguments::Serve;
+use crate::check::real;
+use crate::serve::plan::Plan;
+use crate::state;
+
+/// Folders, files and privileges that serving a configuration takes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Needs {
+    /// Folders that are read and written.
+    pub(super) written: Vec<PathBuf>,
+    /// Folders and files that are read.
+    pub(super) read: Vec<PathBuf>,
+    /// Files lie in a folder that holds other users' secrets too: after they are
+    /// replaced, a reload cannot read them.
+    pub(super) read_once: Vec<PathBuf>,
+    /// Files are used as other users.
+    pub(super) acts_as_users: bool,
+    /// Attributes are set that take CAP_SYS_ADMIN, and quotas.
+    pub(super) sets_privileged_attributes: bool,
+}
+
+impl Needs {
+    pub(super) fn of(plan: &Plan, arguments: &Serve) -> Self {
+        let config = &plan.config;
+        let mut needs = Self::default();
+        for share in &config.shares {
+            needs.add_share(share);
+        }
+        needs.written.extend(config.server.confine_to.iter().map(|folder| real(folder)));
+        if plan.has_state {
+            needs.written.push(real(&state::dir_of(config)));
+        }
+        for file in files(config, arguments, plan.has_state) {
+            needs.add_file(&file);
+        }
+        needs
+    }
+
+    /// The needs of one share.
+    pub(super) fn of_share(share: &ShareSection) -> Self {
+        let mut needs = Self::default();
+        needs.add_share(share);
+        needs
+    }
+
+    fn add_share(&mut self, share: &ShareSection) {
+        let folder = real(share.path.get_ref());
+        let is_read_only = share.read_only && share.write_list.is_empty();
+        if is_read_only { &mut self.read } else { &mut self.written }.push(folder);
+        self.read.extend(share.snapshot_folder().map(real));
+        self.acts_as_users |= share.run_as == Some(RunAsChoice::User) || share.force_user.is_some();
+        self.sets_privileged_attributes |= !is_read_only
+            && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off));
+    }
+
+    /// A file that a reload reads again. It is replaced by another one of its name,
+    /// so its folder is needed; both folders where its name is a symbolic link.
+    fn add_file(&mut self, file: &Path) {
+        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        for file in [absolute.clone(), real(&absolute)] {
+            match file.parent() {
+                Some(folder) if is_own(folder) => self.read.push(real(folder)),
+                _ => {
+                    self.read.push(real(&file));
+                    self.read_once.push(real(&file));
+                }
+            }
+        }
+        self.read_once.dedup();
+    }
+}
+
+/// Files that a reload reads.
+fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = arguments.config.iter().cloned().collect();
+    files.extend(arguments.password_file.clone());
+    files.extend(config.users.iter().map(|user| user.password_file.clone()));
+    files.extend(config.server.user_map_file.clone());
+    if has_state {
+        files.push(state::users_file_of(config));
+    }
+    files
+}
+
+/// True for a folder that is likely there for Frevo: not one of the system's at
+/// the top (`/etc`, `/home`), and not a home.
+fn is_own(folder: &Path) -> bool {
+    let depth = folder.components().count();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let is_home = home.is_some_and(|home| home == folder)
+        || (depth == 3 && folder.starts_with("/home"))
+        || folder == Path::new("/var/lib")
+        || folder == Path::new("/usr/local");
+    depth > 2 && !is_home
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_others_are_not_granted_for_one_file() {
+        for own in ["/etc/frevo", "/home/ann/frevo", "/srv/frevo/etc", "/usr/local/etc"] {
+            assert!(is_own(Path::new(own)), "{own}");
+        }
+        for other in ["/", "/etc", "/tmp", "/root", "/home/ann", "/var/lib"] {
+            assert!(!is_own(Path::new(other)), "{other}");
+        }
+        let mut needs = Needs::default();
+        needs.add_file(Path::new("/etc/frevo.toml"));
+        assert!(needs.read.iter().all(|path| path == Path::new("/etc/frevo.toml")), "{needs:?}");
+        assert_eq!(needs.read_once, [Path::new("/etc/frevo.toml")]);
+    }
+}

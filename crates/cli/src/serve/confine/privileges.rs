@@ -1,0 +1,94 @@
+//! Rights of a process that a server of files does not need: privileges of root,
+//! new ones by running programs, and memory that others can see.
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+use super::needs::Needs;
+
+/// Files of any owner.
+const FILES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID);
+
+/// Use of files as other users.
+const USERS: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
+
+/// Capabilities that the kernel may know; more are refused and passed over.
+const CAPABILITIES: u32 = 64;
+
+/// Forbids core files and the eyes of other processes: memory holds keys. Neither
+/// can fail on a kernel that Frevo runs on, and both need no privilege.
+pub(super) fn close_memory() -> Result<(), String> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none).map_err(|errno| format!("core files: {errno}"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| format!("closing memory to others: {errno}"))
+}
+
+/// Gives up all capabilities but those that `needs` names, on this thread and those
+/// that it starts, and the way to get them back by running a program.
+pub(super) fn drop_capabilities(needs: &Needs) -> Result<(), String> {
+    set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
+    keep(capabilities_for(needs))
+}
+
+/// Gives up all capabilities: for a process that only asks.
+pub(super) fn drop_all_capabilities() -> Result<(), String> {
+    set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
+    keep(CapabilitySet::empty())
+}
+
+/// The capabilities that serving takes.
+pub(super) fn capabilities_for(needs: &Needs) -> CapabilitySet {
+    let mut kept = FILES;
+    if needs.acts_as_users {
+        kept |= USERS;
+    }
+    if needs.sets_privileged_attributes {
+        kept |= CapabilitySet::SYS_ADMIN;
+    }
+    kept
+}
+
+fn keep(kept: CapabilitySet) -> Result<(), String> {
+    let held = capabilities(None).map_err(|errno| format!("capabilities: {errno}"))?;
+    if held.effective.contains(CapabilitySet::SETPCAP) {
+        for number in 0..CAPABILITIES {
+            let one = CapabilitySet::from_bits_retain(1 << number);
+            if !kept.contains(one) {
+                // Numbers that this kernel does not know are refused.
+                let _ = remove_capability_from_bounding_set(one);
+            }
+        }
+    }
+    // Before Linux 4.3 there are none.
+    let _ = clear_ambient_capability_set();
+    let sets = CapabilitySets {
+        effective: held.effective & kept,
+        permitted: held.permitted & kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets).map_err(|errno| format!("capabilities: {errno}"))
+}
+
+/// The user and group that own nothing.
+const NOBODY: u32 = 65_534;
+
+/// Makes root's process nobody's: it reads what everybody may read.
+pub(super) fn become_nobody() {
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)));
+    // A process without the privilege is nobody special already. It has one thread.
+    let _ = set_thread_groups(&[]);
+    let _ = set_thread_res_gid(gid, gid, gid);
+    let _ = set_thread_res_uid(uid, uid, uid);
+    // The change has made it what it was before: open to debuggers of the same user.
+    let _ = close_memory();
+}

@@ -1,0 +1,82 @@
+//! Attempts to leave the confinement, made from inside: hidden, for tests.
+//!
+//! It confines itself exactly as a server with the same arguments does, and then tries
+//! what code of an attacker would.
+
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::thread::CapabilitySet;
+
+use crate::arguments::Trial;
+use crate::exit::{Done, Exit, Failure};
+use crate::print;
+use crate::serve::plan::Plan;
+
+use super::Confined;
+
+/// Confines the process, and makes one attempt. It ends well where the attempt did.
+pub(crate) fn run(trial: &Trial) -> Done {
+    let plan = Plan::new(&trial.serve)?;
+    super::start_name_service(&plan)?;
+    let confined = Confined::begin(&plan, &trial.serve)?;
+    let mut words = trial.attempt.split(' ');
+    let (what, one, two) =
+        (words.next().unwrap_or(""), words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let done = attempt(what, one, two);
+    // What was refused has been noted, or there is no filter.
+    let refused = frevo_posix::refused_calls::take();
+    print(format!("{}; refused calls: {refused:?}\n", confined.line()).as_bytes())?;
+    done.map_err(|error| Failure::new(Exit::Failed, format!("{what}: {error}")))
+}
+
+fn attempt(what: &str, one: &str, two: &str) -> io::Result<()> {
+    match what {
+        "nothing" => Ok(()),
+        "read" => fs::read(one).map(drop),
+        "list" => fs::read_dir(one).map(drop),
+        "write" => fs::write(one, "x"),
+        "append" => fs::OpenOptions::new().append(true).open(one).map(drop),
+        "truncate" => fs::OpenOptions::new().write(true).truncate(true).open(one).map(drop),
+        "remove" => fs::remove_file(one),
+        "make" => fs::create_dir(one),
+        "rename" => fs::rename(one, two),
+        "hard-link" => fs::hard_link(one, two),
+        "link-and-read" => {
+            std::os::unix::fs::symlink(one, two).and_then(|()| fs::read(two).map(drop))
+        }
+        "run" => Command::new(one).status().map(drop),
+        "exec" => Err(Command::new(one).exec()),
+        "connect" => TcpStream::connect(one).map(drop),
+        "listen" => TcpListener::bind(one).map(drop),
+        "udp" => UdpSocket::bind(one).map(drop),
+        "thread" => {
+            std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| io::Error::other("?"))
+        }
+        "mount" => Ok(rustix::mount::mount_bind("/", one)?),
+        "chroot" => Ok(rustix::process::chroot(one)?),
+        "hostname" => Ok(rustix::system::sethostname(b"frevo")?),
+        "user" => {
+            let root = Some(rustix::process::Uid::ROOT);
+            Ok(rustix::thread::set_thread_res_uid(root, root, root)?)
+        }
+        "signal" => {
+            let parent = rustix::process::getppid().ok_or(io::ErrorKind::NotFound)?;
+            Ok(rustix::process::kill_process(parent, rustix::process::Signal::CONT)?)
+        }
+        "privileges" => {
+            let mut sets = rustix::thread::capabilities(None)?;
+            sets.effective |= CapabilitySet::SYS_PTRACE;
+            sets.permitted |= CapabilitySet::SYS_PTRACE;
+            Ok(rustix::thread::set_capabilities(None, sets)?)
+        }
+        "name" => {
+            let found = frevo_posix::user(one)?;
+            found.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+        _ => Err(io::Error::other("no such attempt")),
+    }
+}

@@ -1,0 +1,381 @@
+//! The confinement of the server: what an attacker inside it can not do, and what
+//! serving still can.
+
+mod harness;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use harness::{PATIENCE, Place, Said, Serving, said, text};
+
+/// The signal by which the kernel ends a process for a hostile call.
+const SIGSYS: i32 = 31;
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// A kernel that can confine to folders (Linux 5.19), as `frevo check` says.
+fn has_landlock(place: &Place) -> bool {
+    let path = place.file("probe.toml", "", 0o600);
+    place.run(&["check", "-c", text(&path)]).succeeds().contains("files (Landlock)")
+}
+
+/// A share `in`, a folder `out` beside it, and a configuration in a folder of its own.
+fn world() -> Place {
+    let place = Place::new();
+    fs::write(place.folder("in").join("a.txt"), "a").unwrap();
+    fs::write(place.folder("out").join("b.txt"), "b").unwrap();
+    place.folder("etc");
+    place.folder("state");
+    config(&place, "");
+    place
+}
+
+fn config(place: &Place, more: &str) {
+    let (state, share) = (place.path("state"), place.path("in"));
+    let config = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\n\
+         [[share]]\nname = \"in\"\npath = {share:?}\n{more}"
+    );
+    place.file("etc/frevo.toml", &config, 0o644);
+}
+
+fn command(place: &Place, attempt: &str) -> Command {
+    let config = place.path("etc/frevo.toml");
+    place.command(&["confinement-trial", "-c", text(&config), "--attempt", attempt])
+}
+
+fn tried(place: &Place, attempt: &str) -> Said {
+    said(command(place, attempt).output().unwrap())
+}
+
+/// The attempt fails with words such as "Permission denied".
+#[track_caller]
+fn is_refused(place: &Place, attempt: &str, why: &str) {
+    let said = tried(place, attempt);
+    assert!(said.out.starts_with("confined: "), "{said:?}");
+    assert_eq!(said.code, 1, "{attempt}: {said:?}");
+    assert!(said.err.contains(why), "{attempt}: {said:?}");
+}
+
+#[test]
+fn files_of_others_are_out_of_reach() {
+    let place = world();
+    if !has_landlock(&place) {
+        return;
+    }
+    let (inside, outside) = (place.path("in"), place.path("out"));
+    let (inside, outside) = (text(&inside), text(&outside));
+    let denied = "Permission denied";
+    for attempt in [
+        String::from("read /etc/shadow"),
+        String::from("read /etc/passwd"),
+        String::from("read /proc/1/environ"),
+        String::from("list /"),
+        String::from("list /root"),
+        format!("list {outside}"),
+        format!("read {outside}/b.txt"),
+        format!("append {outside}/b.txt"),
+        format!("truncate {outside}/b.txt"),
+        format!("write {outside}/new"),
+        format!("remove {outside}/b.txt"),
+        format!("make {outside}/folder"),
+        format!("rename {outside}/b.txt {inside}/b.txt"),
+        format!("rename {inside}/a.txt {outside}/a.txt"),
+        format!("link-and-read {outside}/b.txt {inside}/link"),
+        format!("write {}/etc/frevo.toml", text(&place.path("."))),
+    ] {
+        is_refused(&place, &attempt, denied);
+    }
+    // A name of the same file in a share would be a way to it.
+    let said = tried(&place, &format!("hard-link {outside}/b.txt {inside}/b.txt"));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(fs::read(place.path("out/b.txt")).unwrap(), b"b");
+    for attempt in [
+        format!("read {inside}/a.txt"),
+        format!("write {inside}/c.txt"),
+        format!("rename {inside}/c.txt {inside}/d.txt"),
+        format!("make {inside}/folder"),
+        format!("rename {inside}/d.txt {inside}/folder/d.txt"),
+        format!("remove {inside}/folder/d.txt"),
+        format!("read {}/etc/frevo.toml", text(&place.path("."))),
+        format!("write {}/state/x", text(&place.path("."))),
+        String::from("list /sys/class/net"),
+        String::from("thread"),
+        String::from("nothing"),
+    ] {
+        tried(&place, &attempt).succeeds();
+    }
+}
+
+#[test]
+fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
+    let place = world();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let refused = "Operation not permitted";
+    is_refused(&place, &format!("connect {address}"), refused);
+    is_refused(&place, "listen 127.0.0.1:0", refused);
+    is_refused(&place, "udp 127.0.0.1:0", refused);
+}
+
+#[test]
+fn the_host_is_left_alone() {
+    let place = world();
+    let refused = "Operation not permitted";
+    is_refused(&place, "user", refused);
+    is_refused(&place, "signal", refused);
+    is_refused(&place, "privileges", refused);
+    // The call is told of by its number, once.
+    let said = tried(&place, "signal");
+    assert!(said.out.contains("refused calls: ["), "{said:?}");
+    assert!(!said.out.contains("refused calls: []"), "{said:?}");
+    assert!(tried(&place, "nothing").out.contains("refused calls: []"));
+}
+
+/// Calls that only an attacker makes end the process.
+#[test]
+fn hostile_calls_end_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    let place = world();
+    for attempt in ["exec /bin/true", "mount /mnt", "chroot /", "hostname"] {
+        let output = command(&place, attempt).output().unwrap();
+        assert_eq!(output.status.signal(), Some(SIGSYS), "{attempt}: {output:?}");
+    }
+    // By way of a new process, which is refused before.
+    let output = command(&place, "run /bin/true").output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+}
+
+/// The name service is asked by a process of its own.
+#[test]
+fn users_of_the_host_are_known() {
+    let place = world();
+    tried(&place, "name root").succeeds();
+    let said = tried(&place, "name nobody-of-that-name");
+    assert!(said.code == 1 && said.err.contains("not found"), "{said:?}");
+}
+
+/// What the configuration turns off is off; what it requires is there or nothing starts.
+#[test]
+fn confinement_is_as_configured() {
+    let place = world();
+    let beside = place.path("out/b.txt");
+    let attempt = format!("read {}", text(&beside));
+    let with = |choice: &str| {
+        let mut command = command(&place, &attempt);
+        command.args(["--confinement", choice]);
+        said(command.output().unwrap())
+    };
+    assert!(with("off").succeeds().starts_with("not confined"));
+    if has_landlock(&place) {
+        assert_eq!(with("required").code, 1);
+        let (config, wrong) = (place.path("etc/frevo.toml"), "[server]\nconfinement = \"no\"\n");
+        let said = place.run(&["check", "-c", text(&config)]);
+        let line = said.succeeds().lines().next().unwrap();
+        assert!(
+            line.starts_with("confined: ") && line.contains("system calls (seccomp)"),
+            "{line}"
+        );
+        let wrong = place.file("etc/wrong.toml", wrong, 0o600);
+        place.run(&["check", "-c", text(&wrong)]).fails(3, &["on, required, off"]);
+    }
+}
+
+fn client<T>(talk: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, talk).await.unwrap() })
+}
+
+fn add_user(place: &Place, name: &str) {
+    let config = place.path("etc/frevo.toml");
+    let arguments = ["user", "add", name, "--password-stdin", "-c", text(&config)];
+    place.run_with_input(&arguments, "pw").succeeds();
+}
+
+/// A server whose log is in a file.
+struct Confined {
+    server: Serving,
+    log: PathBuf,
+}
+
+fn serve(place: &Place) -> Confined {
+    let (log, config) = (place.path("log"), place.path("etc/frevo.toml"));
+    let mut command = place.command(&["serve", "-c", text(&config)]);
+    command.stderr(fs::File::create(&log).unwrap());
+    let mut server = Serving::start(command);
+    let said = fs::read_to_string(&log).unwrap();
+    let line = said.lines().find(|line| line.contains("listening")).expect(&said);
+    server.address = line.split("address=").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    Confined { server, log }
+}
+
+impl Confined {
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    #[track_caller]
+    fn logs(&self, words: &str) {
+        let began = std::time::Instant::now();
+        while !self.log().contains(words) {
+            assert!(began.elapsed() < PATIENCE, "{words:?} not in {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A line of /proc/PID/status of every thread.
+    fn status(&self, key: &str) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.server.pid())).unwrap();
+        tasks
+            .map(|task| {
+                let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+                let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+                line.trim().to_owned()
+            })
+            .collect()
+    }
+}
+
+/// All of it holds for every thread of a server that has served somebody.
+#[test]
+fn every_thread_is_confined() {
+    let place = world();
+    add_user(&place, "ann");
+    let confined = serve(&place);
+    confined.logs("confined: ");
+    client(async {
+        let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
+        let tree = ann.connect_share("in").await.unwrap();
+        ann.write_file(&tree, "new.txt", b"hello").await.unwrap();
+    });
+    assert!(confined.status("NoNewPrivs:").iter().all(|line| line == "1"));
+    assert!(confined.status("Seccomp:").iter().all(|line| line == "2"));
+    assert!(confined.status("Threads:").len() > 1);
+    // CAP_SYS_PTRACE, CAP_SETUID, CAP_NET_BIND_SERVICE, CAP_SYS_MODULE and CAP_MKNOD.
+    let gone = 1 << 19 | 1 << 7 | 1 << 10 | 1 << 16 | 1 << 27;
+    for key in ["CapEff:", "CapPrm:"] {
+        for line in confined.status(key) {
+            assert_eq!(u64::from_str_radix(&line, 16).unwrap() & gone, 0, "{key} {line}");
+        }
+    }
+    let limits = fs::read_to_string(format!("/proc/{}/limits", confined.server.pid())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+    // Memory that nobody may look at belongs to root.
+    let owner = fs::metadata(format!("/proc/{}/mem", confined.server.pid())).unwrap().uid();
+    assert_eq!(owner, 0);
+    let log = confined.log();
+    assert!(!log.contains("was refused that frevo does not know to need"), "{log}");
+    assert_eq!(confined.server.stop().code, 0);
+}
+
+/// A reload adds a share in folders that are within reach, and tells of one that is not.
+#[test]
+fn a_share_elsewhere_waits_for_a_restart() {
+    let place = world();
+    if !has_landlock(&place) {
+        return;
+    }
+    add_user(&place, "ann");
+    let confined = serve(&place);
+    fs::create_dir(place.path("in/below")).unwrap();
+    let share =
+        |name: &str, path: PathBuf| format!("[[share]]\nname = \"{name}\"\npath = {path:?}\n");
+    let both = share("below", place.path("in/below")) + &share("out", place.path("out"));
+    // By another file of the name, as editors do it.
+    config(&place, &both);
+    fs::rename(place.path("etc/frevo.toml"), place.path("etc/new")).unwrap();
+    fs::copy(place.path("etc/new"), place.path("etc/frevo.toml")).unwrap();
+    add_user(&place, "bob");
+    confined.server.signal("-HUP");
+    confined.logs("configuration reloaded");
+    let log = confined.log();
+    let line = log.lines().find(|line| line.contains("the share is not served")).expect(&log);
+    assert!(line.contains("ERROR") && line.contains("restart frevo to serve it"), "{line}");
+    assert!(line.contains("share=out") && line.contains("confined"), "{line}");
+    client(async {
+        let mut bob = smb2::connect(&confined.server.address, "bob", "pw").await.unwrap();
+        let below = bob.connect_share("below").await.unwrap();
+        bob.write_file(&below, "new.txt", b"hello").await.unwrap();
+        assert!(bob.connect_share("out").await.is_err());
+    });
+    // A file elsewhere is not read: the old configuration stays.
+    let map = place.file("out/map", "ann = a\n", 0o644);
+    let text = fs::read_to_string(place.path("etc/frevo.toml")).unwrap();
+    let text = text.replace("[server]\n", &format!("[server]\nuser_map_file = {map:?}\n"));
+    place.file("etc/frevo.toml", &text, 0o644);
+    confined.server.signal("-HUP");
+    confined.logs("reload failed, the old configuration stays in force: ");
+    confined.logs("lies outside the folders that frevo was confined to when it started");
+    assert_eq!(confined.server.stop().code, 0);
+}
+
+/// Files are used as users of the host: by threads that change as whom they act.
+#[test]
+fn users_of_the_host_are_acted_as() {
+    if !is_root() {
+        return;
+    }
+    let place = world();
+    config(&place, "run_as = \"user\"\n");
+    for folder in [".", "in"] {
+        fs::set_permissions(place.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(place.path("in"), fs::Permissions::from_mode(0o1777)).unwrap();
+    add_user(&place, "nobody");
+    let confined = serve(&place);
+    client(async {
+        let mut nobody = smb2::connect(&confined.server.address, "nobody", "pw").await.unwrap();
+        let mut tree = nobody.connect_share("in").await.unwrap();
+        nobody.write_file(&tree, "mine.txt", b"hello").await.unwrap();
+        assert_eq!(nobody.read_file(&mut tree, "mine.txt").await.unwrap(), b"hello");
+    });
+    assert_eq!(fs::metadata(place.path("in/mine.txt")).unwrap().uid(), 65_534);
+    let log = confined.log();
+    assert!(!log.contains("was refused that frevo does not know to need"), "{log}");
+    assert_eq!(confined.server.stop().code, 0);
+}
+
+/// Whoever can change the configuration decides who gets in.
+#[test]
+fn a_configuration_that_others_can_change_is_refused() {
+    let place = world();
+    let path = place.path("etc/frevo.toml");
+    let chmod = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    for mode in [0o664, 0o646, 0o666] {
+        chmod(mode);
+        for verb in ["serve", "check"] {
+            let mode = format!("mode {mode:04o}");
+            let command = format!("chmod go-w {}", text(&path));
+            place.run(&[verb, "-c", text(&path)]).fails(3, &[&mode, &command]);
+        }
+    }
+    chmod(0o644);
+    for (folder, kept) in [("etc", 0o700), ("state", 0o700)] {
+        let folder = place.path(folder);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let command = format!("chmod go-w {}", text(&folder));
+        for verb in ["serve", "check"] {
+            place.run(&[verb, "-c", text(&path)]).fails(3, &["mode 0777", &command]);
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(kept)).unwrap();
+    }
+    // A reload keeps what is in force.
+    add_user(&place, "ann");
+    let confined = serve(&place);
+    chmod(0o666);
+    confined.server.signal("-HUP");
+    confined.logs("reload failed, the old configuration stays in force: ");
+    confined.logs("chmod go-w");
+    client(async {
+        let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
+        ann.connect_share("in").await.unwrap();
+    });
+    assert_eq!(confined.server.stop().code, 0);
+}
