@@ -46,13 +46,13 @@ def accounts(ctx):
     attacks(ctx, "accounts")
 
 
-@group("attacks/work", profile="attacks", named_only=True)
+@group("attacks/work", profile="attacks", full_only=True, named_only=True)
 def work(ctx):
     """Small requests that make much work."""
     attacks(ctx, "work")
 
 
-@group("attacks/holdings", profile="attacks", named_only=True)
+@group("attacks/holdings", profile="attacks", full_only=True, named_only=True)
 def holdings(ctx):
     """What a client can make the server keep."""
     attacks(ctx, "holdings")
@@ -70,7 +70,7 @@ def sealed(ctx):
     attacks(ctx, "sealed")
 
 
-@group("attacks/full", profile="attacks", full_only=True)
+@group("attacks/full", profile="attacks", full_only=True, named_only=True)
 def full(ctx):
     """The figures at their full size: guessing for five minutes, 20,000 connections."""
     attacks(ctx, "full", timeout=1200)

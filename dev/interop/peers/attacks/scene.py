@@ -24,6 +24,10 @@ def demand(holds, text):
         raise Succeeded(text)
 
 
+class Unfit(Exception):
+    """The machine is too busy for the attack, or for its figures to mean anything."""
+
+
 class Figures(list):
     """What was measured, for the line of an attack."""
 
@@ -33,10 +37,12 @@ class Figures(list):
 
 @contextlib.contextmanager
 def attack(name, wanted=()):
-    """Prints `ok|FAIL NAME SECONDS FIGURES`; the body is skipped unless `name` is wanted."""
+    """Prints `ok|FAIL|skip NAME SECONDS FIGURES` for what its body does."""
     began, figures = time.monotonic(), Figures()
     try:
         yield figures
+    except Unfit as e:
+        print("skip", name, f"{time.monotonic() - began:.2f}", " ".join(str(e).split()), "|", "; ".join(figures), flush=True)
     except Exception as e:
         if not isinstance(e, Succeeded):
             traceback.print_exc(file=sys.stderr)
@@ -203,4 +209,4 @@ class Siege:
                f"{within:.0f} s after its end the attack still holds {(now - self.before) // MIB} MiB")
 
 
-__all__ = ["MIB", "Bystander", "Scene", "Siege", "Succeeded", "attack", "demand", "percentile", "raw"]
+__all__ = ["MIB", "Bystander", "Scene", "Siege", "Succeeded", "Unfit", "attack", "demand", "percentile", "raw"]

@@ -11,7 +11,7 @@ import raw
 
 from . import ntlm
 from .link import LOGON_FAILURE, Link, connect
-from .scene import MIB, demand, percentile
+from .scene import MIB, Unfit, demand, percentile
 
 # In place of a status.
 NO_ANSWER = -1
@@ -255,6 +255,8 @@ def half_open(scene, say, count=3000):
         siege.began, began = time.monotonic(), time.monotonic()
         kept = hold(scene, ["198.19.249.2"], count, halves)
         took = time.monotonic() - began
+        if calm > 0.05 or took > count / 300:
+            raise Unfit(f"{count} connections took {took:.1f} s, an ECHO {calm * 1e3:.0f} ms before them")
         time.sleep(0.5)
         echo = percentile(siege.honest.since("echo", siege.began), 0.99)
         make = percentile(siege.honest.since("make", siege.began), 0.99)
@@ -280,7 +282,13 @@ def ipv6(scene, say):
     raise_limit()
     scene.six = "2001:db8:ff:1::1"
     sources = [f"2001:db8:7:{n:x}::{host:x}" for host in (1, 2) for n in range(256)]
+    began = time.monotonic()
     kept = hold(scene, sources, 4600, lambda end, at: None, rate=3000)
+    # What does not speak is closed after 10 s: they must be there together.
+    if (took := time.monotonic() - began) > 6:
+        for end in kept:
+            end.close()
+        raise Unfit(f"4600 connections took {took:.1f} s")
     alive = 0
     for end in kept:
         end.setblocking(False)
