@@ -247,13 +247,24 @@ impl Confined {
 fn every_thread_is_confined() {
     let place = world();
     add_user(&place, "ann");
+    let group = place.folder("in/group");
+    if is_root() {
+        // Set-group-ID of a folder is the server's doing, with a capability of its own.
+        std::os::unix::fs::chown(&group, None, Some(54_321)).unwrap();
+        fs::set_permissions(&group, fs::Permissions::from_mode(0o2777)).unwrap();
+    }
     let confined = serve(&place);
     confined.logs("confined: ");
     client(async {
         let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
         let tree = ann.connect_share("in").await.unwrap();
         ann.write_file(&tree, "new.txt", b"hello").await.unwrap();
+        ann.create_directory(&tree, "group/new").await.unwrap();
     });
+    if is_root() {
+        let made = fs::metadata(group.join("new")).unwrap();
+        assert_eq!((made.gid(), made.mode() & 0o2000), (54_321, 0o2000));
+    }
     assert!(confined.status("NoNewPrivs:").iter().all(|line| line == "1"));
     assert!(confined.status("Seccomp:").iter().all(|line| line == "2"));
     assert!(confined.status("Threads:").len() > 1);

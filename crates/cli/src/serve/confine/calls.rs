@@ -79,6 +79,8 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_fchmodat,
     new::FCHMODAT2,
     libc::SYS_fchown,
+    // For set-group-ID on folders; the capability counts.
+    libc::SYS_setfsgid,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
     libc::SYS_getxattr,

@@ -9,15 +9,16 @@ use rustix::thread::{
 
 use super::needs::Needs;
 
-/// Files of any owner.
+/// Files of any owner, and set-group-ID on folders of any group. Not CAP_FSETID: with it a
+/// write to a program would leave set-user-ID on.
 const FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::FSETID);
+    .union(CapabilitySet::SETGID);
 
-/// Use of files as other users.
-const USERS: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
+/// Use of files as other users, beside [`FILES`].
+const USERS: CapabilitySet = CapabilitySet::SETUID;
 
 /// Capabilities that the kernel may know; more are refused and passed over.
 const CAPABILITIES: u32 = 64;

@@ -33,6 +33,30 @@ pub(crate) fn run(trial: &Trial) -> Done {
     done.map_err(|error| Failure::new(Exit::Failed, format!("{what}: {error}")))
 }
 
+/// Prints what calls cost, in nanoseconds of the processor: one that does nothing, `stat`, and opening and
+/// closing the file at `path`.
+fn time(path: &str) -> io::Result<()> {
+    let each = |count: u32, call: &dyn Fn() -> io::Result<()>| {
+        let began = processor_time();
+        (0..count).try_for_each(|_| call())?;
+        io::Result::Ok((processor_time() - began) / i64::from(count))
+    };
+    let nothing = each(2_000_000, &|| {
+        let _ = rustix::process::getppid();
+        Ok(())
+    })?;
+    let stat = each(300_000, &|| fs::metadata(path).map(drop))?;
+    let open = each(300_000, &|| fs::File::open(path).map(drop))?;
+    let line = format!("ns: getppid {nothing}, stat {stat}, open+close {open}\n");
+    print(line.as_bytes()).map_err(|failure| io::Error::other(failure.to_string()))
+}
+
+/// The time that this thread has had a processor, nanoseconds.
+fn processor_time() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
 fn attempt(what: &str, one: &str, two: &str) -> io::Result<()> {
     match what {
         "nothing" => Ok(()),
@@ -73,6 +97,7 @@ fn attempt(what: &str, one: &str, two: &str) -> io::Result<()> {
             sets.permitted |= CapabilitySet::SYS_PTRACE;
             Ok(rustix::thread::set_capabilities(None, sets)?)
         }
+        "time" => time(one),
         "name" => {
             let found = frevo_posix::user(one)?;
             found.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
