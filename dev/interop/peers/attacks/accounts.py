@@ -1,5 +1,6 @@
 """Attacks of an account that may log on like any other: what it can take from the others."""
 import os
+import shutil
 import socket
 import struct
 import time
@@ -351,9 +352,68 @@ class Old(Link):
         self.key = None
 
 
+PRIVATE = [".frevo-streams", ".FREVO-STREAMS", ".frevo-streams\\secret", ".frevo-streams::$INDEX_ALLOCATION",
+           ".frevo-streams:$I30:$INDEX_ALLOCATION", ".frevo-streams.", ".frevo-streams ", ".frevo-streams:x", "FREVO-~1",
+           "x\\..\\.frevo-streams", ".\\.frevo-streams", "\\.frevo-streams", "..", "..\\..\\etc\\passwd", "x/../../etc/passwd",
+           "/etc/passwd", "\\\\.\\c:\\x", "a\0b", "\ud800", ".frevo-streams\0", "@GMT-2026.01.01-00.00.00\\..\\..\\etc"]
+
+
+def tidy(scene):
+    """Removes what an attack made in the shares' roots; true if there was anything."""
+    made = False
+    for share in ("share", "share2"):
+        for entry in os.scandir(scene.directory / share):
+            if entry.name not in (".frevo-streams", "x"):
+                made = True
+                os.rmdir(entry.path) if entry.is_dir() else os.unlink(entry.path)
+    return made
+
+
+def private_names(scene, say):
+    """F4, F5: no spelling reaches the folder of streams, what is above the share, or a name that is none."""
+    for share in ("share", "share2"):
+        for entry in os.scandir(scene.directory / share):
+            shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
+        folder = scene.directory / share / ".frevo-streams"
+        os.makedirs(folder, exist_ok=True)
+        (folder / "secret").write_text("secret")
+        os.makedirs(scene.directory / share / "x", exist_ok=True)
+    reached, tried = [], 0
+    for share in ("share", "torture", "fruit", "noncanonical"):
+        link = scene.member("198.19.238.9", share=share)
+        for name in PRIVATE:
+            for options, disposition in ((0, 1), (1, 1), (0x200000, 1), (1, 2), (0, 3)):
+                tried += 1
+                body = raw.create_body(name.encode("utf-16-le", "surrogatepass"), access=0x120089, disposition=disposition,
+                                       options=options)
+                answer = quietly(link.call, raw.CREATE, body)
+                if answer is None:
+                    link = scene.member("198.19.238.9", share=share)
+                elif answer.status == 0:
+                    # What it made is gone with it, unless it is no new object of its own.
+                    link.call(raw.CLOSE, raw.close_body(answer.body[64:80]))
+                    made = tidy(scene)
+                    if disposition == 1 or not made:
+                        reached.append(f"{share}\\{name!r} (options {options:#x}, disposition {disposition})")
+        root = link.open("", access=0x100081, options=1)
+        for pattern in ("*", ".frevo*", ".frevo-streams", "FREVO*", "<.*"):
+            answer = link.call(raw.QUERY_DIRECTORY, raw.directory_body(root, 12, pattern, flags=0x10))
+            shown = [entry[12:].decode("utf-16-le", "replace").strip("\0").lower() for entry in raw.chained(answer.buffer())] \
+                if answer.status == 0 else []
+            if ".frevo-streams" in shown:
+                reached.append(f"{share}: listed by {pattern}")
+        folder = link.open("mine", access=0x1F01FF, options=1)
+        status = rename(link, folder, ".frevo-streams\\in")
+        tidy(scene)
+        if status == 0:
+            reached.append(f"{share}: renamed into it")
+    say(f"{tried} names tried")
+    demand(not reached, "; ".join(reached))
+
+
 ATTACKS = [("02-notify-memory", notify_memory), ("02-notify-crowd", notify_crowd), ("03-ea-list", ea_list),
            ("04-watches", watches), ("05-sessions", sessions), ("07-big-folder", big_folder),
            ("11-owner", owner), ("12-forbidden-share", forbidden_share), ("13-symlink-moved", symlink_moved),
-           ("14-log-forging", log_forging), ("16-client-guid", client_guid)]
+           ("14-log-forging", log_forging), ("16-client-guid", client_guid), ("f4-private-names", private_names)]
 DESCRIPTORS = [("05-opens", opens)]
 SEALED = [("15-plain-again", plain_again)]
