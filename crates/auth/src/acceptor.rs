@@ -285,119 +285,119 @@ impl Acceptor {
         challenged: &Challenged,
         accounts: &dyn Accounts,
     ) -> Result<Step, Refusal> {
-        let message = Authenticate::parse(token)?;
-        let named =
-            |reason| Refusal { reason, user: message.user.clone(), domain: message.domain.clone() };
-        let proven = self.verify(&message, challenged, accounts).map_err(named)?;
-        let token = match &challenged.envelope {
-            None => Vec::new(),
-            Some(envelope) => closing(envelope, mech_list_mic, &proven).map_err(named)?,
-        };
-        let Proven { identity, exported, has_mic, .. } = proven;
-        Ok(Step::Done(Done { token, identity, session_key: exported, has_mic }))
+        let (user, domain) = Authenticate::claim(token);
+        let found = accounts.account(&user, &domain);
+        let account = String::from(found.as_ref().map_or(&*user, |account| &*account.name));
+        let named = |reason| Refusal { reason, user, domain, account };
+        match self.judge(token, mech_list_mic, challenged, found) {
+            Ok(done) => Ok(Step::Done(done)),
+            Err(reason) => Err(named(reason)),
+        }
     }
 
-    /// MS-NLMP 3.2.5.1.2.
+    /// MS-NLMP 3.2.5.1.2. The form of every field is checked before anything
+    /// secret is used: a refusal for its form says nothing about the password.
+    fn judge(
+        &self,
+        token: &[u8],
+        mech_list_mic: Option<&[u8]>,
+        challenged: &Challenged,
+        found: Option<Account>,
+    ) -> Result<Done, Reason> {
+        let malformed = |fault: Malformed| Reason::Malformed(fault.what);
+        let message = Authenticate::parse(token).map_err(malformed)?;
+        let flags = challenged.flags & message.flags;
+        if message.is_anonymous() {
+            let proven = self.nobody(&message, flags)?;
+            return finished(proven, challenged, mech_list_mic);
+        }
+        let sent_key = sent_key(flags, message.session_key)?;
+        let form = Form::of(&message).map_err(malformed)??;
+        let (proven, verdict) = self.verify(&message, form, (flags, sent_key), challenged, found);
+        let done = finished(proven, challenged, mech_list_mic);
+        verdict.and(done)
+    }
+
+    /// Makes every check of the response, and says which one failed first. All of
+    /// them are made whatever the first says: neither the answer nor the time tells
+    /// a right password from a wrong one.
     fn verify(
         &self,
         message: &Authenticate<'_>,
+        form: Form<'_>,
+        (flags, sent_key): (Flags, Option<[u8; 16]>),
         challenged: &Challenged,
-        accounts: &dyn Accounts,
-    ) -> Result<Proven, Reason> {
-        if message.is_anonymous() {
-            return self.nobody(message, challenged);
-        }
-        let response = match &message.nt_response {
-            NtResponse::V2(response) => response,
-            NtResponse::Absent if message.lm_response.iter().all(|&b| b == 0) => {
-                return Err(Reason::NoResponse);
-            }
-            NtResponse::Absent | NtResponse::V1 => return Err(Reason::NtlmV1),
+        found: Option<Account>,
+    ) -> (Proven, Result<(), Reason>) {
+        let (base, is_right) = self.prove(message, form.response, found.as_ref());
+        let exported = exported_key(&base, sent_key);
+        let password = match &found {
+            None => Err(Reason::UnknownUser),
+            Some(_) if !is_right => Err(Reason::WrongPassword),
+            Some(account) if !account.is_enabled => Err(Reason::Disabled),
+            Some(_) => Ok(()),
         };
-        let malformed = |fault: Malformed| Reason::Malformed(fault.what);
-        let av_flags = response.av_pairs.flags().map_err(malformed)?;
-        let bindings = response.av_pairs.channel_bindings().map_err(malformed)?;
-        let target = response.av_pairs.target_name().map_err(malformed)?;
-        let mic = if av_flags.contains(AvFlags::MIC) {
-            Some(message.mic().map_err(malformed)?)
-        } else {
-            None
-        };
-
-        let (account, base) = self.prove(message, response, accounts)?;
-        let flags = challenged.flags & message.flags;
-        let exported = exported_key(flags, &base, message.session_key)?;
-        match &mic {
+        let has_mic = form.mic.is_some();
+        let mic = match &form.mic {
             Some((sent, cleared)) => {
                 let (negotiate, challenge) = (&challenged.negotiate, &challenged.challenge);
-                if !same(sent, &crypt::mic(&exported, negotiate, challenge, cleared)) {
-                    return Err(Reason::WrongMic);
-                }
+                let expected = crypt::mic(&exported, negotiate, challenge, cleared);
+                if same(sent, &expected) { Ok(()) } else { Err(Reason::WrongMic) }
             }
-            None if self.config.require_mic => return Err(Reason::MissingMic),
-            None => {}
-        }
-        // A name that the client itself does not trust is none.
-        let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
-        self.check_target(target)?;
-        if self.channel_bindings.is_some() && bindings != self.channel_bindings {
-            return Err(Reason::WrongChannelBindings);
-        }
+            None if self.config.require_mic => Err(Reason::MissingMic),
+            None => Ok(()),
+        };
+        let target = self.check_target(form.target);
+        let bindings = if self.channel_bindings.is_some() && form.bindings != self.channel_bindings
+        {
+            Err(Reason::WrongChannelBindings)
+        } else {
+            Ok(())
+        };
         let identity = Identity {
-            user: account.name,
+            user: found.map_or_else(String::new, |account| account.name),
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
         };
-        Ok(Proven { identity, exported, flags, has_mic: mic.is_some() })
+        let proven = Proven { identity, exported, flags, has_mic };
+        (proven, password.and(mic).and(target).and(bindings))
     }
 
     /// MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
-    fn nobody(
-        &self,
-        message: &Authenticate<'_>,
-        challenged: &Challenged,
-    ) -> Result<Proven, Reason> {
+    fn nobody(&self, message: &Authenticate<'_>, flags: Flags) -> Result<Proven, Reason> {
         if !self.config.anonymous || self.channel_bindings.is_some() {
             return Err(Reason::Anonymous);
         }
-        let flags = challenged.flags & message.flags;
-        let exported = exported_key(flags, &Key::default(), message.session_key)?;
         let identity = Identity {
             user: String::new(),
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
         };
+        let exported = exported_key(&Key::default(), sent_key(flags, message.session_key)?);
         Ok(Proven { identity, exported, flags, has_mic: false })
     }
 
-    /// Finds the account and checks NTProofStr; SessionBaseKey when it is right.
-    /// The work is the same for an account that does not exist.
+    /// SessionBaseKey, and whether NTProofStr is right. The work is the same for an
+    /// account that does not exist.
     fn prove(
         &self,
         message: &Authenticate<'_>,
         response: &NtlmV2<'_>,
-        accounts: &dyn Accounts,
-    ) -> Result<(Account, Key), Reason> {
+        found: Option<&Account>,
+    ) -> (Key, bool) {
         // Deviation: the client's TimeStamp is not held against our clock, as
         // MS-NLMP 3.2.5.1.2 suggests with a leeway of 36 hours. The challenge is
         // fresh and answered once, so an old response is none, and devices
         // without a clock may log on.
-        let found = accounts.account(&message.user, &message.domain);
         let nobody = NtHash::from_bytes([0; 16]);
-        let hash = found.as_ref().map_or(&nobody, |account| &account.nt_hash);
+        let hash = found.map_or(&nobody, |account| &account.nt_hash);
         // MS-NLMP 3.2.5.1.2: some clients send a domain but compute without it.
         let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
             let key = crypt::response_key(hash, &message.user, domain);
             let proof = crypt::proof(&key, &self.server_challenge, response.temp);
-            (same(&proof, &response.proof), crypt::session_base_key(&key, &proof))
+            (crypt::session_base_key(&key, &proof), same(&proof, &response.proof))
         });
-        let (is_right, base) = if as_sent.0 { as_sent } else { without };
-        match found {
-            None => Err(Reason::UnknownUser),
-            Some(_) if !is_right => Err(Reason::WrongPassword),
-            Some(account) if !account.is_enabled => Err(Reason::Disabled),
-            Some(account) => Ok((account, base)),
-        }
+        if as_sent.1 { as_sent } else { without }
     }
 
     fn check_target(&self, target: Option<String>) -> Result<(), Reason> {
@@ -411,19 +411,66 @@ impl Acceptor {
     }
 }
 
-/// ExportedSessionKey (MS-NLMP 3.2.5.1.2).
-fn exported_key(flags: Flags, base: &Key, sent: &[u8]) -> Result<Key, Reason> {
-    if !flags.contains(Flags::KEY_EXCH) {
-        return Ok(base.clone());
+/// The fields of a response whose form is right.
+struct Form<'a> {
+    response: &'a NtlmV2<'a>,
+    /// The MIC, and the message with zeros in its place.
+    mic: Option<([u8; 16], Vec<u8>)>,
+    target: Option<String>,
+    bindings: Option<[u8; 16]>,
+}
+
+impl<'a> Form<'a> {
+    /// Reads all that is checked later. The outer error is one of form, the inner
+    /// one a response of a version that is not supported.
+    fn of(message: &'a Authenticate<'a>) -> Result<Result<Self, Reason>, Malformed> {
+        let response = match &message.nt_response {
+            NtResponse::V2(response) => response,
+            NtResponse::Absent if message.lm_response.iter().all(|&b| b == 0) => {
+                return Ok(Err(Reason::NoResponse));
+            }
+            NtResponse::Absent | NtResponse::V1 => return Ok(Err(Reason::NtlmV1)),
+        };
+        let av_flags = response.av_pairs.flags()?;
+        let bindings = response.av_pairs.channel_bindings()?;
+        let target = response.av_pairs.target_name()?;
+        // A name that the client itself does not trust is none.
+        let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
+        let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
+        Ok(Ok(Self { response, mic, target, bindings }))
     }
-    match <&[u8; 16]>::try_from(sent) {
-        Ok(sent) => Ok(crypt::rc4_key(base, sent)),
+}
+
+/// EncryptedRandomSessionKey where the flags ask for one (MS-NLMP 3.2.5.1.2).
+fn sent_key(flags: Flags, sent: &[u8]) -> Result<Option<[u8; 16]>, Reason> {
+    if !flags.contains(Flags::KEY_EXCH) {
+        return Ok(None);
+    }
+    match <[u8; 16]>::try_from(sent) {
+        Ok(sent) => Ok(Some(sent)),
         // Without SIGN or SEAL the specification sends no key; clients differ.
-        Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => {
-            Ok(base.clone())
-        }
+        Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => Ok(None),
         Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
     }
+}
+
+/// ExportedSessionKey (MS-NLMP 3.2.5.1.2).
+fn exported_key(base: &Key, sent: Option<[u8; 16]>) -> Key {
+    sent.map_or_else(|| base.clone(), |sent| crypt::rc4_key(base, &sent))
+}
+
+/// The logon, with the last token where there is an envelope for it.
+fn finished(
+    proven: Proven,
+    challenged: &Challenged,
+    mech_list_mic: Option<&[u8]>,
+) -> Result<Done, Reason> {
+    let token = match &challenged.envelope {
+        None => Vec::new(),
+        Some(envelope) => closing(envelope, mech_list_mic, &proven)?,
+    };
+    let Proven { identity, exported, has_mic, .. } = proven;
+    Ok(Done { token, identity, session_key: exported, has_mic })
 }
 
 /// Checks the client's mechListMIC and makes the last token (RFC 4178 5).

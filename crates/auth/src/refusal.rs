@@ -14,12 +14,15 @@ pub struct Refusal {
     pub user: String,
     /// The domain that it claimed.
     pub domain: String,
+    /// The account that the claimed name stands for, by its own name; the claimed
+    /// name where there is no such account. Failures are counted by it.
+    pub account: String,
 }
 
 impl Refusal {
     /// A refusal before any name was read.
     pub const fn new(reason: Reason) -> Self {
-        Self { reason, user: String::new(), domain: String::new() }
+        Self { reason, user: String::new(), domain: String::new(), account: String::new() }
     }
 
     /// Whether the token broke its format, as opposed to a well-formed one that

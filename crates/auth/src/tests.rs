@@ -287,6 +287,7 @@ fn a_refusal_names_the_user_for_the_throttle() {
     let refusal =
         run(&mut initiator_as("bob", "x", target("")), &mut acceptor(), unchanged).unwrap_err();
     assert_eq!((&*refusal.user, &*refusal.domain), ("bob", "WORKGROUP"));
+    assert_eq!(&*refusal.account, "bob");
     assert!(!refusal.is_malformed());
     assert_eq!(refusal.to_string(), "there is no such user");
 }
@@ -571,6 +572,76 @@ fn key_exchange_and_its_absence() {
     let (_, mut short) = bare_exchange(|_| ());
     short[52] = 15;
     assert!(bare_refusal(&mut acceptor(), &short).is_malformed());
+}
+
+/// The AUTHENTICATE_MESSAGE of a client with this password, which `change` changes.
+fn authenticate_with(password: &str, change: impl FnOnce(&mut Vec<u8>)) -> (Acceptor, Vec<u8>) {
+    let mut server = acceptor();
+    let Ok(AcceptorStep::Continue(challenge)) = server.step(&bare_negotiate(), NOW, &accounts())
+    else {
+        panic!("no challenge")
+    };
+    let mut client = initiator_as("ann", password, target("cifs/files.example.org"));
+    client.initial_token(&[]).unwrap();
+    let wrapped = NegTokenResp { token: Some(&challenge), ..NegTokenResp::default() }.encode();
+    let Ok(InitiatorStep::Continue(token)) = client.step(&wrapped, NOW) else {
+        panic!("no answer")
+    };
+    let mut message = NegTokenResp::parse(&token).unwrap().token.unwrap().to_vec();
+    change(&mut message);
+    (server, message)
+}
+
+/// A message that is refused for another reason than its password is refused in the
+/// same way whatever the password is, and names the same account. The same messages go
+/// to a server for which the password is right, and to one for which it is wrong.
+#[test]
+fn no_field_tells_a_right_password_from_a_wrong_one() {
+    let other = || {
+        let mut file = AccountFile::default();
+        file.add(Entry::new("Ann", 1000, NtHash::from_password("another"), 0)).unwrap();
+        file
+    };
+    let judged = |accounts: AccountFile, change: &dyn Fn(&mut Vec<u8>)| {
+        let (mut server, message) = authenticate_with("correct horse", change);
+        let refusal = server.step(&message, NOW, &accounts).unwrap_err();
+        (refusal.status(), refusal.user, refusal.account)
+    };
+    let compare = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        assert_eq!(judged(accounts(), change), judged(other(), change), "{what}");
+    };
+    let length = authenticate_with("correct horse", |_| ()).1.len();
+    for at in 0..length {
+        for bits in [1, 0x40, 0xff] {
+            compare(&alloc::format!("byte {at} ^ {bits:#x}"), &|message| message[at] ^= bits);
+        }
+        if at > 0 {
+            compare(&alloc::format!("cut at {at}"), &|message| message.truncate(at));
+        }
+    }
+    for keys in (0..=64).filter(|keys| *keys != 16) {
+        compare(&alloc::format!("a key of {keys} bytes"), &|message| {
+            message[52] = keys;
+            message.extend([0; 64]);
+        });
+    }
+}
+
+/// The name in a message that is refused for its form is known all the same, and stands
+/// for the account.
+#[test]
+fn a_malformed_message_names_its_user() {
+    let (mut server, message) = authenticate_with("wrong", |message| message[52] = 5);
+    let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
+    assert!(refusal.is_malformed());
+    assert_eq!((&*refusal.user, &*refusal.account), ("ann", "Ann"));
+    // Whatever else is wrong with it.
+    for field in [12, 20, 28, 44, 52] {
+        let (mut server, message) = authenticate_with("wrong", |message| message[field + 7] = 0xff);
+        let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
+        assert!(refusal.is_malformed(), "{field}");
+        assert_eq!(&*refusal.account, "Ann", "{field}");
+    }
 }
 
 #[test]

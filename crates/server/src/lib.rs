@@ -52,6 +52,7 @@ pub mod panics;
 #[cfg(feature = "plant")]
 pub mod plant;
 pub mod posix;
+pub mod prefix;
 pub mod principals;
 pub mod protection;
 pub mod quota;

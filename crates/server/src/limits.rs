@@ -225,17 +225,39 @@ pub const ANNEX_THREADS: usize = ANNEX_REQUESTS + ANNEX_CLOSES + 8;
 /// How long a thread of an annex waits for more to do.
 pub const ANNEX_THREAD_IDLE: Duration = Duration::from_secs(60);
 
-/// Waiting time after a failed logon, doubled by each further one.
+/// Waiting time after a failed logon: of its account from its network, and of the
+/// address itself, where each further one doubles it.
 pub const LOGON_DELAY: Duration = Duration::from_secs(2);
 
-/// Longest waiting time after failed logons.
+/// Longest waiting time after failed logons of one address.
 pub const LOGON_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Logons on one account from one network that wait for their turn. The one whose
+/// address has failed most is refused when there are more.
+pub const LOGON_WAITING: usize = 64;
+
+/// Pairs of account and network that wait after a failed logon.
+pub const LOGON_LINES: usize = 65_536;
+
+/// How long a failed logon is remembered once it holds nobody back any more.
+pub const LOGON_FAILURES_KEPT: Duration = Duration::from_secs(600);
+
+/// How long an address or a client that has logged on to an account need not wait for
+/// others' failed logons on it.
+pub const LOGON_GOOD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Addresses and clients remembered for one account; the oldest is forgotten first.
+pub const LOGON_GOOD_PER_ACCOUNT: usize = 32;
+
+/// Accounts whose addresses and clients are remembered.
+pub const LOGON_GOOD_ACCOUNTS: usize = 16_384;
 
 /// Bytes of an account's name by which failed logons are told apart: names that
 /// are longer belong to nobody, and each is remembered.
 pub const LOGON_NAME_BYTES: usize = 256;
 
-/// Failed logons remembered; the oldest is forgotten first.
+/// Failed logons remembered, by account and address or network; those who failed least
+/// are forgotten first.
 pub const LOGON_FAILURES_REMEMBERED: usize = 65_536;
 
 /// How long a server that was told to stop waits for requests under way, unless

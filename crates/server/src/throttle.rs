@@ -1,85 +1,298 @@
-//! Slows password guessing: failed logons of one account from one network
-//! make the answers to the next ones wait, on whatever connections they come.
+//! Slows password guessing.
+//!
+//! Attempts on one account from one network are heeded one after the other: a failed
+//! one closes the line of its account and network for [`LOGON_DELAY`], on whatever
+//! connections the next ones come. Of those that wait, the one goes first whose address
+//! has failed least and has the fewest others waiting, so that an honest client does not
+//! wait for its neighbours' guesses. An address that fails again waits longer itself. Addresses and clients
+//! that logged on to this account a short time ago pass the line by, until they fail.
+//!
+//! Everything here is decided without regard to the outcome of the attempt until it is
+//! heeded: its place in the line tells nothing about the password.
+
+mod memory;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_wire::dtyp::Guid;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::limits::{LOGON_DELAY, LOGON_DELAY_MAX, LOGON_FAILURES_REMEMBERED, LOGON_NAME_BYTES};
+use crate::limits::{LOGON_DELAY, LOGON_DELAY_MAX, LOGON_LINES, LOGON_NAME_BYTES, LOGON_WAITING};
+use crate::prefix::Prefix;
+use memory::{Failures, GoodLogons, Source};
 
-/// The part of an address that one guesser can be expected to own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Network {
-    V4([u8; 3]),
-    V6([u8; 8]),
-}
+/// An account's name as it is remembered.
+type Name = Arc<str>;
 
-impl From<IpAddr> for Network {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => {
-                let [a, b, c, _] = v4.octets();
-                Self::V4([a, b, c])
-            }
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, e, f, g, h, ..] = v6.octets();
-                Self::V6([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
-
+/// An attempt to log on, with its outcome, which nobody has been told yet.
 #[derive(Debug, Clone, Copy)]
-struct Failures {
-    count: u32,
-    /// The answers given out so far are all out by then.
+pub struct Attempt<'a> {
+    /// The client's address.
+    pub address: IpAddr,
+    /// Connection.ClientGuid; zero before 2.1.
+    pub client: Guid,
+    /// The account, or the name that was claimed where there is none.
+    pub account: &'a str,
+    /// True when the logon succeeds.
+    pub success: bool,
+}
+
+/// An attempt as the line keeps it.
+#[derive(Debug)]
+struct Entrant {
+    name: Name,
+    address: IpAddr,
+    client: Option<Guid>,
+    success: bool,
+}
+
+/// One that waits in a line.
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    entrant: Entrant,
+    /// Takes the delay of the answer.
+    turn: oneshot::Sender<Duration>,
+}
+
+/// The attempts on one account from one network.
+#[derive(Debug)]
+struct Line {
     free_at: Instant,
+    /// Time that failures of those who passed by have used up. Addresses that have
+    /// failed wait for it, others do not.
+    owed: Duration,
+    waiting: Vec<Waiter>,
 }
 
-/// How an attempt is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// With what came out, after this time.
-    After(Duration),
-    /// As a failure after this time, whatever came out: too many answers wait
-    /// already, and one more would be one more guess.
-    Unheeded(Duration),
-}
-
-/// Failed logons by network and account.
 #[derive(Debug, Default)]
-pub struct LogonThrottle(Mutex<HashMap<(Network, Box<str>), Failures>>);
+struct State {
+    lines: HashMap<(Name, Prefix), Line>,
+    failures: Failures,
+    good: GoodLogons,
+    last_number: u64,
+}
+
+/// Failed logons by network and account, and those that wait for them.
+#[derive(Debug, Default)]
+pub struct LogonThrottle(Mutex<State>);
+
+/// The answer to an entrant.
+enum Entered {
+    /// It is heeded, and answered after this time.
+    Now(Duration),
+    /// It waits for its turn.
+    Waits(oneshot::Receiver<Duration>),
+    /// There is no place.
+    Full,
+}
 
 impl LogonThrottle {
-    /// An attempt on `user` from `address` has come out as `success` says.
-    /// Attempts made at once are answered one after the other, so that many
-    /// sockets gain nothing.
-    pub fn attempt(&self, address: IpAddr, user: &str, success: bool) -> Verdict {
-        let now = Instant::now();
-        let key = (address.into(), remembered(user));
-        let mut failures = self.0.lock();
-        let known = failures.get(&key).copied();
-        let wait = known.map_or(Duration::ZERO, |f| f.free_at.saturating_duration_since(now));
-        if wait > LOGON_DELAY_MAX {
-            return Verdict::Unheeded(LOGON_DELAY_MAX);
+    /// Waits as long as the answer to an attempt has to wait. False when its outcome
+    /// does not count: it is answered as a failure whatever it was, because too many
+    /// wait, and one more answer would be one more guess.
+    pub async fn heed(&self, attempt: Attempt<'_>) -> bool {
+        let began = Instant::now();
+        let gives_up = began + LOGON_DELAY_MAX;
+        let line = (remembered(attempt.account), network(attempt.address));
+        let entered = self.0.lock().enter(&line, attempt);
+        match entered {
+            Entered::Now(delay) => {
+                pause(delay).await;
+                return true;
+            }
+            Entered::Waits(mut turn) => loop {
+                let look = self.0.lock().admit(&line).unwrap_or(gives_up);
+                tokio::select! {
+                    biased;
+                    delay = &mut turn => match delay {
+                        Ok(delay) => {
+                            pause(delay).await;
+                            return true;
+                        }
+                        Err(_displaced) => break,
+                    },
+                    () = sleep_until(look.min(gives_up)) => {}
+                }
+                if Instant::now() >= gives_up {
+                    break;
+                }
+            },
+            Entered::Full => {}
         }
-        if success {
-            failures.remove(&key);
-            return Verdict::After(wait);
-        }
-        make_room(&mut failures, now);
-        let count = known.map_or(1, |f| f.count.saturating_add(1));
-        let wait = wait + penalty(count);
-        failures.insert(key, Failures { count, free_at: now + wait });
-        Verdict::After(wait.min(LOGON_DELAY_MAX))
+        sleep_until(gives_up).await;
+        false
     }
+}
+
+async fn pause(delay: Duration) {
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+}
+
+impl State {
+    fn enter(&mut self, line: &(Name, Prefix), attempt: Attempt<'_>) -> Entered {
+        let now = Instant::now();
+        let entrant = Entrant {
+            name: Arc::clone(&line.0),
+            address: attempt.address,
+            client: (attempt.client != Guid::default()).then_some(attempt.client),
+            success: attempt.success,
+        };
+        if self.passes_by(&entrant, now) {
+            return Entered::Now(self.heed(line, &entrant, now, true));
+        }
+        if !self.lines.contains_key(line) && !self.has_room(now) {
+            return Entered::Full;
+        }
+        self.last_number += 1;
+        let (turn, waits) = oneshot::channel();
+        let waiter = Waiter { number: self.last_number, entrant, turn };
+        let fresh = || Line { free_at: now, owed: Duration::ZERO, waiting: Vec::new() };
+        self.lines.entry(line.clone()).or_insert_with(fresh).waiting.push(waiter);
+        self.displace(line, now);
+        Entered::Waits(waits)
+    }
+
+    /// True for addresses and clients that logged on to this account lately and have
+    /// not failed since.
+    fn passes_by(&self, entrant: &Entrant, now: Instant) -> bool {
+        entrant.sources().any(|source| {
+            self.good.has(&entrant.name, source, now)
+                && !self.failures.is_held(&entrant.name, source, now)
+        })
+    }
+
+    /// Admits those whose turn it is; when to look again.
+    fn admit(&mut self, line: &(Name, Prefix)) -> Option<Instant> {
+        let now = Instant::now();
+        loop {
+            let of_line = self.lines.get_mut(line)?;
+            of_line.waiting.retain(|waiter| !waiter.turn.is_closed());
+            if of_line.waiting.is_empty() {
+                return None;
+            }
+            if of_line.free_at > now {
+                return Some(of_line.free_at);
+            }
+            let repaid = of_line.free_at + of_line.owed;
+            let has_failed = |entrant: &Entrant| {
+                self.failures.count(&entrant.name, Source::exact(entrant.address), now) > 0
+            };
+            let free_at = |waiter: &Waiter| {
+                let entrant = &waiter.entrant;
+                let held = self.failures.free_at(&entrant.name, Source::exact(entrant.address));
+                if has_failed(entrant) { held.max(Some(repaid)) } else { None }
+            };
+            let (ready, held): (Vec<_>, Vec<_>) = of_line
+                .waiting
+                .iter()
+                .enumerate()
+                .partition(|(_, waiter)| free_at(waiter).is_none_or(|at| at <= now));
+            let Some((first, _)) = ready
+                .into_iter()
+                .min_by_key(|(_, waiter)| rank(&self.failures, of_line, waiter, now))
+            else {
+                return held.into_iter().filter_map(|(_, waiter)| free_at(waiter)).min();
+            };
+            let waiter = of_line.waiting.swap_remove(first);
+            if has_failed(&waiter.entrant) {
+                of_line.owed = Duration::ZERO;
+            }
+            let delay = self.heed(line, &waiter.entrant, now, false);
+            let _ = waiter.turn.send(delay);
+        }
+    }
+
+    /// The outcome counts from now on. The delay of its answer.
+    fn heed(
+        &mut self,
+        line: &(Name, Prefix),
+        entrant: &Entrant,
+        now: Instant,
+        passes: bool,
+    ) -> Duration {
+        let name = &entrant.name;
+        if entrant.success {
+            for source in entrant.sources() {
+                self.failures.forgive(name, source);
+                self.good.note(name, source, now);
+            }
+            return Duration::ZERO;
+        }
+        let fresh = || Line { free_at: now, owed: Duration::ZERO, waiting: Vec::new() };
+        let of_line = self.lines.entry(line.clone()).or_insert_with(fresh);
+        if passes && of_line.free_at > now {
+            of_line.owed = (of_line.owed + LOGON_DELAY).min(LOGON_DELAY_MAX);
+        } else {
+            of_line.free_at = now + LOGON_DELAY;
+        }
+        if let Some(client) = entrant.client.map(Source::Client)
+            && self.good.has(name, client, now)
+        {
+            self.failures.note(name, client, now);
+        }
+        let delays = Prefix::of_guess(entrant.address)
+            .map(|prefix| self.failures.note(name, Source::Prefix(prefix), now));
+        delays.last().unwrap_or(LOGON_DELAY)
+    }
+
+    /// Makes the last one of a line that is too long leave.
+    fn displace(&mut self, line: &(Name, Prefix), now: Instant) {
+        let Some(of_line) = self.lines.get_mut(line) else { return };
+        of_line.waiting.retain(|waiter| !waiter.turn.is_closed());
+        if of_line.waiting.len() <= LOGON_WAITING {
+            return;
+        }
+        let ranked = of_line.waiting.iter().enumerate();
+        let worst = ranked.max_by_key(|(_, waiter)| rank(&self.failures, of_line, waiter, now));
+        if let Some((worst, _)) = worst {
+            of_line.waiting.swap_remove(worst);
+        }
+    }
+
+    /// True when there can be one line more. A line in which nobody waits, and which is
+    /// free, is none.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.lines.len() >= LOGON_LINES {
+            self.lines.retain(|_, line| line.free_at > now || !line.waiting.is_empty());
+        }
+        self.lines.len() < LOGON_LINES
+    }
+}
+
+impl Entrant {
+    /// The ways by which it may be known.
+    fn sources(&self) -> impl Iterator<Item = Source> {
+        [Source::exact(self.address)].into_iter().chain(self.client.map(Source::Client))
+    }
+}
+
+/// The order in a line: failures of the prefixes of the address, the widest first, then
+/// how many of the address wait, then the order of arrival.
+fn rank(failures: &Failures, line: &Line, waiter: &Waiter, now: Instant) -> ([u32; 4], usize, u64) {
+    let (name, address) = (&waiter.entrant.name, waiter.entrant.address);
+    let mut counts = [0; 4];
+    for (count, prefix) in counts.iter_mut().zip(Prefix::of_guess(address)) {
+        *count = failures.count(name, Source::Prefix(prefix), now);
+    }
+    let crowd = line.waiting.iter().filter(|other| other.entrant.address == address).count();
+    (counts, crowd, waiter.number)
+}
+
+/// The network whose attempts on one account are heeded one after the other.
+fn network(address: IpAddr) -> Prefix {
+    Prefix::of_guess(address).next().unwrap_or_else(|| Prefix::exact(address))
 }
 
 /// The name as it is remembered: as accounts are found by it, and never long.
-fn remembered(user: &str) -> Box<str> {
+fn remembered(user: &str) -> Name {
     shortened(user).to_lowercase().into()
 }
 
@@ -90,66 +303,5 @@ pub fn shortened(user: &str) -> &str {
     user.get(..end).unwrap_or("")
 }
 
-/// Forgets what is over, and if that is not enough what is over first.
-fn make_room(failures: &mut HashMap<(Network, Box<str>), Failures>, now: Instant) {
-    if failures.len() < LOGON_FAILURES_REMEMBERED {
-        return;
-    }
-    failures.retain(|_, f| f.free_at > now);
-    if failures.len() >= LOGON_FAILURES_REMEMBERED {
-        let first = failures.iter().min_by_key(|(_, f)| f.free_at).map(|(key, _)| key.clone());
-        first.map(|key| failures.remove(&key));
-    }
-}
-
-fn penalty(count: u32) -> Duration {
-    let doublings = count.saturating_sub(1).min(5);
-    LOGON_DELAY.saturating_mul(1 << doublings).min(LOGON_DELAY_MAX)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-    const NEIGHBOUR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 77));
-    const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1));
-    const AT_ONCE: Verdict = Verdict::After(Duration::ZERO);
-
-    #[tokio::test(start_paused = true)]
-    async fn failures_make_one_account_from_one_network_wait() {
-        let throttle = LogonThrottle::default();
-        assert_eq!(throttle.attempt(HERE, "ann", true), AT_ONCE);
-        assert_eq!(throttle.attempt(HERE, "ann", false), Verdict::After(LOGON_DELAY));
-        assert_eq!(throttle.attempt(ELSEWHERE, "ann", true), AT_ONCE);
-        assert_eq!(throttle.attempt(HERE, "bob", true), AT_ONCE);
-        // The next one waits for the one before, and longer itself.
-        assert_eq!(throttle.attempt(NEIGHBOUR, "ANN", false), Verdict::After(LOGON_DELAY * 3));
-        assert_eq!(throttle.attempt(HERE, "ann", true), Verdict::After(LOGON_DELAY * 3));
-        assert_eq!(throttle.attempt(HERE, "ann", true), AT_ONCE);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn long_names_are_not_remembered_whole() {
-        let throttle = LogonThrottle::default();
-        for length in [LOGON_NAME_BYTES - 1, LOGON_NAME_BYTES, LOGON_NAME_BYTES + 1, 60_000] {
-            throttle.attempt(HERE, &"\u{e9}".repeat(length), false);
-        }
-        let failures = throttle.0.lock();
-        assert!(failures.keys().all(|(_, user)| user.len() <= LOGON_NAME_BYTES));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_flood_of_sockets_gains_nothing() {
-        let throttle = LogonThrottle::default();
-        let heeded = (0..1_000)
-            .filter(|_| matches!(throttle.attempt(HERE, "ann", false), Verdict::After(_)))
-            .count();
-        // 2 + 4 + 8 + 16 + 32 seconds fill the minute.
-        assert!(heeded <= 6, "{heeded}");
-        let right = throttle.attempt(HERE, "ann", true);
-        assert_eq!(right, Verdict::Unheeded(LOGON_DELAY_MAX));
-        tokio::time::advance(LOGON_DELAY_MAX * 3).await;
-        assert_eq!(throttle.attempt(HERE, "ann", true), AT_ONCE);
-    }
-}
+mod tests;

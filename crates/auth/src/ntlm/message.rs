@@ -215,6 +215,28 @@ impl<'a> Authenticate<'a> {
         })
     }
 
+    /// UserName and DomainName, as far as they can be read from a message that need
+    /// not be well-formed otherwise; empty where they cannot. Refusals are counted by
+    /// them.
+    pub fn claim(message: &[u8]) -> (String, String) {
+        let names = || -> Parsed<(String, String)> {
+            if message.len() > MAX_AUTHENTICATE_LEN {
+                return Err(Malformed::new("AUTHENTICATE_MESSAGE: too long"));
+            }
+            let mut reader = opened(message, MessageType::AUTHENTICATE)?;
+            reader.skip(16, "LmChallengeResponse and NtChallengeResponse")?;
+            let mut name = |what| {
+                let value = field(&mut reader, message, AUTHENTICATE_LEAST, what);
+                value.and_then(|value| text(value, MAX_NAME_UNITS, what))
+            };
+            // The fields are of one length, so the second is found though the first
+            // is wrong.
+            let domain = name("DomainName").unwrap_or_default();
+            Ok((name("UserName")?, domain))
+        };
+        names().unwrap_or_default()
+    }
+
     /// Whether the client asks to be nobody (MS-NLMP 3.2.5.1.2): no name and
     /// nothing that proves one.
     pub fn is_anonymous(&self) -> bool {

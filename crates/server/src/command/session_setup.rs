@@ -10,6 +10,7 @@ use frevo_proto::preauth::SessionPreauth;
 use frevo_store::security::Token;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
+use frevo_wire::dtyp::Guid;
 use frevo_wire::{HeaderFlags, Status};
 
 use crate::connection::Channel;
@@ -20,7 +21,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::session::{Identity, Security, Session, State};
 use crate::settings::{Encryption, Signing};
-use crate::throttle::{Verdict, shortened};
+use crate::throttle::{Attempt, shortened};
 
 /// What an exchange of tokens is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +100,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
                     user = %shortened(&refusal.user), reason = %refusal.reason, left_out,
                     "logon refused");
             });
-            if !refusal.is_malformed() {
-                heed(rq, &refusal.user, false).await;
+            // MS-NLMP has no name before AUTHENTICATE_MESSAGE. From then on every
+            // refusal counts, whatever it is for.
+            if !refusal.account.is_empty() {
+                heed(rq, &refusal.account, false).await;
             }
             abandon(rq, &session, authentication.purpose);
             Err(refusal.status().into())
@@ -114,19 +117,16 @@ async fn admit(rq: &Request<'_>, user: &str) -> Option<OnHost> {
     if heed(rq, user, true).await { Some(rq.server().host_user(user).await) } else { None }
 }
 
-/// Waits as long as the throttle says; false when the outcome does not count.
-async fn heed(rq: &Request<'_>, user: &str, success: bool) -> bool {
-    match rq.server().throttle.attempt(rq.connection.peer.ip(), user, success) {
-        Verdict::After(wait) => {
-            if !wait.is_zero() {
-                tokio::time::sleep(wait).await;
-            }
-            true
-        }
-        Verdict::Unheeded(wait) => {
-            tokio::time::sleep(wait).await;
-            false
-        }
+/// Waits as long as the throttle says; false when the outcome does not count. The wait
+/// ends with the connection.
+async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
+    let connection = rq.connection;
+    let client = connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
+    let attempt = Attempt { address: connection.peer.ip(), client, account, success };
+    tokio::select! {
+        biased;
+        () = connection.ended() => false,
+        counts = rq.server().throttle.heed(attempt) => counts,
     }
 }
 

@@ -221,6 +221,7 @@ impl Connection {
     /// channel of a session the session.
     fn wind_up(&self) {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
+        self.ended.notify_waiters();
         let under_way: Vec<u64> =
             self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());

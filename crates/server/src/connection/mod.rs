@@ -133,6 +133,8 @@ pub struct Connection {
     /// READ responses have padding before their data (test hooks).
     pub pads_reads: Cell<bool>,
     doom: Cell<Option<Doom>>,
+    /// Wakes the requests that wait for nothing but time.
+    ended: tokio::sync::Notify,
     /// Wakes the loop that owns the socket: there is something to send that no
     /// ended request brings along, or the connection is to end.
     attention: tokio::sync::Notify,
@@ -208,6 +210,7 @@ impl Connection {
             plays_dead: Cell::new(false),
             pads_reads: Cell::new(false),
             doom: Cell::new(None),
+            ended: tokio::sync::Notify::new(),
             attention: tokio::sync::Notify::new(),
             server,
         }
@@ -281,13 +284,21 @@ impl Connection {
         }
     }
 
-    /// Whether the connection has ended or is about to.
     /// Whether the client runs on this very machine.
     pub fn is_same_host(&self) -> bool {
         let peer = self.peer.ip().to_canonical();
         peer.is_loopback() || peer == self.local.ip().to_canonical()
     }
 
+    /// Waits until the connection has given back what it held.
+    pub(crate) async fn ended(&self) {
+        let ended = self.ended.notified();
+        if !self.is_doomed() {
+            ended.await;
+        }
+    }
+
+    /// Whether the connection has ended or is about to.
     pub(crate) fn is_doomed(&self) -> bool {
         self.doom.get().is_some()
     }

@@ -13,6 +13,7 @@ mod compounds;
 mod contexts;
 mod documented;
 mod frames;
+mod guessing;
 mod integrity;
 mod lists;
 mod names;

@@ -1,0 +1,127 @@
+//! Prefixes of addresses, by which clients that are not known yet are counted.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The first bits of an address. IPv4 is counted as its mapped form in IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    bits: u128,
+    length: u8,
+}
+
+/// Bits of a mapped address before those of IPv4.
+const MAPPED: u8 = 96;
+/// A whole address.
+const WHOLE: u8 = 128;
+
+impl Prefix {
+    fn new(address: IpAddr, length: u8) -> Self {
+        let bits = bits(address);
+        let host = u32::from(WHOLE.saturating_sub(length));
+        let mask = u128::MAX.checked_shl(host).unwrap_or(0);
+        Self { bits: bits & mask, length }
+    }
+
+    /// The whole address.
+    pub fn exact(address: IpAddr) -> Self {
+        Self::new(address, WHOLE)
+    }
+
+    /// True for one address alone.
+    pub const fn is_exact(self) -> bool {
+        self.length == WHOLE
+    }
+
+    /// The prefixes by which connections are counted, from the widest to the address.
+    pub fn of_connection(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
+        let lengths: &[u8] =
+            if is_v4(address) { &[MAPPED + 24, WHOLE] } else { &[48, 56, 64, WHOLE] };
+        lengths.iter().map(move |length| Self::new(address, *length))
+    }
+
+    /// The prefixes by which guesses are counted, from the widest to the address. The
+    /// widest is what one guesser can be expected to own: of IPv4 on a local network
+    /// that is one address, but of IPv6 a host can take any address of its /64.
+    pub fn of_guess(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
+        let lengths: &[u8] = match address.to_canonical() {
+            IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() || v4.is_link_local() => &[WHOLE],
+            IpAddr::V4(_) => &[MAPPED + 24, WHOLE],
+            IpAddr::V6(v6) if v6.is_loopback() => &[WHOLE],
+            IpAddr::V6(v6) if v6.is_unique_local() || v6.is_unicast_link_local() => &[64, WHOLE],
+            IpAddr::V6(_) => &[48, 56, 64, WHOLE],
+        };
+        lengths.iter().map(move |length| Self::new(address, *length))
+    }
+
+    /// The next wider prefix by which connections are counted.
+    pub fn wider(self) -> Option<Self> {
+        let address = IpAddr::V6(Ipv6Addr::from_bits(self.bits));
+        Self::of_connection(address).rev().find(|wider| wider.length < self.length)
+    }
+
+    /// The number of its bits, those of IPv4 counted from 96.
+    pub const fn length(self) -> u8 {
+        self.length
+    }
+
+    /// True for prefixes of IPv4.
+    pub fn is_v4(self) -> bool {
+        is_v4(IpAddr::V6(Ipv6Addr::from_bits(self.bits)))
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn is_v4(address: IpAddr) -> bool {
+    address.to_canonical().is_ipv4()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(prefixes: impl Iterator<Item = Prefix>) -> Vec<u8> {
+        prefixes.map(Prefix::length).collect()
+    }
+
+    #[test]
+    fn local_networks_are_counted_by_address_and_public_ones_wider() {
+        let of = |address: &str| lengths(Prefix::of_guess(address.parse().unwrap()));
+        for local in ["192.168.1.7", "10.0.0.1", "127.0.0.1", "169.254.3.3", "::ffff:10.1.1.1"] {
+            assert_eq!(of(local), [128], "{local}");
+        }
+        for public in ["192.0.2.1", "::ffff:192.0.2.1", "100.64.0.1"] {
+            assert_eq!(of(public), [120, 128], "{public}");
+        }
+        assert_eq!(of("2001:db8::1"), [48, 56, 64, 128]);
+        assert_eq!(of("fe80::1"), [64, 128]);
+        assert_eq!(of("fd00::1"), [64, 128]);
+        assert_eq!(of("::1"), [128]);
+    }
+
+    #[test]
+    fn a_mapped_address_is_its_address() {
+        let [plain, mapped] =
+            ["192.0.2.1", "::ffff:192.0.2.1"].map(|a| Prefix::exact(a.parse().unwrap()));
+        assert_eq!(plain, mapped);
+    }
+
+    #[test]
+    fn prefixes_widen_step_by_step() {
+        let mut prefix = Prefix::exact("2001:db8:1:2::3".parse().unwrap());
+        let mut seen = Vec::new();
+        while let Some(wider) = prefix.wider() {
+            seen.push(wider.length());
+            prefix = wider;
+        }
+        assert_eq!(seen, [64, 56, 48]);
+        let v4 = Prefix::exact("192.0.2.1".parse().unwrap());
+        assert_eq!(v4.wider().unwrap().length(), 120);
+        assert!(v4.wider().unwrap().wider().is_none());
+    }
+}
