@@ -310,7 +310,7 @@ def log_forging(scene, say):
               or " user=smbuser sealed=true peer=1.2.3.4" in line.replace('\\"', "") and 'user="eve\\"' not in line
               or " reason=none user=root" in line and '"forbidden reason=none' not in line]
     say(f"{len(lines)} lines, {len(text) // 1024} KiB in {seconds:.1f} s")
-    demand(not forged, f"a name forged {forged[0]!r}")
+    demand(not forged, f"a name forged {forged[:1]}")
     demand(len(lines) < 500, f"3,000 refusals made {len(lines)} lines")
 
 

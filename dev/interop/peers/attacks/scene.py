@@ -182,8 +182,8 @@ class Siege:
         stuck = time.monotonic() - last
         demand(stuck < most + 0.5, f"the honest client has waited for {stuck:.1f} s and still waits")
         say(f"others' ECHO at most {max(echo, default=0) * 1e3:.0f} ms, create and delete {max(make, default=0) * 1e3:.0f} ms")
-        demand(max(echo, default=0) <= most, f"another client's ECHO waited {max(echo) * 1e3:.0f} ms")
-        demand(max(make, default=0) <= most * 2, f"another client's create and delete waited {max(make) * 1e3:.0f} ms")
+        demand(max(echo, default=0) <= most, f"another client's ECHO waited {max(echo, default=0) * 1e3:.0f} ms")
+        demand(max(make, default=0) <= most * 2, f"another client's create and delete waited {max(make, default=0) * 1e3:.0f} ms")
 
     def newcomers_served(self, say, most=1.0):
         """Demands that every logon from elsewhere succeeded within `most` seconds."""
@@ -191,7 +191,7 @@ class Siege:
         say(f"newcomers served in at most {max(times, default=float('nan')) * 1e3:.0f} ms, {len(failures)} refused")
         demand(not failures, f"{len(failures)} newcomers were refused, the first one with {failures and failures[0][1]}")
         demand(times, "no newcomer was served")
-        demand(max(times) <= most, f"a newcomer waited {max(times) * 1e3:.0f} ms")
+        demand(max(times, default=0) <= most, f"a newcomer waited {max(times, default=0) * 1e3:.0f} ms")
 
     def memory_stays(self, say, most=160 * MIB, growth=None):
         say(f"resident {self.before // MIB} MiB before, {self.peak // MIB} MiB at most")
