@@ -233,6 +233,15 @@ impl Detached {
         }
     }
 
+    /// The socket beneath, where there is one.
+    #[must_use]
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(stream) => Some(stream.as_fd()),
+            Self::Memory(_) => None,
+        }
+    }
+
     /// Ends the connection without attaching it.
     pub fn close(self) {
         if let Self::Tcp(stream) = &self {

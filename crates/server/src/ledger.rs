@@ -11,6 +11,7 @@
 //! additions and takes no lock. Frames and replies pass through in large numbers:
 //! a connection adds them up for itself and charges the sum ([`Tab`]).
 
+use std::array;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -125,6 +126,8 @@ struct Books {
     all: Sums,
     /// Bytes that everything together may take.
     limit: AtomicUsize,
+    /// Objects of each kind that an account, and a network, may have.
+    most: [(AtomicUsize, AtomicUsize); KINDS],
     holders: Mutex<HashMap<Name, Weak<Holder>>>,
 }
 
@@ -135,7 +138,12 @@ pub struct Ledger(Arc<Books>);
 impl Default for Ledger {
     fn default() -> Self {
         let (all, limit) = (Sums::default(), AtomicUsize::new(usize::MAX));
-        Self(Arc::new(Books { all, limit, holders: Mutex::default() }))
+        let mut limits = LIMITS.iter();
+        let most = array::from_fn(|_| {
+            let (_, account, network) = limits.next().copied().unwrap_or((Kind::Reply, 0, 0));
+            (AtomicUsize::new(account), AtomicUsize::new(network))
+        });
+        Self(Arc::new(Books { all, limit, most, holders: Mutex::default() }))
     }
 }
 
@@ -179,6 +187,18 @@ impl Ledger {
     /// Sets how many bytes all holders may have.
     pub fn set_limit(&self, bytes: usize) {
         self.0.limit.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Sets how many objects of a kind an account, and a client network, may have. None
+    /// means as many as [`LIMITS`] says.
+    pub fn set_most(&self, kind: Kind, account: Option<usize>, network: Option<usize>) {
+        let (Some((_, per_account, per_network)), Some((of_account, of_network))) =
+            (LIMITS.get(kind as usize), self.0.most.get(kind as usize))
+        else {
+            return;
+        };
+        of_account.store(account.unwrap_or(*per_account), Ordering::Relaxed);
+        of_network.store(network.unwrap_or(*per_network), Ordering::Relaxed);
     }
 
     /// The fill level of the ledger and of the process's buffers.
@@ -225,16 +245,16 @@ impl Holder {
     /// INSUFFICIENT_RESOURCES when the holder has as many objects of the kind as
     /// it may have, or when it may not have more bytes.
     pub fn charge(self: &Arc<Self>, kind: Kind, bytes: usize) -> Result<Charge, Status> {
-        let (Some(own), Some(all), Some((_, per_account, per_network))) = (
+        let (Some(own), Some(all), Some((per_account, per_network))) = (
             self.sums.counts.get(kind as usize),
             self.books.all.counts.get(kind as usize),
-            LIMITS.get(kind as usize),
+            self.books.most.get(kind as usize),
         ) else {
             return Err(Status::INSUFFICIENT_RESOURCES);
         };
         let most = match self.name {
-            Name::Account(_) => *per_account,
-            Name::Network(_) => *per_network,
+            Name::Account(_) => per_account.load(Ordering::Relaxed),
+            Name::Network(_) => per_network.load(Ordering::Relaxed),
         };
         if own.fetch_add(1, Ordering::Relaxed) >= most {
             own.fetch_sub(1, Ordering::Relaxed);

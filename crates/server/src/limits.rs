@@ -27,6 +27,63 @@ pub const UNAUTHENTICATED: usize = 4_096;
 /// Connections in all, unless configured otherwise.
 pub const CONNECTIONS: usize = 65_536;
 
+/// Connections of one account, unless configured otherwise.
+pub const CONNECTIONS_PER_USER: usize = 4_096;
+
+/// Connections from one client network, logged on or not, unless configured otherwise: a
+/// terminal server or a network behind one address has many users.
+pub const CONNECTIONS_PER_ADDRESS: usize = 16_384;
+
+/// Sessions of one account, unless configured otherwise.
+pub const SESSIONS_PER_USER: usize = 4_096;
+
+/// Sessions from one client network.
+pub const SESSIONS_PER_ADDRESS: usize = 16_384;
+
+/// Tree connects of one account.
+pub const TREES_PER_USER: usize = 32_768;
+
+/// Opens of one account, unless configured otherwise. Descriptors may be fewer.
+pub const OPENS_PER_USER: usize = 100_000;
+
+/// Byte ranges that one account may have locked: four sessions full.
+pub const LOCKS_PER_USER: usize = 4 * LOCKS_PER_SESSION;
+
+/// Opens may not take the last of this many parts of the descriptors.
+pub const DESCRIPTORS_KEPT_PART: usize = 8;
+
+/// Nor the last of them, if that is more: for those who connect.
+pub const DESCRIPTORS_KEPT_MIN: usize = 96;
+
+/// Connections may not take the last descriptors: they are for the log, the state store
+/// and what is opened for a moment.
+pub const DESCRIPTORS_FOR_SERVER: usize = 32;
+
+/// A process that may have fewer descriptors warns when it starts.
+pub const DESCRIPTORS_WARN: usize = 16_384;
+
+/// How long a session may have nothing open and ask for nothing before it is ended,
+/// minutes, unless configured otherwise: what Windows has.
+pub const IDLE_SESSION_MINUTES: u32 = 15;
+
+/// The longest that may be configured, minutes: a year.
+pub const IDLE_SESSION_MINUTES_MAX: u32 = 527_040;
+
+/// How often idle sessions are looked for.
+pub const IDLE_LOOK: Duration = Duration::from_secs(15);
+
+/// Bytes that a session is charged with, its keys and tables included.
+pub const SESSION_BYTES: usize = 4_096;
+
+/// Bytes that a tree connect is charged with.
+pub const TREE_CONNECT_BYTES: usize = 512;
+
+/// Bytes that an Open is charged with, with its place in the tables.
+pub const OPEN_BYTES: usize = 2_048;
+
+/// Bytes that a byte-range lock is charged with.
+pub const LOCK_BYTES: usize = 256;
+
 /// Refused connections are logged once in this time, with their number.
 pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -333,13 +390,13 @@ pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of `ledger::Kind`.
 pub const LIMITS: [(Kind, usize, usize); KINDS] = [
-    (Kind::Connection, CONNECTIONS, CONNECTIONS),
-    (Kind::Session, SESSIONS, SESSIONS),
-    (Kind::TreeConnect, usize::MAX, usize::MAX),
-    (Kind::Open, usize::MAX, usize::MAX),
+    (Kind::Connection, CONNECTIONS_PER_USER, CONNECTIONS_PER_ADDRESS),
+    (Kind::Session, SESSIONS_PER_USER, SESSIONS_PER_ADDRESS),
+    (Kind::TreeConnect, TREES_PER_USER, TREES_PER_USER),
+    (Kind::Open, OPENS_PER_USER, OPENS_PER_USER),
     (Kind::Watch, usize::MAX, usize::MAX),
     (Kind::Waiting, usize::MAX, usize::MAX),
-    (Kind::Lock, usize::MAX, usize::MAX),
+    (Kind::Lock, LOCKS_PER_USER, LOCKS_PER_USER),
     (Kind::Lease, usize::MAX, usize::MAX),
     (Kind::Listing, usize::MAX, usize::MAX),
     (Kind::Pipe, usize::MAX, usize::MAX),

@@ -24,6 +24,7 @@ use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
 use crate::ipc::Pipe;
+use crate::ledger::Charge;
 use crate::panics::{self, Steps};
 use crate::slots::Slot;
 use crate::times::Times;
@@ -47,13 +48,15 @@ pub struct Open {
     /// Why its close did not remove what was to go with it.
     removal_failure: OnceLock<Status>,
     /// Places of its byte-range locks among those of the session that took them.
-    pub lock_places: Ordered<Vec<Slot>, { rank::LAST }>,
+    pub lock_places: Ordered<Vec<(Slot, Charge)>, { rank::LAST }>,
     /// What is open.
     pub target: OpenTarget,
     /// What lets it outlive its connection; most have nothing of it.
     survival: OnceLock<Box<Survival>>,
     closed: AtomicBool,
     closing: Notify,
+    /// It lasts as long as anybody has the file: a request, or a token of a copy.
+    charge: OnceLock<Charge>,
     /// What is being done with it, on any channel.
     pub under_way: Arc<UnderWay>,
 }
@@ -140,8 +143,15 @@ impl Open {
             survival: OnceLock::new(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
+            charge: OnceLock::new(),
             under_way: Arc::default(),
         }
+    }
+
+    /// It is kept at the cost of a holder.
+    pub fn charged(self, charge: Charge) -> Self {
+        let _ = self.charge.set(charge);
+        self
     }
 
     /// The id under which the store knows it.

@@ -23,6 +23,8 @@ pub enum Doom {
     Protocol(frevo_proto::Disconnect),
     /// Another rule, in a few words for the log.
     Rule(&'static str),
+    /// Its last session was idle for long.
+    Idle,
 }
 
 impl From<frevo_proto::Disconnect> for Doom {
@@ -42,6 +44,7 @@ impl fmt::Display for Doom {
         match self {
             Self::Protocol(why) => why.fmt(f),
             Self::Rule(why) => f.write_str(why),
+            Self::Idle => f.write_str("idle"),
         }
     }
 }

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::admission::Ticket;
 use crate::connection::{self, Accepted};
+use crate::idle;
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS, DRAIN, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL};
 use crate::panics;
 use crate::server::Server;
@@ -70,6 +71,7 @@ pub async fn serve(
     }
     crate::durable::scavenger::start(&server);
     let mut accepting = JoinSet::new();
+    accepting.spawn(idle::watch(Arc::clone(&server)));
     for listener in listeners {
         accepting.spawn(accept(Arc::clone(&door), listener));
     }
@@ -129,6 +131,13 @@ async fn accept(door: Arc<Door>, listener: Listener) {
 impl Door {
     /// Lets a connection in or closes it at once; nothing of it is kept then.
     fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr) {
+        if stream.socket().is_some_and(|socket| !self.server.descriptors.admit_connection(socket)) {
+            self.refusals.note(|count| {
+                tracing::error!(target: "frevo::connection", %peer, count,
+                    "refused: too few descriptors are left; raise LimitNOFILE");
+            });
+            return;
+        }
         let Some(ticket) = self.server.admission.enter(peer.ip()) else {
             let is_full = budget::fullness() == budget::Fullness::Full;
             self.refusals.note(|count| {

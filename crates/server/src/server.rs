@@ -18,6 +18,7 @@ use frevo_wire::file_id::FileId;
 use crate::ambient::Ambient;
 use crate::annex;
 use crate::client::ClientTable;
+use crate::descriptors::Descriptors;
 use crate::durable::{self, Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
@@ -56,6 +57,8 @@ pub struct Server {
     pub ledger: Ledger,
     /// Log lines about clients.
     pub lines: Lines,
+    /// Descriptors of the process.
+    pub descriptors: Descriptors,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
     /// Polls that held a core for long.
@@ -90,6 +93,7 @@ impl Server {
             throttle: LogonThrottle::default(),
             ledger: Ledger::default(),
             lines: Lines::default(),
+            descriptors: Descriptors::default(),
             admission: crate::admission::Admission::default(),
             watchdog: Watchdog::default(),
             sessions: Ordered::default(),

@@ -1,8 +1,9 @@
 //! Sessions: MS-SMB2 3.3.1.8. Shared by all channels of a client.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
@@ -13,11 +14,14 @@ use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::client::ClientTable;
 use crate::host_users::OnHost;
-use crate::ledger::Holder;
-use crate::limits::{CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREES_PER_SESSION};
+use crate::ledger::{Charge, Holder, Kind};
+use crate::limits::{
+    CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
+};
 use crate::offload::Offloads;
 use crate::open::Open;
 use crate::panics::Steps;
@@ -117,6 +121,12 @@ pub struct Session {
     next_tree: AtomicU32,
     opens: OrderedRw<HashMap<u64, Arc<Open>>, { rank::SESSION }>,
     channels: Ordered<Vec<(u64, ConnectionHandle)>, { rank::SESSION }>,
+    /// What it is charged with, until it ends.
+    charges: Mutex<Vec<Charge>>,
+    /// It has asked for something since the last look.
+    is_used: AtomicBool,
+    /// The last look that found it in use.
+    used: Mutex<Instant>,
     /// Its operations; those of one that has ended are waited for by LOGOFF.
     pub under_way: Arc<UnderWay>,
     /// Its open pipes.
@@ -158,6 +168,9 @@ impl Session {
             locks: Slots::default(),
             notifies: Slots::default(),
             offloads: Mutex::default(),
+            charges: Mutex::default(),
+            is_used: AtomicBool::new(false),
+            used: Mutex::new(Instant::now()),
         }
     }
 
@@ -183,8 +196,34 @@ impl Session {
 
     /// Authentication succeeded again (same user, keys kept: MS-SMB2 3.3.5.5.2).
     pub fn reestablish(&self, identity: Identity) {
+        self.use_now();
         self.identity.store(Some(Arc::new(identity)));
         self.change_state(State::Valid);
+    }
+
+    /// Charges it until it ends.
+    pub fn charge(&self, charge: Charge) {
+        self.charges.lock().push(charge);
+    }
+
+    /// MS-SMB2 3.3.5.2.8: it has asked for something.
+    pub fn use_now(&self) {
+        // Most requests find it set and write nothing.
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How long it has had nothing open and asked for nothing, as far as two looks can tell.
+    pub fn idle_for(&self, now: Instant) -> Duration {
+        let is_used = self.is_used.swap(false, Ordering::Relaxed)
+            || self.under_way.count() > 0
+            || self.open_count() > 0;
+        let mut used = self.used.lock();
+        if is_used {
+            *used = now;
+        }
+        now.duration_since(*used)
     }
 
     /// The holder that is charged for the session's objects.
@@ -249,7 +288,8 @@ impl Session {
                 break id;
             }
         };
-        let tree = Arc::new(make(id));
+        let charge = self.holder().charge(Kind::TreeConnect, TREE_CONNECT_BYTES)?;
+        let tree = Arc::new(make(id).charged(charge));
         trees.insert(id, Arc::clone(&tree));
         Ok(tree)
     }
@@ -355,6 +395,11 @@ impl Session {
         Ok(())
     }
 
+    /// The connections of all channels.
+    pub fn channel_handles(&self) -> Vec<ConnectionHandle> {
+        self.channels.lock().iter().map(|(_, handle)| handle.clone()).collect()
+    }
+
     /// A channel that is none of `tried`.
     pub fn channel_besides(&self, tried: &[u64]) -> Option<(u64, ConnectionHandle)> {
         let channels = self.channels.lock();
@@ -401,6 +446,7 @@ impl Session {
         for (_, channel) in self.channels.lock().drain(..) {
             let _ = channel.send(crate::connection::Notice::SessionClosed(self.id));
         }
+        self.charges.lock().clear();
         steps.end();
         true
     }

@@ -5,7 +5,7 @@ use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 use frevo_wire::dtyp::Guid;
 
-use crate::limits::{MAX_IO, MAX_TRANSACT};
+use crate::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
 
 /// Whether messages are sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,9 @@ pub struct Settings {
     pub target_names: Vec<String>,
     /// Who is logged on may authenticate anew as nobody, and keeps what is open.
     pub anonymous: bool,
+    /// Minutes after which a session that has nothing open and asks for nothing is ended;
+    /// 0: never.
+    pub idle_session_minutes: u32,
     /// What smbtorture needs to make the server misbehave works. Never set by a
     /// configuration.
     pub test_hooks: bool,
@@ -95,6 +98,7 @@ impl Default for Settings {
             posix: true,
             target_names: Vec::new(),
             anonymous: false,
+            idle_session_minutes: IDLE_SESSION_MINUTES,
             test_hooks: false,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use frevo_store::security::Token;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::ledger::Charge;
 use crate::session::SharedIdentity;
 use crate::share::Share;
 use crate::under_way::UnderWay;
@@ -26,6 +27,8 @@ pub struct TreeConnect {
     /// The client and this server have agreed on READ_DIR_ATTR.
     pub apple_entries: AtomicBool,
     disconnected: AtomicBool,
+    /// None for one that was restored or is a test's.
+    charge: Option<Charge>,
     /// What is being done through it, on any channel.
     pub under_way: Arc<UnderWay>,
 }
@@ -36,7 +39,23 @@ impl TreeConnect {
         let identity = SharedIdentity::default();
         let [apple, apple_entries, disconnected] = [const { AtomicBool::new(false) }; 3];
         let under_way = Arc::default();
-        Self { id, share, maximal_access, identity, apple, apple_entries, disconnected, under_way }
+        Self {
+            id,
+            share,
+            maximal_access,
+            identity,
+            apple,
+            apple_entries,
+            disconnected,
+            charge: None,
+            under_way,
+        }
+    }
+
+    /// The same, kept at the cost of a holder.
+    pub fn charged(mut self, charge: Charge) -> Self {
+        self.charge = Some(charge);
+        self
     }
 
     /// The same, by the user of a session.

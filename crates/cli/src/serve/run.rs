@@ -111,6 +111,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         loaded.accounts(),
         Arc::new(Host),
     );
+    limit(&server, &loaded.plan);
     keep_opens(&server, &loaded)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &cores).await?;
@@ -226,6 +227,7 @@ impl Running<'_> {
         warn(&new);
         self.loaded = new;
         set_memory(&self.loaded.plan);
+        self.loaded.plan.config.limits.apply(&self.server.ledger);
         Ok(())
     }
 }
@@ -309,6 +311,23 @@ fn set_memory(plan: &Plan) {
     let configured = plan.config.limits.memory.as_ref();
     let bytes = configured.map(|size| usize::try_from(size.get_ref().0).unwrap_or(usize::MAX));
     frevo_net::buffer::budget::set_limit(bytes.unwrap_or(limits::MEMORY));
+}
+
+/// What accounts, addresses and the process may have.
+fn limit(server: &Server, plan: &Plan) {
+    plan.config.limits.apply(&server.ledger);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let Some(limit) = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)) else {
+        return;
+    };
+    server.descriptors.set_limit(limit);
+    let for_opens = server.descriptors.for_opens();
+    if limit < limits::DESCRIPTORS_WARN {
+        tracing::warn!(target: "frevo::server", limit, for_opens,
+            "few files can be open at one time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
+    } else {
+        tracing::info!(target: "frevo::server", limit, for_opens, "descriptors");
+    }
 }
 
 /// The facts of a start that its screen or log tells.

@@ -13,6 +13,7 @@ mod symlink;
 mod timewarp;
 mod validate;
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use frevo_store::file::Admission;
@@ -31,8 +32,9 @@ use frevo_wire::file_id::FileId;
 use crate::acting;
 use crate::ipc;
 use crate::lease as breaks;
-use crate::limits::BREAKS_AWAITED;
-use crate::open::Open;
+use crate::ledger::{self, Charge};
+use crate::limits::{BREAKS_AWAITED, OPEN_BYTES};
+use crate::open::{Open, shared_fd};
 use crate::panics;
 use crate::posix;
 use crate::quota;
@@ -184,6 +186,7 @@ struct Made<'a> {
     entered: Entered<'a>,
     granted: AccessMask,
     action: CreateAction,
+    charge: Charge,
 }
 
 /// A place among the Opens of a file. It is left again when this is dropped before the
@@ -251,6 +254,8 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
+        // Before anything is made that would have to be undone.
+        let charge = self.rq.session()?.holder().charge(ledger::Kind::Open, OPEN_BYTES)?;
         let mut nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
         let mut host = host_lease::Patience::new();
@@ -288,6 +293,7 @@ impl Create<'_> {
                     acting::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
                 }
                 access::protect(self, &opened, &nursery)?;
+                self.check_descriptors(&opened, &charge)?;
                 Ok(granted)
             });
             let granted = granted.inspect_err(|_| self.unmake(&opened))?;
@@ -332,9 +338,24 @@ impl Create<'_> {
             if is_gone {
                 continue;
             }
-            return Ok(Made { opened, entered, granted, action });
+            return Ok(Made { opened, entered, granted, action, charge });
         }
         Err(Status::DELETE_PENDING.into())
+    }
+
+    /// Refuses what would take the descriptors that others need.
+    fn check_descriptors(&self, opened: &Opened, charge: &Charge) -> Result<(), Status> {
+        let Some(descriptor) = shared_fd(&*opened.node) else { return Ok(()) };
+        let (server, own) = (self.rq.server(), charge.holder().count(ledger::Kind::Open));
+        if server.descriptors.admit_open(descriptor.as_fd(), own) {
+            return Ok(());
+        }
+        self.rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::server", peer = %self.rq.connection.peer, left_out,
+                opens = own, holder = ?charge.holder().name(),
+                "refused to open a file: too few descriptors are left; raise LimitNOFILE");
+        });
+        Err(Status::TOO_MANY_OPENED_FILES)
     }
 
     /// MS-FSA 2.1.5.1.1 refuses before anything is made.

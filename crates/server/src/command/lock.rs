@@ -17,7 +17,8 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::durable::{Survival, record};
 use crate::lease;
-use crate::limits::LOCKS_PER_SESSION;
+use crate::ledger::{Charge, Kind};
+use crate::limits::{LOCK_BYTES, LOCKS_PER_SESSION};
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -159,11 +160,14 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Places of as many locks among those of the session.
-fn places_for(rq: &Request<'_>, count: usize) -> Result<Vec<Slot>, Status> {
-    let locks = &rq.session()?.locks;
-    let taken = (0..count).map(|_| locks.take(LOCKS_PER_SESSION));
-    taken.collect::<Option<_>>().ok_or(Status::INSUFFICIENT_RESOURCES)
+/// Places of as many locks among those of the session and the account.
+fn places_for(rq: &Request<'_>, count: usize) -> Result<Vec<(Slot, Charge)>, Status> {
+    let session = rq.session()?;
+    let take = |_| {
+        let slot = session.locks.take(LOCKS_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        Ok((slot, session.holder().charge(Kind::Lock, LOCK_BYTES)?))
+    };
+    (0..count).map(take).collect()
 }
 
 /// MS-SMB2 3.3.5.14: where a channel can be lost and its Opens stay, requests

@@ -15,7 +15,10 @@ use frevo_wire::{HeaderFlags, Status};
 
 use crate::connection::Channel;
 use crate::host_users::OnHost;
-use crate::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TAKE_OVER_PATIENCE};
+use crate::ledger::{Holder, Kind, Name};
+use crate::limits::{
+    SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TAKE_OVER_PATIENCE,
+};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
@@ -204,6 +207,13 @@ fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
         let network = rq.server().ledger.network(connection.peer.ip());
         Session::new(id, negotiated.client_guid, terms.dialect, terms.cipher, network)
     })?;
+    match session.holder().charge(Kind::Session, SESSION_BYTES) {
+        Ok(charge) => session.charge(charge),
+        Err(status) => {
+            rq.server().close_session(&session);
+            return Err(status);
+        }
+    }
     session.add_channel(connection.id, connection.handle.clone())?;
     connection.add_channel(Channel { session: Arc::clone(&session), signing_key: None });
     Ok(session)
@@ -380,6 +390,10 @@ fn establish(
     } else {
         ledger.account(&identity.user)
     };
+    if !identity.is_nobody() {
+        session.charge(holder.charge(Kind::Session, SESSION_BYTES).map_err(|_| too_many(rq))?);
+    }
+    charge_connection(rq, &holder)?;
     session.establish(
         identity,
         Security {
@@ -418,10 +432,33 @@ fn bind(
     let keys = terms
         .session_keys(&*done.session_key, authentication.preauth.hash())
         .map_err(|_| Status::LOGON_FAILURE)?;
+    charge_connection(rq, session.holder())?;
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
     let signing_key = Some(terms.signing_key(&keys));
     rq.connection.add_channel(Channel { session: Arc::clone(session), signing_key });
     Ok(())
+}
+
+/// The account of the first logon on a connection has it from then on.
+fn charge_connection(rq: &Request<'_>, holder: &Arc<Holder>) -> Result<(), Status> {
+    let mut charges = rq.connection.charges.borrow_mut();
+    let is_account = matches!(holder.name(), Name::Account(_));
+    if is_account
+        && !charges.iter().any(|charge| matches!(charge.holder().name(), Name::Account(_)))
+    {
+        charges.push(holder.charge(Kind::Connection, 0).map_err(|_| too_many(rq))?);
+    }
+    Ok(())
+}
+
+/// No status of MS-SMB2 is for this; Windows' text for REQUEST_NOT_ACCEPTED says it.
+fn too_many(rq: &Request<'_>) -> Status {
+    rq.tell(|left_out| {
+        tracing::warn!(target: "frevo::session", peer = %rq.connection.peer, left_out,
+            "logon refused: the user has as many connections or sessions as \
+             limits.connections_per_user and limits.sessions_per_user allow");
+    });
+    Status::REQUEST_NOT_ACCEPTED
 }
 
 /// A binding fails without harm to its session: the error is reported here, for

@@ -94,6 +94,8 @@ impl Config {
         }
         settings.posix = self.shares.is_empty() || self.shares.iter().any(|share| share.posix);
         settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
+        let minutes = self.limits.idle_session_minutes;
+        settings.idle_session_minutes = minutes.unwrap_or(settings.idle_session_minutes);
         settings.anonymous = section.anonymous.unwrap_or(settings.anonymous);
         if let Some(names) = &section.target_names {
             settings.target_names.clone_from(names);

@@ -14,6 +14,7 @@ use super::values::{
     NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
     StreamsChoice,
 };
+use crate::ledger::{Kind, Ledger};
 use crate::limits;
 use crate::rules::Network;
 
@@ -98,6 +99,16 @@ pub struct LimitsSection {
     pub max_transact: Option<Spanned<Size>>,
     /// Connections at one time.
     pub connections: Option<usize>,
+    /// Connections of one account.
+    pub connections_per_user: Option<usize>,
+    /// Connections from one address.
+    pub connections_per_address: Option<usize>,
+    /// Sessions of one account.
+    pub sessions_per_user: Option<usize>,
+    /// Opens of one account.
+    pub opens_per_user: Option<usize>,
+    /// Minutes after which an idle session ends.
+    pub idle_session_minutes: Option<u32>,
     /// How long a server that was told to stop waits for requests under way.
     pub drain_seconds: Option<u64>,
     /// Memory that buffers of all connections may hold together.
@@ -405,6 +416,13 @@ impl ServerSection {
 }
 
 impl LimitsSection {
+    /// Applies what accounts and addresses may have.
+    pub fn apply(&self, ledger: &Ledger) {
+        ledger.set_most(Kind::Connection, self.connections_per_user, self.connections_per_address);
+        ledger.set_most(Kind::Session, self.sessions_per_user, None);
+        ledger.set_most(Kind::Open, self.opens_per_user, self.opens_per_user);
+    }
+
     fn faults(&self, text: &str) -> Vec<Fault> {
         let bounds = [
             ("max_io", &self.max_io, u64::from(limits::MAX_IO)),
@@ -427,6 +445,19 @@ impl LimitsSection {
         };
         if self.connections == Some(0) {
             fault("connections is 0: nobody could connect");
+        }
+        for (key, value) in [
+            ("connections_per_user", self.connections_per_user),
+            ("connections_per_address", self.connections_per_address),
+            ("sessions_per_user", self.sessions_per_user),
+            ("opens_per_user", self.opens_per_user),
+        ] {
+            if value == Some(0) {
+                fault(&format!("{key} is 0: nobody could use the server"));
+            }
+        }
+        if self.idle_session_minutes.is_some_and(|m| m > limits::IDLE_SESSION_MINUTES_MAX) {
+            fault("idle_session_minutes is more than a year; 0 means never");
         }
         if self.drain_seconds.is_some_and(|seconds| seconds > limits::DRAIN_SECONDS_MAX) {
             fault("drain_seconds is more than an hour");

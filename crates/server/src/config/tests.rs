@@ -44,11 +44,18 @@ fn every_key_can_be_set() {
         require_mic = true
         anonymous = true
         target_names = ["box.example.com"]
+        confinement = "off"
+        confine_to = ["/srv"]
 
         [limits]
         max_io = "1M"
         max_transact = 65536
         connections = 1000
+        connections_per_user = 100
+        connections_per_address = 500
+        sessions_per_user = 100
+        opens_per_user = 10000
+        idle_session_minutes = 30
         drain_seconds = 30
         memory = "1G"
         pool_per_core = "64M"
@@ -161,6 +168,11 @@ fn a_wrong_value_is_named_with_its_line() {
         ("[limits]\nmax_io = \"1G\"\n", "line 2: max_io is not from 65536 to 8388608 bytes"),
         ("[limits]\nmax_io = 65535\n", "line 2: max_io is not from"),
         ("[limits]\nconnections = 0\n", "connections is 0"),
+        ("[limits]\nopens_per_user = 0\n", "opens_per_user is 0"),
+        ("[limits]\nconnections_per_user = 0\n", "connections_per_user is 0"),
+        ("[limits]\nconnections_per_address = 0\n", "connections_per_address is 0"),
+        ("[limits]\nsessions_per_user = 0\n", "sessions_per_user is 0"),
+        ("[limits]\nidle_session_minutes = 527041\n", "idle_session_minutes is more than a year"),
         ("[server]\nlisten = [\n", "line "),
         ("[server\n", "line 1: "),
     ];

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Connection, Negotiation, Notice};
 use crate::acting;
 use crate::admission::Ticket;
+use crate::ledger::Kind;
 use crate::limits::{
     AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
 };
@@ -63,7 +64,17 @@ async fn serve_whole(server: Arc<Server>, accepted: Accepted) -> io::Result<()> 
     let (handle, mut notices) = mpsc::unbounded_channel();
     let (id, settings) = (server.new_connection_id(), server.settings());
     let ends = (stream.peer_addr()?, stream.local_addr()?);
+    let network = server.ledger.network(ends.0.ip());
+    let Ok(charge) = network.charge(Kind::Connection, 0) else {
+        server.lines.tell(ends.0.ip(), |left_out| {
+            tracing::warn!(target: "frevo::connection", peer = %ends.0, left_out,
+                "refused: its network has as many connections as limits.connections_per_address \
+                 allows");
+        });
+        return Ok(());
+    };
     let connection = Rc::new(Connection::new((id, server, settings), ends, handle, Some(ticket)));
+    connection.charges.borrow_mut().push(charge);
     // However this ends: by itself, by a panic, or dropped with its core.
     let winds_up = panics::Always(|| connection.wind_up());
     let mut in_flight = InFlight::new();
@@ -213,6 +224,8 @@ impl Connection {
         match notice {
             Notice::SessionClosed(id) => self.remove_channel(id),
             Notice::Disconnect(why) => self.disconnect(Doom::Rule(why)),
+            Notice::EndIfUnused if self.channel_count() == 0 => self.disconnect(Doom::Idle),
+            Notice::EndIfUnused => {}
             Notice::Break(parcel) => self.send_break(*parcel, stream),
         }
     }
@@ -252,6 +265,9 @@ impl Connection {
             Err(End::Receive(error)) => self.tell(|left_out| {
                 tracing::warn!(target: "frevo::connection", %peer, %error, left_out, "disconnected");
             }),
+            Err(End::Doomed(why @ Doom::Idle)) => {
+                tracing::info!(target: "frevo::connection", %peer, %why, "closed");
+            }
             Err(End::Doomed(why)) => self.tell(|left_out| {
                 tracing::warn!(target: "frevo::connection", %peer, %why, left_out, "disconnected");
             }),

@@ -29,6 +29,7 @@ use frevo_wire::dtyp::Guid;
 
 use crate::admission::Ticket;
 use crate::command::session_setup::Authentication;
+use crate::ledger::Charge;
 use crate::refusal::Doom;
 use crate::server::Server;
 use crate::session::{ConnectionHandle, Session, State};
@@ -41,6 +42,8 @@ pub enum Notice {
     SessionClosed(u64),
     /// End the connection.
     Disconnect(&'static str),
+    /// End the connection if it has no session.
+    EndIfUnused,
     /// Tell the client of a break. Boxed: every connection holds room for 32
     /// notices, and few ever get one.
     Break(Box<crate::lease::Parcel>),
@@ -122,6 +125,8 @@ pub struct Connection {
     pub ticket: RefCell<Option<Ticket>>,
     window: RefCell<CommandSequenceWindow>,
     channels: RefCell<Vec<Rc<Channel>>>,
+    /// What it is charged with: to its network, then to the first account too.
+    pub charges: RefCell<Vec<Charge>>,
     waiting: RefCell<waiting::Waiting>,
     queue: SendQueue,
     together: together::Together,
@@ -202,6 +207,7 @@ impl Connection {
             ticket: RefCell::new(ticket),
             window: RefCell::new(CommandSequenceWindow::new(WINDOW_MAX)),
             channels: RefCell::default(),
+            charges: RefCell::default(),
             waiting: RefCell::new(waiting::Waiting::default()),
             queue: SendQueue::new(SendLimits::default()),
             together: together::Together::default(),

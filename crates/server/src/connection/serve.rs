@@ -284,6 +284,7 @@ impl Connection {
         let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
         let session = Arc::clone(&channel.session);
         self.check_session(&session, row, sealed)?;
+        session.use_now();
         // LOGOFF waits for all others.
         if header.command != Command::LOGOFF {
             let operation = session.under_way.begin().ok_or(Status::USER_SESSION_DELETED)?;

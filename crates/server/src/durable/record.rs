@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
 use crate::command::lock::host;
-use crate::limits::HOST_LOOKUP_TIMEOUT;
+use crate::ledger::Kind;
+use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::server::Server;
 use crate::share::{RunAs, Share};
@@ -305,6 +306,11 @@ fn reopen(
     let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());
     tree.disconnect();
     let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
+    // What was promised before the restart is kept, also beyond what is allowed now.
+    let open = match server.ledger.account(&record.owner).charge(Kind::Open, OPEN_BYTES) {
+        Ok(charge) => open.charged(charge),
+        Err(_) => open,
+    };
     *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
     let survival = open.survival_or(|| survival_of(server, record));
     survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));

@@ -19,7 +19,8 @@ use frevo_wire::rpc::{self, Endpoint, PipeError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::{HOST_LOOKUP_TIMEOUT, PIPES_PER_SESSION};
+use crate::ledger::Kind;
+use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPES_PER_SESSION};
 use crate::open::{Open, OpenTarget};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -123,7 +124,9 @@ pub fn create(rq: &Request<'_>, request: &create::Request<'_>, out: &mut Respons
     let association = (file_id.volatile as u32).max(1);
     let target = OpenTarget::Pipe(Mutex::new(Pipe::new(kind, association, slot)));
     let sequence = rq.header.channel_sequence();
-    let open = Arc::new(Open::new(file_id, Arc::clone(tree), granted, sequence, target));
+    let charge = session.holder().charge(Kind::Open, OPEN_BYTES)?;
+    let open = Open::new(file_id, Arc::clone(tree), granted, sequence, target);
+    let open = Arc::new(open.charged(charge));
     session.add_open(&open, &rq.server().files)?;
     out.set_file_id(file_id);
     create::Response {

@@ -6,6 +6,7 @@
 mod client;
 
 mod admission;
+mod caps;
 mod compounds;
 mod credits;
 mod files;

@@ -1,0 +1,88 @@
+//! R4: opens may not use up the descriptors of the process. A binary of its own: the
+//! numbers of descriptors are the process's.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::*;
+use frevo_net::cores::{Cores, CoresConfig};
+use frevo_net::socket::Listener;
+use frevo_net::transport::Stream;
+use frevo_server::limits::DESCRIPTORS_KEPT_MIN;
+use frevo_server::serve::{ServeLimits, serve};
+use frevo_wire::dtyp::Guid;
+use frevo_wire::file_id::FileId;
+use tokio::task::LocalSet;
+
+async fn arrive(address: SocketAddr, number: u8, user: &str) -> (Peer, Mount) {
+    let stream = Stream::connect(address).await.unwrap();
+    let mut peer = Peer::new(stream, Guid([number; 16]));
+    peer.negotiate(&Offer::default()).await;
+    let logon = peer.log_on(user).await;
+    let mount = peer.mount(&logon, "data").await;
+    (peer, mount)
+}
+
+/// Opens files until one is refused.
+async fn open_all(peer: &mut Peer, mount: &Mount, of: &str) -> Vec<FileId> {
+    let mut files = Vec::new();
+    loop {
+        let reply = peer.create(mount, &Want::file(&format!("{of}{}", files.len()))).await;
+        if reply.status() != Status::SUCCESS {
+            reply.expect(Status::TOO_MANY_OPENED_FILES);
+            return files;
+        }
+        files.push(files::file_id(&reply));
+        assert!(files.len() < 1_000, "nothing is kept back");
+    }
+}
+
+#[test]
+fn r4_opens_leave_descriptors_for_newcomers() {
+    const FOR_OPENS: usize = 400;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let world = World::new(settings());
+        world.server.descriptors.set_limit(FOR_OPENS + DESCRIPTORS_KEPT_MIN);
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let cores = Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
+        let serving = serve(Arc::clone(&world.server), vec![listener], cores, limits, async {
+            let _ = stopped.await;
+        });
+        let serving = tokio::task::spawn_local(serving);
+
+        // One account gets what is there, but for the last quarter.
+        let (mut ann, anns) = arrive(address, 1, "ann").await;
+        let files = open_all(&mut ann, &anns, "ann").await;
+        assert!(files.len() > FOR_OPENS / 2 && files.len() <= FOR_OPENS * 3 / 4, "{}", files.len());
+        assert!(!world.path(&format!("ann{}", files.len())).exists(), "made and not opened");
+        // The quarter is for others, until it is used up too.
+        let (mut bob, bobs) = arrive(address, 2, "bob").await;
+        let theirs = open_all(&mut bob, &bobs, "bob").await;
+        assert!(theirs.len() > FOR_OPENS / 8, "{}", theirs.len());
+        // Whoever comes now is served, if without a file.
+        let mut newcomers = Vec::new();
+        for number in 3..23 {
+            let (mut peer, mount) = arrive(address, number, "bob").await;
+            peer.expect_alive().await;
+            peer.create(&mount, &Want::file("x")).await.expect(Status::TOO_MANY_OPENED_FILES);
+            newcomers.push(peer);
+        }
+        drop(newcomers);
+        for file in files {
+            ann.close(&anns, file).await;
+        }
+        let again = bob.open_file(&bobs, &Want::file("x")).await;
+        bob.close(&bobs, again).await;
+        let _ = stop.send(());
+        serving.await.unwrap();
+    });
+}
