@@ -71,3 +71,47 @@ fn the_threats_have_the_tests_that_are_said_to_prove_them() {
         }
     }
 }
+
+/// Public constants of a crate's `limits.rs`.
+fn limits(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("pub const "));
+    names.filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// `docs/limits.md` has a line for each limit, and no other, with tests that exist.
+#[test]
+fn limits_are_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let tests = tests(root);
+    let page = std::fs::read_to_string(root.join("docs/limits.md")).unwrap();
+    let mut crates: BTreeSet<String> = BTreeSet::new();
+    for entry in std::fs::read_dir(root.join("crates")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.join("src/limits.rs").exists() {
+            crates.insert(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    assert!(crates.len() > 8, "{crates:?}");
+    let mut faults = Vec::new();
+    for name in &crates {
+        let section = page.split("\n## ").find_map(|part| part.strip_prefix(&format!("{name}\n")));
+        let section = section.unwrap_or_else(|| panic!("docs/limits.md has no section {name}"));
+        let mut known = limits(&root.join("crates").join(name).join("src/limits.rs"));
+        for row in section.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let limit = cells[0].trim_start_matches("| ").trim_matches('`');
+            if !known.remove(limit) {
+                faults.push(format!("{name}: there is no limit {limit}, or it has two lines"));
+            }
+            let proofs = cells.last().unwrap().trim_end_matches('|').trim();
+            for test in proofs.split('`').skip(1).step_by(2) {
+                if !tests.contains(test) {
+                    faults.push(format!("{name}: {limit}: there is no test {test}"));
+                }
+            }
+        }
+        faults.extend(known.iter().map(|limit| format!("{name}: {limit} has no line")));
+    }
+    assert!(faults.is_empty(), "docs/limits.md:\n{}", faults.join("\n"));
+}
