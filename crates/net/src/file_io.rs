@@ -123,7 +123,8 @@ pub fn stay_on_this_thread() {
 }
 
 /// True where [`stay_on_this_thread`] was called.
-pub(crate) fn stays() -> bool {
+#[must_use]
+pub fn stays() -> bool {
     STAYS.get()
 }
 

@@ -12,6 +12,7 @@
 //! the same, and not at all when it was changed within the clock's tick.
 
 mod inotify;
+mod sketch;
 mod table;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -25,12 +26,13 @@ use rustix::io::Errno;
 
 use crate::fold::Folded;
 use crate::limits::{
-    CACHED_CHANGES, CACHED_DIRECTORIES, CACHED_NAMES, DOUBTFUL_NAMES, LIST_BUFFER_BYTES,
-    NAMING_LOCKS, TICK_MS,
+    CACHED_CHANGES, CACHED_DIRECTORIES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY, DOUBTFUL_NAMES,
+    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, TICK_MS,
 };
 use crate::walk::Dir;
-use crate::{stat, sys};
+use crate::{patience, stat, sys};
 use inotify::{Change, Note, Watches};
+use sketch::{Hashes, Seeking, Sketch};
 use table::{Lookup, Table};
 
 /// The cache of one share.
@@ -70,6 +72,10 @@ impl Seen {
 struct Limits {
     names: usize,
     directories: usize,
+    /// [`CACHED_NAMES_PER_DIRECTORY`]
+    per_directory: usize,
+    /// [`NAMES_READ_ON_CORE`]
+    on_core: usize,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +103,9 @@ enum Trust {
     Watch(i32),
     /// The directory's times are these.
     Times(Times),
+    /// Nothing: notes under this watch were lost. What was known goes when the
+    /// directory is read again; all at once would take long.
+    Lost(i32),
 }
 
 /// Last modification and last change, in seconds and nanoseconds.
@@ -107,6 +116,19 @@ enum Content {
     /// Being read; what changed meanwhile, in order. `None`: too much.
     Reading(Option<Vec<Update>>),
     Names(Table),
+    /// Of a directory with too many.
+    Sketch(Sketch),
+}
+
+impl Content {
+    /// What it counts for, in names.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Reading(_) => 0,
+            Self::Names(table) => table.len(),
+            Self::Sketch(sketch) => sketch.weight(),
+        }
+    }
 }
 
 /// The answer to a lookup: the name as stored, if there is one that fits.
@@ -145,15 +167,25 @@ impl NameCache {
             naming: [const { Mutex::new(()) }; NAMING_LOCKS],
             age: AtomicU64::new(0),
             stirred: AtomicBool::new(false),
-            limits: Limits { names: CACHED_NAMES, directories: CACHED_DIRECTORIES },
+            limits: Limits {
+                names: CACHED_NAMES,
+                directories: CACHED_DIRECTORIES,
+                per_directory: CACHED_NAMES_PER_DIRECTORY,
+                on_core: NAMES_READ_ON_CORE,
+            },
         }
     }
 
     /// Keeps others of this process from making, in the same directory, a name
     /// that folds as `wanted` does.
-    pub(crate) fn naming(&self, dir: FileKey, wanted: &[u8]) -> MutexGuard<'_, ()> {
+    pub(crate) fn naming(&self, dir: FileKey, wanted: &[u8]) -> Result<MutexGuard<'_, ()>, Errno> {
         let hash = table::hash_of((dir, Folded::of(wanted).as_bytes()));
-        self.naming[hash as usize % NAMING_LOCKS].lock()
+        let naming = &self.naming[hash as usize % NAMING_LOCKS];
+        if patience::is_short() {
+            // Its holder may be reading a large directory.
+            return naming.try_lock_for(NAMING_PATIENCE).ok_or_else(patience::give_up);
+        }
+        Ok(naming.lock())
     }
 
     /// To be called when this process has made, removed or moved an entry.
@@ -175,10 +207,18 @@ impl NameCache {
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
-        let _reading = self.reading[key.inode as usize % self.reading.len()].lock();
+        let reading = &self.reading[key.inode as usize % self.reading.len()];
+        let _reading = if patience::is_short() {
+            reading.try_lock().ok_or_else(patience::give_up)?
+        } else {
+            reading.lock()
+        };
         // Perhaps somebody read it while this thread waited.
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
+        }
+        if self.seek(key, wanted) {
+            return self.look_through(dir, key, wanted);
         }
         self.read(dir, key, wanted)
     }
@@ -227,6 +267,45 @@ impl NameCache {
         }
     }
 
+    /// Whether a sketch of the directory is kept: then it is read for one name only.
+    fn seek(&self, key: FileKey, wanted: &[u8]) -> bool {
+        let mut state = self.state.write();
+        self.take_notes(&mut state);
+        let State { directories, names, .. } = &mut *state;
+        let Some(directory) = directories.get_mut(&key) else { return false };
+        let Content::Sketch(sketch) = &mut directory.content else { return false };
+        if sketch.is_worn() || !matches!(directory.trust, Trust::Watch(_)) {
+            return false;
+        }
+        if !patience::is_short() {
+            *names -= sketch.weight();
+            sketch.seek(wanted);
+            *names += sketch.weight();
+        }
+        true
+    }
+
+    /// Reads a large directory for one name, and remembers what became of it.
+    fn look_through(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<Found, Errno> {
+        if patience::is_short() {
+            return Err(patience::give_up());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
+        let mut seeking = Seeking::new(wanted);
+        each_name(fd.as_fd(), |name| {
+            seeking.see(name);
+            Ok(())
+        })?;
+        let mut state = self.state.write();
+        self.take_notes(&mut state);
+        let directory = state.directories.get_mut(&key);
+        if let Some(Directory { content: Content::Sketch(sketch), .. }) = directory {
+            sketch.found(&seeking);
+        }
+        Ok(seeking.best.map(Vec::from))
+    }
+
     /// Reads a directory, keeps what was read if it can be trusted, and answers
     /// from it.
     fn read(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<Found, Errno> {
@@ -234,40 +313,80 @@ impl NameCache {
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
         let before = sys::stat_fd(fd.as_fd())?;
         let trust = self.begin(dir, key, &before);
-        let read = read_names(fd.as_fd());
+        let read = self.read_names(fd.as_fd(), wanted);
         let mut state = self.state.write();
         self.take_notes(&mut state);
-        let mut table = match read {
-            Ok(table) => table,
+        let mut read = match read {
+            Ok(read) => read,
             Err(errno) => {
                 self.forget(&mut state, key);
                 return Err(errno);
             }
         };
         let kept = match trust {
-            Trust::Watch(watch) => state.finish(key, watch, &mut table),
+            Trust::Watch(watch) => {
+                let updates = state.finish(key, watch);
+                updates.iter().flatten().for_each(|update| read.apply(update));
+                updates.is_some()
+            }
             Trust::Times(times) => {
                 let after = sys::stat_fd(fd.as_fd())?;
                 is_settled(times) && times_of(&after) == times
             }
+            Trust::Lost(_) => false,
         };
-        let found = loop {
-            let doubtful = match table.find(wanted) {
-                Lookup::Present(name) => break Some(name.to_vec()),
-                Lookup::Absent => break None,
-                Lookup::Doubtful(name) => name.to_vec(),
-            };
-            match sys::stat_at(dir.fd(), &doubtful) {
-                Err(Errno::NOENT) => table.remove(&doubtful),
-                _ => table.insert(&doubtful),
+        let (found, content) = match read {
+            Read::Few(mut table) => {
+                let found = settled(dir, &mut table, wanted);
+                (found, Content::Names(table))
+            }
+            Read::Many(mut sketch, seeking) => {
+                sketch.found(&seeking);
+                (seeking.best.map(Vec::from), Content::Sketch(sketch))
             }
         };
-        if kept && table.len() <= self.limits.names {
-            self.keep(&mut state, key, trust, table);
+        if kept && content.weight() <= self.limits.names {
+            self.keep(&mut state, key, trust, content);
         } else {
             self.forget(&mut state, key);
         }
         Ok(found)
+    }
+
+    /// The names of a directory, or a sketch of them when there are many.
+    fn read_names<'a>(&self, fd: BorrowedFd<'_>, wanted: &'a [u8]) -> Result<Read<'a>, Errno> {
+        let mut table = Table::with_capacity(0);
+        let mut many: Option<(Hashes, Seeking<'a>)> = None;
+        let mut count = 0usize;
+        each_name(fd, |name| {
+            count += 1;
+            if count > self.limits.on_core && patience::is_short() {
+                return Err(patience::give_up());
+            }
+            if let Some((hashes, seeking)) = &mut many {
+                hashes.add(name);
+                seeking.see(name);
+                return Ok(());
+            }
+            table.insert(name);
+            if table.len() > self.limits.per_directory {
+                let (mut hashes, mut seeking) = (Hashes::default(), Seeking::new(wanted));
+                for name in std::mem::take(&mut table).names() {
+                    hashes.add(name);
+                    seeking.see(name);
+                }
+                many = Some((hashes, seeking));
+            }
+            Ok(())
+        })?;
+        Ok(match many {
+            None => Read::Few(table),
+            Some((hashes, seeking)) => {
+                let mut sketch = Sketch::of(&hashes);
+                sketch.seek(wanted);
+                Read::Many(sketch, seeking)
+            }
+        })
     }
 
     /// Begins to note changes, if that can be done.
@@ -293,12 +412,11 @@ impl NameCache {
         Trust::Times(times_of(stx))
     }
 
-    fn keep(&self, state: &mut State, key: FileKey, trust: Trust, table: Table) {
+    fn keep(&self, state: &mut State, key: FileKey, trust: Trust, content: Content) {
         let age = self.age.fetch_add(1, Ordering::Relaxed);
-        self.make_room(state, table.len(), Some(key));
-        state.names += table.len();
+        self.make_room(state, content.weight(), Some(key));
+        state.names += content.weight();
         let moved_in = state.directories.get_mut(&key).and_then(|known| known.moved_in.take());
-        let content = Content::Names(table);
         let used = AtomicU64::new(age);
         state.directories.insert(key, Directory { trust, content, moved_in, used });
     }
@@ -327,14 +445,24 @@ impl State {
         let Some(directory) = self.directories.get(&seen.key) else {
             return Known::Unknown;
         };
-        let Content::Names(table) = &directory.content else { return Known::Unknown };
-        if let Trust::Times(times) = directory.trust
-            && seen.times != Some(times)
-        {
+        let is_trusted = match directory.trust {
+            Trust::Watch(_) => true,
+            Trust::Times(times) => seen.times == Some(times),
+            Trust::Lost(_) => false,
+        };
+        if !is_trusted {
             return Known::Unknown;
         }
         directory.used.store(age, Ordering::Relaxed);
-        match table.find(wanted) {
+        let found = match &directory.content {
+            Content::Names(table) => table.find(wanted),
+            Content::Sketch(sketch) => match sketch.find(wanted) {
+                Some(found) => found,
+                None => return Known::Unknown,
+            },
+            Content::Reading(_) => return Known::Unknown,
+        };
+        match found {
             Lookup::Absent => Known::Found(None),
             Lookup::Present(name) => Known::Found(Some(name.to_vec())),
             Lookup::Doubtful(name) => Known::Doubtful(name.to_vec()),
@@ -347,9 +475,10 @@ impl State {
                 for directory in self.directories.values_mut() {
                     // One that is being read is read for nothing; the others
                     // keep their watch until they are read again.
-                    directory.content = Content::Reading(None);
+                    if let Trust::Watch(watch) = directory.trust {
+                        directory.trust = Trust::Lost(watch);
+                    }
                 }
-                self.names = 0;
             }
             Note::Ended(watch) => {
                 if let Some(&key) = self.watched.get(&watch) {
@@ -390,6 +519,11 @@ impl State {
                     directory.content = Content::Reading(None);
                 }
             }
+            Content::Sketch(sketch) => {
+                self.names -= sketch.weight();
+                update.sketch(sketch);
+                self.names += sketch.weight();
+            }
             Content::Reading(Some(updates)) if updates.len() < CACHED_CHANGES => {
                 updates.push(update);
             }
@@ -397,27 +531,22 @@ impl State {
         }
     }
 
-    /// Adds to a reading what changed while it was made. False when that is not
-    /// known.
-    fn finish(&mut self, key: FileKey, watch: i32, table: &mut Table) -> bool {
-        let Some(directory) = self.directories.get_mut(&key) else { return false };
+    /// What changed while a directory was read. None when that is not known.
+    fn finish(&mut self, key: FileKey, watch: i32) -> Option<Vec<Update>> {
+        let directory = self.directories.get_mut(&key)?;
         if directory.trust != Trust::Watch(watch) {
-            return false;
+            return None;
         }
-        let Content::Reading(updates) = &mut directory.content else { return false };
-        let Some(updates) = updates.take() else { return false };
-        updates.iter().for_each(|update| update.apply(table));
-        true
+        let Content::Reading(updates) = &mut directory.content else { return None };
+        updates.take()
     }
 
     /// Forgets a directory; the watch that it had is to be ended.
     fn drop_directory(&mut self, key: FileKey) -> Option<i32> {
         let directory = self.directories.remove(&key)?;
-        if let Content::Names(table) = &directory.content {
-            self.names -= table.len();
-        }
+        self.names -= directory.content.weight();
         match directory.trust {
-            Trust::Watch(watch) => {
+            Trust::Watch(watch) | Trust::Lost(watch) => {
                 self.watched.remove(&watch);
                 Some(watch)
             }
@@ -445,6 +574,14 @@ enum Update {
 }
 
 impl Update {
+    fn sketch(&self, sketch: &mut Sketch) {
+        match self {
+            Self::Insert(name) => sketch.insert(name),
+            Self::Remove(name) => sketch.remove(name),
+            Self::Doubt(name) => sketch.doubt(name),
+        }
+    }
+
     fn apply(&self, table: &mut Table) {
         match self {
             Self::Insert(name) => table.insert(name),
@@ -469,18 +606,50 @@ fn is_settled(times: Times) -> bool {
     })
 }
 
-fn read_names(fd: BorrowedFd<'_>) -> Result<Table, Errno> {
-    let mut table = Table::with_capacity(0);
+/// What a reading of a directory brought.
+enum Read<'a> {
+    Few(Table),
+    Many(Sketch, Seeking<'a>),
+}
+
+impl Read<'_> {
+    fn apply(&mut self, update: &Update) {
+        match self {
+            Self::Few(table) => update.apply(table),
+            Self::Many(sketch, _) => update.sketch(sketch),
+        }
+    }
+}
+
+/// The answer of a table, with a look at what is in doubt.
+fn settled(dir: &Dir, table: &mut Table, wanted: &[u8]) -> Found {
+    loop {
+        let doubtful = match table.find(wanted) {
+            Lookup::Present(name) => return Some(name.to_vec()),
+            Lookup::Absent => return None,
+            Lookup::Doubtful(name) => name.to_vec(),
+        };
+        match sys::stat_at(dir.fd(), &doubtful) {
+            Err(Errno::NOENT) => table.remove(&doubtful),
+            _ => table.insert(&doubtful),
+        }
+    }
+}
+
+fn each_name(
+    fd: BorrowedFd<'_>,
+    mut tell: impl FnMut(&[u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
     let mut entries = RawDir::new(fd, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..") {
-            table.insert(name);
+            tell(name)?;
         }
     }
-    Ok(table)
+    Ok(())
 }
 
 #[cfg(test)]

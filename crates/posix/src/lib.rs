@@ -34,6 +34,7 @@ mod object_id;
 mod opening;
 mod options;
 mod parent;
+pub mod patience;
 mod quota;
 pub mod refused_calls;
 mod reparse;

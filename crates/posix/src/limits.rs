@@ -93,3 +93,30 @@ pub const NAME_SERVICE_QUESTION_BYTES: usize = 4_096;
 pub const NAME_SERVICE_THREADS: usize = 24;
 /// Bytes of an answer of the name service: a user with all of the groups.
 pub const NAME_SERVICE_ANSWER_BYTES: usize = 16 + 4 * (GROUPS_PER_USER + 2);
+
+/// Names of one directory that are kept as they are; of a larger one a sketch is.
+pub const CACHED_NAMES_PER_DIRECTORY: usize = 65_536;
+
+/// Names that a sketch has a filter for (8 MiB). In a larger directory each absent
+/// name is looked for once, and then remembered.
+pub const SKETCH_NAMES: usize = 4 << 20;
+
+/// Bits of the filter for each name, and bits that a name sets: one absent name in
+/// a thousand has to be looked for.
+pub const SKETCH_BITS_PER_NAME: usize = 16;
+
+/// See [`SKETCH_BITS_PER_NAME`].
+pub const SKETCH_PROBES: u64 = 6;
+
+/// Names of one large directory of which it is remembered whether they are there.
+pub const SKETCH_ANSWERS: usize = 16_384;
+
+/// Names of a directory that are read on a core: some 2 ms. A longer reading is
+/// begun again beside it.
+pub const NAMES_READ_ON_CORE: usize = 8_192;
+
+/// How long a core waits for somebody who makes a name in the same directory.
+pub const NAMING_PATIENCE: Duration = Duration::from_millis(2);
+
+/// Bytes of attribute names that are looked at on a core.
+pub const XATTR_NAMES_ON_CORE: usize = 4_096;

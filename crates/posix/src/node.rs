@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Kind, Node, ObjectId,
+    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Kind, Node, ObjectId,
     ObjectIdChange, OpenHow, STORED_ATTRIBUTES, Security, SecurityChange, ShownLock, StreamStat,
     VfsResult,
 };
@@ -487,6 +487,17 @@ impl Node for PosixNode {
             return Err(Fault::NotSupported);
         }
         self.handle.set_ea_needed(name, needed)
+    }
+
+    fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        if let Some(now) = self.successor() {
+            return now.set_eas(changes);
+        }
+        self.share.writable()?;
+        if !self.has_xattrs() {
+            return Err(Fault::NotSupported);
+        }
+        self.handle.set_eas(changes)
     }
 
     fn link_target(&self) -> VfsResult<String> {

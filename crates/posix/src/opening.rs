@@ -131,8 +131,9 @@ impl PosixVfs {
                 None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
             };
             let creates = how.existence != Existence::MustExist;
-            let _naming =
+            let naming =
                 (creates && !exact).then(|| self.share().names.naming(parent.key, &place.wanted));
+            let _naming = naming.transpose().map_err(fault_of)?;
             let stored = if attempt > 0 || exact {
                 match self.share().existing(&place, exact, Some(parent)) {
                     Ok((stored, _)) => Some(stored),

@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
 use crate::errno::fault_of;
-use crate::limits::TUNNELS;
+use crate::limits::{NAMES_READ_ON_CORE, TUNNELS};
 use crate::names;
+use crate::patience;
 use crate::share::Share;
 use crate::stat;
 use crate::sys;
@@ -70,9 +71,14 @@ impl Share {
         let Some(wanted) = as_short(wanted) else { return Ok(None) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false);
+        let mut count = 0_usize;
         let mut entries = rustix::fs::Dir::new(fd.map_err(fault_of)?).map_err(fault_of)?;
         while let Some(entry) = entries.read() {
             let entry = entry.map_err(fault_of)?;
+            count += 1;
+            if count > NAMES_READ_ON_CORE && patience::is_short() {
+                return Err(fault_of(patience::give_up()));
+            }
             let stored = entry.file_name().to_bytes();
             let short = short_name(&names::map(stored));
             if short.is_some_and(|short| short.eq_ignore_ascii_case(wanted)) {

@@ -119,6 +119,7 @@ impl PosixVfs {
         };
         let parent = Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?);
         let naming = (!exact).then(|| self.share.names.naming(parent.key, &place.wanted));
+        let naming = naming.transpose().map_err(fault_of)?;
         let existing = match self.share.existing(&place, exact, Some(parent)) {
             Ok(existing) => Some(existing),
             Err(Fault::NotFound) => None,

@@ -4,14 +4,19 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use frevo_store::{Fault, vfs::VfsResult};
+use frevo_store::Fault;
+use frevo_store::vfs::{EaChange, VfsResult};
+use hashbrown::{HashMap, HashSet};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::dosattrib::{DosAttrib, ENCODED_LEN};
 use crate::errno::fault_of;
 use crate::fold;
-use crate::limits::{DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_VALUE_BYTES};
+use crate::limits::{
+    DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_NAMES_ON_CORE, XATTR_VALUE_BYTES,
+};
+use crate::patience;
 use crate::sys::ProcPath;
 
 /// [`crate::dosattrib::NAME`] for system calls.
@@ -150,7 +155,12 @@ impl Handle {
 
     pub(crate) fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
         let mut found = Vec::new();
-        for name in self.visible().map_err(fault_of)? {
+        let names = self.visible().map_err(fault_of)?;
+        let bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
+        if bytes > XATTR_NAMES_ON_CORE && patience::is_short() {
+            return Err(fault_of(patience::give_up()));
+        }
+        for name in names {
             match self.whole_value(&name) {
                 Ok(value) => {
                     let shown = name.to_string_lossy();
@@ -167,15 +177,7 @@ impl Handle {
     /// Sets or, with an empty value, removes. An attribute whose name differs
     /// only in case is the same one and keeps its spelling, as under smbd.
     pub(crate) fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
-        if name.is_empty() || name.len() > 255 - PREFIX.len() {
-            return Err(Fault::NameInvalid);
-        }
-        if is_private(name) {
-            return Err(Fault::AccessDenied);
-        }
-        if value.len() > XATTR_VALUE_BYTES {
-            return Err(Fault::FileTooLarge);
-        }
+        check_ea(name, value)?;
         let wanted = format!("{PREFIX}{name}");
         let existing = self
             .visible()
@@ -195,6 +197,83 @@ impl Handle {
             None => CString::new(wanted).map_err(|_| Fault::NameInvalid)?,
         };
         self.set(&stored, value).map_err(fault_of)
+    }
+}
+
+/// Whether a client may store such an attribute.
+fn check_ea(name: &str, value: &[u8]) -> VfsResult<()> {
+    if name.is_empty() || name.len() > 255 - PREFIX.len() || name.contains('\0') {
+        return Err(Fault::NameInvalid);
+    }
+    if is_private(name) {
+        return Err(Fault::AccessDenied);
+    }
+    if value.len() > XATTR_VALUE_BYTES {
+        return Err(Fault::FileTooLarge);
+    }
+    Ok(())
+}
+
+/// The names of all attributes of a file, listed once for many changes.
+struct Listed {
+    /// By how they fold, with the prefix.
+    visible: HashMap<Box<[u8]>, CString>,
+    /// Those that say FILE_NEED_EA of another.
+    marks: HashSet<CString>,
+}
+
+impl Handle {
+    /// As [`frevo_store::Node::set_eas`]. The names are listed once: a list of
+    /// changes costs no more than the attributes that it changes.
+    pub(crate) fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        changes.iter().try_for_each(|change| check_ea(change.name, change.value))?;
+        let mut listed = self.listed().map_err(fault_of)?;
+        let mut done = Ok(());
+        for change in changes {
+            done = done.and(self.change_ea(&mut listed, change).map_err(fault_of));
+        }
+        done
+    }
+
+    fn listed(&self) -> Result<Listed, Errno> {
+        let is_mark = |name: &[u8]| name.starts_with(NEEDED.as_bytes());
+        let names = self.names(|name| is_mark(name) || is_visible(name))?;
+        let (marks, visible): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| is_mark(name.as_bytes()));
+        let key = |name: &CString| fold::Folded::of(name.as_bytes()).as_bytes().into();
+        let visible = visible.into_iter().map(|name| (key(&name), name)).collect();
+        Ok(Listed { visible, marks: marks.into_iter().collect() })
+    }
+
+    fn change_ea(&self, listed: &mut Listed, change: &EaChange<'_>) -> Result<(), Errno> {
+        let wanted = format!("{PREFIX}{}", change.name);
+        let key: Box<[u8]> = fold::Folded::of(wanted.as_bytes()).as_bytes().into();
+        let mark = need_mark(change.name);
+        let goes = change.value.is_empty();
+        let existing = listed.visible.get(&key);
+        if goes && existing.is_none() {
+            return Ok(());
+        }
+        if (goes || !change.need) && listed.marks.remove(&mark) {
+            self.need(change.name, false)?;
+        }
+        if goes {
+            let Some(stored) = listed.visible.remove(&key) else { return Ok(()) };
+            return match self.remove(&stored) {
+                Err(Errno::NODATA) => Ok(()),
+                removed => removed,
+            };
+        }
+        let stored = match existing {
+            Some(stored) => stored.clone(),
+            None => CString::new(wanted).map_err(|_| Errno::INVAL)?,
+        };
+        self.set(&stored, change.value)?;
+        listed.visible.insert(key, stored);
+        if change.need && listed.marks.insert(mark) {
+            self.need(change.name, true)?;
+        }
+        Ok(())
     }
 }
 
@@ -236,6 +315,7 @@ impl Handle {
         if marks.is_empty() {
             return Ok(Vec::new());
         }
+        let marks: HashSet<CString> = marks.into_iter().collect();
         let names = visible.iter().filter_map(|name| {
             name.to_str().ok().and_then(|name| name.strip_prefix(PREFIX)).map(str::to_owned)
         });

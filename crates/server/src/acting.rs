@@ -17,9 +17,9 @@ use arc_swap::ArcSwap;
 use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security, SecurityChange,
-    ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
+    ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
+    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -409,6 +409,11 @@ impl Node for ActingNode {
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.set_ea_needed(name, needed)
+    }
+
+    fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.set_eas(changes)
     }
 
     fn link_target(&self) -> VfsResult<String> {

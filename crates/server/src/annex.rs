@@ -6,18 +6,23 @@
 //! core. The requests to a share with an [`Annex`] run to their end on threads
 //! of its own instead, each on one, where they may wait for calls and locks as
 //! they like; the core goes on, announces them as it does all that takes long,
-//! and sends what they answer. Data of regular files has a road off the core
+//! and sends what they answer. So do requests to other shares that are long work,
+//! in an annex of the server's ([`Server::annex`]). Data of regular files has a road off the core
 //! anyway (`frevo_net::file_io`) and stays on it.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
 use frevo_net::file_io::{self, RoadChoice};
+use frevo_posix::patience;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{Command, Status};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -30,6 +35,7 @@ use crate::command;
 use crate::connection::{Connection, Origin};
 use crate::limits::{
     ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_REQUESTS_PER_USER, ANNEX_THREAD_IDLE, ANNEX_THREADS,
+    LONG_REQUEST,
 };
 use crate::open::{Open, OpenTarget};
 use crate::panics;
@@ -37,6 +43,7 @@ use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::server::Server;
+use crate::share::{Share, Target};
 
 /// The threads of one share, and who may have one.
 pub struct Annex {
@@ -47,6 +54,7 @@ pub struct Annex {
     closes: Arc<Semaphore>,
     /// What of the places for requests each user may have.
     users: Mutex<HashMap<String, Arc<Semaphore>>>,
+    carried_out: AtomicU64,
 }
 
 /// A place of one that is carried out, and of its user's places.
@@ -63,7 +71,8 @@ impl Default for Annex {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
         let (requests, closes) = (places(ANNEX_REQUESTS), places(ANNEX_CLOSES));
-        Self { threads: Arc::default(), requests, closes, users: Mutex::default() }
+        let (threads, users) = (Arc::default(), Mutex::default());
+        Self { threads, requests, closes, users, carried_out: AtomicU64::new(0) }
     }
 }
 
@@ -80,6 +89,7 @@ impl Annex {
                 () = rq.cancellation.told() => return Err(Status::CANCELLED.into()),
             },
         };
+        self.carried_out.fetch_add(1, Ordering::Relaxed);
         let moved = Moved::of(rq);
         let signals = Arc::new(Signals::default());
         let told = Arc::clone(&signals);
@@ -122,6 +132,11 @@ impl Annex {
         let places = Arc::new(Semaphore::new(ANNEX_REQUESTS_PER_USER));
         users.insert(user.to_owned(), Arc::clone(&places));
         places
+    }
+
+    /// Requests that were begun here.
+    pub fn carried_out(&self) -> u64 {
+        self.carried_out.load(Ordering::Relaxed)
     }
 
     /// Waits until nothing is under way, at most until `deadline`. True when
@@ -268,18 +283,57 @@ async fn passed_on(rq: &Request<'_>, signals: &Signals) {
     std::future::pending().await
 }
 
-/// The handler, on the core or in the annex of its share.
+/// The handler, on the core or in an annex.
 pub(crate) async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    match of(rq) {
-        None => command::dispatch(rq, out).await,
-        // Boxed, that requests of other shares do not carry its size about.
-        Some(annex) => Box::pin(annex.run(rq, out)).await,
+    let annex = match of(rq) {
+        Some(annex) => annex,
+        None => match on_core(rq, out).await {
+            Some(outcome) => return outcome,
+            // It would have taken long, and has done nothing.
+            None => &rq.server().annex,
+        },
+    };
+    // Boxed, that requests of other shares do not carry its size about.
+    Box::pin(annex.run(rq, out)).await
+}
+
+/// The handler on the core; None where the file system gave up on something that
+/// takes long, a look through a directory of a million names for instance.
+async fn on_core(rq: &Request<'_>, out: &mut Response) -> Option<Outcome> {
+    if !can_begin_again(rq) {
+        return Some(command::dispatch(rq, out).await);
     }
+    let mut gave_up = false;
+    let outcome = {
+        let mut handler = pin!(command::dispatch(rq, out));
+        poll_fn(|cx| {
+            let (polled, has) = patience::short(|| handler.as_mut().poll(cx));
+            gave_up |= has;
+            polled
+        })
+        .await
+    };
+    if gave_up && outcome.is_err() {
+        *out = Response::reusing(Vec::new());
+        return None;
+    }
+    Some(outcome)
+}
+
+/// Whether a request that failed has changed nothing, so that it can be made again.
+fn can_begin_again(rq: &Request<'_>) -> bool {
+    matches!(
+        rq.header.command,
+        Command::CREATE | Command::QUERY_DIRECTORY | Command::QUERY_INFO | Command::SET_INFO
+    ) && !file_io::stays()
 }
 
 /// The annex that a request has to go to.
 fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
-    let annex = rq.tree.as_ref()?.share.annex.as_deref()?;
+    let share = &rq.tree.as_ref()?.share;
+    let Some(annex) = share.annex.as_deref() else {
+        return is_long(rq, share).then_some(&rq.server().annex);
+    };
     let goes = match rq.header.command {
         Command::CREATE
         | Command::CLOSE
@@ -294,6 +348,15 @@ fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
         _ => false,
     };
     goes.then_some(annex)
+}
+
+/// Whether a request says by its length that it is much work: thousands of extended
+/// attributes, or of entries in an access list.
+fn is_long(rq: &Request<'_>, share: &Share) -> bool {
+    matches!(rq.header.command, Command::CREATE | Command::SET_INFO)
+        && rq.message.len() > LONG_REQUEST
+        && !file_io::stays()
+        && matches!(share.target, Target::Disk(_))
 }
 
 /// Whether moving data asks the file system for more than the data. Where that has

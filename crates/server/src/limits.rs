@@ -212,6 +212,19 @@ pub const OFFLOAD_TTL_MAX: Duration = Duration::from_secs(300);
 /// than a tick of any file system's clock.
 pub const OFFLOAD_QUIET: Duration = Duration::from_millis(20);
 
+/// Bytes that the extended attributes of a file may take, MS-FSA 2.1.5.15.6: 64 KiB
+/// less five.
+pub const EA_BYTES: usize = 64 * 1024 - 5;
+
+/// Bytes of a list of extended attributes, or of their names, from a client. An
+/// entry takes up to seven bytes more than [`EA_BYTES`] counts, so that every list
+/// that fits a file fits this.
+pub const EA_LIST_BYTES: usize = 128 * 1024;
+
+/// Requests of commands that set attributes, names or protection and are longer
+/// than this are carried out beside the core.
+pub const LONG_REQUEST: usize = 8 * 1024;
+
 /// Ranges of one FSCTL_FILE_LEVEL_TRIM.
 pub const TRIM_RANGES: usize = 1_024;
 

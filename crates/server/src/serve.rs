@@ -91,6 +91,10 @@ pub async fn serve(
     }
     server.close_waiting();
     let deadline = Instant::now() + limits.drain;
+    if !server.annex.settled(deadline).await {
+        tracing::error!(target: "frevo::annex",
+            "a request that is long work did not end in time; it was cut off");
+    }
     for share in server.shares().sorted() {
         if let Some(annex) = &share.annex
             && !annex.settled(deadline).await

@@ -61,6 +61,8 @@ pub struct Server {
     pub descriptors: Descriptors,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
+    /// Threads for requests that are long work, whatever their share.
+    pub annex: annex::Annex,
     /// Polls that held a core for long.
     pub watchdog: Watchdog,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
@@ -95,6 +97,7 @@ impl Server {
             lines: Lines::default(),
             descriptors: Descriptors::default(),
             admission: crate::admission::Admission::default(),
+            annex: annex::Annex::default(),
             watchdog: Watchdog::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),

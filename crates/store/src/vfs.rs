@@ -449,6 +449,17 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     }
 }
 
+/// A change of one extended attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EaChange<'a> {
+    /// Name without prefix.
+    pub name: &'a str,
+    /// The new value; an empty one removes the attribute.
+    pub value: &'a [u8],
+    /// FILE_NEED_EA
+    pub need: bool,
+}
+
 /// An open object of a file system. Dropping it closes it. It is `Any` so that
 /// [`Vfs::link`] knows its own again.
 pub trait Node: Any + Send + Sync + fmt::Debug {
@@ -546,6 +557,25 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
         let _ = name;
         if needed { Err(Fault::NotSupported) } else { Ok(()) }
+    }
+
+    /// Sets or removes several extended attributes, each named once. Goes on after
+    /// a fault and tells the first one; names that cannot be are refused before
+    /// anything is changed.
+    fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        let flags = changes.iter().any(|change| change.need) || !self.needed_eas()?.is_empty();
+        let apply = |change: &EaChange<'_>| {
+            self.set_ea(change.name, change.value)?;
+            if flags && !change.value.is_empty() {
+                self.set_ea_needed(change.name, change.need)?;
+            }
+            Ok(())
+        };
+        let mut done = Ok(());
+        for change in changes {
+            done = done.and(apply(change));
+        }
+        done
     }
 
     /// Target of a symbolic link as stored.

@@ -45,6 +45,10 @@ impl Table {
         Self { names: HashTable::with_capacity(names), doubtful: Vec::new() }
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().map(|name| &**name)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

@@ -66,6 +66,75 @@ fn one_reading_serves_until_the_directory_is_gone() {
     assert_eq!(f.readings(), 1);
 }
 
+/// The cache of a large directory: absent names cost no reading, whatever is looked
+/// for, and what one reading has shown is remembered.
+#[test]
+fn a_large_directory_is_not_read_for_absent_names() {
+    let mut f = fixture();
+    f.cache.limits = Limits { per_directory: 100, on_core: 50, ..f.cache.limits };
+    for i in 0..1_000 {
+        f.touch(&format!("Name{i}"));
+    }
+    let quick = |wanted: &str| {
+        patience::short(|| {
+            let stx = sys::stat_fd(f.dir.fd()).unwrap();
+            f.cache.find(&f.dir, Seen::of(&stx), wanted.as_bytes())
+        })
+    };
+    // A core does not read it.
+    assert_eq!(quick("new"), (Err(Errno::AGAIN), true));
+    assert_eq!(f.find("new"), None);
+    let absent = (0..1_000).filter(|i| quick(&format!("new{i}")) == (Ok(None), false)).count();
+    assert!(absent > 980, "{absent} of 1000");
+    assert_eq!(f.find("NAME7").as_deref(), Some("Name7"));
+    assert_eq!(quick("NAME7"), (Ok(Some(b"Name7".to_vec())), false), "remembered");
+    // What is made, renamed and removed is followed.
+    let absent = (0..).map(|i| format!("Fresh{i}")).find(|name| !quick(name).1).unwrap();
+    f.find(&absent);
+    f.touch(&absent);
+    assert_eq!(f.find(&absent.to_uppercase()).as_deref(), Some(&*absent));
+    f.rename("Name7", "Moved");
+    assert_eq!(f.find("NAME7"), None);
+    assert_eq!(f.find("MOVED").as_deref(), Some("Moved"));
+    std::fs::remove_file(f.host.path().join(&absent)).unwrap();
+    assert_eq!(f.find(&absent.to_uppercase()), None);
+    assert_eq!(f.readings(), 1);
+    let state = f.cache.state.read();
+    let weight: usize = state.directories.values().map(|known| known.content.weight()).sum();
+    assert_eq!(weight, state.names, "the count agrees");
+}
+
+/// At the limit names are kept as they are, beyond it a sketch is.
+#[test]
+fn names_are_kept_up_to_the_limit_of_a_directory() {
+    for (names, is_sketch) in [(99, false), (100, false), (101, true)] {
+        let mut f = fixture();
+        f.cache.limits = Limits { per_directory: 100, ..f.cache.limits };
+        (0..names).for_each(|i| f.touch(&format!("Name{i}")));
+        assert_eq!(f.find("NAME1").as_deref(), Some("Name1"));
+        let state = f.cache.state.read();
+        let mut kept = state.directories.values();
+        let Directory { content, .. } = kept.next().unwrap();
+        assert_eq!(matches!(content, Content::Sketch(_)), is_sketch, "{names} names");
+    }
+}
+
+/// A core reads so many names itself.
+#[test]
+fn a_core_reads_small_directories() {
+    for (names, reads) in [(49, true), (50, true), (51, false)] {
+        let mut f = fixture();
+        f.cache.limits = Limits { on_core: 50, ..f.cache.limits };
+        (0..names).for_each(|i| f.touch(&format!("Name{i}")));
+        let (found, gave_up) = patience::short(|| {
+            let stx = sys::stat_fd(f.dir.fd()).unwrap();
+            f.cache.find(&f.dir, Seen::of(&stx), b"absent")
+        });
+        assert_eq!((found.is_ok(), gave_up), (reads, !reads), "{names} names");
+        assert_eq!(f.find("NAME1").as_deref(), Some("Name1"));
+    }
+}
+
 #[test]
 fn changes_within_one_tick_are_seen() {
     let f = fixture();
@@ -144,7 +213,7 @@ fn a_new_directory_in_the_place_of_another_is_read() {
 #[test]
 fn what_is_kept_is_bounded() {
     let mut f = fixture();
-    f.cache.limits = Limits { names: 100, directories: 5 };
+    f.cache.limits = Limits { names: 100, directories: 5, ..f.cache.limits };
     let mut dirs = Vec::new();
     for i in 0..12 {
         let path = f.host.path().join(format!("d{i}"));

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, HostAccess, Node, ObjectId, ObjectIdChange, OpenHow,
-    Security, SecurityChange, StreamStat, VfsResult,
+    Allocated, BasicChange, Directory, EaChange, HostAccess, Node, ObjectId, ObjectIdChange,
+    OpenHow, Security, SecurityChange, StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -313,6 +313,10 @@ impl Node for StreamNode {
 
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
         self.file.set_ea_needed(name, needed)
+    }
+
+    fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        self.file.set_eas(changes)
     }
 
     fn object_id(&self) -> VfsResult<Option<ObjectId>> {

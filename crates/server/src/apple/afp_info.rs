@@ -5,8 +5,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    BasicChange, Directory, HostAccess, Node, ObjectId, ObjectIdChange, Security, SecurityChange,
-    StreamStat, VfsResult,
+    BasicChange, Directory, EaChange, HostAccess, Node, ObjectId, ObjectIdChange, Security,
+    SecurityChange, StreamStat, VfsResult,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -177,6 +177,10 @@ impl Node for AfpInfoNode {
 
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
         self.0.set_ea_needed(name, needed)
+    }
+
+    fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        self.0.set_eas(changes)
     }
 
     fn object_id(&self) -> VfsResult<Option<ObjectId>> {

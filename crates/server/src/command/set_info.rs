@@ -4,7 +4,7 @@
 mod basic;
 mod contention;
 mod disposition;
-mod eas;
+pub(super) mod eas;
 mod file;
 mod quota;
 mod rename;

@@ -199,6 +199,8 @@ impl World {
         }
         // What waits for its client is closed as at a server's end.
         self.server.close_waiting();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        assert!(self.server.annex.settled(deadline).await, "the server's annex is busy");
         for share in self.server.shares().sorted() {
             let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
             if let Some(annex) = &share.annex {

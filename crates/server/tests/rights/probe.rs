@@ -9,9 +9,9 @@ use frevo_server::ambient::{Ambient, Host};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, ExtentCopy, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security, SecurityChange,
-    ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
+    ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
+    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
 };
 use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -279,6 +279,7 @@ impl Node for ProbeNode {
         fn set_ea(name: &str, value: &[u8]) -> VfsResult<()>;
         fn needed_eas() -> VfsResult<Vec<String>>;
         fn set_ea_needed(name: &str, needed: bool) -> VfsResult<()>;
+        fn set_eas(changes: &[EaChange<'_>]) -> VfsResult<()>;
         fn link_target() -> VfsResult<String>;
         fn reparse_buffer() -> VfsResult<Vec<u8>>;
         fn keep_reparse(buffer: Option<&[u8]>) -> VfsResult<()>;

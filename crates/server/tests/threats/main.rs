@@ -21,3 +21,4 @@ mod offsets;
 mod previous;
 mod programs;
 mod seals;
+mod time;

@@ -2,7 +2,7 @@
 //! 3.3.5.9.1 to 3.3.5.9.14.
 
 use frevo_store::lease::Granted;
-use frevo_store::vfs::Opened;
+use frevo_store::vfs::{EaChange, Opened};
 use frevo_store::{Fault, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::create::{self, CreateOptions};
@@ -10,9 +10,10 @@ use frevo_wire::create_context::{
     AaplQuery, CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
 };
 use frevo_wire::dtyp::{FileTime, SecurityDescriptor};
-use frevo_wire::fscc::ea::{EaEntries, EaFault, is_valid_name};
+use frevo_wire::fscc::ea::is_valid_name;
 
 use super::{Create, access, apple, durable, lease};
+use crate::command::set_info;
 use crate::open::Open;
 use crate::posix;
 
@@ -96,19 +97,16 @@ pub(super) fn check_knowledge(create: &Create<'_>, opened: &Opened) -> Result<()
 }
 
 fn eas(list: &[u8]) -> Result<Vec<Ea>, Status> {
-    let text = |name: &[u8]| String::from_utf8(name.to_vec()).map_err(|_| Status::INVALID_EA_NAME);
-    EaEntries::new(list)
-        .map(|entry| {
-            let entry = entry.map_err(|error| match error.fault {
-                EaFault::InvalidName => Status::INVALID_EA_NAME,
-                EaFault::Inconsistent => Status::EA_LIST_INCONSISTENT,
-            })?;
-            if !is_valid_name(entry.name) {
-                return Err(Status::INVALID_EA_NAME);
-            }
-            Ok(Ea { name: text(entry.name)?, value: entry.value.to_vec(), need: entry.need })
-        })
-        .collect()
+    let list = set_info::eas::entries(list)?;
+    if !list.iter().all(|ea| is_valid_name(ea.name)) {
+        return Err(Status::INVALID_EA_NAME);
+    }
+    let changes = set_info::eas::changes(&list, std::iter::empty())?;
+    let own = |change: EaChange<'_>| {
+        let EaChange { name, value, need } = change;
+        Ea { name: name.to_owned(), value: value.to_owned(), need }
+    };
+    Ok(changes.into_iter().map(own).collect())
 }
 
 /// The contexts of the response.

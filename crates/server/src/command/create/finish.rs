@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_store::lease::Granted;
 use frevo_store::order::Ordered;
-use frevo_store::vfs::{BasicChange, Kind};
+use frevo_store::vfs::{BasicChange, EaChange, Kind};
 use frevo_store::{Fault, Node, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -120,11 +120,11 @@ impl Create<'_> {
         if let Some(bytes) = self.wanted.allocation.filter(|bytes| data && *bytes != 0) {
             node.set_allocation(bytes).map_err(Fault::status)?;
         }
-        for ea in &self.wanted.eas {
-            node.set_ea(&ea.name, &ea.value).map_err(Fault::status)?;
-            if ea.need && !ea.value.is_empty() {
-                node.set_ea_needed(&ea.name, true).map_err(Fault::status)?;
-            }
+        let eas = self.wanted.eas.iter();
+        let eas: Vec<EaChange<'_>> =
+            eas.map(|ea| EaChange { name: &ea.name, value: &ea.value, need: ea.need }).collect();
+        if !eas.is_empty() {
+            node.set_eas(&eas).map_err(Fault::status)?;
         }
         let inherited = self.vfs.volume().compresses && before.contains(FileAttributes::COMPRESSED);
         let uncompressed = inherited

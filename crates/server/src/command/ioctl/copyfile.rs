@@ -1,11 +1,12 @@
 //! OSX_COPYFILE: FSCTL_SRV_COPYCHUNK without chunks copies a whole file for
 //! macOS, its data, its streams and its extended attributes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use frevo_net::file_io;
 use frevo_store::byte_range::Range;
-use frevo_store::vfs::{Existence, OpenHow, Vfs};
+use frevo_store::vfs::{EaChange, Existence, OpenHow, Vfs};
 use frevo_store::{Fault, Name, Node};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::copychunk::Chunk;
@@ -66,12 +67,13 @@ struct Rest {
 
 impl Rest {
     fn copy(&self) -> Result<(), Fault> {
-        for (name, value) in self.from.2.eas()? {
-            self.into.2.set_ea(&name, &value)?;
-        }
-        for name in self.from.2.needed_eas()? {
-            self.into.2.set_ea_needed(&name, true)?;
-        }
+        let (eas, needed) = (self.from.2.eas()?, self.from.2.needed_eas()?);
+        let needed: HashSet<String> = needed.into_iter().collect();
+        let changes: Vec<EaChange<'_>> = eas
+            .iter()
+            .map(|(name, value)| EaChange { name, value, need: needed.contains(name) })
+            .collect();
+        self.into.2.set_eas(&changes)?;
         for stream in self.from.2.streams()? {
             let open = |(vfs, name, _): &Side, how: &OpenHow| {
                 Ok::<_, Fault>(vfs.open(&name.with_stream(Some(&stream.name)), how)?.node)

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use frevo_net::watchdog::is_due;
 use frevo_store::name::Rules;
 use frevo_store::posix_name::posix_spelling;
 use frevo_store::security::Token;
@@ -29,6 +30,9 @@ pub struct Enumeration {
 
 /// Steps of a comparison that take as long as reading a name and its state.
 const STEPS_PER_ENTRY: usize = 256;
+
+/// Entries between two looks at the clock.
+const LOOKS: usize = 16;
 
 /// A scan of a directory under way.
 #[derive(Debug)]
@@ -116,6 +120,11 @@ impl Scan {
         let mut looked_at: usize = 0;
         while looked_at.saturating_add(self.compared) < slice {
             looked_at += 1;
+            // Entries take long that are far apart on the disk, or whose access
+            // lists are long.
+            if looked_at.is_multiple_of(LOOKS) && is_due() {
+                return Ok(Filled::Slice);
+            }
             if single && !writer.is_empty() {
                 return Ok(Filled::Full);
             }
@@ -194,12 +203,16 @@ impl Scan {
     /// One name need not be searched for: clients ask for the state of a file
     /// in this way.
     fn look_up(&mut self, file: &FileOpen) -> VfsResult<()> {
-        self.stage = Stage::End;
         let literal = self.pattern.literal().filter(|name| !matches!(*name, "." | ".."));
-        let Some(literal) = literal else { return Ok(()) };
+        let Some(literal) = literal else {
+            self.stage = Stage::End;
+            return Ok(());
+        };
         let name = child(&file.name(), literal, self.posix)?;
+        // After a fault the same name comes next.
         match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
+                self.stage = Stage::End;
                 self.name.replace_range(.., opened.name.last());
                 self.held = Some(opened.stat);
             }
@@ -208,7 +221,9 @@ impl Scan {
                 self.list(file)?;
                 self.stage = Stage::Names;
             }
-            Err(Fault::NotFound | Fault::NameInvalid | Fault::NameTooLong) => {}
+            Err(Fault::NotFound | Fault::NameInvalid | Fault::NameTooLong) => {
+                self.stage = Stage::End;
+            }
             Err(fault) => return Err(fault),
         }
         Ok(())

@@ -1,11 +1,14 @@
 //! FileFullEaInformation: MS-SMB2 3.3.5.20.1, MS-FSA 2.1.5.12.12.
 
+use std::collections::{HashMap, HashSet};
+
 use frevo_wire::Status;
 use frevo_wire::command::query_info::{self, QueryInfoFlags};
 use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::ea::{Ea, EaError, EaFault, EaNames, EaWriter};
 
 use super::Output;
+use crate::limits::EA_LIST_BYTES;
 use crate::open::FileOpen;
 use crate::refusal::Refusal;
 
@@ -38,6 +41,7 @@ fn shown(file: &FileOpen) -> Result<Vec<Stored>, Status> {
         return Ok(Vec::new());
     }
     let needed = file.node.needed_eas().map_err(frevo_store::Fault::status)?;
+    let needed: HashSet<String> = needed.into_iter().collect();
     let stored = all.into_iter().map(|(name, value)| {
         let need = needed.contains(&name);
         Stored { name, value, need }
@@ -82,10 +86,15 @@ fn named(
     single: bool,
     output: &mut Output<'_>,
 ) -> Result<(), Refusal> {
+    if list.len() > EA_LIST_BYTES {
+        return Err(Status::EA_LIST_INCONSISTENT.into());
+    }
     let names: Vec<&[u8]> = EaNames::new(list).collect::<Result<_, _>>().map_err(fault_status)?;
+    let all: HashMap<Vec<u8>, &Stored> =
+        all.iter().map(|ea| (ea.name.as_bytes().to_ascii_uppercase(), ea)).rev().collect();
     let wanted = names.iter().map(|name| {
-        let found = all.iter().find(|ea| ea.name.as_bytes().eq_ignore_ascii_case(name));
-        found.map_or(Ea { need: false, name, value: &[] }, Stored::as_ea)
+        let found = all.get(&name.to_ascii_uppercase());
+        found.map_or(Ea { need: false, name, value: &[] }, |ea| ea.as_ea())
     });
     write(wanted, single, output)?;
     Ok(())

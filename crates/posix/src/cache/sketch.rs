@@ -1,0 +1,274 @@
+//! What is kept of a directory with more names than are worth keeping: a filter
+//! that knows nearly every absent name, and the answers of late.
+
+use hashbrown::HashMap;
+
+use super::table::{Lookup, hash_of};
+use crate::fold::{self, Folded};
+use crate::limits::{SKETCH_ANSWERS, SKETCH_BITS_PER_NAME, SKETCH_NAMES, SKETCH_PROBES};
+
+/// A Bloom filter over the names as they fold, with some answers.
+#[derive(Debug)]
+pub(super) struct Sketch {
+    /// Empty where there are more than [`SKETCH_NAMES`]: every name may be there.
+    bits: Box<[u64]>,
+    /// Names that the filter has room for, and those that it holds.
+    room: usize,
+    held: usize,
+    answers: HashMap<Box<[u8]>, Answer>,
+}
+
+#[derive(Debug)]
+enum Answer {
+    /// Somebody reads the directory for it, and nothing was noted meanwhile.
+    Sought,
+    Absent,
+    Present {
+        stored: Box<[u8]>,
+        /// No other name folds alike.
+        alone: bool,
+    },
+}
+
+/// The hashes of names while a directory is read; none when they are too many.
+#[derive(Debug, Default)]
+pub(super) struct Hashes {
+    hashes: Vec<u64>,
+    are_too_many: bool,
+}
+
+fn folded(name: &[u8]) -> Box<[u8]> {
+    Folded::of(name).as_bytes().into()
+}
+
+fn hash_name(name: &[u8]) -> u64 {
+    hash_of(Folded::of(name).as_bytes())
+}
+
+impl Hashes {
+    pub(super) fn add(&mut self, name: &[u8]) {
+        if self.hashes.len() >= SKETCH_NAMES {
+            self.are_too_many = true;
+            self.hashes = Vec::new();
+        }
+        if !self.are_too_many {
+            self.hashes.push(hash_name(name));
+        }
+    }
+}
+
+impl Sketch {
+    pub(super) fn of(hashes: &Hashes) -> Self {
+        let names = hashes.hashes.len();
+        let words = if hashes.are_too_many {
+            0
+        } else {
+            (names * SKETCH_BITS_PER_NAME).div_ceil(64).next_power_of_two()
+        };
+        let mut sketch = Self {
+            bits: vec![0; words].into(),
+            room: names.saturating_mul(2),
+            held: 0,
+            answers: HashMap::new(),
+        };
+        hashes.hashes.iter().for_each(|hash| sketch.hold(*hash));
+        sketch
+    }
+
+    /// As much as so many names that are kept.
+    pub(super) fn weight(&self) -> usize {
+        self.bits.len() / 10 + self.answers.len()
+    }
+
+    /// More names came than the filter is made for: it should be made anew.
+    pub(super) fn is_worn(&self) -> bool {
+        !self.bits.is_empty() && self.held > self.room
+    }
+
+    fn places(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let mask = (self.bits.len() * 64).wrapping_sub(1) as u64;
+        // Two halves of one hash make all probes.
+        let (one, two) = (hash, hash.rotate_left(32) | 1);
+        (0..SKETCH_PROBES).map(move |probe| {
+            let bit = one.wrapping_add(two.wrapping_mul(probe)) & mask;
+            ((bit / 64) as usize, 1 << (bit % 64))
+        })
+    }
+
+    fn hold(&mut self, hash: u64) {
+        if self.bits.is_empty() {
+            return;
+        }
+        for (word, bit) in self.places(hash) {
+            self.bits[word] |= bit;
+        }
+        self.held += 1;
+    }
+
+    fn may_hold(&self, hash: u64) -> bool {
+        self.bits.is_empty() || self.places(hash).all(|(word, bit)| self.bits[word] & bit != 0)
+    }
+
+    /// None: the directory has to be read for this name.
+    pub(super) fn find(&self, wanted: &[u8]) -> Option<Lookup<'_>> {
+        match self.answers.get(Folded::of(wanted).as_bytes()) {
+            Some(Answer::Absent) => Some(Lookup::Absent),
+            // Exactly as wanted it was not there, or this would not be asked.
+            Some(Answer::Present { stored, alone }) if *alone || **stored == *wanted => {
+                Some(Lookup::Present(stored))
+            }
+            Some(_) => None,
+            None if self.may_hold(hash_name(wanted)) => None,
+            None => Some(Lookup::Absent),
+        }
+    }
+
+    /// Notes that a name is there.
+    pub(super) fn insert(&mut self, name: &[u8]) {
+        self.hold(hash_name(name));
+        let Some(answer) = self.answers.get_mut(Folded::of(name).as_bytes()) else { return };
+        match answer {
+            Answer::Absent => *answer = Answer::Present { stored: name.into(), alone: true },
+            Answer::Present { stored, .. } if **stored == *name => {}
+            _ => self.doubt(name),
+        }
+    }
+
+    /// Notes that a name is not there.
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        match self.answers.get_mut(Folded::of(name).as_bytes()) {
+            Some(answer @ Answer::Present { alone: true, .. }) => *answer = Answer::Absent,
+            Some(Answer::Absent) | None => {}
+            Some(_) => self.doubt(name),
+        }
+    }
+
+    /// Notes that nothing is known of a name any more.
+    pub(super) fn doubt(&mut self, name: &[u8]) {
+        self.answers.remove(Folded::of(name).as_bytes());
+    }
+
+    /// The directory is about to be read for a name.
+    pub(super) fn seek(&mut self, wanted: &[u8]) {
+        if self.answers.len() >= SKETCH_ANSWERS {
+            self.answers = HashMap::new();
+        }
+        self.answers.insert(folded(wanted), Answer::Sought);
+    }
+
+    /// What reading it for a name has shown; it is kept unless the name changed
+    /// meanwhile.
+    pub(super) fn found(&mut self, seen: &Seeking<'_>) {
+        let wanted = Folded::of(seen.wanted);
+        let Some(answer) = self.answers.get_mut(wanted.as_bytes()) else { return };
+        if matches!(answer, Answer::Sought) {
+            *answer = match &seen.best {
+                Some(stored) => Answer::Present { stored: stored.clone(), alone: seen.count == 1 },
+                None => Answer::Absent,
+            };
+        }
+    }
+}
+
+/// A name that is looked for while a directory is read.
+#[derive(Debug)]
+pub(super) struct Seeking<'a> {
+    wanted: &'a [u8],
+    pub(super) best: Option<Box<[u8]>>,
+    count: usize,
+}
+
+impl<'a> Seeking<'a> {
+    pub(super) const fn new(wanted: &'a [u8]) -> Self {
+        Self { wanted, best: None, count: 0 }
+    }
+
+    /// Exactly as wanted is best, then the first in byte order.
+    pub(super) fn see(&mut self, name: &[u8]) {
+        if !fold::alike(name, self.wanted) {
+            return;
+        }
+        self.count += 1;
+        let is_exact = |name: &[u8]| *name == *self.wanted;
+        let better = |best: &[u8]| !is_exact(best) && (is_exact(name) || name < best);
+        if self.best.as_deref().is_none_or(better) {
+            self.best = Some(name.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sketch(names: usize) -> Sketch {
+        let mut hashes = Hashes::default();
+        (0..names).for_each(|n| hashes.add(format!("Name{n}").as_bytes()));
+        Sketch::of(&hashes)
+    }
+
+    #[test]
+    fn nearly_every_absent_name_is_known_to_be() {
+        let sketch = sketch(20_000);
+        for n in 0..20_000 {
+            assert_eq!(sketch.find(format!("NAME{n}").as_bytes()), None, "it may be there");
+        }
+        let is_known = |n: &usize| sketch.find(format!("other{n}").as_bytes()).is_some();
+        let known = (0..20_000).filter(is_known).count();
+        assert!(known > 19_900, "{known}");
+    }
+
+    #[test]
+    fn answers_follow_what_is_noted() {
+        let mut sketch = sketch(100);
+        assert_eq!(sketch.find(b"NAME7"), None);
+        sketch.seek(b"NAME7");
+        let mut seen = Seeking::new(b"NAME7");
+        [&b"name8"[..], b"Name7"].into_iter().for_each(|name| seen.see(name));
+        sketch.found(&seen);
+        assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Present(b"Name7")));
+        sketch.remove(b"Name7");
+        assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Absent));
+        sketch.insert(b"naMe7");
+        assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Present(b"naMe7")));
+        // Two of them: which is first has to be looked up.
+        sketch.insert(b"NamE7");
+        assert_eq!(sketch.find(b"NAME7"), None);
+    }
+
+    #[test]
+    fn what_changed_while_it_was_sought_is_not_kept() {
+        for change in [Sketch::insert, Sketch::remove, Sketch::doubt] {
+            let mut sketch = sketch(100);
+            sketch.seek(b"NAME7");
+            change(&mut sketch, b"Name7");
+            sketch.found(&Seeking::new(b"NAME7"));
+            assert_eq!(sketch.find(b"NAME7"), None);
+        }
+    }
+
+    #[test]
+    fn answers_are_bounded_and_a_worn_filter_is_known() {
+        let mut sketch = sketch(100);
+        for n in 0..SKETCH_ANSWERS + 1 {
+            sketch.seek(format!("x{n}").as_bytes());
+            assert!(sketch.answers.len() <= SKETCH_ANSWERS);
+        }
+        (0..100).for_each(|n| sketch.insert(format!("more{n}").as_bytes()));
+        assert!(!sketch.is_worn());
+        sketch.insert(b"one too many");
+        assert!(sketch.is_worn());
+    }
+
+    #[test]
+    fn the_best_is_exact_then_first() {
+        let best = |names: &[&[u8]]| {
+            let mut seen = Seeking::new(b"Abc");
+            names.iter().for_each(|name| seen.see(name));
+            (seen.best, seen.count)
+        };
+        assert_eq!(best(&[b"abc", b"aBC", b"ABC"]), (Some((*b"ABC").into()), 3));
+        assert_eq!(best(&[b"ABC", b"Abc", b"AAA"]), (Some((*b"Abc").into()), 2));
+        assert_eq!(best(&[b"x"]), (None, 0));
+    }
+}

@@ -1,0 +1,130 @@
+//! Requests that are much work for little: none of them holds its core.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::client::files::set_draft;
+use crate::client::*;
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::create_context::{CreateContexts, name};
+use frevo_wire::fscc::ea::{Ea, EaWriter};
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
+use tokio::time::timeout;
+
+/// Entries that remove attributes which are not there: `count` of them.
+fn empty_eas(count: usize) -> Vec<u8> {
+    let mut list = Vec::with_capacity(count * 12);
+    for at in 0..count {
+        let next = if at + 1 == count { 0 } else { 12 };
+        list.extend_from_slice(&[next, 0, 0, 0, 0, 1, 0, 0, b'a', 0, 0, 0]);
+    }
+    list
+}
+
+/// While `request` is under way another client's ECHO is answered.
+async fn harmless(peer: &mut Peer, mount: &Mount, request: Draft, other: &mut Peer) -> Reply {
+    let ids = peer.send(vec![mount.put(request)], mount.via()).await;
+    timeout(Duration::from_secs(10), other.expect_alive()).await.expect("others are served");
+    peer.collect(&ids).await.remove(0)
+}
+
+/// 690,312 entries took 14 s on the core, each with a listing of all names.
+#[test]
+fn r6_a_list_of_empty_attributes_is_bounded() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut other, _) = world.session("bob", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let list = empty_eas(690_312);
+        let set = set_draft(FileInfoClass::FULL_EA, file, &list).charge(127);
+        let reply = harmless(&mut peer, &mount, set, &mut other).await;
+        assert_eq!(reply.status(), Status::EA_TOO_LARGE);
+        // As many as may be: each name counts once.
+        let list = empty_eas(128 * 1024 / 12);
+        let set = set_draft(FileInfoClass::FULL_EA, file, &list).charge(127);
+        harmless(&mut peer, &mount, set, &mut other).await.ok();
+        // A CREATE is shorter than that.
+        let list = empty_eas(5_000);
+        let contexts = CreateContexts::build(&[(name::EXTA, &list)]).as_bytes().to_vec();
+        let want = Want { contexts, ..Want::file("g") };
+        harmless(&mut peer, &mount, want.draft(), &mut other).await.ok();
+    });
+}
+
+/// As many attributes as the medium takes are set, read and taken away beside the
+/// core.
+#[test]
+fn r6_thousands_of_attributes_hold_no_core() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut other, _) = world.session("bob", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let names: Vec<String> = (0..4_000).map(|at| format!("{at}")).collect();
+        let mut list = Vec::new();
+        let mut writer = EaWriter::new(&mut list, usize::MAX);
+        for name in &names {
+            let ea = Ea { need: false, name: name.as_bytes(), value: b"v" };
+            let _ = writer.push(&ea);
+        }
+        let set = set_draft(FileInfoClass::FULL_EA, file, &list).charge(127);
+        let reply = harmless(&mut peer, &mount, set, &mut other).await;
+        // File systems with small inodes hold fewer, and then none of them.
+        let took = reply.status() == Status::SUCCESS;
+        let query = query_draft(FileInfoClass::FULL_EA, file);
+        let reply = harmless(&mut peer, &mount, query, &mut other).await;
+        let expected = if took { Status::BUFFER_OVERFLOW } else { Status::NO_EAS_ON_FILE };
+        assert!([expected, Status::SUCCESS].contains(&reply.status()), "{reply:?}");
+    });
+}
+
+/// More names than a core reads.
+fn fill(directory: &Path) {
+    let first = directory.join("File0");
+    std::fs::write(&first, "").unwrap();
+    (1..9_000).for_each(|at| {
+        std::fs::hard_link(&first, directory.join(format!("File{at}"))).unwrap();
+    });
+}
+
+/// A directory of 9,000 names was read on the core for each absent name, one of a
+/// million for a second. Now it is read beside it, once.
+#[test]
+fn r6_absent_names_of_a_large_directory_are_looked_for_beside_the_core() {
+    in_world(async |world| {
+        let large = world.path("large");
+        std::fs::create_dir(&large).unwrap();
+        fill(&large);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let before = world.server.annex.carried_out();
+        for at in 0..20 {
+            let want = Want::existing(&format!("large\\absent{at}"));
+            peer.create(&mount, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        }
+        let spelled = peer.open_file(&mount, &Want::existing("LARGE\\FILE77")).await;
+        peer.close(&mount, spelled).await;
+        let made = peer.open_file(&mount, &Want::file("large\\Made")).await;
+        peer.close(&mount, made).await;
+        let again = peer.open_file(&mount, &Want::existing("large\\MADE")).await;
+        peer.close(&mount, again).await;
+        assert_eq!(world.server.annex.carried_out() - before, 1, "one reading serves all");
+    });
+}
+
+/// A search for one name that gives up on the core finds it beside it.
+#[test]
+fn r6_a_search_for_one_name_goes_on_beside_the_core() {
+    in_world(async |world| {
+        let large = world.path("large");
+        std::fs::create_dir(&large).unwrap();
+        fill(&large);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("large")).await;
+        let (class, flags) = (FileInfoClass::NAMES, QueryDirectoryFlags::EMPTY);
+        let reply = peer.on(&mount, list_draft(directory, class, flags, "FILE99")).await;
+        let answer = query_directory::Response::parse(&reply.ok().message).unwrap();
+        let entries = DirectoryEntries::new(answer.output, class).unwrap();
+        let found: Vec<_> = entries.map(|entry| entry.unwrap().name.decode().unwrap()).collect();
+        assert_eq!(found, ["File99"]);
+        assert_eq!(world.server.annex.carried_out(), 1);
+    });
+}
