@@ -35,7 +35,7 @@ use crate::command;
 use crate::connection::{Connection, Origin};
 use crate::limits::{
     ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_REQUESTS_PER_USER, ANNEX_THREAD_IDLE, ANNEX_THREADS,
-    LONG_REQUEST,
+    CLOSED_ON_CORE, LONG_REQUEST,
 };
 use crate::open::{Open, OpenTarget};
 use crate::panics;
@@ -43,6 +43,7 @@ use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
 use crate::server::Server;
+use crate::session::Session;
 use crate::share::{Share, Target};
 
 /// The threads of one share, and who may have one.
@@ -81,7 +82,9 @@ impl Annex {
     /// it began it does not run; once begun it is carried out.
     async fn run(&self, rq: &Request<'_>, out: &mut Response) -> Outcome {
         let place = match rq.header.command {
-            Command::CLOSE | Command::TREE_DISCONNECT => closing(&self.closes).await?,
+            Command::CLOSE | Command::TREE_DISCONNECT | Command::LOGOFF => {
+                closing(&self.closes).await?
+            }
             // Nothing of it has begun: who cancels it need not wait.
             _ => tokio::select! {
                 biased;
@@ -152,6 +155,19 @@ impl Annex {
             }
             sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Ends a session whose connections are gone, on a thread of the annex. False
+    /// where there is none.
+    pub fn end_session(&self, server: &Arc<Server>, session: &Arc<Session>) -> bool {
+        let (theirs, ended) = (Arc::clone(server), Arc::clone(session));
+        let here = Handle::try_current().ok();
+        self.carried_out.fetch_add(1, Ordering::Relaxed);
+        let end = move || {
+            let _entered = here.as_ref().map(Handle::enter);
+            theirs.close_session(&ended);
+        };
+        self.threads.give(Box::new(end)).is_ok()
     }
 
     /// Closes an Open whose client is gone, on a thread of the annex.
@@ -330,6 +346,9 @@ fn can_begin_again(rq: &Request<'_>) -> bool {
 
 /// The annex that a request has to go to.
 fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
+    if closes_many(rq) {
+        return Some(&rq.server().annex);
+    }
     let share = &rq.tree.as_ref()?.share;
     let Some(annex) = share.annex.as_deref() else {
         return is_long(rq, share).then_some(&rq.server().annex);
@@ -348,6 +367,13 @@ fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
         _ => false,
     };
     goes.then_some(annex)
+}
+
+/// Whether a request ends what holds many Opens.
+fn closes_many(rq: &Request<'_>) -> bool {
+    matches!(rq.header.command, Command::LOGOFF | Command::TREE_DISCONNECT)
+        && rq.session.as_ref().is_some_and(|session| session.open_count() > CLOSED_ON_CORE)
+        && !file_io::stays()
 }
 
 /// Whether a request says by its length that it is much work: thousands of extended
@@ -374,7 +400,7 @@ struct Moved {
     origin: Origin,
     header: frevo_wire::Header,
     message: Vec<u8>,
-    session: Option<Arc<crate::session::Session>>,
+    session: Option<Arc<Session>>,
     tree: Option<Arc<crate::tree_connect::TreeConnect>>,
     open: Option<Arc<Open>>,
     encrypted: bool,

@@ -123,6 +123,10 @@ pub const TREES_PER_SESSION: usize = 1_024;
 /// Opens in one session.
 pub const OPENS_PER_SESSION: usize = 65_536;
 
+/// Opens that are closed on a core when their session or tree connect ends: some
+/// 5 ms. More are closed beside it.
+pub const CLOSED_ON_CORE: usize = 256;
+
 /// Pipes that one session may have open. Each may hold a whole answer.
 pub const PIPES_PER_SESSION: usize = 64;
 

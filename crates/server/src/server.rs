@@ -22,7 +22,7 @@ use crate::descriptors::Descriptors;
 use crate::durable::{self, Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
-use crate::limits::SESSIONS;
+use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
 use crate::open::Open;
 use crate::panics::{self, Steps};
@@ -259,6 +259,15 @@ impl Server {
         });
         durable::scavenger::start(self);
         steps.end();
+    }
+
+    /// Ends a session whose connections are gone. One with much open is ended beside
+    /// the core.
+    pub fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
+        let is_small = session.open_count() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
+        if is_small || !self.annex.end_session(self, session) {
+            self.close_session(session);
+        }
     }
 
     /// Closes an Open whose client is gone. Nobody waits for a file system that

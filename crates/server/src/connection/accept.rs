@@ -247,7 +247,7 @@ impl Connection {
             if channel.session.remove_channel(self.id)
                 || (unfinished && under_way.contains(&channel.session.id))
             {
-                steps.take(|| self.server.close_session(&channel.session));
+                steps.take(|| self.server.end_session(&channel.session));
             }
         }
         // After its channels, so that none of them is tried again.

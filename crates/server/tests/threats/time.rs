@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::client::files::set_draft;
 use crate::client::*;
+use frevo_server::limits::CLOSED_ON_CORE;
+use frevo_wire::Command;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContexts, name};
 use frevo_wire::fscc::ea::{Ea, EaWriter};
@@ -126,5 +128,43 @@ fn r6_a_search_for_one_name_goes_on_beside_the_core() {
         let found: Vec<_> = entries.map(|entry| entry.unwrap().name.decode().unwrap()).collect();
         assert_eq!(found, ["File99"]);
         assert_eq!(world.server.annex.carried_out(), 1);
+    });
+}
+
+/// Ends a session that has more open than a core closes; true if that was done beside
+/// the core.
+async fn closes_beside(world: &World, end: impl AsyncFnOnce(Peer, Mount)) -> bool {
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    for at in 0..=CLOSED_ON_CORE {
+        peer.open_file(&mount, &Want::file(&format!("many{at}"))).await;
+    }
+    let before = world.server.annex.carried_out();
+    end(peer, mount).await;
+    world.server.annex.carried_out() > before
+}
+
+/// A session of 65,536 Opens took a second on the core to end.
+#[test]
+fn r6_many_opens_are_closed_beside_the_core() {
+    in_world(async |world| {
+        let before = world.server.files.len();
+        let logoff = async |mut peer: Peer, mount: Mount| {
+            peer.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
+            assert_eq!(world.server.files.len(), before, "closed before the answer");
+        };
+        assert!(closes_beside(world, logoff).await, "LOGOFF");
+        let disconnect = async |mut peer: Peer, mount: Mount| {
+            peer.on(&mount, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
+            assert_eq!(world.server.files.len(), before, "closed before the answer");
+        };
+        assert!(closes_beside(world, disconnect).await, "TREE_DISCONNECT");
+        let sessions = world.server.sessions().len();
+        let gone = async |peer: Peer, _: Mount| {
+            drop(peer);
+            while world.server.sessions().len() > sessions || world.server.files.len() > before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(closes_beside(world, gone).await, "a lost connection");
     });
 }
