@@ -440,7 +440,7 @@ impl Session {
         let trees = std::mem::take(&mut *self.trees.write());
         trees.values().for_each(|tree| _ = tree.disconnect());
         if self.security.get().is_some() && self.dialect != Dialect::SMB_2_0_2 {
-            clients.leave(self.client_guid);
+            clients.leave(self.client_guid, self.owner.get().map_or("", String::as_str));
         }
         self.under_way.give_up();
         for (_, channel) in self.channels.lock().drain(..) {

@@ -177,6 +177,14 @@ fn find(
     }
     let channel =
         rq.connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    // MS-SMB2 3.3.5.2.9: a session that encrypts takes nothing in the clear, but the
+    // binding of a channel.
+    if channel.session.security().is_some_and(|security| security.encrypt_data)
+        && !rq.encrypted
+        && rq.connection.is_smb3()
+    {
+        return Err(Status::ACCESS_DENIED.into());
+    }
     if let Some(under_way) = take_under_way(rq) {
         return Ok(under_way);
     }
@@ -373,7 +381,7 @@ fn establish(
         .session_keys(&*done.session_key, authentication.preauth.hash())
         .map_err(|_| Status::LOGON_FAILURE)?;
     if terms.dialect != Dialect::SMB_2_0_2
-        && rq.server().clients.enter(negotiated.client_guid, terms.dialect).is_err()
+        && rq.server().clients.enter(negotiated.client_guid, &identity.user, terms.dialect).is_err()
     {
         return Err(Status::USER_SESSION_DELETED);
     }

@@ -6,6 +6,7 @@ use crate::client::files::{
 };
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
+use frevo_server::settings::Encryption;
 
 /// The keys of a session are those of its first logon, whatever is exchanged later.
 #[test]
@@ -96,5 +97,45 @@ fn a5_what_an_expired_session_may_do() {
         peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
         peer.on(&mount, close_draft(file)).await.ok();
         peer.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
+    });
+}
+
+/// A session that encrypts takes no authentication in the clear, and goes on.
+#[test]
+fn a5_an_encrypted_session_is_renewed_encrypted() {
+    let settings = Settings { encryption: Encryption::Required, ..settings() };
+    in_world_with(settings, async |world| {
+        for offer in [Offer::default(), Offer::only(Dialect::SMB_3_0_2)] {
+            let (mut peer, mount) = world.session("ann", &offer).await;
+            for via in [Via::Plain, Via::Signed(&mount.logon)] {
+                let setup = Setup { via, ..Setup::again("ann", &mount.logon) };
+                peer.log_on_again(setup).await.expect(Status::ACCESS_DENIED);
+            }
+            peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
+            peer.mount(&mount.logon, "data").await;
+            // A channel is bound signed and in the clear.
+            let mut second = world.connect();
+            second.guid = peer.guid;
+            second.negotiate(&offer).await;
+            second.try_log_on(Setup::binding("ann", &mount.logon)).await.unwrap();
+        }
+    });
+}
+
+/// Another account's session with the same ClientGuid and another dialect.
+#[test]
+fn a5_another_account_does_not_take_a_client_guid() {
+    in_world(async |world| {
+        let (peer, _mount) = world.session("bob", &Offer::only(Dialect::SMB_3_0)).await;
+        let mut owner = world.connect();
+        owner.guid = peer.guid;
+        owner.negotiate(&Offer::default()).await;
+        owner.log_on("ann").await;
+        // Its own sessions have one dialect.
+        let mut other = world.connect();
+        other.guid = peer.guid;
+        other.negotiate(&Offer::only(Dialect::SMB_3_0)).await;
+        let refused = other.try_log_on(Setup::of("ann")).await.err().expect("refused");
+        refused.expect(Status::USER_SESSION_DELETED);
     });
 }
