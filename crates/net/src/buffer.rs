@@ -262,6 +262,16 @@ pub fn set_pool_retained_max(bytes: usize) {
     }
 }
 
+/// Gives free memory of the allocator back to the system. It may take many
+/// milliseconds and is not for a core.
+pub fn release_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes no pointer and may be called at any time from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Bytes with headroom in front and spare room behind. See the module's text.
 pub struct Buf {
     block: ManuallyDrop<Block>,
@@ -330,6 +340,12 @@ impl Buf {
         let mut buf = Self::with_headroom(headroom, len);
         buf.resize(len, 0);
         buf
+    }
+
+    /// Bytes of the block that it owns.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.block.capacity
     }
 
     /// Bytes that can be put in front without moving anything.

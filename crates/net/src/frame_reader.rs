@@ -13,11 +13,11 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::buffer::Buf;
 use crate::limits::{
-    FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, RECEIVE_SCRATCH_BYTES,
+    FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, GATE_PAUSE, RECEIVE_SCRATCH_BYTES,
 };
 use crate::transport::Stream;
 
@@ -110,6 +110,8 @@ pub struct FrameReader {
     progress_timeout: Duration,
     partial: Partial,
     ready: VecDeque<Buf>,
+    /// Capacity of the buffers in `ready`.
+    ready_bytes: usize,
     fault: Option<Fault>,
     ended: bool,
     waiting_since: Option<Instant>,
@@ -127,6 +129,7 @@ impl FrameReader {
             progress_timeout: FRAME_PROGRESS_TIMEOUT,
             partial: Partial::Nothing,
             ready: VecDeque::new(),
+            ready_bytes: 0,
             fault: None,
             ended: false,
             waiting_since: None,
@@ -159,6 +162,16 @@ impl FrameReader {
         !matches!(self.partial, Partial::Nothing)
     }
 
+    /// Bytes of the buffers that hold frames which were not handed out.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let partial = match &self.partial {
+            Partial::Body { buf, .. } => buf.capacity(),
+            _ => 0,
+        };
+        self.ready_bytes + partial
+    }
+
     /// Whether [`Self::try_next`] has one.
     #[must_use]
     pub fn has_more(&self) -> bool {
@@ -168,6 +181,7 @@ impl FrameReader {
     /// A frame that has arrived already, without asking the system.
     pub fn try_next(&mut self) -> Option<Buf> {
         let frame = self.ready.pop_front()?;
+        self.ready_bytes -= frame.capacity();
         if self.ready.is_empty() {
             // An idle connection holds no memory.
             self.ready = VecDeque::new();
@@ -182,6 +196,20 @@ impl FrameReader {
     /// # Errors
     /// Any [`ReceiveError`], after all frames that came whole before it.
     pub async fn next(&mut self, stream: &Stream) -> Result<Option<Buf>, ReceiveError> {
+        self.next_if(stream, |_, _| true).await
+    }
+
+    /// Like [`Self::next`]; nothing is received while `may_receive` answers false. It is
+    /// asked before each receive, and again each [`GATE_PAUSE`]. It is told
+    /// [`Self::held_bytes`] and [`Self::is_inside_frame`].
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn next_if(
+        &mut self,
+        stream: &Stream,
+        may_receive: impl Fn(usize, bool) -> bool,
+    ) -> Result<Option<Buf>, ReceiveError> {
         loop {
             if let Some(frame) = self.try_next() {
                 return Ok(Some(frame));
@@ -199,6 +227,10 @@ impl FrameReader {
             }
             // A peer that always has more to say must not keep the core.
             tokio::task::coop::consume_budget().await;
+            if !may_receive(self.held_bytes(), self.is_inside_frame()) {
+                sleep(GATE_PAUSE).await;
+                continue;
+            }
             match self.receive(stream) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -260,6 +292,7 @@ impl FrameReader {
         match std::mem::replace(&mut self.partial, Partial::Nothing) {
             Partial::Body { buf, len } if buf.len() == len => {
                 self.waited = Duration::ZERO;
+                self.ready_bytes += buf.capacity();
                 self.ready.push_back(buf);
             }
             unfinished => self.partial = unfinished,

@@ -6,8 +6,9 @@ use std::time::Duration;
 /// beyond it goes back to the system at once.
 pub const POOL_RETAINED_BYTES_MAX: usize = 32 << 20;
 
-/// How often a core gives back the free buffers that nobody used meanwhile.
-pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two looks for free buffers that nobody used: what a burst took goes
+/// back within twice this time.
+pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The largest block a pool keeps; larger ones are made and unmade each time.
 pub const POOLED_BLOCK_BYTES_MAX: usize = (8 << 20) + 4096;
@@ -21,6 +22,9 @@ pub const RECEIVE_SCRATCH_BYTES: usize = 16 << 10;
 
 /// The largest length four prefix bytes can say (MS-SMB2 2.1).
 pub const FRAME_BYTES_MAX: u32 = 0x00ff_ffff;
+
+/// Time between two questions for leave to receive.
+pub const GATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a begun frame may stand still before its connection is given up.
 pub const FRAME_PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);

@@ -38,6 +38,9 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Bytes of a file tail copied at a time where they have to be copied.
 const COPY_BYTES: usize = 256 << 10;
 
+/// Bytes that a waiting frame takes beyond what it says.
+const FRAME_OVERHEAD_BYTES: usize = 768;
+
 /// A piece of a frame.
 pub enum Segment {
     /// Owned bytes.
@@ -228,6 +231,8 @@ struct Pace {
 struct Inner {
     waiting: VecDeque<Waiting>,
     bytes: usize,
+    /// Bytes of the buffers that hold them.
+    memory: usize,
     frames: usize,
     sent_bytes: u64,
     closed: bool,
@@ -281,6 +286,13 @@ impl SendQueue {
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.inner.borrow().bytes
+    }
+
+    /// An estimate of the memory that what waits takes: parts of files take none.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let inner = self.inner.borrow();
+        inner.memory + inner.frames * FRAME_OVERHEAD_BYTES
     }
 
     /// Frames that wait, one begun to be sent included.
@@ -415,15 +427,25 @@ impl Inner {
         let prefix = prefix.expect("frame longer than its prefix can say").to_be_bytes();
         match frame.segments.first_mut() {
             Some(Segment::Buf(head)) if head.headroom() >= prefix.len() => head.push_front(&prefix),
-            _ => self.waiting.push_back(Waiting::Buf(Buf::copy_of(&prefix))),
+            _ => {
+                let head = Buf::copy_of(&prefix);
+                self.memory += head.capacity();
+                self.waiting.push_back(Waiting::Buf(head));
+            }
         }
         self.bytes += prefix.len() + len;
         self.frames += 1;
         for segment in frame.segments {
             match segment {
                 empty if empty.is_empty() => {}
-                Segment::Buf(buf) => self.waiting.push_back(Waiting::Buf(buf)),
-                Segment::Bytes(bytes) => self.waiting.push_back(Waiting::Bytes(bytes)),
+                Segment::Buf(buf) => {
+                    self.memory += buf.capacity();
+                    self.waiting.push_back(Waiting::Buf(buf));
+                }
+                Segment::Bytes(bytes) => {
+                    self.memory += bytes.len();
+                    self.waiting.push_back(Waiting::Bytes(bytes));
+                }
                 Segment::File { file, offset, len } => {
                     self.waiting.push_back(Waiting::File { file, offset, len });
                 }
@@ -435,6 +457,7 @@ impl Inner {
     fn clear(&mut self) {
         self.waiting = VecDeque::new();
         self.bytes = 0;
+        self.memory = 0;
         self.frames = 0;
         self.pipe = None;
     }
@@ -516,6 +539,7 @@ impl Inner {
         buf.resize(count, 0);
         *offset += count as u64;
         *len -= count;
+        self.memory += buf.capacity();
         if *len == 0 {
             self.waiting[index] = Waiting::Buf(buf);
         } else {
@@ -609,11 +633,15 @@ impl Inner {
                     let taken = count.min(buf.len());
                     buf.advance(taken);
                     count -= taken;
+                    if buf.is_empty() {
+                        self.memory -= buf.capacity();
+                    }
                     buf.len()
                 }
                 Waiting::Bytes(bytes) => {
                     let taken = count.min(bytes.len());
                     *bytes = bytes.split_off(taken);
+                    self.memory -= taken;
                     count -= taken;
                     bytes.len()
                 }

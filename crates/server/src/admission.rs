@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-use frevo_net::buffer::budget::{self, Fullness};
 use parking_lot::Mutex;
 
 use crate::limits::{UNAUTHENTICATED, UNAUTHENTICATED_PER_ADDRESS};
@@ -29,12 +28,8 @@ pub struct Ticket {
 }
 
 impl Admission {
-    /// Counts a new connection from `address`; none when there are too many, or no
-    /// memory is left for one more.
+    /// Counts a new connection from `address`; none when there are too many.
     pub fn enter(&self, address: IpAddr) -> Option<Ticket> {
-        if budget::fullness() == Fullness::Full {
-            return None;
-        }
         let address = network(address);
         let mut counts = self.0.lock();
         let here = counts.by_address.get(&address).copied().unwrap_or(0);

@@ -12,17 +12,20 @@
 //! a connection adds them up for itself and charges the sum ([`Tab`]).
 
 use std::array;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use frevo_net::buffer::budget::{self, Fullness};
 use frevo_wire::Status;
 use parking_lot::Mutex;
 
-use crate::limits::{LIMITS, TAB_STEP_BYTES};
+use crate::connection::Notice;
+use crate::limits::{LIMITS, RELIEF_PATIENCE, RELIEF_PAUSE, TAB_STEP_BYTES};
+use crate::session::ConnectionHandle;
 
 /// The kinds of things that are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,6 +102,15 @@ pub enum Name {
     Network(IpAddr),
 }
 
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Account(user) => write!(f, "account {user:?}"),
+            Self::Network(address) => write!(f, "network {address}"),
+        }
+    }
+}
+
 /// Counts and bytes of one holder, or of all.
 #[derive(Debug, Default)]
 struct Sums {
@@ -129,6 +141,26 @@ struct Books {
     /// Objects of each kind that an account, and a network, may have.
     most: [(AtomicUsize, AtomicUsize); KINDS],
     holders: Mutex<HashMap<Name, Weak<Holder>>>,
+    relief: Relief,
+}
+
+/// How the budget gets room again.
+#[derive(Debug)]
+struct Relief {
+    start: tokio::time::Instant,
+    /// Milliseconds from the start, and one, since when there was no room; 0 while
+    /// there is.
+    full_since: AtomicU64,
+    /// The holder whose waiting requests were given up last.
+    told: Mutex<Option<Name>>,
+}
+
+/// A connection of a holder.
+#[derive(Debug)]
+struct Member {
+    id: u64,
+    handle: ConnectionHandle,
+    bytes: Arc<AtomicUsize>,
 }
 
 /// All holders of a server.
@@ -143,7 +175,12 @@ impl Default for Ledger {
             let (_, account, network) = limits.next().copied().unwrap_or((Kind::Reply, 0, 0));
             (AtomicUsize::new(account), AtomicUsize::new(network))
         });
-        Self(Arc::new(Books { all, limit, most, holders: Mutex::default() }))
+        let relief = Relief {
+            start: tokio::time::Instant::now(),
+            full_since: AtomicU64::new(0),
+            told: Mutex::default(),
+        };
+        Self(Arc::new(Books { all, limit, most, holders: Mutex::default(), relief }))
     }
 }
 
@@ -164,7 +201,8 @@ impl Ledger {
             return holder;
         }
         let books = Arc::clone(&self.0);
-        let holder = Arc::new(Holder { name: name.clone(), sums: Sums::default(), books });
+        let (sums, members) = (Sums::default(), Mutex::default());
+        let holder = Arc::new(Holder { name: name.clone(), sums, books, members });
         holders.insert(name, Arc::downgrade(&holder));
         holder
     }
@@ -207,6 +245,75 @@ impl Ledger {
         let kept = self.0.all.kept.load(Ordering::Relaxed);
         budget::of(self.bytes(), limit).max(budget::fullness_with(kept))
     }
+
+    /// True when nothing is left for newcomers either: an eighth beyond the limit is
+    /// kept for them.
+    pub fn is_overdrawn(&self) -> bool {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        let kept = self.0.all.kept.load(Ordering::Relaxed);
+        self.bytes() >= limit.saturating_add(limit / 8) || budget::is_overdrawn_with(kept)
+    }
+
+    /// The fill level. While it is full, and has been for [`RELIEF_PATIENCE`], the
+    /// biggest holder loses: at first its requests that wait, then one connection after
+    /// the other.
+    pub fn relieve(&self) -> Fullness {
+        let fullness = self.fullness();
+        let full_since = &self.0.relief.full_since;
+        let since = full_since.load(Ordering::Relaxed);
+        if fullness != Fullness::Full {
+            if since != 0 {
+                full_since.store(0, Ordering::Relaxed);
+            }
+            return fullness;
+        }
+        let now = self.0.relief.start.elapsed().as_millis();
+        let now = u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1);
+        let patience = u64::try_from(RELIEF_PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        let pause = u64::try_from(RELIEF_PAUSE.as_millis()).unwrap_or(0);
+        if since != 0 && now.saturating_sub(since) < patience {
+            return fullness;
+        }
+        let next =
+            if since == 0 { now } else { now.saturating_sub(patience).saturating_add(pause) };
+        let first = full_since.compare_exchange(since, next, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() && since != 0 {
+            self.take_from_biggest();
+        }
+        fullness
+    }
+
+    fn take_from_biggest(&self) {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        let mut holders = self.holders();
+        holders.sort_by(|a, b| b.bytes().cmp(&a.bytes()).then_with(|| a.name.cmp(&b.name)));
+        let Some(biggest) = holders.first().filter(|holder| holder.bytes() >= limit / 8) else {
+            // Nobody in particular.
+            return;
+        };
+        let mut told = self.0.relief.told.lock();
+        let is_told = told.replace(biggest.name.clone()).as_ref() == Some(&biggest.name);
+        drop(told);
+        let members = biggest.members.lock();
+        let (name, bytes) = (&biggest.name, biggest.bytes());
+        if !is_told && biggest.count(Kind::Waiting) > 0 {
+            tracing::warn!(target: "frevo::memory", holder = %name, bytes,
+                "memory is full; the waiting requests of its biggest holder are refused");
+            for member in &*members {
+                let _ = member.handle.send(Notice::GiveUpWaiting);
+            }
+            return;
+        }
+        let size = |member: &&Member| (member.bytes.load(Ordering::Relaxed), member.id);
+        if let Some(member) = members.iter().max_by_key(size) {
+            tracing::warn!(target: "frevo::memory", holder = %name, bytes,
+                "memory is full; a connection of its biggest holder is closed");
+            let why = "held memory when none was left; raise limits.memory if this is wanted";
+            let _ = member.handle.send(Notice::Disconnect(why));
+            // The next one is another, should this one take long to go.
+            member.bytes.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Sums {
@@ -221,6 +328,7 @@ pub struct Holder {
     name: Name,
     sums: Sums,
     books: Arc<Books>,
+    members: Mutex<Vec<Member>>,
 }
 
 impl Holder {
@@ -265,6 +373,12 @@ impl Holder {
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)
+    }
+
+    /// True for a holder of more than a sixteenth of the budget: it waits while there
+    /// is no room.
+    pub fn is_large(&self) -> bool {
+        self.bytes() > self.books.limit.load(Ordering::Relaxed) / 16
     }
 
     fn add(&self, kind: Kind, bytes: usize) {
@@ -354,11 +468,80 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes of one kind on one connection. Small changes are added up on the
-/// connection's core; the holder is charged in steps of [`TAB_STEP_BYTES`].
+/// A connection's buffers. They are added up on the connection's core; the holder is
+/// charged in steps of [`TAB_STEP_BYTES`].
+#[derive(Debug)]
+pub struct Tabs {
+    id: u64,
+    /// The connection's door; a stand-in, which has no buffers, has none.
+    handle: Option<ConnectionHandle>,
+    holder: RefCell<Arc<Holder>>,
+    /// Request frames.
+    frames: Tab,
+    /// Replies that the client has not taken.
+    replies: Tab,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Tabs {
+    /// The tabs of the connection `id`. It loses by way of `handle` when its holder is
+    /// the biggest and there is no room.
+    pub fn new(id: u64, handle: Option<ConnectionHandle>, holder: Arc<Holder>) -> Self {
+        let bytes = Arc::new(AtomicUsize::new(0));
+        if let Some(handle) = handle.clone() {
+            holder.members.lock().push(Member { id, handle, bytes: Arc::clone(&bytes) });
+        }
+        let [frames, replies] =
+            [Kind::Frame, Kind::Reply].map(|kind| Tab::new(Arc::clone(&holder), kind));
+        Self { id, handle, holder: RefCell::new(holder), frames, replies, bytes }
+    }
+
+    /// The holder that is charged.
+    pub fn holder(&self) -> Arc<Holder> {
+        Arc::clone(&self.holder.borrow())
+    }
+
+    /// True while the holder has to wait for room when there is none.
+    pub fn is_large(&self) -> bool {
+        self.holder.borrow().is_large()
+    }
+
+    /// Charges another holder from now on: an account has logged on.
+    pub fn move_to(&self, holder: &Arc<Holder>) {
+        let old = self.holder.replace(Arc::clone(holder));
+        if Arc::ptr_eq(&old, holder) {
+            return;
+        }
+        old.members.lock().retain(|member| member.id != self.id);
+        if let Some(handle) = self.handle.clone() {
+            let bytes = Arc::clone(&self.bytes);
+            holder.members.lock().push(Member { id: self.id, handle, bytes });
+        }
+        self.frames.move_to(holder);
+        self.replies.move_to(holder);
+    }
+
+    /// Sets the bytes that the connection has now.
+    pub fn set(&self, frames: usize, replies: usize) {
+        let is_settled = self.frames.set(frames) | self.replies.set(replies);
+        if is_settled {
+            self.bytes.store(frames.saturating_add(replies), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Tabs {
+    fn drop(&mut self) {
+        if self.handle.is_some() {
+            self.holder.borrow().members.lock().retain(|member| member.id != self.id);
+        }
+    }
+}
+
+/// Bytes of one kind on one connection.
 #[derive(Debug)]
 pub struct Tab {
-    holder: Arc<Holder>,
+    holder: RefCell<Arc<Holder>>,
     kind: Kind,
     bytes: Cell<usize>,
     charged: Cell<usize>,
@@ -367,16 +550,27 @@ pub struct Tab {
 impl Tab {
     /// An empty tab of a passing kind.
     pub const fn new(holder: Arc<Holder>, kind: Kind) -> Self {
+        let holder = RefCell::new(holder);
         Self { holder, kind, bytes: Cell::new(0), charged: Cell::new(0) }
     }
 
-    /// Sets the bytes that the connection has now.
-    pub fn set(&self, bytes: usize) {
+    /// Sets the bytes that the connection has now. True when the holder was charged
+    /// anew.
+    pub fn set(&self, bytes: usize) -> bool {
         self.bytes.set(bytes);
         let charged = self.charged.get();
-        if bytes.abs_diff(charged) >= TAB_STEP_BYTES || (bytes == 0 && charged != 0) {
+        let is_due = bytes.abs_diff(charged) >= TAB_STEP_BYTES || (bytes == 0 && charged != 0);
+        if is_due {
             self.settle(bytes);
         }
+        is_due
+    }
+
+    fn move_to(&self, holder: &Arc<Holder>) {
+        let charged = self.charged.get();
+        self.settle(0);
+        self.holder.replace(Arc::clone(holder));
+        self.settle(charged);
     }
 
     /// The bytes that the connection has now.
@@ -386,10 +580,11 @@ impl Tab {
 
     fn settle(&self, bytes: usize) {
         let charged = self.charged.replace(bytes);
+        let holder = self.holder.borrow();
         if bytes >= charged {
-            self.holder.add(self.kind, bytes - charged);
+            holder.add(self.kind, bytes - charged);
         } else {
-            self.holder.subtract(self.kind, charged - bytes);
+            holder.subtract(self.kind, charged - bytes);
         }
     }
 }

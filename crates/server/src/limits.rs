@@ -371,9 +371,9 @@ pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A start asks again after so long, for [`HOST_LOOKUP_TIMEOUT`] in all.
 pub const HOST_LOOKUP_AGAIN: Duration = Duration::from_millis(250);
 
-/// Bytes that large buffers (requests and replies from 64 KiB on) of all
-/// connections may hold together, unless configured otherwise. One client alone
-/// may have credits for 512 MiB.
+/// Bytes that all that is kept for clients may take (requests, replies, what waits, and
+/// an estimate of all objects), unless configured otherwise. One client alone may have
+/// credits for 512 MiB.
 pub const MEMORY: usize = 2 << 30;
 
 /// The least that may be configured: the largest request and reply of a few
@@ -420,6 +420,36 @@ pub const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
+
+/// Time between two looks for memory to give back to the system.
+pub const GIVE_BACK_LOOK: Duration = Duration::from_secs(1);
+
+/// Free memory that was in use shortly before is given back from so many bytes on.
+pub const GIVE_BACK_BYTES: usize = 4 << 20;
+
+/// The part of the memory that the cores together keep as free buffers, one nth, unless
+/// configured otherwise.
+pub const POOL_SHARE: usize = 16;
+
+/// The part of the memory that logs of changed directories may have, one nth.
+pub const CHANGES_SHARE: usize = 16;
+
+/// How long memory is full before its biggest holder loses something.
+pub const RELIEF_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Time before it loses more, while memory stays full.
+pub const RELIEF_PAUSE: Duration = Duration::from_millis(25);
+
+/// A request that may wait keeps its frame when that is not longer than what the
+/// request needs and this.
+pub const FRAME_KEPT_BYTES: usize = 8 << 10;
+
+/// An estimate of what a request that waits takes beyond its own state and the bytes
+/// of its message: places in lists, timers.
+pub const WAITING_BYTES: usize = 512;
+
+/// An estimate of what the change watch of one Open takes.
+pub const WATCH_BYTES: usize = 768;
 
 /// Bytes by which a connection's frames or replies change before its holder is
 /// charged anew.

@@ -11,8 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_net::buffer::Buf;
-use frevo_net::buffer::budget;
+use frevo_net::buffer::{self, Buf, budget};
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::socket::Listener;
@@ -27,7 +26,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::admission::Ticket;
 use crate::connection::{self, Accepted};
 use crate::idle;
-use crate::limits::{ACCEPT_PAUSE, CONNECTIONS, DRAIN, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL};
+use crate::limits::{
+    ACCEPT_PAUSE, CONNECTIONS, DRAIN, GIVE_BACK_BYTES, GIVE_BACK_LOOK, NEGOTIATE_DEADLINE,
+    REFUSAL_LOG_INTERVAL,
+};
 use crate::panics;
 use crate::server::Server;
 
@@ -75,6 +77,7 @@ pub async fn serve(
     for listener in listeners {
         accepting.spawn(accept(Arc::clone(&door), listener));
     }
+    accepting.spawn(give_back(Arc::clone(&server)));
     stop.await;
     accepting.shutdown().await;
     drop(door);
@@ -101,6 +104,21 @@ pub async fn serve(
         {
             tracing::error!(target: "frevo::annex", share = %share.name,
                 "the file system does not answer; what was to be closed there was not");
+        }
+    }
+}
+
+/// Gives the allocator's free memory back to the system after a burst. It may take many
+/// milliseconds, beside the cores.
+async fn give_back(server: Arc<Server>) {
+    let mut most = 0;
+    loop {
+        sleep(GIVE_BACK_LOOK).await;
+        let now = server.ledger.bytes().max(budget::in_use());
+        most = now.max(most);
+        if most - now >= GIVE_BACK_BYTES {
+            most = now;
+            let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
         }
     }
 }
@@ -142,12 +160,12 @@ impl Door {
             });
             return;
         }
-        let Some(ticket) = self.server.admission.enter(peer.ip()) else {
-            let is_full = budget::fullness() == budget::Fullness::Full;
+        let Some(ticket) = self.server.admit(peer.ip()) else {
+            let is_full = self.server.ledger.is_overdrawn();
             self.refusals.note(|count| {
                 if is_full {
                     tracing::warn!(target: "frevo::connection", %peer, count,
-                        "refused: buffers hold as much memory as limits.memory allows");
+                        "refused: memory is full; raise limits.memory or find out who takes it");
                     return;
                 }
                 tracing::warn!(target: "frevo::connection", %peer, count,

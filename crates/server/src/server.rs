@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -15,6 +16,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::file_id::FileId;
 
+use crate::admission::Ticket;
 use crate::ambient::Ambient;
 use crate::annex;
 use crate::client::ClientTable;
@@ -208,6 +210,16 @@ impl Server {
             }
         };
         FileId { persistent, volatile }
+    }
+
+    /// A place among the unauthenticated for a new connection from `address`; none when
+    /// there are too many, or not even the memory kept for newcomers is left.
+    pub fn admit(&self, address: IpAddr) -> Option<Ticket> {
+        self.ledger.relieve();
+        if self.ledger.is_overdrawn() {
+            return None;
+        }
+        self.admission.enter(address)
     }
 
     /// A number for a new connection.

@@ -102,7 +102,6 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     }
     warn(&loaded);
     confined.warn();
-    set_memory(&loaded.plan);
     let cores = start_cores(&loaded.plan)?;
     let signals = Signals::new()?;
     let server = Server::new(
@@ -112,6 +111,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         Arc::new(Host),
     );
     limit(&server, &loaded.plan);
+    set_memory(&loaded.plan, &server);
     keep_opens(&server, &loaded)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &cores).await?;
@@ -226,7 +226,7 @@ impl Running<'_> {
         }
         warn(&new);
         self.loaded = new;
-        set_memory(&self.loaded.plan);
+        set_memory(&self.loaded.plan, &self.server);
         self.loaded.plan.config.limits.apply(&self.server.ledger);
         Ok(())
     }
@@ -298,19 +298,27 @@ fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
         name: String::from("frevo"),
     };
     let cores = Cores::start(&config).map_err(Failure::failed("cannot start the cores"))?;
-    if let Some(pool) = plan.config.limits.pool_per_core {
-        let bytes = usize::try_from(pool.0).unwrap_or(usize::MAX);
-        for core in cores.handles() {
-            core.spawn(move || async move { frevo_net::buffer::set_pool_retained_max(bytes) });
-        }
+    let bytes = match plan.config.limits.pool_per_core {
+        Some(pool) => usize::try_from(pool.0).unwrap_or(usize::MAX),
+        None => memory(plan) / limits::POOL_SHARE / cores.handles().len().max(1),
+    };
+    for core in cores.handles() {
+        core.spawn(move || async move { frevo_net::buffer::set_pool_retained_max(bytes) });
     }
     Ok(cores)
 }
 
-fn set_memory(plan: &Plan) {
+fn memory(plan: &Plan) -> usize {
     let configured = plan.config.limits.memory.as_ref();
     let bytes = configured.map(|size| usize::try_from(size.get_ref().0).unwrap_or(usize::MAX));
-    frevo_net::buffer::budget::set_limit(bytes.unwrap_or(limits::MEMORY));
+    bytes.unwrap_or(limits::MEMORY)
+}
+
+fn set_memory(plan: &Plan, server: &Server) {
+    let bytes = memory(plan);
+    frevo_net::buffer::budget::set_limit(bytes);
+    server.ledger.set_limit(bytes);
+    server.files.watches.set_limit(bytes / limits::CHANGES_SHARE);
 }
 
 /// What accounts, addresses and the process may have.

@@ -45,6 +45,14 @@ pub fn fullness_with(other: usize) -> Fullness {
     of(in_use().saturating_add(other), LIMIT.load(Ordering::Relaxed))
 }
 
+/// True when not even the eighth beyond the limit is free, which is kept for those
+/// who have little, with `other` bytes in use for other things than buffers.
+#[must_use]
+pub fn is_overdrawn_with(other: usize) -> bool {
+    let limit = LIMIT.load(Ordering::Relaxed);
+    in_use().saturating_add(other) >= limit.saturating_add(limit / 8)
+}
+
 /// The fill level of `limit` bytes of which `used` are in use.
 #[must_use]
 pub const fn of(used: usize, limit: usize) -> Fullness {

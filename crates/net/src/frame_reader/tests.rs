@@ -176,7 +176,7 @@ async fn a_begun_frame_must_progress() {
 async fn silence_between_frames_is_no_stall() {
     let (client, server) = memory(100);
     let late = async {
-        tokio::time::sleep(Duration::from_secs(3600)).await;
+        sleep(Duration::from_secs(3600)).await;
         write_all(&client, &framed(&[body(8, 0)])).await;
     };
     let mut reader = FrameReader::new(100);
@@ -190,7 +190,7 @@ async fn one_byte_every_nine_seconds_is_a_stall_in_the_end() {
     write_all(&client, &(100 * FRAME_RATE_MIN).to_be_bytes()).await;
     let drip = async {
         loop {
-            tokio::time::sleep(Duration::from_secs(9)).await;
+            sleep(Duration::from_secs(9)).await;
             write_all(&client, &[1]).await;
         }
     };
@@ -254,7 +254,7 @@ async fn a_reader_moves_with_what_it_holds() {
 async fn pipelined_small_frames_cost_one_call() {
     let (client, server) = tcp().await;
     write_all(&client, &framed(&vec![body(100, 1); 100])).await;
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    sleep(Duration::from_millis(20)).await;
     let mut reader = FrameReader::new(1000);
     reader.next(&server).await.unwrap();
     let mut at_hand = 0;

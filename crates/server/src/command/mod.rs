@@ -66,6 +66,22 @@ pub struct Row {
     pub modifies: bool,
     /// When it is answered.
     pub waits: Waits,
+    /// The message may be longer than 68 KiB where enough credits pay for it. The
+    /// others' buffers are in the answer, or small.
+    pub carries_payload: bool,
+    /// Bytes of the message that are needed while it waits.
+    pub kept_bytes: usize,
+}
+
+impl Row {
+    /// The part of `message` that the command needs while it waits for others; none
+    /// for one that needs its payload, or does not wait.
+    pub fn kept(self, message: &[u8]) -> Option<&[u8]> {
+        if self.carries_payload || self.waits == Waits::Never {
+            return None;
+        }
+        Some(message.get(..self.kept_bytes).unwrap_or(message))
+    }
 }
 
 const BARE: Row = Row {
@@ -75,10 +91,13 @@ const BARE: Row = Row {
     file_id: FileIdAt::Nowhere,
     modifies: false,
     waits: Waits::Never,
+    carries_payload: false,
+    kept_bytes: usize::MAX,
 };
 const SESSION: Row = Row { session: true, ..BARE };
 const TREE: Row = Row { tree: true, ..SESSION };
 const SLOW: Row = Row { waits: Waits::Slow, ..TREE };
+const PAYLOAD: Row = Row { carries_payload: true, modifies: true, ..SLOW };
 
 /// The row of a command; none for those that MS-SMB2 does not have, which
 /// disconnect (3.3.5.2.6).
@@ -95,16 +114,20 @@ pub const fn row(command: Command) -> Option<Row> {
         Command::CLOSE => Row { file_id: Needed(72), when_expired: true, ..SLOW },
         Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
         // Of an empty pipe it may wait for ever.
-        Command::READ => Row { file_id: Needed(80), waits: Waits::SlowCancellable, ..TREE },
-        Command::WRITE => Row { file_id: Needed(80), modifies: true, ..SLOW },
+        Command::READ => {
+            Row { file_id: Needed(80), waits: Waits::SlowCancellable, kept_bytes: 512, ..TREE }
+        }
+        Command::WRITE => Row { file_id: Needed(80), ..PAYLOAD },
         Command::LOCK => {
             Row { file_id: Needed(72), waits: Waits::Cancellable, when_expired: true, ..TREE }
         }
-        Command::IOCTL => Row { file_id: Optional(72), modifies: true, ..SLOW },
+        Command::IOCTL => Row { file_id: Optional(72), ..PAYLOAD },
         Command::QUERY_DIRECTORY => Row { file_id: Needed(72), ..SLOW },
-        Command::CHANGE_NOTIFY => Row { file_id: Needed(72), waits: Waits::Cancellable, ..TREE },
+        Command::CHANGE_NOTIFY => {
+            Row { file_id: Needed(72), waits: Waits::Cancellable, kept_bytes: 96, ..TREE }
+        }
         Command::QUERY_INFO => Row { file_id: Needed(88), ..SLOW },
-        Command::SET_INFO => Row { file_id: Needed(80), modifies: true, ..SLOW },
+        Command::SET_INFO => Row { file_id: Needed(80), ..PAYLOAD },
         // The handler tells oplock and lease acknowledgments apart.
         Command::OPLOCK_BREAK => TREE,
         _ => return None,

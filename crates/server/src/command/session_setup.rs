@@ -402,6 +402,7 @@ fn establish(
         session.charge(holder.charge(Kind::Session, SESSION_BYTES).map_err(|_| too_many(rq))?);
     }
     charge_connection(rq, &holder)?;
+    rq.connection.tabs.move_to(&holder);
     session.establish(
         identity,
         Security {
@@ -442,6 +443,7 @@ fn bind(
         .map_err(|_| Status::LOGON_FAILURE)?;
     charge_connection(rq, session.holder())?;
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
+    rq.connection.tabs.move_to(session.holder());
     let signing_key = Some(terms.signing_key(&keys));
     rq.connection.add_channel(Channel { session: Arc::clone(session), signing_key });
     Ok(())

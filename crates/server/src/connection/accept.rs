@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use frevo_net::buffer::Buf;
-use frevo_net::buffer::budget::{self, Fullness};
+use frevo_net::buffer::budget::Fullness;
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
@@ -130,6 +130,8 @@ async fn serve(
         yield_if_due().await;
         connection.settle();
         connection.queue.try_flush(stream).map_err(End::Send)?;
+        connection.tally(reader.held_bytes(), in_flight.len());
+        let under_way = in_flight.len();
         reader.set_limit(connection.frame_limit());
         let look = connection.next_break_look();
         let may_read = !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
@@ -152,7 +154,10 @@ async fn serve(
             sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
                 sent.map_err(End::Send)?;
             }
-            frame = reader.next(stream), if may_read => {
+            frame = reader.next_if(stream, |held, is_inside| {
+                connection.tally(held, under_way);
+                is_inside || connection.may_begin_frame()
+            }), if may_read => {
                 let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
                 if reader.has_more() {
                     connection.gather();
@@ -163,6 +168,7 @@ async fn serve(
                     while let Ok(notice) = notices.try_recv() {
                         connection.heed(notice, stream);
                     }
+                    connection.tally(reader.held_bytes(), in_flight.len());
                     if connection.is_short_of_memory(in_flight.len()) {
                         break;
                     }
@@ -206,23 +212,41 @@ impl Connection {
     /// among the futures in flight.
     async fn begin(self: &Rc<Self>, frame: Buf, in_flight: &mut InFlight) {
         let mut serving = Box::pin(Rc::clone(self).serve(frame));
+        self.request_bytes.set(size_of_val(&*serving));
         let first = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
         if first.is_pending() {
             in_flight.push(InTurn(serving));
         }
     }
 
-    /// Whether the process has no memory for more than what is under way here.
-    /// Requests that wait for others hold none to speak of.
+    /// Brings the connection's buffers into the ledger.
+    fn tally(&self, received: usize, in_flight: usize) {
+        // Requests that wait for others are charged one by one.
+        let busy = in_flight.saturating_sub(self.waiting.borrow().len());
+        let requests = busy.saturating_mul(self.request_bytes.get());
+        let frames = received.saturating_add(self.served_bytes.get());
+        self.tabs.set(frames.saturating_add(requests), self.queue.held_bytes());
+    }
+
+    /// True when there is no memory for more than what is under way here, or for a
+    /// holder that has much. Requests that wait for others are charged already.
     fn is_short_of_memory(&self, in_flight: usize) -> bool {
-        budget::fullness() == Fullness::Full
-            && (!self.queue.is_empty() || in_flight > self.waiting.borrow().len())
+        self.server.ledger.relieve() == Fullness::Full
+            && (!self.queue.is_empty()
+                || in_flight > self.waiting.borrow().len()
+                || self.tabs.is_large())
+    }
+
+    /// False while there is no memory for a frame of this connection's holder.
+    fn may_begin_frame(&self) -> bool {
+        self.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
     }
 
     /// Does what another core, or a request here, wants of the connection.
     fn heed(&self, notice: Notice, stream: &Stream) {
         match notice {
             Notice::SessionClosed(id) => self.remove_channel(id),
+            Notice::GiveUpWaiting => self.waiting.borrow().give_up(),
             Notice::Disconnect(why) => self.disconnect(Doom::Rule(why)),
             Notice::EndIfUnused if self.channel_count() == 0 => self.disconnect(Doom::Idle),
             Notice::EndIfUnused => {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use frevo_crypto::{Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::HEADROOM;
-use frevo_net::buffer::budget::{self, Fullness};
+use frevo_net::buffer::budget::Fullness;
 use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
@@ -344,7 +344,7 @@ fn response_header(
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        let wanted = affordable(request.credits, charge, budget::fullness());
+        let wanted = affordable(request.credits, charge, connection.server.ledger.fullness());
         header.credits = connection.window.borrow_mut().grant(wanted, charge);
     }
     header

@@ -29,7 +29,7 @@ use frevo_wire::dtyp::Guid;
 
 use crate::admission::Ticket;
 use crate::command::session_setup::Authentication;
-use crate::ledger::Charge;
+use crate::ledger::{Charge, Tabs};
 use crate::refusal::Doom;
 use crate::server::Server;
 use crate::session::{ConnectionHandle, Session, State};
@@ -40,6 +40,8 @@ use crate::settings::Settings;
 pub enum Notice {
     /// A session of this connection has ended elsewhere.
     SessionClosed(u64),
+    /// Refuse the requests that wait for others: memory is full.
+    GiveUpWaiting,
     /// End the connection.
     Disconnect(&'static str),
     /// End the connection if it has no session.
@@ -129,6 +131,12 @@ pub struct Connection {
     pub charges: RefCell<Vec<Charge>>,
     waiting: RefCell<waiting::Waiting>,
     queue: SendQueue,
+    /// Its buffers in the ledger.
+    pub tabs: Tabs,
+    /// Bytes of frames that are being served.
+    served_bytes: Cell<usize>,
+    /// Bytes of the state of one request that was not answered at once.
+    request_bytes: Cell<usize>,
     together: together::Together,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     /// Break notifications on their way.
@@ -194,6 +202,9 @@ impl Connection {
         handle: ConnectionHandle,
         ticket: Option<Ticket>,
     ) -> Self {
+        // A stand-in has no ticket, and no buffers of its own.
+        let door = ticket.is_some().then(|| handle.clone());
+        let tabs = Tabs::new(id, door, server.ledger.network(peer.ip()));
         Self {
             id,
             settings,
@@ -210,6 +221,9 @@ impl Connection {
             charges: RefCell::default(),
             waiting: RefCell::new(waiting::Waiting::default()),
             queue: SendQueue::new(SendLimits::default()),
+            tabs,
+            served_bytes: Cell::new(0),
+            request_bytes: Cell::new(0),
             together: together::Together::default(),
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),

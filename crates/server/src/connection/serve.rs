@@ -1,6 +1,7 @@
 //! From the messages of a frame to their replies: MS-SMB2 3.3.5.2.4 to
 //! 3.3.5.2.11, and the order of a compound.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use frevo_proto::Dialect;
 use frevo_proto::compound::{
     Chain, FileOutcome, MixedStyles, Needs, Outcome as Ended, Verdict, verdicts,
 };
+use frevo_proto::limits::{BYTES_PER_CREDIT, MESSAGE_WITHOUT_PAYLOAD};
 use frevo_proto::replay::Counted;
 use frevo_wire::codec::Reader;
 use frevo_wire::file_id::FileId;
@@ -23,10 +25,12 @@ use tokio::time::sleep;
 
 use super::assemble::Assembly;
 use super::receive::{Element, Opened};
+use super::waiting::Cancel;
 use super::{Channel, Connection};
 use crate::annex;
 use crate::command::{self, FileIdAt, Row, Waits};
-use crate::limits::INTERIM_AFTER;
+use crate::ledger::Kind;
+use crate::limits::{FRAME_KEPT_BYTES, INTERIM_AFTER, WAITING_BYTES};
 use crate::open::Open;
 use crate::panics;
 use crate::refusal::{Doom, Outcome, Refusal};
@@ -86,6 +90,7 @@ impl Connection {
             return command::negotiate::multi_protocol(self, &frame);
         }
         let mut opened = self.open_frame(frame)?;
+        let served = self.serving(opened.frame.capacity());
         let elements = self.split(&opened)?;
         let flags = elements.iter().map(|e| (e.header.command, e.header.flags));
         let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
@@ -100,7 +105,8 @@ impl Connection {
                 continue;
             }
             let place = Place { alone: last == 0, last: at == last, verdict };
-            self.serve_element(element, place, &mut opened, &mut chain, &mut assembly).await?;
+            let parts = (&mut opened, &served);
+            self.serve_element(element, place, parts, &mut chain, &mut assembly).await?;
         }
         assembly.send(self);
         Ok(())
@@ -111,7 +117,7 @@ impl Connection {
         self: &Rc<Self>,
         element: &Element,
         place: Place,
-        opened: &mut Opened,
+        (opened, served): (&mut Opened, &Served<'_>),
         chain: &mut Chain<FileId>,
         assembly: &mut Assembly,
     ) -> Result<(), Doom> {
@@ -122,6 +128,7 @@ impl Connection {
             // A related element may bear another, which means nothing under seal.
             header.session_id = channel.session.id;
         }
+        let frame_bytes = opened.frame.capacity();
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let mut answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
         let inherited = self.inherit(&mut header, message, element.row, place, chain);
@@ -131,8 +138,22 @@ impl Connection {
         });
         let found = inherited.and_then(|inherited| {
             self.verify(message, &header, sealed)?;
+            self.check_length(message, &header, element.row)?;
             self.find(message, &header, element.row, sealed, inherited)
         });
+        let mut message: &[u8] = message;
+        let kept;
+        if place.last
+            && found.is_ok()
+            && let Some(needed) = element.row.kept(message)
+            && frame_bytes > needed.len() + FRAME_KEPT_BYTES
+        {
+            // It may wait for long, and needs no more than this.
+            kept = needed.to_vec();
+            message = &kept;
+            opened.frame = Buf::new();
+            served.change(kept.len());
+        }
         match found {
             Err(refusal) => {
                 answer.channel = self.channel(header.session_id);
@@ -153,7 +174,7 @@ impl Connection {
                     cancellation: Cancellation::default(),
                 };
                 (answer.outcome, answer.async_id) =
-                    self.run(&rq, element.row, place, &mut out, assembly).await;
+                    self.run(&rq, element.row, place, served, &mut out, assembly).await;
                 if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
                     open.channel_sequence.lock().finish(counted);
                 }
@@ -167,6 +188,29 @@ impl Connection {
         let related = place.verdict == Verdict::Continue;
         assembly.push(self, &header, element.charge, related, answer, out);
         Ok(())
+    }
+
+    /// MS-SMB2 3.3.5.2.5, for the message itself: what was paid for with credits, and
+    /// what its command may need.
+    fn check_length(&self, message: &[u8], header: &Header, row: Row) -> Result<(), Refusal> {
+        if self.negotiated.get().is_none() {
+            return Ok(());
+        }
+        let paid = if self.supports_multi_credit() { header.credit_charge.max(1) } else { 1 };
+        let paid = usize::from(paid - 1) * BYTES_PER_CREDIT as usize;
+        let most = if row.carries_payload {
+            paid + MESSAGE_WITHOUT_PAYLOAD
+        } else {
+            MESSAGE_WITHOUT_PAYLOAD
+        };
+        if message.len() > most { Err(Status::INVALID_PARAMETER.into()) } else { Ok(()) }
+    }
+
+    /// Counts a frame of so many bytes as being served.
+    fn serving(&self, bytes: usize) -> Served<'_> {
+        let served = Served { connection: self, bytes: Cell::new(0) };
+        served.change(bytes);
+        served
     }
 
     /// MS-SMB2 3.3.5.2.4. Sealed messages were verified by being unsealed.
@@ -362,6 +406,7 @@ impl Connection {
         rq: &Request<'_>,
         row: Row,
         place: Place,
+        served: &Served<'_>,
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
@@ -379,7 +424,13 @@ impl Connection {
                 _ => (handler.await, None),
             };
         }
-        let entered = self.waiting.borrow_mut().enter(&rq.header);
+        let holder = match &rq.session {
+            Some(session) => Arc::clone(session.holder()),
+            None => self.tabs.holder(),
+        };
+        let bytes = self.request_bytes.get() + WAITING_BYTES + served.bytes.get();
+        let charge = holder.charge(Kind::Waiting, bytes).ok();
+        let entered = charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
                 // What has begun is carried out, if unannounced.
@@ -387,6 +438,8 @@ impl Connection {
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
+        // From here on the charge is for the frame too.
+        served.change(0);
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
         answered
@@ -397,7 +450,7 @@ impl Connection {
         rq: &Request<'_>,
         row: Row,
         async_id: u64,
-        cancel: &tokio::sync::Notify,
+        cancel: &Cancel,
         mut handler: Pin<&mut impl Future<Output = Outcome>>,
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
@@ -414,8 +467,8 @@ impl Connection {
             tokio::select! {
                 biased;
                 outcome = handler.as_mut() => return (outcome, None),
-                () = cancel.notified(), if cancellable => {
-                    return (Err(Status::CANCELLED.into()), None);
+                status = cancel.told(), if cancellable => {
+                    return (Err(status.into()), None);
                 }
                 () = &mut over, if cancellable => {
                     return (Err(Status::CANCELLED.into()), None);
@@ -430,9 +483,9 @@ impl Connection {
         let outcome = tokio::select! {
             biased;
             outcome = handler.as_mut() => outcome,
-            () = cancel.notified() => {
+            status = cancel.told() => {
                 if cancellable {
-                    Err(Status::CANCELLED.into())
+                    Err(status.into())
                 } else {
                     // Where it waits for others it ends, elsewhere it goes on.
                     rq.cancellation.tell();
@@ -483,6 +536,25 @@ impl Connection {
         if bytes.capacity() <= 4096 && spare.len() < 2 {
             spare.push(bytes);
         }
+    }
+}
+
+/// Bytes of a frame that is being served.
+struct Served<'a> {
+    connection: &'a Connection,
+    bytes: Cell<usize>,
+}
+
+impl Served<'_> {
+    fn change(&self, bytes: usize) {
+        let all = &self.connection.served_bytes;
+        all.set(all.get().saturating_sub(self.bytes.replace(bytes)).saturating_add(bytes));
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.change(0);
     }
 }
 

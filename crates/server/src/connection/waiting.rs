@@ -1,11 +1,32 @@
 //! Requests that are answered later: Connection.AsyncCommandList and CANCEL.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use frevo_wire::{Command, Header, Route};
+use frevo_wire::{Command, Header, Route, Status};
 use tokio::sync::Notify;
 
 use crate::limits::WAITING_PER_CONNECTION;
+
+/// The way to end a request that waits.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    told: Notify,
+    status: Cell<Status>,
+}
+
+impl Cancel {
+    /// Waits until the request is to end. Returns what it is answered with.
+    pub(super) async fn told(&self) -> Status {
+        self.told.notified().await;
+        self.status.get()
+    }
+
+    fn tell(&self, status: Status) {
+        self.status.set(status);
+        self.told.notify_one();
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -13,7 +34,7 @@ struct Entry {
     message_id: u64,
     async_id: u64,
     command: Command,
-    cancel: Rc<Notify>,
+    cancel: Rc<Cancel>,
 }
 
 /// Requests under way that can be cancelled or have an AsyncId.
@@ -30,12 +51,13 @@ impl Waiting {
     }
 
     /// Enters a request. None when too many wait already.
-    pub(super) fn enter(&mut self, header: &Header) -> Option<(u64, Rc<Notify>)> {
+    pub(super) fn enter(&mut self, header: &Header) -> Option<(u64, Rc<Cancel>)> {
         if self.entries.len() >= WAITING_PER_CONNECTION {
             return None;
         }
         self.last_async_id = self.last_async_id.wrapping_add(1).max(1);
-        let cancel = Rc::new(Notify::new());
+        let status = Cell::new(Status::CANCELLED);
+        let cancel = Rc::new(Cancel { told: Notify::new(), status });
         let async_id = self.last_async_id;
         let &Header { session_id, message_id, command, .. } = header;
         let cancelled = Rc::clone(&cancel);
@@ -58,7 +80,7 @@ impl Waiting {
             Route::Sync { .. } => e.message_id == header.message_id,
         });
         if let Some(entry) = found {
-            entry.cancel.notify_one();
+            entry.cancel.tell(Status::CANCELLED);
         }
     }
 
@@ -69,14 +91,19 @@ impl Waiting {
     /// waits for a break would find nothing and wait for the break anew.
     pub(super) fn cancel_all(&self, lives: impl Fn(u64) -> bool) {
         let goes_on = |e: &&Entry| e.command == Command::CREATE && lives(e.session_id);
-        self.entries.iter().filter(|e| !goes_on(e)).for_each(|e| e.cancel.notify_one());
+        self.entries.iter().filter(|e| !goes_on(e)).for_each(|e| e.cancel.tell(Status::CANCELLED));
+    }
+
+    /// There is no memory for requests that wait.
+    pub(super) fn give_up(&self) {
+        self.entries.iter().for_each(|e| e.cancel.tell(Status::INSUFFICIENT_RESOURCES));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frevo_wire::{HeaderFlags, Status};
+    use frevo_wire::HeaderFlags;
 
     #[test]
     fn waiting_requests_are_bounded() {

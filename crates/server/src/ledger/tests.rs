@@ -1,4 +1,5 @@
 use super::*;
+use std::time::Duration;
 
 fn most(kind: Kind) -> (usize, usize) {
     let (_, account, network) = LIMITS[kind as usize];
@@ -100,17 +101,17 @@ fn a_tab_charges_in_steps_and_gives_all_back() {
     let ledger = Ledger::default();
     let ann = ledger.account("ann");
     let tab = Tab::new(Arc::clone(&ann), Kind::Frame);
-    tab.set(TAB_STEP_BYTES - 1);
+    assert!(!tab.set(TAB_STEP_BYTES - 1));
     assert_eq!((tab.bytes(), ann.bytes()), (TAB_STEP_BYTES - 1, 0));
-    tab.set(TAB_STEP_BYTES);
+    assert!(tab.set(TAB_STEP_BYTES));
     assert_eq!(ann.bytes(), TAB_STEP_BYTES);
-    tab.set(2 * TAB_STEP_BYTES - 1);
+    let _ = tab.set(2 * TAB_STEP_BYTES - 1);
     assert_eq!(ann.bytes(), TAB_STEP_BYTES);
-    tab.set(5 * TAB_STEP_BYTES);
+    let _ = tab.set(5 * TAB_STEP_BYTES);
     assert_eq!(ledger.bytes(), 5 * TAB_STEP_BYTES);
-    tab.set(0);
+    let _ = tab.set(0);
     assert_eq!(ledger.bytes(), 0);
-    tab.set(TAB_STEP_BYTES);
+    let _ = tab.set(TAB_STEP_BYTES);
     drop(tab);
     assert_eq!(ledger.bytes(), 0);
 }
@@ -132,4 +133,84 @@ fn holders_of_many_threads_meet() {
     });
     assert_eq!((ledger.bytes(), ledger.count(Kind::Open)), (0, 0));
     assert!(ledger.holders().is_empty());
+}
+
+#[test]
+fn a_connection_moves_to_its_account_with_all_it_has() {
+    let ledger = Ledger::default();
+    let (network, ann) = (ledger.network("192.0.2.1".parse().unwrap()), ledger.account("ann"));
+    let (handle, _notices) = tokio::sync::mpsc::unbounded_channel();
+    let tabs = Tabs::new(1, Some(handle), Arc::clone(&network));
+    tabs.set(TAB_STEP_BYTES, 2 * TAB_STEP_BYTES);
+    assert_eq!((network.bytes(), ann.bytes()), (3 * TAB_STEP_BYTES, 0));
+    tabs.move_to(&ann);
+    tabs.move_to(&ann);
+    assert_eq!((network.bytes(), ann.bytes()), (0, 3 * TAB_STEP_BYTES));
+    assert_eq!((network.members.lock().len(), ann.members.lock().len()), (0, 1));
+    drop(tabs);
+    assert_eq!((ledger.bytes(), ann.members.lock().len()), (0, 0));
+}
+
+/// Full for less than the patience: nobody loses. After it the biggest holder does, first
+/// what waits, then connections, the biggest first.
+#[tokio::test(start_paused = true)]
+async fn the_biggest_holder_loses_step_by_step() {
+    const LIMIT: usize = 10 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
+    let connection = |id, holder: &Arc<Holder>| {
+        let (handle, notices) = tokio::sync::mpsc::unbounded_channel();
+        (Tabs::new(id, Some(handle), Arc::clone(holder)), notices)
+    };
+    let (small, mut small_notices) = connection(1, &ann);
+    let (large, mut large_notices) = connection(2, &ann);
+    let (other, mut other_notices) = connection(3, &bob);
+    small.set(1 << 20, 0);
+    large.set(0, 7 << 20);
+    other.set(2 << 20, 0);
+    let waiting = ann.charge(Kind::Waiting, 1_000).unwrap();
+    assert_eq!(ledger.relieve(), Fullness::Full);
+    tokio::time::advance(RELIEF_PATIENCE / 2).await;
+    ledger.relieve();
+    assert!(large_notices.try_recv().is_err());
+    // There is room for a moment: it begins anew.
+    other.set(0, 0);
+    assert_ne!(ledger.relieve(), Fullness::Full);
+    other.set(2 << 20, 0);
+    ledger.relieve();
+    tokio::time::advance(RELIEF_PATIENCE - Duration::from_millis(1)).await;
+    ledger.relieve();
+    assert!(large_notices.try_recv().is_err());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    ledger.relieve();
+    assert!(matches!(large_notices.try_recv(), Ok(Notice::GiveUpWaiting)));
+    assert!(matches!(small_notices.try_recv(), Ok(Notice::GiveUpWaiting)));
+    drop(waiting);
+    ledger.relieve();
+    assert!(large_notices.try_recv().is_err(), "not twice in a row");
+    tokio::time::advance(RELIEF_PAUSE).await;
+    ledger.relieve();
+    assert!(matches!(large_notices.try_recv(), Ok(Notice::Disconnect(_))));
+    assert!(small_notices.try_recv().is_err());
+    drop(large);
+    assert_ne!(ledger.relieve(), Fullness::Full);
+    assert!(other_notices.try_recv().is_err());
+    drop((small, other));
+    assert_eq!(ledger.bytes(), 0);
+}
+
+#[test]
+fn an_eighth_beyond_the_limit_is_for_newcomers() {
+    const LIMIT: usize = 8 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let ann = ledger.account("ann");
+    for (bytes, is_overdrawn) in [(LIMIT, false), (LIMIT / 8 * 9 - 1, false), (LIMIT / 8 * 9, true)]
+    {
+        let charge = ann.charge(Kind::Frame, bytes).unwrap();
+        assert_eq!(ledger.fullness(), Fullness::Full);
+        assert_eq!(ledger.is_overdrawn(), is_overdrawn, "{bytes}");
+        drop(charge);
+    }
 }

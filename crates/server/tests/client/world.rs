@@ -16,6 +16,7 @@ use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::connection::{self, Accepted};
+use frevo_server::ledger::Kind;
 use frevo_server::rules::Rules;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
@@ -147,7 +148,7 @@ impl World {
 
     /// A new connection, as the listener would take or refuse it.
     pub fn connect_from(&self, address: IpAddr) -> Option<Peer> {
-        let ticket = self.server.admission.enter(address)?;
+        let ticket = self.server.admit(address)?;
         let client = SocketAddr::new(address, 50_000);
         let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 445);
         let (ours, theirs) = memory::pair(PIPE, [client, server]);
@@ -210,6 +211,10 @@ impl World {
         assert_eq!(self.server.watchdog.held(), 0, "a poll held its core: see the log");
         assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
         assert!(self.server.files.is_empty(), "files stay open");
+        assert_eq!(self.server.ledger.bytes(), 0, "bytes stay charged");
+        for kind in Kind::ALL {
+            assert_eq!(self.server.ledger.count(kind), 0, "{kind:?} stays charged");
+        }
     }
 }
 

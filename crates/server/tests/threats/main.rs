@@ -16,6 +16,7 @@ mod frames;
 mod guessing;
 mod integrity;
 mod lists;
+mod memory;
 mod names;
 mod offsets;
 mod previous;

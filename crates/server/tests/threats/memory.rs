@@ -1,0 +1,201 @@
+//! P1, P2 and R2: what one account can make the server keep. The ledger's limit is the
+//! world's own, so that these run beside other tests.
+
+use std::time::Duration;
+
+use frevo_net::buffer::budget;
+use frevo_server::ledger::Kind;
+use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
+use tokio::time::Instant;
+
+use crate::client::files::{read_draft, set_info_draft, write_draft};
+use crate::client::*;
+use frevo_proto::limits::MESSAGE_WITHOUT_PAYLOAD;
+use frevo_wire::command::query_info::InfoType;
+use frevo_wire::header::HEADER_LEN;
+
+/// A CHANGE_NOTIFY in a message of `length` bytes.
+fn long_notify(directory: FileId, length: usize) -> Draft {
+    let request = Request {
+        flags: ChangeNotifyFlags::EMPTY,
+        output_buffer_length: 4096,
+        file_id: directory,
+        completion_filter: CompletionFilter::FILE_NAME,
+    };
+    let padding = vec![0; length - HEADER_LEN - 32];
+    Draft::new(Command::CHANGE_NOTIFY).with(|w| {
+        request.encode(w);
+        w.bytes(&padding);
+    })
+}
+
+#[test]
+fn p1_a_message_is_no_longer_than_its_command_and_its_credits_allow() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        for (length, fits) in [
+            (MESSAGE_WITHOUT_PAYLOAD - 1, true),
+            (MESSAGE_WITHOUT_PAYLOAD, true),
+            (MESSAGE_WITHOUT_PAYLOAD + 1, false),
+            (1 << 20, false),
+        ] {
+            // Credits do not help: nothing in it needs the room.
+            for charge in [1, 32] {
+                let draft = long_notify(directory, length).charge(charge);
+                let id = peer.send(vec![mount.put(draft)], mount.via()).await[0];
+                if fits {
+                    peer.interim().await;
+                } else {
+                    peer.final_reply(id).await.expect(Status::INVALID_PARAMETER);
+                }
+            }
+        }
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let long = set_info_draft(file, InfoType::FILE, 0xFF, 0, &vec![0; 200_000]);
+        peer.on(&mount, long.charge(1)).await.expect(Status::INVALID_PARAMETER);
+        let data = vec![1; 200_000];
+        peer.on(&mount, write_draft(file, 0, &data).charge(4)).await.ok();
+        peer.on(&mount, write_draft(file, 0, &data).charge(1))
+            .await
+            .expect(Status::INVALID_PARAMETER);
+    });
+}
+
+/// The frame of a request that waits is not kept: 500 of 61 kB took 34 MB.
+#[test]
+fn r2_a_waiting_request_keeps_what_it_needs_and_no_more() {
+    const COUNT: usize = 500;
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let ledger = &world.server.ledger;
+        let before = ledger.bytes();
+        for _ in 0..COUNT {
+            let draft = long_notify(directory, 61_000);
+            peer.send(vec![mount.put(draft)], mount.via()).await;
+            peer.interim().await;
+        }
+        let ann = ledger.account("ann");
+        assert_eq!(ann.count(Kind::Waiting), COUNT);
+        let each = (ledger.bytes() - before) / COUNT;
+        assert!((1_000..24 << 10).contains(&each), "{each} bytes for each");
+        drop(peer);
+        while ann.count(Kind::Waiting) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+/// Requests that wait are refused when their account has half the budget with them.
+#[test]
+fn r2_one_account_cannot_fill_memory_with_requests_that_wait() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let ledger = &world.server.ledger;
+        const LIMIT: usize = 4 << 20;
+        ledger.set_limit(LIMIT);
+        let mut refused = 0;
+        for _ in 0..900 {
+            let draft = long_notify(directory, 96);
+            let id = peer.send(vec![mount.put(draft)], mount.via()).await[0];
+            let reply = peer.reply().await;
+            if !reply.is_interim() {
+                assert_eq!(reply.header.message_id, id);
+                reply.expect(Status::INSUFFICIENT_RESOURCES);
+                refused += 1;
+            }
+        }
+        let ann = ledger.account("ann");
+        assert!(
+            refused > 0 && ann.bytes() <= LIMIT / 2 + (128 << 10),
+            "{refused}, {}",
+            ann.bytes()
+        );
+        let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
+        let file = bob.open_file(&bobs, &Want::file("f")).await;
+        bob.write(&bobs, file, 0, b"served").await;
+        ledger.set_limit(usize::MAX);
+    });
+}
+
+/// Replies that nobody takes fill the memory: their holder loses its connections, and
+/// newcomers are served meanwhile.
+#[test]
+fn r2_the_biggest_holder_loses_and_newcomers_are_served() {
+    const LIMIT: usize = 16 << 20;
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        world.file("large", vec![7; 4 << 20]);
+        let ledger = &world.server.ledger;
+        ledger.set_limit(LIMIT);
+        let mut hoard = Vec::new();
+        peer.expect_alive_in(&mount).await;
+        for _ in 0..6 {
+            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+            let file = peer.open_file(&mount, &Want::existing("large")).await;
+            for _ in 0..4 {
+                let read = mount.put(read_draft(file, 0, 4 << 20));
+                peer.send(vec![read], mount.via()).await;
+            }
+            hoard.push(peer);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if ledger.fullness() == budget::Fullness::Full {
+                break;
+            }
+        }
+        assert_eq!(ledger.fullness(), budget::Fullness::Full, "{} bytes", ledger.bytes());
+        assert!(ledger.bytes() <= LIMIT + (12 << 20), "{} bytes", ledger.bytes());
+        let begin = Instant::now();
+        let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
+        let file = bob.open_file(&bobs, &Want::existing("large")).await;
+        assert_eq!(bob.read(&bobs, file, 0, 1 << 16).await.len(), 1 << 16);
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        while ledger.fullness() == budget::Fullness::Full {
+            bob.expect_alive().await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+        }
+        drop((peer, hoard));
+        let ann = ledger.account("ann");
+        while ann.bytes() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ledger.set_limit(usize::MAX);
+    });
+}
+
+/// Frames that are announced and not sent: memory is counted from the first byte on, and
+/// the others' go on.
+#[test]
+fn r2_frames_that_never_end_do_not_keep_others_out() {
+    const LIMIT: usize = 32 << 20;
+    in_world(async |world| {
+        let ledger = &world.server.ledger;
+        ledger.set_limit(LIMIT);
+        let mut hoard = Vec::new();
+        for _ in 0..12 {
+            let (peer, _) = world.session("ann", &Offer::default()).await;
+            hoard.push(peer);
+        }
+        for peer in &hoard {
+            peer.send_bytes(&(8_u32 << 20).to_be_bytes()).await;
+            peer.send_bytes(&[0xFE; 4096]).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(ledger.bytes() >= LIMIT, "{} bytes", ledger.bytes());
+        assert!(ledger.bytes() <= LIMIT + (9 << 20), "{} bytes", ledger.bytes());
+        let begin = Instant::now();
+        let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
+        let file = bob.open_file(&bobs, &Want::file("f")).await;
+        bob.write(&bobs, file, 0, &vec![1; 1 << 16]).await;
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        drop(hoard);
+        let ann = ledger.account("ann");
+        while ann.bytes() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ledger.set_limit(usize::MAX);
+    });
+}
