@@ -10,7 +10,7 @@ mod network_interface;
 mod object_id;
 mod offload;
 mod ranges;
-mod reparse;
+pub(in crate::command) mod reparse;
 mod resiliency;
 pub mod table;
 mod test_hooks;

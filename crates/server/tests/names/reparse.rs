@@ -12,7 +12,7 @@ use frevo_wire::fscc::reparse::{
 };
 
 use crate::calls::*;
-use crate::client::files::write_draft;
+use crate::client::files::{rename_draft, write_draft};
 use crate::client::*;
 
 const SET: CtlCode = CtlCode::SET_REPARSE_POINT;
@@ -146,6 +146,45 @@ fn links_that_lead_out_are_kept_and_not_made() {
             let file = peer.open_file(&mount, &Want::existing("l")).await;
             peer.close(&mount, file).await;
         }
+    });
+}
+
+/// A link that a rename, of itself or of a folder above it, would have lead out of the
+/// share is none of the host's.
+#[test]
+fn f1_no_rename_makes_a_link_lead_out() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        std::fs::create_dir_all(world.path("a/b")).unwrap();
+        for name in ["a\\b\\one", "a\\b\\two"] {
+            let file = peer.open_file(&mount, &Want::file(name)).await;
+            ask(&mut peer, &mount, SET, file, &link("..\\..\\x", true), 0).await.ok();
+            peer.close(&mount, file).await;
+        }
+        let rename = async |peer: &mut Peer, want: &Want, to: &str| {
+            let file = peer.open_file(&mount, want).await;
+            let draft = rename_draft(FileInfoClass::RENAME, file, to, false);
+            let status = peer.on(&mount, draft).await.status();
+            peer.close(&mount, file).await;
+            status
+        };
+        let done = Status::SUCCESS;
+        assert_eq!(rename(&mut peer, &itself("a\\b\\one"), "one").await, done);
+        assert_eq!(rename(&mut peer, &Want::directory("a\\b"), "b").await, done);
+        for name in ["one", "b/two"] {
+            let link = std::fs::read_link(world.path(name));
+            assert!(link.is_err(), "{name} leads to {link:?}");
+        }
+        // Clients follow them still.
+        let stopped = peer.create(&mount, &Want::existing("b\\two")).await;
+        stopped.expect(Status::STOPPED_ON_SYMLINK);
+
+        // What a local program has made is judged when it is renamed.
+        std::os::unix::fs::symlink("../x", world.path("b/theirs")).unwrap();
+        let denied = Status::ACCESS_DENIED;
+        assert_eq!(rename(&mut peer, &itself("b\\theirs"), "theirs").await, denied);
+        assert_eq!(rename(&mut peer, &itself("b\\theirs"), "a\\theirs").await, done);
+        assert!(std::fs::read_link(world.path("a/theirs")).is_ok());
     });
 }
 

@@ -1,8 +1,8 @@
 //! Reparse points: FSCTL_GET, SET and DELETE_REPARSE_POINT.
 //!
 //! What the host has too becomes an object of the host, in the place of the empty
-//! file or directory: a symbolic link whose target stays below its directory's
-//! place in the share, a FIFO, a socket. All else is kept with the file as it
+//! file or directory: a symbolic link whose target is in its own directory or below,
+//! a FIFO, a socket. All else is kept with the file as it
 //! came and given back as it came. That goes for devices as well: a node of the
 //! host would be a way to the host's own.
 
@@ -132,7 +132,7 @@ fn place(
     whole: &[u8],
 ) -> Result<(), Fault> {
     let plain = matches!(stat.kind, Kind::File | Kind::Directory);
-    let target = target(meaning, name);
+    let target = target(meaning);
     let by = match (meaning, target.as_deref()) {
         (_, Some(target)) => Some(Replacement::Symlink(target)),
         (ReparseData::Nfs(NfsSpecial::Fifo), None) => Some(Replacement::Fifo),
@@ -165,8 +165,7 @@ fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fau
 }
 
 /// The target of a symbolic link as the host may have it.
-fn target(meaning: &ReparseData<'_>, name: &Name) -> Option<String> {
-    let depth = name.components().count().saturating_sub(1);
+fn target(meaning: &ReparseData<'_>) -> Option<String> {
     let text = match meaning {
         ReparseData::Symlink(link) if link.relative => {
             link.substitute_name.decode().ok()?.replace('\\', "/")
@@ -175,17 +174,32 @@ fn target(meaning: &ReparseData<'_>, name: &Name) -> Option<String> {
         ReparseData::LxSymlink(target) => std::str::from_utf8(target).ok()?.to_owned(),
         _ => return None,
     };
-    is_sound(&text, depth).then_some(text)
+    is_sound(&text).then_some(text)
 }
 
-/// Whether a target stays within the share, for whoever follows it on the host:
-/// `..` comes first, and not more often than the link is deep.
-fn is_sound(target: &str, depth: usize) -> bool {
-    if target.is_empty() || target.starts_with('/') || target.contains(['\0', '\\']) {
-        return false;
+/// True for a target that stays within the share for local programs, wherever the link
+/// or a folder above it is moved to: it does not begin at the host's root, and no `..`
+/// climbs above the link's own directory.
+///
+/// A target with `..` may lead inside today and out after a rename. To find such links
+/// when a folder is renamed would take a walk through all that is in it.
+fn is_sound(target: &str) -> bool {
+    let is_bare = target.is_empty() || target.starts_with('/') || target.contains(['\0', '\\']);
+    !is_bare && target.split('/').all(|part| part != "..")
+}
+
+/// True for a target that stays within the share where its link is `depth` folders deep.
+pub(in crate::command) fn is_within(target: &str, depth: usize) -> bool {
+    let mut depth = Some(depth);
+    for part in target.split('/') {
+        depth = match (part, depth) {
+            (_, None) => return false,
+            ("..", Some(depth)) => depth.checked_sub(1),
+            ("" | ".", depth) => depth,
+            (_, Some(depth)) => depth.checked_add(1),
+        };
     }
-    let ups = target.split('/').take_while(|part| *part == "..").count();
-    ups <= depth && target.split('/').skip(ups).all(|part| part != "..")
+    depth.is_some() && !target.starts_with('/')
 }
 
 /// FSCTL_DELETE_REPARSE_POINT, MS-FSA 2.1.5.10.3. A link or special file of the
@@ -271,13 +285,22 @@ mod tests {
 
     #[test]
     fn targets_that_leave_the_share_are_not_for_the_host() {
-        for (target, depth) in [("a", 0), ("a/b", 0), ("../a", 1), ("../../a/./b", 2), ("..", 1)] {
-            assert!(is_sound(target, depth), "{target}");
+        for target in ["a", "a/b", "./a", "..a/b..", "..."] {
+            assert!(is_sound(target), "{target}");
         }
-        let bad = [("", 3), ("/a", 3), ("../a", 0), ("../../a", 1), ("a/../b", 3), ("a\\b", 0)];
-        for (target, depth) in bad {
-            assert!(!is_sound(target, depth), "{target}");
+        for target in ["", "/a", "../a", "..", "a/..", "a/../b", "a\\b", "a\0b"] {
+            assert!(!is_sound(target), "{target}");
         }
-        assert!(!is_sound("a\0b", 0));
+    }
+
+    #[test]
+    fn a_target_is_within_as_deep_as_its_link_is() {
+        for (target, depth) in [("a", 0), ("../a", 1), ("../../a/./b", 2), ("..", 1), ("a/../b", 0)]
+        {
+            assert!(is_within(target, depth), "{target}");
+        }
+        for (target, depth) in [("/a", 3), ("../a", 0), ("../../a", 1), ("a/../../b/..", 0)] {
+            assert!(!is_within(target, depth), "{target}");
+        }
     }
 }

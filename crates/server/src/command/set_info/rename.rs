@@ -14,6 +14,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 
+use crate::command::ioctl::reparse::is_within;
 use crate::open::{FileOpen, Open};
 use crate::protection;
 use crate::visibility;
@@ -146,6 +147,7 @@ pub(super) fn rename(
         return Ok(());
     }
     check_replaced(open, file, files, wanted, parent.as_ref())?;
+    check_link(file, &from, &wanted.name)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
     file.cell.lock().rename(file.place(), &from, &name);
@@ -174,7 +176,21 @@ pub(super) fn link(
     let _name = files.names.hold(file.place(), &wanted.name);
     let parent = check_parent(open, file, files, &wanted.name)?;
     check_replaced(open, file, files, wanted, parent.as_ref())?;
+    check_link(file, &file.name(), &wanted.name)?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)
+}
+
+/// A symbolic link of the host that leads to something inside the share must not lead
+/// out of it from its new place: local programs would follow it. Clients make only links
+/// that cannot (see `ioctl::reparse`); this is about those that local programs made.
+fn check_link(file: &FileOpen, from: &Name, to: &Name) -> Result<(), Status> {
+    let depth = |name: &Name| name.components().count().saturating_sub(1);
+    if depth(to) >= depth(from) || file.stat()?.kind != Kind::Symlink {
+        return Ok(());
+    }
+    let target = file.node.link_target().map_err(Fault::status)?;
+    let leaves = is_within(&target, depth(from)) && !is_within(&target, depth(to));
+    if leaves { Err(Status::ACCESS_DENIED) } else { Ok(()) }
 }
 
 /// Adding a name opens its directory, which must be compatible with those who
