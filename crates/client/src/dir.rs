@@ -18,6 +18,7 @@ use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
+use crate::listings::Budget;
 use crate::metadata::Metadata;
 use crate::open::Open;
 use crate::path::is_sound;
@@ -33,6 +34,10 @@ const fn class(posix: bool) -> FileInfoClass {
 /// IO_REPARSE_TAG_DFS and IO_REPARSE_TAG_DFSR, MS-FSCC 2.1.2.1.
 const DFS: u32 = 0x8000_000A;
 const DFSR: u32 = 0x8000_0012;
+
+/// A directory with more than [`ENTRIES_MAX`] entries.
+pub(crate) const TOO_MANY: &str = "a listing without end: the directory has more than 8,388,608 \
+    entries; list a part of it by a pattern";
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,6 +158,28 @@ impl Dir {
         Ok(entries)
     }
 
+    /// All entries within the room of `budget`; none when there is too little, for which
+    /// it waits if `waits`.
+    pub(crate) async fn all_in(
+        mut self,
+        budget: &Budget,
+        waits: bool,
+    ) -> Result<Option<Vec<DirEntry>>> {
+        let (mut held, mut entries) = (budget.begin(), Vec::new());
+        loop {
+            let count = self.ready.len();
+            let has_room = held.add(count) || waits && held.wait(count).await;
+            if !has_room {
+                return Ok(None);
+            }
+            entries.extend(self.ready.drain(..));
+            if self.ended {
+                return Ok(Some(entries));
+            }
+            self.more().await?;
+        }
+    }
+
     async fn more(&mut self) -> Result<()> {
         let session = &self.open.share.inner.session;
         let live = session.inner.live().await.during("list", &self.open.url)?;
@@ -183,7 +210,7 @@ impl Dir {
         }
         read(&message, class, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
         let Some(left) = self.left.checked_sub(self.ready.len()) else {
-            let cause = Cause::Protocol("a listing without end");
+            let cause = Cause::Protocol(TOO_MANY);
             return Err(Error::new(cause, "list", &*self.open.url));
         };
         self.left = left;

@@ -197,6 +197,7 @@ mod fsctl;
 mod identity;
 mod info;
 pub mod limits;
+mod listings;
 mod lookup;
 mod metadata;
 mod names;

@@ -87,6 +87,9 @@ pub const BREAKS_AT_ONCE: usize = 64;
 pub const LISTINGS: u32 = 8;
 /// Most entries of one listing.
 pub const ENTRIES_MAX: usize = 8 << 20;
+/// Entries that all listings of a process hold together while they are under way
+/// (`Share::read_dir`). What finds no room waits for the others.
+pub const ENTRIES_UNDER_WAY: usize = ENTRIES_MAX;
 /// Replies to a listing in a row without a name in them (but `.` and `..`).
 pub const EMPTY_LISTINGS: usize = 4;
 /// Symbolic links and DFS referrals followed for one path.

@@ -18,10 +18,12 @@ use crate::connection::{Call, Message, Payload};
 use crate::create::{Ask, Opened};
 use crate::dated::{Order, Shown};
 use crate::dfs::Located;
+use crate::dir::TOO_MANY;
 use crate::dir::{Dir, DirEntry};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
 use crate::limits::LISTINGS;
+use crate::listings::UNDER_WAY;
 use crate::metadata::{Metadata, file_time};
 use crate::open_options::OpenOptions;
 use crate::path::wire_path;
@@ -66,18 +68,30 @@ impl Share {
     }
 
     /// All entries of a directory. When the connection is lost on the way the
-    /// listing begins anew.
+    /// listing begins anew. Where directories that are listed at the same time have more
+    /// than [`ENTRIES_UNDER_WAY`](crate::limits::ENTRIES_UNDER_WAY) entries together, one
+    /// waits for the others.
     ///
     /// # Errors
     /// What the server says.
     pub async fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
+        if let Some(entries) = self.listed(path, false).await? {
+            return Ok(entries);
+        }
+        let _turn = UNDER_WAY.turn().await;
+        let listed = self.listed(path, true).await?;
+        listed.ok_or_else(|| Error::new(Cause::Protocol(TOO_MANY), "list", self.url(path)))
+    }
+
+    /// All entries; none when there is no room for them, for which it waits if `waits`.
+    async fn listed(&self, path: &str, waits: bool) -> Result<Option<Vec<DirEntry>>> {
         for _ in 1..LISTINGS {
-            match self.list(path).await?.all().await {
+            match self.list(path).await?.all_in(&UNDER_WAY, waits).await {
                 Err(error) if matches!(error.cause(), Cause::Unknown | Cause::HandleLost) => {}
                 listed => return listed,
             }
         }
-        self.list(path).await?.all().await
+        self.list(path).await?.all_in(&UNDER_WAY, waits).await
     }
 
     /// What `path` is. A symbolic link is not followed.
