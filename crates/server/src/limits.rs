@@ -448,9 +448,6 @@ pub const FRAME_KEPT_BYTES: usize = 8 << 10;
 /// of its message: places in lists, timers.
 pub const WAITING_BYTES: usize = 512;
 
-/// An estimate of what the change watch of one Open takes.
-pub const WATCH_BYTES: usize = 768;
-
 /// Bytes by which a connection's frames or replies change before its holder is
 /// charged anew.
 pub const TAB_STEP_BYTES: usize = 16 << 10;
