@@ -175,6 +175,29 @@ fn what_a_burst_left_is_given_back_and_what_is_used_is_kept() {
     assert_eq!(pool_stats().retained_bytes, 0);
 }
 
+/// Resident memory of this process, bytes.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size()
+}
+
+/// The allocator keeps free blocks that lie below one in use.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn free_memory_goes_back_to_the_system() {
+    const BLOCK: usize = 100 << 10;
+    let mut blocks: Vec<Vec<u8>> = (0..640).map(|n| vec![n as u8; BLOCK]).collect();
+    let full = resident();
+    // Each eighth stays, so that no large part of the heap is free as a whole.
+    blocks = blocks.into_iter().enumerate().filter(|(n, _)| n % 8 == 0).map(|(_, b)| b).collect();
+    release_free_memory();
+    let freed = full.saturating_sub(resident());
+    assert!(freed > 40 << 20, "{freed} bytes of {}", 560 * BLOCK);
+    assert!(blocks.iter().all(|block| block.len() == BLOCK));
+}
+
 /// The depot belongs to the process: one test, so that none disturbs another.
 #[test]
 fn what_one_thread_makes_and_another_drops_comes_back() {

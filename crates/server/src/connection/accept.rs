@@ -12,7 +12,7 @@ use frevo_net::buffer::budget::Fullness;
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
-use frevo_net::watchdog::{has_turn, yield_if_due};
+use frevo_net::watchdog::{has_turn, is_due, yield_if_due};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
@@ -154,10 +154,15 @@ async fn serve(
             sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
                 sent.map_err(End::Send)?;
             }
-            frame = reader.next_if(stream, |held, is_inside| {
-                connection.tally(held, under_way);
-                is_inside || connection.may_begin_frame()
-            }), if may_read => {
+            frame = async {
+                // Requests under way that had no turn in this poll go on before new ones.
+                yield_if_due().await;
+                let may_begin = |held, is_inside| {
+                    connection.tally(held, under_way);
+                    is_inside || connection.may_begin_frame()
+                };
+                reader.next_if(stream, may_begin).await
+            }, if may_read => {
                 let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
                 if reader.has_more() {
                     connection.gather();
@@ -172,8 +177,11 @@ async fn serve(
                     if connection.is_short_of_memory(in_flight.len()) {
                         break;
                     }
+                    // Other clients have their turn, then the requests that came before.
+                    if is_due() {
+                        break;
+                    }
                     let Some(frame) = reader.try_next() else { break };
-                    yield_if_due().await;
                     connection.begin(frame, in_flight).await;
                 }
             }

@@ -62,6 +62,18 @@ fn f3_no_code_of_the_server_starts_a_program() {
             }
             continue;
         }
+        // A fork without a program, and the tries of the confinement to start one.
+        let is_fork = |line: &&str| line.contains("libc::fork()");
+        if name == "posix/src/name_service.rs" && starts.iter().all(is_fork) {
+            continue;
+        }
+        let is_number = |line: &&str| line.starts_with("libc::SYS_execve");
+        if name == "cli/src/serve/confine/calls.rs" && starts.iter().all(is_number) {
+            continue;
+        }
+        if name == "cli/src/serve/confine/trial.rs" {
+            continue;
+        }
         // ExitCode and the number of this process start nothing.
         let harmless = |line: &&str| line.contains("std::process::{") && !line.contains("Command");
         if !starts.iter().all(harmless) {
