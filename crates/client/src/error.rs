@@ -170,7 +170,7 @@ fn kind_of(status: Status) -> io::ErrorKind {
 fn sentence(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::ACCESS_DENIED => "permission denied",
-        Status::BAD_NETWORK_NAME => "the server has no share of that name",
+        Status::BAD_NETWORK_NAME => "the server has no share of that name, or you may not use it",
         Status::OBJECT_NAME_NOT_FOUND | Status::NO_SUCH_FILE => "no such file or directory",
         Status::OBJECT_PATH_NOT_FOUND => "a directory on the way does not exist",
         Status::OBJECT_NAME_COLLISION => "it exists already",

@@ -1,15 +1,17 @@
 //! Who may connect to a share and who may write there, beside what its files
 //! say: lists of users, of groups and of networks.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Users and groups as a list has them, in lower case.
+/// Users and groups as a list has them, in lower case. Its length hardly shows in the time
+/// that a look at it takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    users: Vec<String>,
-    groups: Vec<String>,
+    users: BTreeSet<String>,
+    groups: BTreeSet<String>,
 }
 
 impl Names {
@@ -23,20 +25,20 @@ impl Names {
         let mut names = Self::default();
         for name in listed {
             match name.strip_prefix('@') {
-                Some(group) => names.groups.push(group.to_lowercase()),
-                None => names.users.push(name.to_lowercase()),
-            }
+                Some(group) => names.groups.insert(group.to_lowercase()),
+                None => names.users.insert(name.to_lowercase()),
+            };
         }
         names
     }
 
     /// Whether nobody is listed.
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
     /// Whether it takes a user's groups to tell who is listed.
-    pub const fn has_groups(&self) -> bool {
+    pub fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }
 
@@ -45,8 +47,8 @@ impl Names {
             return false;
         }
         let user = caller.user.to_lowercase();
-        let is_member = |group: &String| caller.groups.iter().any(|own| own == group);
-        self.users.contains(&user) || self.groups.iter().any(is_member)
+        let is_member = caller.groups.iter().any(|group| self.groups.contains(group));
+        self.users.contains(&user) || is_member
     }
 
     /// Whether a list that takes something away has to be taken to have him: his
@@ -174,11 +176,19 @@ impl Rules {
     }
 
     /// Whether it takes a user's groups to judge him.
-    pub const fn need_groups(&self) -> bool {
+    pub fn need_groups(&self) -> bool {
         self.allow.has_groups()
             || self.deny.has_groups()
             || self.read_list.has_groups()
             || self.write_list.has_groups()
+    }
+
+    /// The steps that judging by them takes at most: a look at each list of names, and at
+    /// each network.
+    pub fn steps(&self) -> usize {
+        let lists = [&self.allow, &self.deny, &self.read_list, &self.write_list];
+        let named = lists.into_iter().filter(|list| !list.is_empty()).count();
+        named.saturating_add(self.hosts_allow.len()).saturating_add(self.hosts_deny.len())
     }
 
     /// What they say to `caller`; `read_only` is what the share says to all.

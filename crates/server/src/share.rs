@@ -152,8 +152,14 @@ impl Share {
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
     }
 
+    /// Whether an account that is `host` there has somebody to act as.
+    pub fn has_actor(&self, host: Option<&HostUser>) -> bool {
+        let needs_one = matches!((&self.target, &self.run_as), (Target::Disk(_), RunAs::User));
+        !needs_one || host.is_some_and(|host| host.credentials(self.force_group).is_some())
+    }
+
     /// Whether it takes the host's users to say who may do what.
-    pub const fn needs_host_users(&self) -> bool {
+    pub fn needs_host_users(&self) -> bool {
         matches!(self.run_as, RunAs::User) || self.rules.need_groups()
     }
 
@@ -185,6 +191,7 @@ impl Share {
 #[derive(Debug, Clone, Default)]
 pub struct Shares {
     by_name: HashMap<String, Arc<Share>>,
+    rules_of_none: Rules,
     /// Some share asks who its users are on the host.
     pub needs_host_users: bool,
 }
@@ -202,7 +209,15 @@ impl Shares {
         let by_name: HashMap<_, _> =
             all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect();
         let needs_host_users = by_name.values().any(|share| share.needs_host_users());
-        Self { by_name, needs_host_users }
+        let longest = by_name.values().max_by_key(|share| share.rules.steps());
+        let rules_of_none = longest.map_or_else(Rules::default, |share| share.rules.clone());
+        Self { by_name, rules_of_none, needs_host_users }
+    }
+
+    /// The rules by which a name is judged that no share has: those of the share that
+    /// takes longest.
+    pub const fn rules_of_none(&self) -> &Rules {
+        &self.rules_of_none
     }
 
     /// The share of that name, in any case.
@@ -215,5 +230,29 @@ impl Shares {
         let mut all: Vec<_> = self.by_name.values().cloned().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Names;
+
+    /// Row X8: a name that no share has takes the steps of one that refuses most.
+    #[test]
+    fn x8_an_absent_share_is_judged_by_the_longest_rules() {
+        assert_eq!(Shares::new([]).rules_of_none(), &Rules::default());
+        let share = |name, rules| Share { rules, ..Share::new(name, Target::Pipes) };
+        let long = Rules {
+            deny: Names::of(["eve"]),
+            hosts_deny: vec!["192.0.2.0/24".parse().unwrap()],
+            ..Rules::for_users(&["ann"])
+        };
+        let short = Rules { deny: Names::of(["eve", "mallory", "oscar"]), ..Rules::default() };
+        for shares in [["a", "b", "c"], ["c", "b", "a"]] {
+            let rules = [long.clone(), short.clone(), Rules::default()];
+            let shares = Shares::new(shares.into_iter().zip(rules).map(|(n, r)| share(n, r)));
+            assert_eq!(shares.rules_of_none(), &long);
+        }
     }
 }

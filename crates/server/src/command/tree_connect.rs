@@ -1,5 +1,6 @@
 //! TREE_CONNECT: MS-SMB2 3.3.5.7.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use frevo_proto::Dialect;
@@ -10,6 +11,7 @@ use crate::refusal::{Doom, Outcome};
 use crate::request::Request;
 use crate::response::Response;
 use crate::rules::{Caller, Verdict};
+use crate::session::Identity;
 use crate::settings::Encryption;
 use crate::share::{Share, Target};
 use crate::throttle::shortened;
@@ -27,45 +29,21 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let session = rq.session()?;
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
-    let Some(share) = rq.server().shares().find(name).map(Arc::clone) else {
-        rq.tell(|left_out| {
-            tracing::info!(target: "frevo::tree", %peer, user = %identity.user,
-                share = shortened(name), left_out, "refused: there is no share of that name");
-        });
-        return Err(Status::BAD_NETWORK_NAME.into());
-    };
-    check_encryption(rq, &share)?;
-    if identity.is_nobody() && share.vfs().is_some() {
+    // A caller without an account is told so, and nothing of any share.
+    if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
         return Err(Status::ACCESS_DENIED.into());
     }
-    let caller = Caller {
-        user: &identity.user,
-        groups: &identity.groups,
-        groups_are_known: identity.host.is_known(),
-        address: peer.ip(),
-    };
-    let share = match share.rules.judge(&caller, share.read_only) {
-        Verdict::Refused(why) => {
+    let share = match admit(rq, name, &identity) {
+        Ok(share) => share,
+        Err(why) => {
             rq.tell(|left_out| {
-                tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
-                    left_out, "refused: {why}");
+                tracing::warn!(target: "frevo::tree", %peer, user = %identity.user,
+                    share = shortened(name), left_out, "refused: {why}");
             });
-            return Err(Status::ACCESS_DENIED.into());
+            return Err(Status::BAD_NETWORK_NAME.into());
         }
-        Verdict::Reads => share.seen(true),
-        Verdict::Writes => share.seen(false),
     };
-    let users = &rq.server().host_users;
-    let host = identity.host.user();
-    let Some(share) = share.acting_for(&identity.user, host, users) else {
-        rq.tell(|left_out| {
-            tracing::warn!(target: "frevo::tree", %peer, user = %identity.user, share = name,
-                left_out,
-                "refused: the share has run_as = \"user\", and this host has no user of that name \
-                 (root is not allowed)");
-        });
-        return Err(Status::ACCESS_DENIED.into());
-    };
+    check_encryption(rq, &share)?;
     let maximal_access = share.maximal_access();
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access).used_by(session.shared_identity())
@@ -95,6 +73,38 @@ fn share_name(path: &str) -> Option<&str> {
     (!server.is_empty() && !share.is_empty() && !share.contains('\\')).then_some(share)
 }
 
+/// The share of that name as a caller uses it, or the reason for the log.
+///
+/// MS-SMB2 3.3.5.7 has ACCESS_DENIED for a share that is there and refuses the caller;
+/// here it is answered as one that is absent is, so that nobody can try names. An absent
+/// one is judged as well, which takes its time.
+fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>, &'static str> {
+    let shares = rq.server().shares();
+    let caller = Caller {
+        user: &identity.user,
+        groups: &identity.groups,
+        groups_are_known: identity.host.is_known(),
+        address: rq.connection.peer.ip(),
+    };
+    let found = shares.find(name);
+    let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
+    let read_only = found.is_some_and(|share| share.read_only);
+    // Its time counts also where nothing depends on it.
+    let verdict = black_box(rules.judge(&caller, read_only));
+    let share = found.map(Arc::clone).ok_or("there is no share of that name")?;
+    let share = match verdict {
+        Verdict::Refused(why) => return Err(why),
+        Verdict::Reads => share.seen(true),
+        Verdict::Writes => share.seen(false),
+    };
+    let users = &rq.server().host_users;
+    share.acting_for(&identity.user, identity.host.user(), users).ok_or(
+        "the share has run_as = \"user\", and this host has no user of that name \
+         (root is not allowed)",
+    )
+}
+
+/// MS-SMB2 3.3.5.7: ACCESS_DENIED, which only a caller who may use the share is told.
 fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
     let required = share.encrypt || rq.connection.settings.encryption == Encryption::Required;
     let able = rq.connection.is_smb3()

@@ -7,6 +7,7 @@ use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
 use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
 
+use crate::host_users::HostUser;
 use crate::principals::{Principal, Use};
 use crate::rules;
 use crate::server::Server;
@@ -33,6 +34,8 @@ pub(super) struct Caller<'a> {
     pub(super) groups: &'a [String],
     /// Whether those are all.
     pub(super) groups_are_known: bool,
+    /// His user of the host.
+    pub(super) host: Option<&'a HostUser>,
     /// Where he is.
     pub(super) address: IpAddr,
 }
@@ -45,14 +48,17 @@ impl<'a> Caller<'a> {
             user: &identity.user,
             groups: &identity.groups,
             groups_are_known: identity.host.is_known(),
+            host: identity.host.user(),
             address,
         }
     }
 
-    /// IPC$ is told though it is hidden: clients expect to see it. Shares that
-    /// the user may not connect to do not exist for him.
+    /// IPC$ is told though it is hidden: clients expect to see it. A share that
+    /// refuses the caller is as absent here as for TREE_CONNECT.
     fn may_see(&self, share: &Share) -> bool {
-        let listed = !share.hidden || matches!(share.target, Target::Pipes);
+        if matches!(share.target, Target::Pipes) {
+            return true;
+        }
         let caller = rules::Caller {
             user: self.user,
             groups: self.groups,
@@ -61,7 +67,8 @@ impl<'a> Caller<'a> {
         };
         let is_refused =
             || matches!(share.rules.judge(&caller, share.read_only), rules::Verdict::Refused(_));
-        listed && !is_refused()
+        let is_nobody = self.user.is_empty();
+        !share.hidden && !is_nobody && !is_refused() && share.has_actor(self.host)
     }
 }
 

@@ -1,10 +1,12 @@
 //! IPC$: which pipes there are, and RPC over them.
 
+use std::sync::Arc;
+
 use frevo_wire::command::create::{self, CreateOptions, ImpersonationLevel};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::pipe_wait;
 use frevo_wire::command::query_info;
-use frevo_wire::dtyp::{AccessMask, FileAttributes, Sid};
+use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Sid};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::PipePeekHeader;
 use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
@@ -19,11 +21,17 @@ use frevo_wire::rpc::srvsvc::{
 use frevo_wire::rpc::{Client, SyntaxId, WinError};
 use frevo_wire::{Utf16, rpc};
 
+use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
+use frevo_server::Server;
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::host_users::HostUser;
 use frevo_server::limits::PIPES_PER_SESSION;
+use frevo_server::share::{RunAs, Share, Shares, Target};
 
 use super::calls::*;
 use crate::client::files::{close_draft, data, read_draft, utf16, write_draft};
 use crate::client::peer::async_id;
+use crate::client::world::{Users, in_own_world};
 use crate::client::*;
 
 async fn ipc(world: &World, user: &str) -> (Peer, Mount) {
@@ -91,6 +99,41 @@ fn shares_are_listed_for_those_who_may_connect() {
         assert!(listed.iter().all(|s| s.path.is_empty() && s.security_descriptor.is_none()));
         let (mut bob, mount) = ipc(world, "bob").await;
         assert!(shares(&mut bob, &mount).await.iter().any(|s| s.name == "bobs"));
+    });
+}
+
+/// Row X8: a share where files are used as the host's user of the account's name is
+/// not listed for an account without one, which may not connect there.
+#[test]
+fn x8_a_share_for_users_of_the_host_is_not_listed_for_others() {
+    #[derive(Debug)]
+    struct Bobs;
+    impl Ambient for Bobs {
+        fn now(&self) -> FileTime {
+            Host.now()
+        }
+        fn random(&self, bytes: &mut [u8]) {
+            Host.random(bytes);
+        }
+        fn host_user(&self, name: &str) -> Said<HostUser> {
+            let unix = UnixUser { uid: 4711, gid: 4711, groups: vec![4711] };
+            Ok((name == "bob").then_some(HostUser { unix, groups: Vec::new() }))
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    let share = Share { run_as: RunAs::User, ..Share::new("hosts", Target::Disk(Arc::new(vfs))) };
+    let server = Server::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(Bobs));
+    in_own_world(false, &World::of(server, dir), async |world| {
+        for (user, names) in [("ann", &["IPC$"][..]), ("bob", &["IPC$", "hosts"])] {
+            let mut peer = world.connect();
+            peer.negotiate(&Offer::default()).await;
+            let logon = peer.log_on(user).await;
+            let mount = peer.mount(&logon, "IPC$").await;
+            let listed = shares(&mut peer, &mount).await;
+            let listed: Vec<_> = listed.iter().map(|share| share.name.as_str()).collect();
+            assert_eq!(listed, names, "{user}");
+        }
     });
 }
 

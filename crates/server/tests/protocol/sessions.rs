@@ -55,8 +55,10 @@ fn who_becomes_nobody_keeps_what_is_open_and_gets_nothing_more() {
         peer.write(&mount, file, 0, b"still mine").await;
         peer.create(&mount, &Want::existing("f")).await.expect(Status::ACCESS_DENIED);
         let connect = |path: &str| tree_connect_draft(path).session(id);
-        let data = peer.ask(connect("\\\\server\\data"), mount.via()).await;
-        data.expect(Status::ACCESS_DENIED);
+        for share in ["data", "bobs", "absent"] {
+            let refused = peer.ask(connect(&format!("\\\\server\\{share}")), mount.via()).await;
+            refused.expect(Status::ACCESS_DENIED);
+        }
         peer.ask(connect("\\\\server\\IPC$"), mount.via()).await.ok();
         peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
         peer.open_file(&mount, &Want::existing("f")).await;
@@ -254,7 +256,7 @@ fn shares_and_their_answers() {
             ("\\\\frevo\\absent", Status::BAD_NETWORK_NAME),
             ("\\\\frevo\\C$", Status::BAD_NETWORK_NAME),
             ("\\\\frevo\\ADMIN$", Status::BAD_NETWORK_NAME),
-            ("\\\\frevo\\bobs", Status::ACCESS_DENIED),
+            ("\\\\frevo\\bobs", Status::BAD_NETWORK_NAME),
             ("\\\\frevo", Status::INVALID_PARAMETER),
             ("\\\\frevo\\", Status::INVALID_PARAMETER),
             ("\\\\frevo\\data\\sub", Status::INVALID_PARAMETER),

@@ -20,7 +20,7 @@ use frevo_wire::dtyp::{AccessMask, FileTime};
 use crate::client::files::tree_connect_draft;
 use crate::client::settings;
 use crate::client::world::{in_own_world, in_world, password};
-use crate::client::{Logon, Mount, Offer, Peer, Setup, Status, Want, World};
+use crate::client::{Dialect, Logon, Mount, Offer, Peer, Setup, Status, Want, World};
 
 /// The groups of each account.
 pub fn accounts(groups: &[(&str, &[&str])]) -> Arc<AccountFile> {
@@ -45,6 +45,63 @@ fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&str])
 
 fn names(listed: &[&str]) -> Names {
     Names::of(listed.iter().copied())
+}
+
+/// The folder as several shares, of which most refuse Ann: by each of the lists.
+fn closed_and_open(world: &World) {
+    let vfs = Arc::new(PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap());
+    let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs) as _));
+    let networks = |listed: &str| vec![listed.parse().unwrap()];
+    let closed = |name: &str, rules: Rules| Share { rules, ..share(name) };
+    let denied = || Rules { deny: names(&["ann"]), ..Rules::default() };
+    let shares = [
+        closed("denied", denied()),
+        closed("not-allowed", Rules { allow: names(&["bob", "@few"]), ..Rules::default() }),
+        closed("near", Rules { hosts_allow: networks("192.0.2.0/24"), ..Rules::default() }),
+        closed("far", Rules { hosts_deny: networks("127.0.0.0/8"), ..Rules::default() }),
+        Share { encrypt: true, ..closed("sealed-and-denied", denied()) },
+        Share { encrypt: true, ..share("sealed") },
+        share("data"),
+    ];
+    let settings = (*world.server.settings()).clone();
+    world.server.reload(settings, Shares::new(shares), accounts(STAFF));
+}
+
+/// Names of shares of [`closed_and_open`] that refuse Ann.
+const CLOSED: [&str; 5] = ["denied", "not-allowed", "near", "far", "sealed-and-denied"];
+
+/// Row X8: the whole answer, also to a client that cannot encrypt. Who may use the
+/// share is told that he has to.
+#[test]
+fn x8_a_forbidden_share_is_answered_as_an_absent_one() {
+    in_world(async |world| {
+        closed_and_open(world);
+        for dialect in [Dialect::SMB_3_1_1, Dialect::SMB_2_1] {
+            let mut peer = world.connect();
+            peer.negotiate(&Offer::only(dialect)).await;
+            let logon = peer.log_on("ann").await;
+            let mut told = async |name: &str| {
+                let path = format!("\\\\frevo\\{name}");
+                let draft = tree_connect_draft(&path).session(logon.id);
+                let mut reply = peer.ask(draft, logon.via()).await;
+                // MessageId and Signature are each reply's own.
+                reply.message[24..32].fill(0);
+                reply.message[48..64].fill(0);
+                (reply.status(), reply.message)
+            };
+            let absent = told("absent").await;
+            assert_eq!(absent.0, Status::BAD_NETWORK_NAME);
+            for name in CLOSED {
+                assert_eq!(told(name).await, absent, "{name} {dialect:?}");
+            }
+            assert_eq!(told("data").await.0, Status::SUCCESS);
+            let sealed = match dialect {
+                Dialect::SMB_2_1 => Status::ACCESS_DENIED,
+                _ => Status::SUCCESS,
+            };
+            assert_eq!(told("sealed").await.0, sealed);
+        }
+    });
 }
 
 const STAFF: &[(&str, &[&str])] = &[("ann", &["Staff"]), ("bob", &[])];
@@ -73,20 +130,20 @@ const READ: AccessMask =
     AccessMask(AccessMask::FILE_GENERIC_READ.0 | AccessMask::FILE_GENERIC_EXECUTE.0);
 
 #[test]
-fn who_is_not_listed_is_denied() {
+fn who_is_not_listed_is_refused() {
     in_world(async |world| {
         let near = "127.0.0.1";
         share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
-        assert_eq!(access(world, "bob", near).await, Err(Status::ACCESS_DENIED));
+        assert_eq!(access(world, "bob", near).await, Err(Status::BAD_NETWORK_NAME));
         share(world, false, Rules { deny: names(&["@STAFF"]), ..Rules::default() }, STAFF);
-        assert_eq!(access(world, "ANN", near).await, Err(Status::ACCESS_DENIED));
+        assert_eq!(access(world, "ANN", near).await, Err(Status::BAD_NETWORK_NAME));
         assert_eq!(access(world, "bob", near).await, Ok(AccessMask::FILE_ALL));
     });
 }
 
 #[test]
-fn clients_elsewhere_are_denied() {
+fn clients_elsewhere_are_refused() {
     in_world(async |world| {
         let networks = |listed: &[&str]| listed.iter().map(|n| n.parse().unwrap()).collect();
         let rules = Rules {
@@ -103,7 +160,7 @@ fn clients_elsewhere_are_denied() {
             ("2001:db9::1", false),
             ("203.0.113.1", true),
         ] {
-            let want = if may { Ok(AccessMask::FILE_ALL) } else { Err(Status::ACCESS_DENIED) };
+            let want = if may { Ok(AccessMask::FILE_ALL) } else { Err(Status::BAD_NETWORK_NAME) };
             assert_eq!(access(world, "ann", from).await, want, "{from}");
         }
     });
@@ -188,13 +245,13 @@ fn who_the_host_says_nothing_of_is_kept_out() {
     in_own_world(false, &World::of(server, dir), async |world| {
         let near = "127.0.0.1";
         share(world, false, Rules { deny: names(&["@guests"]), ..Rules::default() }, STAFF);
-        assert_eq!(access(world, "ann", near).await, Err(Status::ACCESS_DENIED));
+        assert_eq!(access(world, "ann", near).await, Err(Status::BAD_NETWORK_NAME));
         share(world, false, Rules { read_list: names(&["@guests"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(READ));
         // What the account file says is known.
         share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
-        assert_eq!(access(world, "bob", near).await, Err(Status::ACCESS_DENIED));
+        assert_eq!(access(world, "bob", near).await, Err(Status::BAD_NETWORK_NAME));
     });
 }
 
@@ -212,7 +269,7 @@ fn a5_new_groups_count_from_the_next_request_on() {
         share(world, false, rules(), &[("ann", &[]), ("bob", &["staff"])]);
         assert!(token(world).groups.is_empty());
         let refused = ann.try_mount(&logon, "data").await.err().map(|reply| reply.status());
-        assert_eq!(refused, Some(Status::ACCESS_DENIED));
+        assert_eq!(refused, Some(Status::BAD_NETWORK_NAME));
         // Whoever authenticates anew as somebody else loses the session, and
         // gets nothing of him.
         let reply = ann.log_on_again(Setup::again("bob", &logon)).await;
