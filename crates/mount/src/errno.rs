@@ -41,7 +41,10 @@ fn of_status(status: Status) -> Option<Errno> {
         | Status::NETWORK_ACCESS_DENIED
         | Status::LOGON_FAILURE
         | Status::ACCOUNT_DISABLED => Errno::EACCES,
-        Status::CANNOT_DELETE | Status::PRIVILEGE_NOT_HELD => Errno::EPERM,
+        Status::CANNOT_DELETE
+        | Status::PRIVILEGE_NOT_HELD
+        | Status::INVALID_OWNER
+        | Status::INVALID_PRIMARY_GROUP => Errno::EPERM,
         Status::OBJECT_NAME_COLLISION => Errno::EEXIST,
         Status::DIRECTORY_NOT_EMPTY => Errno::ENOTEMPTY,
         Status::NOT_A_DIRECTORY => Errno::ENOTDIR,

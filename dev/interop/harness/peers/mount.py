@@ -1,5 +1,6 @@
 """`frevo mount`: a FUSE mount, driven by programs as any folder is, and compared with the server's disk."""
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -527,11 +528,17 @@ def posix(here, there):
     for path, mode in (("f", 0o640), ("d", 0o750)):
         equal((os.stat(here / path).st_mode & 0o777, os.stat(there / path).st_mode & 0o777), (mode, mode), path)
     os.chmod(here / "f", 0o605)
-    os.chown(here / "f", 12, 34)
+    own = os.stat(there / "f")
+    try:
+        os.chown(here / "f", 12, 34)
+        raise Failure("an account that is no administrator has given a file away")
+    except PermissionError as error:
+        equal(error.errno, errno.EPERM, "chown")
+    wanted = (0o605, own.st_uid, own.st_gid)
     found = os.stat(there / "f")
-    equal((found.st_mode & 0o777, found.st_uid, found.st_gid), (0o605, 12, 34), "chmod and chown")
+    equal((found.st_mode & 0o777, found.st_uid, found.st_gid), wanted, "chmod, and no chown")
     found = os.stat(here / "f")
-    equal((found.st_mode & 0o777, found.st_uid, found.st_gid), (0o605, 12, 34), "seen here")
+    equal((found.st_mode & 0o777, found.st_uid, found.st_gid), wanted, "seen here")
     os.mkfifo(here / "pipe", 0o622)
     os.symlink("f", here / "link")
     equal((stat.S_ISFIFO(os.lstat(there / "pipe").st_mode), stat.S_ISFIFO(os.lstat(here / "pipe").st_mode)), (True, True), "a FIFO")
