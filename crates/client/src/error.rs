@@ -38,7 +38,7 @@ pub enum Cause {
     HandleLost,
     /// Name and password (or what else was given) do not suffice, or the
     /// server did not prove that it knows them.
-    Logon(frevo_auth::Refusal),
+    Logon(Box<frevo_auth::Refusal>),
     /// The server offers less protection than is asked for, or tried to lower
     /// it.
     Security(&'static str),
@@ -263,7 +263,7 @@ impl From<Malformed> for Cause {
 
 impl From<frevo_auth::Refusal> for Cause {
     fn from(refusal: frevo_auth::Refusal) -> Self {
-        Self::Logon(refusal)
+        Self::Logon(Box::new(refusal))
     }
 }
 
