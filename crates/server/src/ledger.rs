@@ -136,6 +136,8 @@ impl Sums {
 #[derive(Debug)]
 struct Books {
     all: Sums,
+    /// Bytes of the networks' holders: of clients that have not logged on.
+    of_networks: AtomicUsize,
     /// Bytes that everything together may take.
     limit: AtomicUsize,
     /// Objects of each kind that an account, and a network, may have.
@@ -180,7 +182,8 @@ impl Default for Ledger {
             full_since: AtomicU64::new(0),
             told: Mutex::default(),
         };
-        Self(Arc::new(Books { all, limit, most, holders: Mutex::default(), relief }))
+        let (of_networks, holders) = (AtomicUsize::new(0), Mutex::default());
+        Self(Arc::new(Books { all, of_networks, limit, most, holders, relief }))
     }
 }
 
@@ -246,8 +249,22 @@ impl Ledger {
         budget::of(self.bytes(), limit).max(budget::fullness_with(kept))
     }
 
-    /// True when nothing is left for newcomers either: an eighth beyond the limit is
-    /// kept for them.
+    /// True when there is memory for newcomers. An eighth beyond the limit is kept for
+    /// them: accounts that take more than the limit do not use it up, only what is held
+    /// by others.
+    pub fn has_room_for_newcomers(&self) -> bool {
+        if !self.is_overdrawn() {
+            return true;
+        }
+        let limit = self.0.limit.load(Ordering::Relaxed).min(budget::limit());
+        let held = self.bytes();
+        let accounts = held.saturating_sub(self.0.of_networks.load(Ordering::Relaxed));
+        let kept = self.0.all.kept.load(Ordering::Relaxed);
+        let used = held.max(budget::in_use().saturating_add(kept));
+        used.saturating_sub(accounts) < limit / 8
+    }
+
+    /// True when the limit and the eighth beyond it are used up, by whomever.
     pub fn is_overdrawn(&self) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
         let kept = self.0.all.kept.load(Ordering::Relaxed);
@@ -384,11 +401,17 @@ impl Holder {
     fn add(&self, kind: Kind, bytes: usize) {
         self.sums.bytes_of(kind).fetch_add(bytes, Ordering::Relaxed);
         self.books.all.bytes_of(kind).fetch_add(bytes, Ordering::Relaxed);
+        if matches!(self.name, Name::Network(_)) {
+            self.books.of_networks.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     fn subtract(&self, kind: Kind, bytes: usize) {
         self.sums.bytes_of(kind).fetch_sub(bytes, Ordering::Relaxed);
         self.books.all.bytes_of(kind).fetch_sub(bytes, Ordering::Relaxed);
+        if matches!(self.name, Name::Network(_)) {
+            self.books.of_networks.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Answers if the holder may keep what it has: half the budget at most, and

@@ -17,9 +17,23 @@ pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
 /// Largest QUERY_INFO, QUERY_DIRECTORY, SET_INFO buffer, bytes (MaxTransactSize).
 pub const MAX_TRANSACT: u32 = 8 * 1024 * 1024;
 
-/// Connections that have not authenticated yet, from one address, or one network of 64
-/// bits of IPv6.
+/// Connections that have not authenticated yet, from one address, or one /64 of IPv6.
 pub const UNAUTHENTICATED_PER_ADDRESS: usize = 64;
+
+/// Connections that have not authenticated yet, from one /24 of public IPv4.
+pub const UNAUTHENTICATED_PER_24: usize = 256;
+
+/// Connections that have not authenticated yet, from one /56 of IPv6: what many
+/// providers give to one customer.
+pub const UNAUTHENTICATED_PER_56: usize = 128;
+
+/// Connections that have not authenticated yet, from one /48 of IPv6: what one site
+/// can have.
+pub const UNAUTHENTICATED_PER_48: usize = 256;
+
+/// A connection that has not authenticated is not evicted before this age, unless its
+/// network holds more of them than the newcomer's.
+pub const UNAUTHENTICATED_SPARED: Duration = Duration::from_secs(1);
 
 /// Connections that have not authenticated yet, in all.
 pub const UNAUTHENTICATED: usize = 4_096;

@@ -15,6 +15,9 @@ const MAPPED: u8 = 96;
 const WHOLE: u8 = 128;
 
 impl Prefix {
+    /// The prefix of all addresses.
+    pub const EVERY: Self = Self { bits: 0, length: 0 };
+
     fn new(address: IpAddr, length: u8) -> Self {
         let bits = bits(address);
         let host = u32::from(WHOLE.saturating_sub(length));
@@ -32,10 +35,16 @@ impl Prefix {
         self.length == WHOLE
     }
 
-    /// The prefixes by which connections are counted, from the widest to the address.
+    /// The prefixes by which connections are counted, from [`Self::EVERY`] to the
+    /// address. Private IPv4 networks are flat: a /24 there is no unit of its own.
     pub fn of_connection(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
-        let lengths: &[u8] =
-            if is_v4(address) { &[MAPPED + 24, WHOLE] } else { &[48, 56, 64, WHOLE] };
+        let lengths: &[u8] = match address.to_canonical() {
+            IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() || v4.is_link_local() => {
+                &[0, WHOLE]
+            }
+            IpAddr::V4(_) => &[0, MAPPED + 24, WHOLE],
+            IpAddr::V6(_) => &[0, 48, 56, 64, WHOLE],
+        };
         lengths.iter().map(move |length| Self::new(address, *length))
     }
 
@@ -51,12 +60,6 @@ impl Prefix {
             IpAddr::V6(_) => &[48, 56, 64, WHOLE],
         };
         lengths.iter().map(move |length| Self::new(address, *length))
-    }
-
-    /// The next wider prefix by which connections are counted.
-    pub fn wider(self) -> Option<Self> {
-        let address = IpAddr::V6(Ipv6Addr::from_bits(self.bits));
-        Self::of_connection(address).rev().find(|wider| wider.length < self.length)
     }
 
     /// The number of its bits, those of IPv4 counted from 96.
@@ -112,16 +115,20 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_widen_step_by_step() {
-        let mut prefix = Prefix::exact("2001:db8:1:2::3".parse().unwrap());
-        let mut seen = Vec::new();
-        while let Some(wider) = prefix.wider() {
-            seen.push(wider.length());
-            prefix = wider;
+    fn connections_are_counted_in_steps_and_private_networks_by_address() {
+        let of = |address: &str| {
+            let address = address.parse().unwrap();
+            let first = Prefix::of_connection(address).next();
+            let last = Prefix::of_connection(address).next_back();
+            assert_eq!((first, last), (Some(Prefix::EVERY), Some(Prefix::exact(address))));
+            lengths(Prefix::of_connection(address))
+        };
+        assert_eq!(of("2001:db8:1:2::3"), [0, 48, 56, 64, 128]);
+        for public in ["192.0.2.1", "::ffff:192.0.2.1"] {
+            assert_eq!(of(public), [0, 120, 128], "{public}");
         }
-        assert_eq!(seen, [64, 56, 48]);
-        let v4 = Prefix::exact("192.0.2.1".parse().unwrap());
-        assert_eq!(v4.wider().unwrap().length(), 120);
-        assert!(v4.wider().unwrap().wider().is_none());
+        for local in ["192.168.1.7", "10.0.0.1", "127.0.0.1", "169.254.3.3", "::ffff:10.1.1.1"] {
+            assert_eq!(of(local), [0, 128], "{local}");
+        }
     }
 }

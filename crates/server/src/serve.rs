@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::admission::Ticket;
+use crate::admission::{EVICTED, Ticket};
 use crate::connection::{self, Accepted};
 use crate::idle;
 use crate::limits::{
@@ -161,7 +161,7 @@ impl Door {
             return;
         }
         let Some(ticket) = self.server.admit(peer.ip()) else {
-            let is_full = self.server.ledger.is_overdrawn();
+            let is_full = !self.server.ledger.has_room_for_newcomers();
             self.refusals.note(|count| {
                 if is_full {
                     tracing::warn!(target: "frevo::connection", %peer, count,
@@ -197,7 +197,14 @@ impl Door {
         };
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
-        let Some(first) = self.first_frame(&stream, &mut reader, peer).await else { return };
+        let frame = tokio::select! {
+            frame = self.first_frame(&stream, &mut reader, peer) => frame,
+            () = ticket.evicted() => {
+                self.tell_disconnected(peer, EVICTED);
+                None
+            }
+        };
+        let Some(first) = frame else { return };
         let from = place.core;
         place.choose(client_guid(&first));
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
@@ -255,13 +262,16 @@ impl Door {
                 None
             }
             Err(_elapsed) => {
-                let why = "did not negotiate in time";
-                self.server.lines.tell(peer.ip(), |left_out| {
-                    tracing::warn!(target: "frevo::connection", %peer, why, left_out, "disconnected");
-                });
+                self.tell_disconnected(peer, "did not negotiate in time");
                 None
             }
         }
+    }
+
+    fn tell_disconnected(&self, peer: SocketAddr, why: &'static str) {
+        self.server.lines.tell(peer.ip(), |left_out| {
+            tracing::warn!(target: "frevo::connection", %peer, why, left_out, "disconnected");
+        });
     }
 }
 

@@ -212,11 +212,12 @@ impl Server {
         FileId { persistent, volatile }
     }
 
-    /// A place among the unauthenticated for a new connection from `address`; none when
-    /// there are too many, or not even the memory kept for newcomers is left.
+    /// A place among the unauthenticated for a new connection from `address`. None when
+    /// no other connection can make room for it, or when connections like it have used up
+    /// the memory kept for newcomers. Memory that accounts hold refuses nobody.
     pub fn admit(&self, address: IpAddr) -> Option<Ticket> {
         self.ledger.relieve();
-        if self.ledger.is_overdrawn() {
+        if !self.ledger.has_room_for_newcomers() {
             return None;
         }
         self.admission.enter(address)

@@ -33,6 +33,12 @@ pub fn set_limit(bytes: usize) {
     LIMIT.store(bytes.max(1), Ordering::Relaxed);
 }
 
+/// Bytes that may be in use.
+#[must_use]
+pub fn limit() -> usize {
+    LIMIT.load(Ordering::Relaxed)
+}
+
 /// How full it is now.
 #[must_use]
 pub fn fullness() -> Fullness {

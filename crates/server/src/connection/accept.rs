@@ -73,6 +73,7 @@ async fn serve_whole(server: Arc<Server>, accepted: Accepted) -> io::Result<()> 
         });
         return Ok(());
     };
+    ticket.reach_by(handle.clone());
     let connection = Rc::new(Connection::new((id, server, settings), ends, handle, Some(ticket)));
     connection.charges.borrow_mut().push(charge);
     // However this ends: by itself, by a panic, or dropped with its core.
@@ -256,6 +257,11 @@ impl Connection {
             Notice::SessionClosed(id) => self.remove_channel(id),
             Notice::GiveUpWaiting => self.waiting.borrow().give_up(),
             Notice::Disconnect(why) => self.disconnect(Doom::Rule(why)),
+            // It may have authenticated since it was told.
+            Notice::Evicted if !self.is_authenticated() => {
+                self.disconnect(Doom::Rule(crate::admission::EVICTED));
+            }
+            Notice::Evicted => {}
             Notice::EndIfUnused if self.channel_count() == 0 => self.disconnect(Doom::Idle),
             Notice::EndIfUnused => {}
             Notice::Break(parcel) => self.send_break(*parcel, stream),

@@ -44,6 +44,8 @@ pub enum Notice {
     GiveUpWaiting,
     /// End the connection.
     Disconnect(&'static str),
+    /// End the connection if nobody has authenticated on it: newcomers need its place.
+    Evicted,
     /// End the connection if it has no session.
     EndIfUnused,
     /// Tell the client of a break. Boxed: every connection holds room for 32

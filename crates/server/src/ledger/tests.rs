@@ -1,4 +1,5 @@
 use super::*;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 fn most(kind: Kind) -> (usize, usize) {
@@ -205,7 +206,20 @@ fn an_eighth_beyond_the_limit_is_for_newcomers() {
     const LIMIT: usize = 8 << 20;
     let ledger = Ledger::default();
     ledger.set_limit(LIMIT);
-    let ann = ledger.account("ann");
+    let (ann, network) = (ledger.account("ann"), ledger.network(Ipv4Addr::LOCALHOST.into()));
+    // No account uses it up, however much it has.
+    for bytes in [LIMIT / 8 * 9, LIMIT * 9] {
+        let ann = ann.charge(Kind::Frame, bytes).unwrap();
+        assert!(ledger.has_room_for_newcomers(), "{bytes}");
+        // Newcomers themselves do.
+        for (bytes, has_room) in [(LIMIT / 8 - 1, true), (LIMIT / 8, false), (LIMIT / 8 + 1, false)]
+        {
+            let newcomers = network.charge(Kind::Frame, bytes).unwrap();
+            assert_eq!(ledger.has_room_for_newcomers(), has_room, "{bytes}");
+            drop(newcomers);
+        }
+        drop(ann);
+    }
     for (bytes, is_overdrawn) in [(LIMIT, false), (LIMIT / 8 * 9 - 1, false), (LIMIT / 8 * 9, true)]
     {
         let charge = ann.charge(Kind::Frame, bytes).unwrap();

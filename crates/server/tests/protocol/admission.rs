@@ -8,10 +8,11 @@ use crate::client::files::read_draft;
 use crate::client::logon::Exchange;
 use crate::client::*;
 use frevo_net::limits::SEND_STALL_TIMEOUT;
+use frevo_server::ledger::Kind;
 use frevo_server::limits::{
     AUTHENTICATE_DEADLINE, LOGON_DELAY, LOGON_DELAY_MAX, NEGOTIATE_DEADLINE,
     SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
-    UNAUTHENTICATED_PER_ADDRESS,
+    UNAUTHENTICATED_PER_56, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use frevo_wire::command::create::ShareAccess;
 use tokio::time::Instant;
@@ -38,6 +39,108 @@ fn unauthenticated_connections_are_limited_for_each_address() {
         drop(one);
         tokio::time::sleep(Duration::from_millis(1)).await;
         world.connect_from(HERE).expect("admitted once more");
+    });
+}
+
+/// Where a step is full, the oldest of its busiest part ends, at whatever stage it is.
+#[test]
+fn the_oldest_half_open_connection_is_evicted() {
+    in_frozen_world(settings(), async |world| {
+        let mut known = world.connect_from(HERE).expect("admitted");
+        known.negotiate(&Offer::default()).await;
+        known.log_on("ann").await;
+        let mut silent = world.connect_from(HERE).expect("admitted");
+        let mut negotiated = world.connect_from(HERE).expect("admitted");
+        negotiated.negotiate(&Offer::default()).await;
+        let mut halfway = world.connect_from(HERE).expect("admitted");
+        halfway.negotiate(&Offer::default()).await;
+        let mut exchange = Exchange::new(&halfway, Setup::of("ann"));
+        exchange.round(&mut halfway).await.expect(Status::MORE_PROCESSING_REQUIRED);
+        let mut rest: Vec<_> = (3..UNAUTHENTICATED_PER_ADDRESS)
+            .map(|_| world.connect_from(HERE).expect("admitted"))
+            .collect();
+        assert!(world.connect_from(HERE).is_none(), "all are young");
+        tokio::time::sleep(UNAUTHENTICATED_SPARED).await;
+        let start = Instant::now();
+        for evicted in [&mut silent, &mut negotiated, &mut halfway] {
+            let mut newcomer = world.connect_from(HERE).expect("another is evicted");
+            evicted.expect_disconnect().await;
+            newcomer.negotiate(&Offer::default()).await;
+            newcomer.log_on("bob").await;
+            rest.push(world.connect_from(HERE).expect("its place is free again"));
+        }
+        assert!(start.elapsed() < Duration::from_millis(10), "{:?}", start.elapsed());
+        for peer in rest.iter_mut().skip(1) {
+            peer.negotiate(&Offer::default()).await;
+        }
+        known.expect_alive().await;
+    });
+}
+
+/// An honest client begins before a flood from one address and logs on after it. Others
+/// log on meanwhile, also from the flood's own network and address.
+#[test]
+fn r1_a_flood_from_one_address_shuts_nobody_out() {
+    in_frozen_world(settings(), async |world| {
+        let mut flood = Vec::new();
+        let mut honest = world.connect_from(THERE).expect("admitted");
+        honest.negotiate(&Offer::default()).await;
+        let mut exchange = Exchange::new(&honest, Setup::of("ann"));
+        exchange.round(&mut honest).await.expect(Status::MORE_PROCESSING_REQUIRED);
+        for _ in 0..20 {
+            flood.extend((0..1_000).filter_map(|_| world.connect_from(HERE)));
+            tokio::time::sleep(UNAUTHENTICATED_SPARED).await;
+            for address in [HERE, THERE, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))] {
+                let mut newcomer = world.connect_from(address).expect("admitted");
+                let start = Instant::now();
+                newcomer.negotiate(&Offer::default()).await;
+                newcomer.log_on("bob").await;
+                assert!(start.elapsed() < Duration::from_millis(10));
+            }
+        }
+        exchange.round(&mut honest).await.ok();
+        honest.expect_alive().await;
+        assert!(flood.len() >= 19 * UNAUTHENTICATED_PER_ADDRESS, "{}", flood.len());
+    });
+}
+
+/// One customer of IPv6 has 256 networks of 64 bits.
+#[test]
+fn r1_one_customer_of_ipv6_shuts_nobody_out() {
+    in_frozen_world(settings(), async |world| {
+        let address = |n: u128| {
+            let bits = (0x2001_0DB8 << 96) | ((n / 64) << 64) | n;
+            IpAddr::V6(std::net::Ipv6Addr::from_bits(bits))
+        };
+        let attack: Vec<_> = (0..4_600).filter_map(|n| world.connect_from(address(n))).collect();
+        for address in [HERE, IpAddr::V6("2001:db8:1::1".parse().unwrap())] {
+            let mut newcomer = world.connect_from(address).expect("a newcomer is admitted");
+            newcomer.negotiate(&Offer::default()).await;
+            newcomer.log_on("ann").await;
+        }
+        assert!(attack.len() >= UNAUTHENTICATED_PER_56, "{}", attack.len());
+    });
+}
+
+/// Memory that an account holds beyond the limit refuses no newcomer.
+#[test]
+fn r1_an_account_that_fills_memory_shuts_nobody_out() {
+    in_frozen_world(settings(), async |world| {
+        const LIMIT: usize = 64 << 20;
+        let ledger = &world.server.ledger;
+        ledger.set_limit(LIMIT);
+        let frames = ledger.account("bob").charge(Kind::Frame, 2 * LIMIT).unwrap();
+        assert!(ledger.is_overdrawn());
+        let mut newcomer = world.connect_from(HERE).expect("admitted");
+        newcomer.negotiate(&Offer::default()).await;
+        newcomer.log_on("ann").await;
+        // Connections that have not logged on may use up what is kept for them.
+        let flood = ledger.network(THERE).charge(Kind::Frame, LIMIT / 8).unwrap();
+        assert!(world.connect_from(HERE).is_none());
+        drop(flood);
+        assert!(world.connect_from(HERE).is_some());
+        drop(frames);
+        assert!(!ledger.is_overdrawn());
     });
 }
 
