@@ -27,6 +27,15 @@ pub enum Signing {
     Offered,
 }
 
+/// Who may list accounts, and who is in groups, over SAMR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountListing {
+    /// Members of the group Administrators.
+    Administrators,
+    /// Every user.
+    Users,
+}
+
 /// Settings of the protocol.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -62,6 +71,8 @@ pub struct Settings {
     pub target_names: Vec<String>,
     /// Who is logged on may authenticate anew as nobody, and keeps what is open.
     pub anonymous: bool,
+    /// Listing of accounts.
+    pub account_listing: AccountListing,
     /// Minutes after which a session that has nothing open and asks for nothing is ended;
     /// 0: never.
     pub idle_session_minutes: u32,
@@ -98,6 +109,7 @@ impl Default for Settings {
             posix: true,
             target_names: Vec::new(),
             anonymous: false,
+            account_listing: AccountListing::Administrators,
             idle_session_minutes: IDLE_SESSION_MINUTES,
             test_hooks: false,
         }

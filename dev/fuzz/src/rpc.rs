@@ -64,6 +64,14 @@ impl Services for Office {
         Some(Account { sid: *sid, domain: domain.into(), name: name.into(), kind })
     }
 
+    fn may_list_accounts(&self) -> bool {
+        true
+    }
+
+    fn users_list_accounts(&self) -> bool {
+        true
+    }
+
     fn find_name(&self, name: &str) -> Option<Account> {
         (name.len() % 2 == 0).then(|| self.find_sid(&Sid::EVERYONE)).flatten()
     }

@@ -47,6 +47,8 @@ PROFILES = {
     "attacks": (ATTACKED, []),
     "attacks-as-shipped": (["-x", "--listen", "-x", f":{PORT}"], []),
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
+    # Accounts are listed for everybody, as on smbd.
+    "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
     # Files are used as the user of the host who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }

@@ -15,11 +15,13 @@ use frevo_wire::dtyp::Guid;
 use super::names::Who;
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
-use super::values::{EncryptionChoice, NtAclsChoice, RunAsChoice, SigningChoice, StreamsChoice};
+use super::values::{
+    AccountListingChoice, EncryptionChoice, NtAclsChoice, RunAsChoice, SigningChoice, StreamsChoice,
+};
 use crate::data::MAX_OFFSET;
 use crate::limits;
 use crate::rules::{Names, Rules};
-use crate::settings::{Encryption, Settings, Signing};
+use crate::settings::{AccountListing, Encryption, Settings, Signing};
 use crate::share::{RunAs, Share, Target};
 use crate::time_machine;
 
@@ -39,6 +41,15 @@ impl From<StreamsChoice> for Streams {
             StreamsChoice::Xattr => Self::Xattr,
             StreamsChoice::Folder => Self::Folder,
             StreamsChoice::Off => Self::Off,
+        }
+    }
+}
+
+impl From<AccountListingChoice> for AccountListing {
+    fn from(choice: AccountListingChoice) -> Self {
+        match choice {
+            AccountListingChoice::Administrators => Self::Administrators,
+            AccountListingChoice::Users => Self::Users,
         }
     }
 }
@@ -97,6 +108,9 @@ impl Config {
         let minutes = self.limits.idle_session_minutes;
         settings.idle_session_minutes = minutes.unwrap_or(settings.idle_session_minutes);
         settings.anonymous = section.anonymous.unwrap_or(settings.anonymous);
+        if let Some(choice) = section.account_listing {
+            settings.account_listing = choice.into();
+        }
         if let Some(names) = &section.target_names {
             settings.target_names.clone_from(names);
         }

@@ -10,9 +10,9 @@ use toml::Spanned;
 use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName, Who};
 use super::values::{
-    CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, Mode,
-    NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
-    StreamsChoice,
+    AccountListingChoice, CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen,
+    LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size,
+    SnapshotPath, StreamsChoice,
 };
 use crate::ledger::{Kind, Ledger};
 use crate::limits;
@@ -81,6 +81,8 @@ pub struct ServerSection {
     pub require_mic: Option<bool>,
     /// Who is logged on may authenticate anew as nobody.
     pub anonymous: Option<bool>,
+    /// Listing of accounts.
+    pub account_listing: Option<AccountListingChoice>,
     /// Confinement of the process.
     pub confinement: Option<ConfinementChoice>,
     /// Folders where a reload may add shares, besides those of the start.

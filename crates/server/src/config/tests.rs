@@ -43,6 +43,7 @@ fn every_key_can_be_set() {
         pin_cores = true
         require_mic = true
         anonymous = true
+        account_listing = "users"
         target_names = ["box.example.com"]
         confinement = "off"
         confine_to = ["/srv"]

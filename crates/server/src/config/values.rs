@@ -99,6 +99,16 @@ words! {
 }
 
 words! {
+    /// Who may list accounts.
+    AccountListingChoice: "account_listing" {
+        /// Members of the group Administrators.
+        Administrators = "administrators",
+        /// Every user.
+        Users = "users",
+    }
+}
+
+words! {
     /// When the server gives up the rights that it does not need.
     ConfinementChoice: "confinement" {
         /// As far as the kernel can; what it cannot is a warning.

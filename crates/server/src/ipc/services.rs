@@ -12,6 +12,7 @@ use crate::principals::{Principal, Use};
 use crate::rules;
 use crate::server::Server;
 use crate::session::Identity;
+use crate::settings::AccountListing;
 use crate::share::{Share, Target};
 
 /// What file servers call themselves when nothing depends on it: Windows 7.
@@ -167,6 +168,16 @@ impl Services for Caller<'_> {
 
     fn find_name(&self, name: &str) -> Option<Account> {
         self.server.with_principals(|known| known.find_name(name)).map(account)
+    }
+
+    fn may_list_accounts(&self) -> bool {
+        let is_somebody = !self.user.is_empty();
+        let token = || self.server.token(self.user, None);
+        is_somebody && (self.users_list_accounts() || token().contains(&Sid::ADMINISTRATORS))
+    }
+
+    fn users_list_accounts(&self) -> bool {
+        self.server.settings().account_listing == AccountListing::Users
     }
 
     fn accounts_in(&self, domain: &Sid) -> Vec<Account> {

@@ -40,6 +40,10 @@ pub trait Services {
     fn find_sid(&self, sid: &Sid) -> Option<Account>;
     /// Who is called so, as `name`, `domain\name` or `name@domain`.
     fn find_name(&self, name: &str) -> Option<Account>;
+    /// Whether the caller may list accounts and who is in groups.
+    fn may_list_accounts(&self) -> bool;
+    /// Whether all users may, or administrators alone.
+    fn users_list_accounts(&self) -> bool;
     /// The users, groups and aliases of a domain.
     fn accounts_in(&self, domain: &Sid) -> Vec<Account>;
     /// Who is in a group or an alias.

@@ -33,6 +33,8 @@ fn without_referents(stub: &[u8]) -> Vec<u8> {
 struct Fixture {
     shares: Vec<ShareInfo>,
     is_administrator: bool,
+    /// Whether accounts are listed for administrators alone.
+    hides_accounts: bool,
 }
 
 impl Services for Fixture {
@@ -91,6 +93,14 @@ impl Services for Fixture {
             _ => account.name == name,
         };
         accounts().into_iter().find(is)
+    }
+
+    fn may_list_accounts(&self) -> bool {
+        self.is_administrator || !self.hides_accounts
+    }
+
+    fn users_list_accounts(&self) -> bool {
+        !self.hides_accounts
     }
 
     fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
@@ -157,7 +167,7 @@ fn fixture() -> Fixture {
         share("data", ShareType::DISKTREE, "größe"),
         share("IPC$", ShareType::IPC | ShareType::SPECIAL, "IPC Service"),
     ];
-    Fixture { shares, is_administrator: true }
+    Fixture { shares, is_administrator: true, hides_accounts: false }
 }
 
 /// A client bound to a pipe.

@@ -42,7 +42,36 @@ def rpc(ctx, command):
                        "-c", command, timeout=60)
 
 
-@group("rpcclient/accounts")
+@group("rpcclient/accounts-unlisted")
+def accounts_unlisted(ctx):
+    """Lists of accounts are for administrators; a user looks up names one by one."""
+    server = ctx.server
+    if server.kind != "frevo":
+        return
+    _, output = rpc(ctx, f"lookupnames {server.user}")
+    found = re.search(r"(S-1-5-21-\d+-\d+-\d+)-(\d+) \(User: 1\)", output)
+    for name, command in [
+        ("enumdomusers", "enumdomusers"), ("enumdomgroups", "enumdomgroups"), ("enumalsgroups", "enumalsgroups builtin"),
+        ("querydispinfo", "querydispinfo 1"), ("querygroupmem", "querygroupmem 513"), ("queryaliasmem", "queryaliasmem builtin 544"),
+    ]:
+        with ctx.check(name):
+            _, output = rpc(ctx, command)
+            # rpcclient is silent about a refused enumeration of users and aliases.
+            if re.search(r"rid:\[|RID:|sid:\[", output):
+                raise Failure(output.strip()[-200:])
+    for name, command, wanted in [
+        ("lookupnames", f"lookupnames {server.user2}", r"\(User: 1\)"),
+        ("samlookupnames", f"samlookupnames domain {server.user}", rf"name {server.user}: 0x"),
+        ("queryuser-oneself", f"queryuser {server.user}", rf"User Name\s*:\s*{server.user}\n"),
+        ("useraliases-own", f"queryuseraliases builtin {found[0].split()[0] if found else ''}", r"group rid:\[0x221\]"),
+    ]:
+        with ctx.check(name):
+            status, output = rpc(ctx, command)
+            if not re.search(wanted, output):
+                raise Failure(f"status {status}, wanted {wanted}: {output.strip()[-200:]}")
+
+
+@group("rpcclient/accounts", profile="accounts")
 def accounts(ctx):
     """Users, groups and domains as samr tells of them."""
     server = ctx.server

@@ -1,7 +1,7 @@
 //! The calls of MS-SAMR that show accounts by name: 3.1.5.3.
 
 use super::Answer;
-use super::samr::{DOMAIN_LIST_ACCOUNTS, control, domain, of_kind, rid};
+use super::samr::{control, listed_domain, of_kind, rid};
 use crate::Status;
 use crate::dtyp::Sid;
 use crate::fscc::upcase_name;
@@ -21,7 +21,7 @@ pub(super) fn query(stub: &[u8], handles: &Handles, services: &dyn Services) -> 
         // The union has no arm for it.
         return Err(FaultStatus::NDR);
     }
-    let domain = match domain(&request.handle, DOMAIN_LIST_ACCOUNTS, handles)? {
+    let domain = match listed_domain(&request.handle, handles, services)? {
         Ok(domain) => domain,
         Err(status) => return Ok(encode_display(class, (0, 0), &[], status)),
     };
@@ -73,7 +73,7 @@ fn list(class: Display, domain: &Sid, services: &dyn Services) -> Vec<Shown> {
 /// account whose name begins most like the prefix.
 pub(super) fn index(stub: &[u8], handles: &Handles, services: &dyn Services) -> Answer {
     let request = DisplayIndex::parse(stub)?;
-    let found = domain(&request.handle, DOMAIN_LIST_ACCOUNTS, handles)?.and_then(|domain| {
+    let found = listed_domain(&request.handle, handles, services)?.and_then(|domain| {
         if !(Display::USER..=Display::GROUP).contains(&request.class) {
             return Err(Status::INVALID_INFO_CLASS);
         }

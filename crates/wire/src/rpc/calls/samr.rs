@@ -1,5 +1,5 @@
-//! The calls of MS-SAMR: whoever has an account may look, and nobody may
-//! change anything.
+//! The calls of MS-SAMR: whoever has an account may look, at lists of accounts only
+//! where the server lets him, and nobody may change anything.
 
 use super::{Answer, display};
 use crate::Status;
@@ -32,8 +32,18 @@ const DOMAIN: AccessMask = AccessMask(0x0002_0385);
 const DOMAIN_READ_PASSWORD_PARAMETERS: AccessMask = AccessMask(0x1);
 const DOMAIN_READ_OTHER_PARAMETERS: AccessMask = AccessMask(0x4);
 const DOMAIN_GET_ALIAS_MEMBERSHIP: AccessMask = AccessMask(0x80);
-pub(super) const DOMAIN_LIST_ACCOUNTS: AccessMask = AccessMask(0x100);
+const DOMAIN_LIST_ACCOUNTS: AccessMask = AccessMask(0x100);
 const DOMAIN_LOOKUP: AccessMask = AccessMask(0x200);
+
+/// The rights to list, on a domain, a group and an alias: of those who may list accounts.
+const fn to_list(all: AccessMask) -> AccessMask {
+    match all {
+        DOMAIN => DOMAIN_LIST_ACCOUNTS,
+        GROUP => GROUP_LIST_MEMBERS,
+        ALIAS => ALIAS_LIST_MEMBERS,
+        _ => AccessMask::EMPTY,
+    }
+}
 
 /// GROUP_READ and GROUP_EXECUTE, 2.2.1.5.
 const GROUP: AccessMask = AccessMask(0x0002_0011);
@@ -74,7 +84,7 @@ pub(in crate::rpc) fn samr(
             connect(Connect::parse(stub, opnum)?, opnum, handles, services)
         }
         samr::CLOSE_HANDLE => super::lsarpc::close(stub, handles),
-        samr::QUERY_SECURITY_OBJECT => security(OnHandle::parse_number(stub)?, handles),
+        samr::QUERY_SECURITY_OBJECT => security(OnHandle::parse_number(stub)?, handles, services),
         samr::LOOKUP_DOMAIN => lookup_domain(&LookupDomain::parse(stub)?, handles, services),
         samr::ENUMERATE_DOMAINS => {
             let request = Enumerate::parse(stub, opnum)?;
@@ -153,7 +163,8 @@ fn open(
     handles: &mut Handles,
     services: &dyn Services,
 ) -> Result<ContextHandle, Status> {
-    // What may be read and what may be called are everybody's alike.
+    let all = if services.may_list_accounts() { all } else { all.without(to_list(all)) };
+    // What may be read and what may be called are granted alike.
     let generic = AccessMask::GENERIC_READ;
     let desired = if desired.contains(generic) { desired.without(generic) | all } else { desired };
     let granted = super::lsarpc::granted(desired, all)?;
@@ -192,6 +203,20 @@ pub(super) fn domain(
         Object::Domain(sid) => Some(sid),
         _ => None,
     })
+}
+
+/// A domain whose accounts are listed. That is asked at each call, since the handle may
+/// be older than what the server says now.
+pub(super) fn listed_domain(
+    handle: &ContextHandle,
+    handles: &Handles,
+    services: &dyn Services,
+) -> Result<Result<Sid, Status>, FaultStatus> {
+    Ok(listing(domain(handle, DOMAIN_LIST_ACCOUNTS, handles)?, services))
+}
+
+fn listing(found: Result<Sid, Status>, services: &dyn Services) -> Result<Sid, Status> {
+    found.and_then(|sid| services.may_list_accounts().then_some(sid).ok_or(Status::ACCESS_DENIED))
 }
 
 /// A user, group or alias: its domain and its own number in it.
@@ -284,7 +309,7 @@ fn list(
     services: &dyn Services,
 ) -> Answer {
     let request = Enumerate::parse(stub, opnum)?;
-    let all = domain(&request.handle, DOMAIN_LIST_ACCOUNTS, handles)?.map(|domain| {
+    let all = listed_domain(&request.handle, handles, services)?.map(|domain| {
         let mut all = of_kind(&domain, kind, services);
         if request.filter != 0 {
             all.retain(|account| control(&account.sid, services) & request.filter != 0);
@@ -358,6 +383,21 @@ fn lookup_ids(request: &LookupIds, handles: &Handles, services: &dyn Services) -
     Ok(samr::encode_names(&found, mapped(&found)))
 }
 
+/// Whether the caller may know what these are in: his own account, its groups, and what is
+/// no account of this machine; and all that there is when he may list accounts.
+fn may_know_groups_of(sids: &[Sid], services: &dyn Services) -> bool {
+    if services.may_list_accounts() {
+        return true;
+    }
+    let own: Vec<Sid> = services.caller().map(|caller| caller.sid).into_iter().collect();
+    let groups = services.memberships(&own);
+    let machine = services.machine().sid;
+    sids.iter().all(|sid| {
+        let (domain, rid) = sid.split_rid().unzip();
+        domain != machine || rid == Some(USERS_RID) || own.contains(sid) || groups.contains(sid)
+    })
+}
+
 /// MS-SAMR 3.1.5.9.2
 fn alias_membership(
     request: &GetAliasMembership,
@@ -365,11 +405,12 @@ fn alias_membership(
     services: &dyn Services,
 ) -> Answer {
     let needed = DOMAIN_GET_ALIAS_MEMBERSHIP;
-    let found = domain(&request.handle, needed, handles)?.map(|domain| {
+    let found = domain(&request.handle, needed, handles)?.and_then(|domain| {
+        may_know_groups_of(&request.sids, services).then_some(()).ok_or(Status::ACCESS_DENIED)?;
         let all = of_kind(&domain, SidNameUse::ALIAS, services);
         let of = services.memberships(&request.sids);
         let is_in = |alias: &&Account| of.contains(&alias.sid);
-        all.iter().filter(is_in).map(|alias| rid(&alias.sid)).collect::<Vec<_>>()
+        Ok(all.iter().filter(is_in).map(|alias| rid(&alias.sid)).collect::<Vec<_>>())
     });
     let status = status_of(&found);
     Ok(samr::encode_numbers(&found.unwrap_or_default(), status))
@@ -453,6 +494,7 @@ fn query_user(request: OnHandle, handles: &Handles, services: &dyn Services) -> 
 /// MS-SAMR 3.1.5.8.3
 fn group_members(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
     let found = account(&request.handle, GROUP_LIST_MEMBERS, SidNameUse::GROUP, handles)?;
+    let found = listing(found, services);
     let rids: Result<Vec<_>, _> = found.map(|sid| services.members(&sid).iter().map(rid).collect());
     Ok(samr::encode_members(rids.as_deref().map_err(|status| *status)))
 }
@@ -460,7 +502,7 @@ fn group_members(request: OnHandle, handles: &Handles, services: &dyn Services) 
 /// MS-SAMR 3.1.5.8.6
 fn alias_members(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
     let found = account(&request.handle, ALIAS_LIST_MEMBERS, SidNameUse::ALIAS, handles)?;
-    let members = found.map(|sid| services.members(&sid));
+    let members = listing(found, services).map(|sid| services.members(&sid));
     let status = status_of(&members);
     Ok(samr::encode_sids(&members.unwrap_or_default(), status))
 }
@@ -482,8 +524,8 @@ fn rid_to_sid(request: OnHandle, handles: &Handles) -> Answer {
     Ok(samr::encode_sid(sid))
 }
 
-/// MS-SAMR 3.1.5.12.2: what is granted to everybody who gets here.
-fn security(request: OnHandle, handles: &Handles) -> Answer {
+/// MS-SAMR 3.1.5.12.2: what is granted to everybody who gets here, and to administrators.
+fn security(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
     let parts = SecurityInformation(request.number);
     let needed = if parts.contains(SecurityInformation::SACL) {
         AccessMask::ACCESS_SYSTEM_SECURITY
@@ -499,11 +541,18 @@ fn security(request: OnHandle, handles: &Handles) -> Answer {
         Object::Policy => None,
     })?;
     let descriptor = found.map(|all| {
+        let allow = |mask, sid| Ace::allow(AceFlags::EMPTY, mask, sid);
+        let aces = if services.users_list_accounts() || to_list(all).is_empty() {
+            vec![allow(all, Sid::AUTHENTICATED_USERS)]
+        } else {
+            let users = all.without(to_list(all));
+            vec![allow(users, Sid::AUTHENTICATED_USERS), allow(all, Sid::ADMINISTRATORS)]
+        };
         SecurityDescriptor {
             control: SdControl::DACL_PRESENT | SdControl::SELF_RELATIVE,
             owner: Some(Sid::ADMINISTRATORS),
             group: Some(Sid::ADMINISTRATORS),
-            dacl: Some(Acl::new(vec![Ace::allow(AceFlags::EMPTY, all, Sid::AUTHENTICATED_USERS)])),
+            dacl: Some(Acl::new(aces)),
             ..SecurityDescriptor::default()
         }
         .select(parts)

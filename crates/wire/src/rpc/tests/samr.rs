@@ -307,6 +307,127 @@ fn a_prefix_leads_to_an_account() {
     }
 }
 
+/// An array of SIDs, as GetAliasMembership takes it.
+fn sids_on(handle: &ContextHandle, sids: &[Sid]) -> Vec<u8> {
+    let count = u32::try_from(sids.len()).unwrap();
+    on(handle, |w| {
+        w.u32(count).pointer(true).u32(count);
+        for _ in sids {
+            w.pointer(true);
+        }
+        for sid in sids {
+            w.sid(sid);
+        }
+    })
+}
+
+/// Every call that tells of more accounts than it is asked for, on a domain and on a
+/// group and an alias there: MS-SAMR 3.1.2.2.
+fn lists(
+    ours: &ContextHandle,
+    group: &ContextHandle,
+    alias: &ContextHandle,
+) -> Vec<(u16, Vec<u8>)> {
+    let index = on(ours, |w| {
+        w.u16(1).unicode_head("s", 0).unicode("s", 0);
+    });
+    let display = query_display(ours, 1, [0, 1000, u32::MAX]);
+    vec![
+        (ENUMERATE_USERS, numbers(ours, &[0, 0, 4096])),
+        (ENUMERATE_GROUPS, numbers(ours, &[0, 4096])),
+        (ENUMERATE_ALIASES, numbers(ours, &[0, 4096])),
+        (QUERY_DISPLAY_INFORMATION, display.clone()),
+        (QUERY_DISPLAY_INFORMATION2, display.clone()),
+        (QUERY_DISPLAY_INFORMATION3, display),
+        (GET_DISPLAY_ENUMERATION_INDEX, index.clone()),
+        (GET_DISPLAY_ENUMERATION_INDEX2, index),
+        (GET_MEMBERS_IN_GROUP, encode_handle(group)),
+        (GET_MEMBERS_IN_ALIAS, encode_handle(alias)),
+    ]
+}
+
+#[test]
+fn x8_accounts_are_listed_for_administrators_alone() {
+    let hiding = |is_administrator| Fixture { is_administrator, hides_accounts: true, ..fixture() };
+    let user = hiding(false);
+    let mut ends = bound(Pipe::Samr, &fixture());
+    // Handles from before the setting changed are no way around it.
+    let before = domain(&mut ends, machine());
+    let builtin_before = domain(&mut ends, Sid::BUILTIN);
+    let group = account(&mut ends, OPEN_GROUP, &before, 513);
+    let alias = account(&mut ends, OPEN_ALIAS, &builtin_before, 544);
+    for (opnum, stub) in lists(&before, &group, &alias) {
+        let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
+        assert_eq!(status(&reply), Status::ACCESS_DENIED, "{opnum}");
+        for may in [hiding(true), Fixture { is_administrator: false, ..fixture() }] {
+            let reply = call(&mut ends, opnum, &stub, &may, usize::MAX).unwrap();
+            assert_eq!(status(&reply), Status::SUCCESS, "{opnum}");
+        }
+    }
+    let server = server(&mut ends);
+    let mut open = |opnum, stub: &[u8]| {
+        parse_handle_reply(&call(&mut ends, opnum, stub, &user, usize::MAX).unwrap()).unwrap()
+    };
+    let on_domain = |desired, sid| {
+        on(&server, |w| {
+            w.u32(desired).sid(&sid);
+        })
+    };
+    // DOMAIN_LIST_ACCOUNTS, GROUP_LIST_MEMBERS and ALIAS_LIST_MEMBERS by name.
+    assert_eq!(open(OPEN_DOMAIN, &on_domain(0x100, machine())).1, Status::ACCESS_DENIED);
+    assert_eq!(open(OPEN_GROUP, &numbers(&before, &[0x10, 513])).1, Status::ACCESS_DENIED);
+    assert_eq!(open(OPEN_ALIAS, &numbers(&builtin_before, &[4, 544])).1, Status::ACCESS_DENIED);
+    // GENERIC_READ and MAXIMUM_ALLOWED are what there is.
+    let mut most = |opnum, stub: &[u8]| {
+        let (handle, said) = open(opnum, stub);
+        assert_eq!(said, Status::SUCCESS, "{opnum}");
+        handle
+    };
+    most(OPEN_DOMAIN, &on_domain(0x8000_0000, machine()));
+    let ours = most(OPEN_DOMAIN, &on_domain(MAXIMUM, machine()));
+    let builtin = most(OPEN_DOMAIN, &on_domain(MAXIMUM, Sid::BUILTIN));
+    let group = most(OPEN_GROUP, &numbers(&ours, &[MAXIMUM, 513]));
+    let alias = most(OPEN_ALIAS, &numbers(&builtin, &[MAXIMUM, 544]));
+    let own = most(OPEN_USER, &numbers(&ours, &[MAXIMUM, 1001]));
+    let rid = |rid| machine().with_rid(rid).unwrap();
+    for (opnum, stub) in lists(&ours, &group, &alias).into_iter().chain([
+        // What another is in.
+        (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1000)])),
+        (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1001), rid(1002)])),
+        (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(4711)])),
+    ]) {
+        let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
+        assert_eq!(status(&reply), Status::ACCESS_DENIED, "{opnum}");
+        let reply = call(&mut ends, opnum, &stub, &hiding(true), usize::MAX).unwrap();
+        let by_handle = opnum != GET_ALIAS_MEMBERSHIP;
+        assert_eq!(status(&reply) == Status::ACCESS_DENIED, by_handle, "{opnum}");
+    }
+    // One name or number, and one's own account.
+    for (opnum, stub) in [
+        (LOOKUP_IDS, numbers(&ours, &[1, 1000, 0, 1, 1000])),
+        (QUERY_INFORMATION_USER, class(&own, 21)),
+        (GET_GROUPS_FOR_USER, encode_handle(&own)),
+        (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1001), rid(513), Sid::EVERYONE])),
+        (QUERY_INFORMATION_ALIAS, class(&alias, 1)),
+    ] {
+        let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
+        assert_eq!(status(&reply), Status::SUCCESS, "{opnum}");
+    }
+    // The descriptor says who may: DOMAIN_LIST_ACCOUNTS for Administrators only.
+    let reply = call(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&ours, &[4]), &user, usize::MAX);
+    let reply = reply.unwrap();
+    let mut r = NdrReader::new(&reply);
+    assert!(r.pointer("descriptor").unwrap());
+    let length = r.u32("length").unwrap();
+    assert!(r.pointer("bytes").unwrap());
+    let descriptor = SecurityDescriptor::parse(r.bytes(length, "bytes").unwrap()).unwrap();
+    let aces = descriptor.dacl.unwrap().aces;
+    let granted: Vec<_> =
+        aces.iter().map(|ace| (*ace.sid().unwrap(), ace.mask().unwrap().0)).collect();
+    let wanted = [(Sid::AUTHENTICATED_USERS, 0x0002_0285), (Sid::ADMINISTRATORS, 0x0002_0385)];
+    assert_eq!(granted, wanted);
+}
+
 #[test]
 fn names_and_numbers_lead_to_each_other() {
     let mut ends = bound(Pipe::Samr, &fixture());
@@ -389,16 +510,7 @@ fn accounts_tell_of_themselves() {
     let reply = asked(&mut ends, QUERY_INFORMATION_ALIAS, &class(&alias, 1)).unwrap();
     assert_eq!(Some(reply), encode_alias(AliasInformation::GENERAL, "Administrators", 1));
     for (sids, rids) in [(&[root, Sid::EVERYONE][..], &[544][..]), (&[Sid::EVERYONE], &[])] {
-        let count = u32::try_from(sids.len()).unwrap();
-        let stub = on(&builtin, |w| {
-            w.u32(count).pointer(true).u32(count);
-            for _ in sids {
-                w.pointer(true);
-            }
-            for sid in sids {
-                w.sid(sid);
-            }
-        });
+        let stub = sids_on(&builtin, sids);
         let reply = asked(&mut ends, GET_ALIAS_MEMBERSHIP, &stub).unwrap();
         assert_eq!(reply, encode_numbers(rids, Status::SUCCESS));
     }

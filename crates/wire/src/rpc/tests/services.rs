@@ -87,6 +87,7 @@ fn enumeration_resumes_where_the_preferred_length_stopped() {
             .map(|n| share(&alloc::format!("share{n}"), ShareType::DISKTREE, ""))
             .collect(),
         is_administrator: false,
+        hides_accounts: false,
     };
     // Level 0: a pointer of 4 bytes and "shareN" of 14.
     let (mut names, mut resume) = (Vec::new(), 0);
@@ -117,7 +118,7 @@ fn enumeration_resumes_where_the_preferred_length_stopped() {
 fn an_answer_longer_than_a_fragment_comes_whole() {
     let shares: Vec<_> =
         (0..2000).map(|n| share(&alloc::format!("s{n}"), ShareType::DISKTREE, "remark")).collect();
-    let services = Fixture { shares, is_administrator: true };
+    let services = Fixture { shares, is_administrator: true, hides_accounts: false };
     let mut ends = bound(Pipe::Srvsvc, &services);
     let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode(SERVER);
     for piece in [usize::MAX, 1024, 4281, 17] {
