@@ -41,6 +41,9 @@ pub(crate) fn run(check: &Check) -> Done {
             faults.push(format!("user {}: {failure}", user.name.get_ref()));
         }
     }
+    if let Err(why) = config.audit.check() {
+        faults.push(why);
+    }
     faults.extend(secrets_in_shares(&config, true));
     faults.extend(changeable_by_others(&config, true));
     let mut known: Vec<String> =
@@ -129,6 +132,9 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
     }
     for user in &config.users {
         secrets.push(("the password file", user.password_file.clone()));
+    }
+    if let Some(file) = &config.audit.file {
+        secrets.push(("the audit log", file.get_ref().clone()));
     }
     let mut faults = Vec::new();
     for share in &config.shares {

@@ -6,7 +6,7 @@ mod harness;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -325,6 +325,74 @@ fn a_share_elsewhere_waits_for_a_restart() {
     confined.logs("reload failed, the old configuration stays in force: ");
     confined.logs("lies outside the folders that frevo was confined to when it started");
     assert_eq!(confined.server.stop().code, 0);
+}
+
+/// The audit log is written by the confined server, also after it was moved away.
+#[test]
+fn the_audit_log_is_kept_and_rotated() {
+    let place = world();
+    let log = place.folder("audit").join("audit.log");
+    let audit = format!("audit = [\"create\"]\n[audit]\nfile = {log:?}\n");
+    config(&place, &audit);
+    let path = place.path("etc/frevo.toml");
+    place.run(&["check", "-c", text(&path)]).succeeds();
+    assert!(!log.exists(), "who checks makes nothing");
+    add_user(&place, "ann");
+    let confined = serve(&place);
+    client(async {
+        assert!(smb2::connect(&confined.server.address, "ann", "guess").await.is_err());
+        let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
+        let tree = ann.connect_share("in").await.unwrap();
+        ann.write_file(&tree, "new.txt", b"hello").await.unwrap();
+    });
+    let lines = audited(&log, "create");
+    let found = |event: &str, outcome: &str| {
+        assert!(
+            lines.iter().any(|line| line["event"] == event && line["outcome"] == outcome),
+            "{event} {outcome}: {lines:#?}"
+        );
+    };
+    assert_eq!(lines[0]["event"], "start");
+    assert_eq!(lines[0]["version"], env!("CARGO_PKG_VERSION"));
+    found("logon", "refused");
+    found("logon", "success");
+    found("connect", "success");
+    found("create", "success");
+
+    let moved = place.path("audit/audit.log.1");
+    fs::rename(&log, &moved).unwrap();
+    confined.server.signal("-HUP");
+    let lines = audited(&log, "reload");
+    assert_eq!(lines.last().unwrap()["outcome"], "success");
+    assert_eq!(fs::metadata(&log).unwrap().mode() & 0o777, 0o600);
+    config(&place, "mistake = true\n");
+    fs::rename(&log, place.path("audit/audit.log.2")).unwrap();
+    confined.server.signal("-HUP");
+    let lines = audited(&log, "reload");
+    let last = lines.last().unwrap();
+    assert_eq!(last["outcome"], "refused");
+    assert!(last["reason"].as_str().unwrap().contains("mistake"), "{last}");
+    let server_log = confined.log();
+    assert!(!server_log.contains("was refused that frevo does not know to need"), "{server_log}");
+    assert_eq!(confined.server.stop().code, 0);
+    assert_eq!(audited(&log, "stop").last().unwrap()["event"], "stop");
+}
+
+/// The lines of an audit log, once it has this event.
+#[track_caller]
+fn audited(log: &Path, event: &str) -> Vec<serde_json::Value> {
+    let began = std::time::Instant::now();
+    loop {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let lines: Vec<serde_json::Value> =
+            whole.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        if lines.iter().any(|line| line["event"] == event) {
+            return lines;
+        }
+        assert!(began.elapsed() < PATIENCE, "no {event} in {text}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Files are used as users of the host: by threads that change as whom they act.

@@ -31,6 +31,9 @@ impl FileOpen {
     /// keep as they were. It must not be locked.
     pub fn report(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
         self.keep_times();
+        if matches.intersects(CompletionFilter::SIZE | CompletionFilter::LAST_WRITE) {
+            self.altered.store(true, Ordering::Relaxed);
+        }
         self.tell(files, action, matches);
     }
 

@@ -33,6 +33,7 @@ pub mod admission;
 pub mod ambient;
 pub mod annex;
 pub mod apple;
+pub mod audit;
 pub mod changes;
 pub mod client;
 pub mod command;

@@ -484,3 +484,32 @@ pub const LINE_NETWORKS: usize = 4_096;
 
 /// Bytes of one value in a log line of text.
 pub const LOG_VALUE_BYTES: usize = 512;
+
+/// Audit events that may wait to be written; one more is lost, and counted.
+pub const AUDIT_QUEUE: usize = 65_536;
+
+/// Bytes of audit events that may wait to be written.
+pub const AUDIT_QUEUE_BYTES: usize = 16 << 20;
+
+/// Audit events that are written by one system call.
+pub const AUDIT_BATCH: usize = 1_024;
+
+/// How long the first of them waits for more.
+pub const AUDIT_PAUSE: Duration = Duration::from_millis(20);
+
+/// No event is added to a write of so many bytes: control characters in names take six
+/// times their size.
+pub const AUDIT_WRITE_BYTES: usize = 256 << 10;
+
+/// How long the writer of the audit log waits for the journal or syslog to take a line.
+pub const AUDIT_SEND: Duration = Duration::from_secs(1);
+
+/// How often the log says that audit events are lost.
+pub const AUDIT_COMPLAINTS: Duration = Duration::from_secs(60);
+
+/// Bytes of one value in the audit log.
+pub const AUDIT_VALUE_BYTES: usize = 8_192;
+
+/// An answer to a logon that waited for so long because others failed before is in the
+/// audit log.
+pub const THROTTLE_TOLD: Duration = Duration::from_millis(100);

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::apple;
+use crate::audit::told;
 use crate::command::lock::host;
 use crate::command::query_directory::Enumeration;
 use crate::durable::Survival;
@@ -112,6 +113,9 @@ pub struct FileOpen {
     /// Its data was changed through this Open, which its directory will show
     /// when it closes.
     pub written: AtomicBool,
+    /// The same, also where no data was written but the size changed or a range was
+    /// zeroed: for the audit log.
+    pub altered: AtomicBool,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Ordered<Option<Enumeration>, { rank::OPEN }>,
 }
@@ -231,6 +235,9 @@ impl Open {
         steps.take(|| {
             host::hide(file);
             apple::leaving(file, self.id());
+            if file.written.load(Ordering::Acquire) || file.altered.load(Ordering::Relaxed) {
+                told::written(self, file);
+            }
             actor = files.leases.has_directories().then(|| file.in_directory());
             // MS-FSA 2.1.5.5 phase 3: now what the directory lists is brought up to date.
             if let Some(actor) = actor.filter(|_| file.written.load(Ordering::Acquire)) {
@@ -245,6 +252,7 @@ impl Open {
 
     fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable, by: Option<Actor>) {
         let gone = |link: &Link| {
+            told::removed(self, &link.name, file.is_directory);
             if let Some(actor) = by {
                 let vfs = cell.lock().remover(link);
                 files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::admission::{EVICTED, Ticket};
+use crate::audit::told;
 use crate::connection::{self, Accepted};
 use crate::idle;
 use crate::limits::{
@@ -162,6 +163,8 @@ impl Door {
         }
         let Some(ticket) = self.server.admit(peer.ip()) else {
             let is_full = !self.server.ledger.has_room_for_newcomers();
+            let reason = if is_full { "memory" } else { "unauthenticated connections" };
+            told::limit(&self.server, peer, reason);
             self.refusals.note(|count| {
                 if is_full {
                     tracing::warn!(target: "frevo::connection", %peer, count,
@@ -175,6 +178,7 @@ impl Door {
             return;
         };
         let Some(place) = self.loads.enter(self.connections_max) else {
+            told::limit(&self.server, peer, "connections");
             self.refusals.note(|count| {
                 tracing::warn!(target: "frevo::connection", %peer, count,
                     "refused: as many connections as limits.connections allows");

@@ -19,6 +19,7 @@ use frevo_wire::file_id::FileId;
 use crate::admission::Ticket;
 use crate::ambient::Ambient;
 use crate::annex;
+use crate::audit::{self, Event, Kind};
 use crate::client::ClientTable;
 use crate::descriptors::Descriptors;
 use crate::durable::{self, Durables, Survival};
@@ -61,6 +62,8 @@ pub struct Server {
     pub lines: Lines,
     /// Descriptors of the process.
     pub descriptors: Descriptors,
+    /// The audit log, if there is one.
+    pub audit: audit::Slot,
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
     /// Threads for requests that are long work, whatever their share.
@@ -98,6 +101,7 @@ impl Server {
             ledger: Ledger::default(),
             lines: Lines::default(),
             descriptors: Descriptors::default(),
+            audit: audit::Slot::default(),
             admission: crate::admission::Admission::default(),
             annex: annex::Annex::default(),
             watchdog: Watchdog::default(),
@@ -268,6 +272,7 @@ impl Server {
                 && let Some(identity) = session.identity()
             {
                 tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
+                self.audit.emit(|| Event::new(Kind::Logoff).session(session.id).by(Some(identity)));
             }
         });
         durable::scavenger::start(self);

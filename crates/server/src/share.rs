@@ -10,6 +10,7 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::acting;
 use crate::annex::Annex;
+use crate::audit::ShareAudit;
 use crate::data::MAX_OFFSET;
 use crate::host_users::{HostUser, HostUsers};
 use crate::rules::Rules;
@@ -87,6 +88,8 @@ pub struct Share {
     pub annex: Option<Arc<Annex>>,
     /// Oplocks of level II are granted.
     pub level2_oplocks: bool,
+    /// What the audit log records of it; none without an audit log.
+    pub audit: Option<ShareAudit>,
 }
 
 impl Share {
@@ -115,6 +118,7 @@ impl Share {
             forward_slashes: false,
             annex: None,
             level2_oplocks: true,
+            audit: None,
         }
     }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use frevo_store::security::Token;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::audit::Source;
 use crate::ledger::Charge;
-use crate::session::SharedIdentity;
+use crate::session::{Identity, SharedIdentity};
 use crate::share::Share;
 use crate::under_way::UnderWay;
 
@@ -29,6 +30,8 @@ pub struct TreeConnect {
     disconnected: AtomicBool,
     /// None for one that was restored or is a test's.
     charge: Option<Charge>,
+    /// The session, and the connection that connected it.
+    source: Option<Source>,
     /// What is being done through it, on any channel.
     pub under_way: Arc<UnderWay>,
 }
@@ -48,6 +51,7 @@ impl TreeConnect {
             apple_entries,
             disconnected,
             charge: None,
+            source: None,
             under_way,
         }
     }
@@ -62,6 +66,22 @@ impl TreeConnect {
     pub fn used_by(mut self, identity: SharedIdentity) -> Self {
         self.identity = identity;
         self
+    }
+
+    /// The same, connected from `source`.
+    pub const fn connected_from(mut self, source: Source) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// The session, and the connection that connected it.
+    pub const fn source(&self) -> Option<Source> {
+        self.source
+    }
+
+    /// The account that uses it.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.identity.load_full()
     }
 
     /// What access checks go by now; nobody's token grants what everyone has.

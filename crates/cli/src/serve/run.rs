@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_server::ambient::Host;
+use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
 use frevo_server::config::{Identities, ServerName, ShareSection, open_share};
 use frevo_server::durable::disk::DiskState;
 use frevo_server::durable::record;
@@ -15,6 +16,7 @@ use frevo_server::share::{Share, Shares};
 use frevo_server::user_map::Mapped;
 use frevo_server::{Server, Settings, limits, panics};
 use frevo_store::Vfs;
+use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -73,9 +75,14 @@ impl Loaded {
         Arc::new(Mapped::new(self.logon.accounts.clone(), self.logon.user_map.clone()))
     }
 
-    fn shares(&self) -> Vec<Share> {
+    fn shares(&self, audit: Option<&Audit>) -> Vec<Share> {
         let open = |share: &OpenShare| {
-            open_share(&share.section, Arc::clone(&share.vfs), share.identities.clone())
+            let audit = audit.map(|audit| ShareAudit {
+                audit: audit.clone(),
+                operations: share.section.audited(),
+            });
+            let vfs = Arc::clone(&share.vfs);
+            Share { audit, ..open_share(&share.section, vfs, share.identities.clone()) }
         };
         self.shares.iter().map(open).collect()
     }
@@ -104,14 +111,18 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     confined.warn();
     let cores = start_cores(&loaded.plan)?;
     let signals = Signals::new()?;
+    let audit = start_audit(&loaded.plan)?;
     let server = Server::new(
         loaded.settings.clone(),
-        Shares::new(loaded.shares()),
+        Shares::new(loaded.shares(audit.as_ref())),
         loaded.accounts(),
         Arc::new(Host),
     );
     limit(&server, &loaded.plan);
     set_memory(&loaded.plan, &server);
+    if let Some(audit) = audit {
+        server.audit.set(audit);
+    }
     keep_opens(&server, &loaded)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &cores).await?;
@@ -163,6 +174,8 @@ impl Running<'_> {
         let server = Arc::clone(&self.server);
         let serving = serve(server, doors.listeners, cores, serve_limits, stopped);
         let mut serving = std::pin::pin!(serving);
+        let version = env!("CARGO_PKG_VERSION");
+        self.server.audit.emit(|| Event::new(Kind::Start).with("version", version));
         let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
         notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
@@ -170,6 +183,10 @@ impl Running<'_> {
             tokio::select! {
                 () = &mut serving => {
                     refused.abort();
+                    self.server.audit.emit(|| Event::new(Kind::Stop));
+                    if let Some(audit) = self.server.audit.get() {
+                        audit.finish();
+                    }
                     return Ok(());
                 }
                 cause = self.signals.next() => match (cause, stop.take()) {
@@ -199,14 +216,30 @@ impl Running<'_> {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(_) => notify(&[NotifyState::Reloading]),
         }
-        match panics::contained(|| self.try_reload()) {
-            Some(Ok(())) => tracing::info!(target: "frevo::server", "configuration reloaded"),
-            Some(Err(failure)) => tracing::error!(target: "frevo::server",
-                "reload failed, the old configuration stays in force: {failure}"),
-            None => tracing::error!(target: "frevo::server",
-                "reload failed because of a bug; the server goes on; restart it to apply the \
-                 configuration"),
+        if let Some(audit) = self.server.audit.get() {
+            // Whoever rotates the file says so by this signal too.
+            audit.reopen();
         }
+        let reload = Event::new(Kind::Reload);
+        let failed = |why: String| reload.clone().status(Status::UNSUCCESSFUL).with("reason", why);
+        let event = match panics::contained(|| self.try_reload()) {
+            Some(Ok(())) => {
+                tracing::info!(target: "frevo::server", "configuration reloaded");
+                reload
+            }
+            Some(Err(failure)) => {
+                tracing::error!(target: "frevo::server",
+                    "reload failed, the old configuration stays in force: {failure}");
+                failed(failure.to_string())
+            }
+            None => {
+                tracing::error!(target: "frevo::server",
+                    "reload failed because of a bug; the server goes on; restart it to apply the \
+                     configuration");
+                failed(String::from("a bug"))
+            }
+        };
+        self.server.audit.emit(|| event);
         notify(&[NotifyState::Ready]);
     }
 
@@ -220,7 +253,8 @@ impl Running<'_> {
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
         let new = Loaded::new(plan, self.arguments, self.guid, Some(before))?;
         self.logging.set_level(level.as_deref())?;
-        self.server.reload(new.settings.clone(), Shares::new(new.shares()), new.accounts());
+        let shares = Shares::new(new.shares(self.server.audit.get()));
+        self.server.reload(new.settings.clone(), shares, new.accounts());
         for key in needs_restart(&self.loaded.plan, &new.plan) {
             tracing::warn!(target: "frevo::server", key, "changed; takes a restart to take effect");
         }
@@ -245,6 +279,7 @@ fn needs_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
         ("pin_cores", a.server.pin_cores != b.server.pin_cores),
         ("connections", a.limits.connections != b.limits.connections),
         ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
+        ("audit", a.audit != b.audit),
         ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
     ];
     keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
@@ -308,6 +343,17 @@ fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
     Ok(cores)
 }
 
+/// Starts the audit log, if the configuration has one.
+fn start_audit(plan: &Plan) -> Result<Option<Audit>, Failure> {
+    let section = &plan.config.audit;
+    if !section.is_kept() {
+        return Ok(None);
+    }
+    let sinks = section.sinks().map_err(|why| Failure::new(Exit::Config, why))?;
+    let audit = Audit::start(Arc::new(Host), sinks);
+    audit.map(Some).map_err(Failure::failed("cannot start the audit log"))
+}
+
 fn memory(plan: &Plan) -> usize {
     let configured = plan.config.limits.memory.as_ref();
     let bytes = configured.map(|size| usize::try_from(size.get_ref().0).unwrap_or(usize::MAX));
@@ -359,7 +405,7 @@ impl Hello<'_> {
             Some((frevo_net::file_io::IoRoad::Threads, why)) => format!("threads: {why}"),
             None => String::from("threads"),
         };
-        let shares = loaded.shares();
+        let shares = loaded.shares(None);
         let listed: Vec<(&Share, String)> = shares
             .iter()
             .zip(&loaded.shares)

@@ -30,6 +30,7 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
 
 use crate::acting;
+use crate::audit::told;
 use crate::ipc;
 use crate::lease as breaks;
 use crate::ledger::{self, Charge};
@@ -137,6 +138,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     create.grant_survival(open, action)?;
     create.keep(open).await?;
     create.report(file, action, file_created);
+    told::opened(tree, open, action);
     rq.session()?.add_open(open, &rq.server().files)?;
     let open = fresh.kept();
     out.set_file_id(file_id);

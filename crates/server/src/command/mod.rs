@@ -22,6 +22,7 @@ pub mod write;
 
 use frevo_wire::Command;
 
+use crate::audit::told;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
@@ -136,6 +137,10 @@ pub const fn row(command: Command) -> Option<Row> {
 
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    told::outcome(rq, handle(rq, out).await)
+}
+
+async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     match rq.header.command {
         Command::NEGOTIATE => negotiate::handle(rq, out),
         Command::SESSION_SETUP => session_setup::handle(rq, out).await,

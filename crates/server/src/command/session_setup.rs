@@ -12,12 +12,15 @@ use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, Securit
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::{HeaderFlags, Status};
+use tokio::time::Instant;
 
+use crate::audit::told;
 use crate::connection::Channel;
 use crate::host_users::OnHost;
 use crate::ledger::{Holder, Kind, Name};
 use crate::limits::{
     SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TAKE_OVER_PATIENCE,
+    THROTTLE_TOLD,
 };
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -103,6 +106,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
                     user = %shortened(&refusal.user), reason = %refusal.reason, left_out,
                     "logon refused");
             });
+            told::logon_refused(rq, &refusal);
             // MS-NLMP has no name before AUTHENTICATE_MESSAGE. From then on every
             // refusal counts, whatever it is for.
             if !refusal.account.is_empty() {
@@ -126,10 +130,17 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
     let connection = rq.connection;
     let client = connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
     let attempt = Attempt { address: connection.peer.ip(), client, account, success };
+    let asked = Instant::now();
     tokio::select! {
         biased;
         () = connection.ended() => false,
-        counts = rq.server().throttle.heed(attempt) => counts,
+        counts = rq.server().throttle.heed(attempt) => {
+            let wait = asked.elapsed();
+            if !counts || wait >= THROTTLE_TOLD {
+                told::throttled(rq, account, wait, !counts);
+            }
+            counts
+        }
     }
 }
 
@@ -513,4 +524,10 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
             cipher = ?negotiated.terms.cipher, signing = ?negotiated.terms.signing_algorithm,
             sealed, mic = done.has_mic, left_out, "logged on");
     });
+    let purpose = match authentication.purpose {
+        Purpose::New => "new",
+        Purpose::Renew => "renew",
+        Purpose::Bind => "bind",
+    };
+    told::logged_on(rq, session.id, done, purpose, sealed);
 }

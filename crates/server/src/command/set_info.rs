@@ -22,6 +22,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use super::query_info::security;
+use crate::audit::told;
 use crate::durable::record;
 use crate::open::Open;
 use crate::refusal::Outcome;
@@ -46,6 +47,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     if request.info_type == InfoType::QUOTA {
         quota::set(rq.server(), open, request.buffer).await?;
+        open.tree().record_privilege("quota", &open.file()?.name());
     } else {
         apply(open, &rq.server().files, &request)?;
     }
@@ -63,7 +65,10 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
         InfoType::FILESYSTEM => volume(open, FsInfoClass(class), request.buffer),
         InfoType::SECURITY => {
             writable(open)?;
-            security::set(open, request.security_information(), request.buffer)?;
+            let asked = request.security_information();
+            let set = security::set(open, asked, request.buffer);
+            told::protected(open, asked, request.buffer, set);
+            set?;
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
             Ok(())
         }

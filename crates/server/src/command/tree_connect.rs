@@ -7,6 +7,7 @@ use frevo_proto::Dialect;
 use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use frevo_wire::{HeaderFlags, Status};
 
+use crate::audit::{Event, Kind, told};
 use crate::refusal::{Doom, Outcome};
 use crate::request::Request;
 use crate::response::Response;
@@ -31,6 +32,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let peer = rq.connection.peer;
     // A caller without an account is told so, and nothing of any share.
     if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
+        told::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
     }
     let share = match admit(rq, name, &identity) {
@@ -40,17 +42,26 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
                 tracing::warn!(target: "frevo::tree", %peer, user = %identity.user,
                     share = shortened(name), left_out, "refused: {why}");
             });
+            told::connect_refused(rq, name, Status::BAD_NETWORK_NAME, why);
             return Err(Status::BAD_NETWORK_NAME.into());
         }
     };
     check_encryption(rq, &share)?;
     let maximal_access = share.maximal_access();
     let tree = session.add_tree(|id| {
-        TreeConnect::new(id, Arc::clone(&share), maximal_access).used_by(session.shared_identity())
+        TreeConnect::new(id, Arc::clone(&share), maximal_access)
+            .used_by(session.shared_identity())
+            .connected_from(rq.source())
     })?;
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = %share.name,
             left_out, "tree connected");
+    });
+    rq.server().audit.emit(|| {
+        Event::new(Kind::Connect)
+            .from(rq.source())
+            .by(Some(Arc::clone(&identity)))
+            .with("share", &*share.name)
     });
     out.set_tree_id(tree.id);
     tree_connect::Response {
@@ -116,6 +127,7 @@ fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
                 "refused: the share demands encryption and the client offers none; mount with SMB 3 \
                  and encryption (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
         });
+        told::connect_refused(rq, &share.name, Status::ACCESS_DENIED, "no encryption");
         return Err(Status::ACCESS_DENIED);
     }
     Ok(())

@@ -3,6 +3,7 @@
 use frevo_wire::Status;
 use frevo_wire::command::tree_disconnect;
 
+use crate::audit::{Event, Kind};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
@@ -21,6 +22,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::tree", peer = %rq.connection.peer,
             share = %tree.share.name, left_out, "tree disconnected");
+    });
+    rq.server().audit.emit(|| {
+        Event::new(Kind::Disconnect)
+            .from(rq.source())
+            .by(tree.identity())
+            .with("share", &*tree.share.name)
     });
     tree_disconnect::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)

@@ -16,8 +16,10 @@ use super::names::Who;
 use super::nearest::nearest;
 use super::schema::{Config, ShareSection};
 use super::values::{
-    AccountListingChoice, EncryptionChoice, NtAclsChoice, RunAsChoice, SigningChoice, StreamsChoice,
+    AccountListingChoice, AuditedOperation, EncryptionChoice, NtAclsChoice, RunAsChoice,
+    SigningChoice, StreamsChoice,
 };
+use crate::audit::Operations;
 use crate::data::MAX_OFFSET;
 use crate::limits;
 use crate::rules::{Names, Rules};
@@ -290,6 +292,25 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         forward_slashes: section.forward_slashes,
         annex: section.is_off_core().then(Arc::default),
         level2_oplocks: section.level2_oplocks,
+        audit: None,
+    }
+}
+
+impl ShareSection {
+    /// The operations on files that the audit log records: changes of who may do what,
+    /// unless the share says otherwise.
+    pub fn audited(&self) -> Operations {
+        let Some(listed) = &self.audit else { return Operations::ACL };
+        listed.iter().fold(Operations::EMPTY, |all, one| {
+            all | match one {
+                AuditedOperation::Open => Operations::OPEN,
+                AuditedOperation::Create => Operations::CREATE,
+                AuditedOperation::Write => Operations::WRITE,
+                AuditedOperation::Rename => Operations::RENAME,
+                AuditedOperation::Delete => Operations::DELETE,
+                AuditedOperation::Acl => Operations::ACL,
+            }
+        })
     }
 }
 

@@ -16,10 +16,13 @@ pub use build::{FolderFault, Identities, open_share};
 pub use fault::Fault;
 pub use names::{AccountName, ServerName, ShareName, Who};
 pub use nearest::nearest;
-pub use schema::{Config, LimitsSection, ServerSection, ShareSection, UserSection, keys};
+pub use schema::{
+    AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection, keys,
+};
 pub use values::{
-    CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen, ListenOn, LogFormat,
-    Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
+    AuditedOperation, CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen,
+    ListenOn, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice,
+    Size, StreamsChoice,
 };
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The sections and keys of the file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,10 +11,11 @@ use toml::Spanned;
 use super::fault::Fault;
 use super::names::{AccountName, ServerName, ShareName, Who};
 use super::values::{
-    AccountListingChoice, CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen,
-    LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size,
-    SnapshotPath, StreamsChoice,
+    AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
+    EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,
+    SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
+use crate::audit;
 use crate::ledger::{Kind, Ledger};
 use crate::limits;
 use crate::rules::Network;
@@ -27,6 +29,8 @@ pub struct Config {
     pub server: ServerSection,
     /// `[limits]`
     pub limits: LimitsSection,
+    /// `[audit]`
+    pub audit: AuditSection,
     /// Each `[[share]]`
     #[serde(rename = "share")]
     pub shares: Vec<ShareSection>,
@@ -117,6 +121,59 @@ pub struct LimitsSection {
     pub memory: Option<Spanned<Size>>,
     /// Memory that each core keeps for reuse.
     pub pool_per_core: Option<Size>,
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditSection {
+    /// A file that lines are appended to.
+    pub file: Option<Spanned<PathBuf>>,
+    /// Lines go to the journal.
+    pub journald: bool,
+    /// Lines go to syslog.
+    pub syslog: bool,
+}
+
+impl AuditSection {
+    /// True when an audit log is kept.
+    pub const fn is_kept(&self) -> bool {
+        self.file.is_some() || self.journald || self.syslog
+    }
+
+    /// Tells what would keep the file from being written, and makes nothing.
+    ///
+    /// # Errors
+    /// The fault, for people.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(path) = &self.file else { return Ok(()) };
+        let path = path.get_ref();
+        audit::File::check(path).map_err(|error| cannot_append(path, &error))
+    }
+
+    /// The places that lines are written to.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, for people.
+    pub fn sinks(&self) -> Result<Vec<Box<dyn audit::Sink>>, String> {
+        let mut sinks: Vec<Box<dyn audit::Sink>> = Vec::new();
+        if let Some(path) = &self.file {
+            let path = path.get_ref();
+            let file = audit::File::open(path).map_err(|error| cannot_append(path, &error))?;
+            sinks.push(Box::new(file));
+        }
+        if self.journald {
+            sinks.push(Box::new(audit::Journal::default()));
+        }
+        if self.syslog {
+            sinks.push(Box::new(audit::Syslog::default()));
+        }
+        Ok(sinks)
+    }
+}
+
+fn cannot_append(path: &Path, error: &io::Error) -> String {
+    format!("audit: cannot append to {}: {error}; name another file or mend it", path.display())
 }
 
 /// `[[share]]`
@@ -242,6 +299,9 @@ pub struct ShareSection {
     /// Byte-range locks of clients and of other programs know of each other.
     #[serde(default)]
     pub posix_locks: bool,
+    /// The operations on files that the audit log records.
+    #[serde(default)]
+    pub audit: Option<Vec<AuditedOperation>>,
 }
 
 const fn yes() -> bool {
@@ -317,6 +377,11 @@ impl Config {
                 faults.push(Fault::at(text, &user.name.span(), what));
             }
         }
+        if let Some(file) = self.audit.file.as_ref().filter(|file| file.get_ref().is_relative()) {
+            let shown = file.get_ref().display();
+            let what = format!("the path {shown} of the audit log is not absolute");
+            faults.push(Fault::at(text, &file.span(), what).hint("write it from / on"));
+        }
         faults.extend(self.contradictions());
         faults.extend(self.limits.faults(text));
         faults
@@ -373,6 +438,7 @@ impl ShareSection {
             off_core: None,
             level2_oplocks: true,
             posix_locks: false,
+            audit: None,
         }
     }
 }
@@ -474,6 +540,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("the file", keys_of::<Config>()),
         ("[server]", keys_of::<ServerSection>()),
         ("[limits]", keys_of::<LimitsSection>()),
+        ("[audit]", keys_of::<AuditSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]

@@ -61,8 +61,14 @@ fn every_key_can_be_set() {
         memory = "1G"
         pool_per_core = "64M"
 
+        [audit]
+        file = "/var/log/frevo/audit.log"
+        journald = true
+        syslog = true
+
         [[share]]
         name = "photos"
+        audit = ["open", "create", "write", "rename", "delete", "acl"]
         path = "/srv/photos"
         comment = "pictures"
         read_only = true

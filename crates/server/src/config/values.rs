@@ -212,6 +212,24 @@ impl From<SigningAlgorithmName> for SigningAlgorithm {
 }
 
 words! {
+    /// An operation on files that the audit log records.
+    AuditedOperation: "an operation" {
+        /// Opens.
+        Open = "open",
+        /// Files, folders and hard links that are made.
+        Create = "create",
+        /// Changes of data.
+        Write = "write",
+        /// Renames.
+        Rename = "rename",
+        /// Removals.
+        Delete = "delete",
+        /// Changes of who may do what.
+        Acl = "acl",
+    }
+}
+
+words! {
     /// How log lines are written.
     LogFormat: "a log format" {
         /// Lines for people, on standard error.

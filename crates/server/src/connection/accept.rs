@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Connection, Negotiation, Notice};
 use crate::acting;
 use crate::admission::Ticket;
+use crate::audit;
+use crate::audit::Event;
 use crate::ledger::Kind;
 use crate::limits::{
     AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
@@ -310,5 +312,13 @@ impl Connection {
                 tracing::warn!(target: "frevo::connection", %peer, %why, left_out, "disconnected");
             }),
         }
+        let reason = match end {
+            Err(End::Receive(error)) if !matches!(error, ReceiveError::Io(_)) => error.to_string(),
+            Err(End::Doomed(why)) => why.to_string(),
+            _ => return,
+        };
+        self.server.audit.emit_limited(peer.ip(), || {
+            Event::new(audit::Kind::Violation).peer(peer).with("reason", reason)
+        });
     }
 }

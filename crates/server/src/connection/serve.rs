@@ -28,6 +28,7 @@ use super::receive::{Element, Opened};
 use super::waiting::Cancel;
 use super::{Channel, Connection};
 use crate::annex;
+use crate::audit::{self, Event};
 use crate::command::{self, FileIdAt, Row, Waits};
 use crate::ledger::Kind;
 use crate::limits::{FRAME_KEPT_BYTES, INTERIM_AFTER, WAITING_BYTES};
@@ -257,6 +258,12 @@ impl Connection {
                     command = %header.command, left_out,
                     "a signature does not match: the message was changed on its way, or the client \
                      is broken");
+            });
+            let peer = self.peer;
+            self.server.audit.emit_limited(peer.ip(), || {
+                let event =
+                    Event::new(audit::Kind::Violation).status(Status::ACCESS_DENIED).peer(peer);
+                event.with("reason", "a signature does not match")
             });
             Err(Status::ACCESS_DENIED.into())
         }

@@ -300,6 +300,7 @@ fn reopen(
         sync_failure: OnceLock::new(),
         turned: AtomicBool::new(false),
         written: AtomicBool::new(false),
+        altered: AtomicBool::new(false),
         enumeration: Ordered::new(None),
     });
     // Of a tree connect that has ended: there is none until its client comes.

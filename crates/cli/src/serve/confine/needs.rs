@@ -32,6 +32,9 @@ impl Needs {
         for share in &config.shares {
             needs.add_share(share);
         }
+        // SIGHUP makes the file anew after it was moved away.
+        let log = config.audit.file.as_ref().map(|file| real(file.get_ref()));
+        needs.written.extend(log.and_then(|log| Some(log.parent()?.to_owned())));
         needs.written.extend(config.server.confine_to.iter().map(|folder| real(folder)));
         if plan.has_state {
             needs.written.push(real(&state::dir_of(config)));

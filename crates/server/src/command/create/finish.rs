@@ -46,6 +46,7 @@ impl Create<'_> {
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
+            altered: AtomicBool::new(false),
             enumeration: Ordered::new(None),
         });
         if self.posix.is_some()

@@ -11,6 +11,7 @@ use frevo_wire::dtyp::{
 
 use super::Output;
 use crate::apple::nfs_aces;
+use crate::audit::told;
 use crate::command::create::refused;
 use crate::open::{FileOpen, Open};
 use crate::posix;
@@ -94,7 +95,7 @@ fn store(
     };
     let mut left = parts(asked);
     if protection::stored(&*file.node)?.is_none() {
-        left = set_numbers(file, asked, new, &token)?;
+        left = set_numbers(open, asked, new, &token)?;
     }
     let stat = file.stat()?;
     let old = protection::descriptor(&*file.node, &stat, &token)?;
@@ -102,7 +103,11 @@ fn store(
     if merged == old {
         return Ok(());
     }
-    protection::store(&*file.vfs, &*file.node, &stat, &merged)
+    protection::store(&*file.vfs, &*file.node, &stat, &merged)?;
+    if let Some(owner) = merged.owner.filter(|owner| old.owner != Some(*owner)) {
+        told::gave(open, &owner, &token);
+    }
+    Ok(())
 }
 
 /// A descriptor that asks for its lists to count as inherited wherever it says
@@ -123,11 +128,12 @@ fn asking_for_inheritance(descriptor: &SecurityDescriptor) -> SecurityDescriptor
 /// Carries out what SIDs say that stand for numbers of the host: chown and chmod, where
 /// no stored descriptor decides. Returns the parts that are left to be set.
 fn set_numbers(
-    file: &FileOpen,
+    open: &Open,
     asked: Asked,
     new: &SecurityDescriptor,
     token: &Token,
 ) -> Result<Asked, Status> {
+    let file = open.file()?;
     let mut change = posix::change(asked, new);
     let mut done = Asked::EMPTY;
     for (is_done, part) in [
@@ -147,6 +153,9 @@ fn set_numbers(
     check_numbers(&change, token)?;
     if change != BasicChange::default() {
         file.node.set_basic(&change).map_err(Fault::status)?;
+        if let Some(uid) = change.uid {
+            told::gave(open, &Sid::unix_user(uid), token);
+        }
     }
     Ok(parts(asked).without(done))
 }

@@ -103,6 +103,7 @@ impl Bench {
             sync_failure: OnceLock::new(),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
+            altered: AtomicBool::new(false),
             enumeration: Ordered::new(None),
         });
         let tree = TreeConnect::new(1, Arc::clone(&self.share), AccessMask::FILE_ALL);

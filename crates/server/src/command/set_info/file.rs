@@ -19,6 +19,7 @@ use frevo_wire::fscc::set::{
 
 use super::{basic, disposition, eas, rename, sizes, writable};
 use crate::apple;
+use crate::audit::told;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 
@@ -103,9 +104,35 @@ pub(super) fn set(
         OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),
     };
     let from = file.name();
-    apply(open, file, files, class, bytes)?;
+    let applied = apply(open, file, files, class, bytes);
+    audit(open, class, bytes, &from, applied);
+    applied?;
     report(file, files, class, bytes, &from);
     Ok(())
+}
+
+/// Records renames and hard links.
+fn audit(
+    open: &Open,
+    class: FileInfoClass,
+    bytes: &[u8],
+    from: &Name,
+    applied: Result<(), Status>,
+) {
+    if open.tree().share.audit.is_none() {
+        return;
+    }
+    let Ok(file) = open.file() else { return };
+    let wanted = match class {
+        FileInfoClass::RENAME | FileInfoClass::LINK => rename::wanted(bytes, file.posix),
+        FileInfoClass::RENAME_EX => rename::wanted_ex(bytes, file.posix),
+        _ => return,
+    };
+    let Ok(wanted) = wanted else { return };
+    match class {
+        FileInfoClass::LINK => told::linked(open, from, wanted.name(), applied),
+        _ => told::renamed(open, from, wanted.name(), applied),
+    }
 }
 
 /// MS-FSA 2.1.5.15: what those who watch are told.

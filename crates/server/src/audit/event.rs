@@ -1,0 +1,175 @@
+//! One event of the audit log.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use frevo_wire::Status;
+
+use crate::session::Identity;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// What happened: the field `event` of a line.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kind { $($(#[$doc])* $kind,)* }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+
+            /// The name in the log.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The server begins to serve.
+    Start = "start",
+    /// The server stops.
+    Stop = "stop",
+    /// The configuration was read again.
+    Reload = "reload",
+    /// A logon.
+    Logon = "logon",
+    /// The answer to a logon waits, because others failed before.
+    Throttle = "throttle",
+    /// The end of a session.
+    Logoff = "logoff",
+    /// A session connects to a share.
+    Connect = "connect",
+    /// A session leaves a share.
+    Disconnect = "disconnect",
+    /// A client broke a rule of the protocol.
+    Violation = "violation",
+    /// A client met a limit.
+    Limit = "limit",
+    /// A privilege was used.
+    Privilege = "privilege",
+    /// A file was opened.
+    Open = "open",
+    /// A file, a folder or a hard link was made.
+    Create = "create",
+    /// Data was changed.
+    Write = "write",
+    /// A file was renamed.
+    Rename = "rename",
+    /// A name was removed.
+    Delete = "delete",
+    /// Owner, group, access list or mode were changed.
+    Acl = "acl",
+}
+
+/// The value of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A string.
+    Text(String),
+    /// A number.
+    Number(u64),
+    /// True or false.
+    Flag(bool),
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+/// The session and the connection that an event comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// Session.SessionId
+    pub session: u64,
+    /// The client's end of the connection.
+    pub peer: SocketAddr,
+}
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub(super) kind: Kind,
+    /// SUCCESS, or what the client was told.
+    pub(super) status: Status,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) session: Option<u64>,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) details: Vec<(&'static str, Value)>,
+}
+
+impl Event {
+    /// A success without details.
+    pub const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            status: Status::SUCCESS,
+            peer: None,
+            session: None,
+            identity: None,
+            details: Vec::new(),
+        }
+    }
+
+    /// The event with the status that the client was told.
+    pub fn status(self, status: Status) -> Self {
+        Self { status, ..self }
+    }
+
+    /// The event as one of a client that has not logged on.
+    pub fn peer(self, peer: SocketAddr) -> Self {
+        Self { peer: Some(peer), ..self }
+    }
+
+    /// The event as one of a session.
+    pub fn session(self, id: u64) -> Self {
+        Self { session: Some(id), ..self }
+    }
+
+    /// The event as one of a session on a connection.
+    pub fn from(self, source: Source) -> Self {
+        Self { peer: Some(source.peer), session: Some(source.session), ..self }
+    }
+
+    /// The event as one of an account.
+    pub fn by(self, identity: Option<Arc<Identity>>) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// The event with one more field.
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.details.push((name, value.into()));
+        self
+    }
+
+    /// Bytes that it keeps while it is queued.
+    pub(super) fn weight(&self) -> usize {
+        let text = |value: &Value| match value {
+            Value::Text(text) => text.capacity(),
+            Value::Number(_) | Value::Flag(_) => 0,
+        };
+        let fields: usize = self.details.iter().map(|(_, value)| text(value)).sum();
+        let room = self.details.capacity() * size_of::<(&'static str, Value)>();
+        size_of::<Self>() + room + fields
+    }
+}

@@ -1,0 +1,144 @@
+//! The audit log: who logged on, who was refused and why, who changed what.
+//!
+//! `docs/audit.md` has the schema. A handler only queues an event, and never waits for
+//! that; a thread of its own writes the lines. What does not fit into the queue, or
+//! cannot be written, is counted, and the next line says how many events were lost.
+
+mod event;
+mod json;
+mod queue;
+mod sink;
+pub mod told;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use frevo_wire::bit_set;
+use parking_lot::Mutex;
+
+use crate::ambient::Ambient;
+use crate::lines::Lines;
+
+pub use event::{Event, Kind, Source, Value};
+pub use queue::Writer;
+pub use sink::{File, Journal, Sink, Syslog};
+
+bit_set! {
+    /// The operations on files that a share records: its key `audit`.
+    Operations(u8) {
+        /// Opens, and opens that are refused.
+        OPEN = 0x01,
+        /// Files, folders and hard links that are made.
+        CREATE = 0x02,
+        /// Changes of data, once for each handle.
+        WRITE = 0x04,
+        /// Renames.
+        RENAME = 0x08,
+        /// Removals.
+        DELETE = 0x10,
+        /// Changes of owner, group, access list or mode.
+        ACL = 0x20,
+    }
+}
+
+/// Where events go. Clones share one queue.
+#[derive(Clone)]
+pub struct Audit(Arc<Inner>);
+
+struct Inner {
+    ambient: Arc<dyn Ambient>,
+    queue: queue::Queue,
+    refusals: Lines,
+    writer: Mutex<Option<Writer>>,
+}
+
+impl Audit {
+    /// Starts the thread that writes to `sinks`.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn start(ambient: Arc<dyn Ambient>, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
+        let queue = queue::Queue::default();
+        let writer = Writer::start(queue.clone(), sinks)?;
+        let refusals = Lines::default();
+        Ok(Self(Arc::new(Inner { ambient, queue, refusals, writer: Mutex::new(Some(writer)) })))
+    }
+
+    /// Queues an event. It never waits.
+    pub fn emit(&self, event: Event) {
+        self.0.queue.push(self.0.ambient.now(), event);
+    }
+
+    /// Queues an event that a client can cause without limit, unless its network has
+    /// caused too many. The next one says how many were left out.
+    pub fn emit_limited(&self, peer: IpAddr, event: impl FnOnce() -> Event) {
+        self.0.refusals.tell(peer, |left_out| {
+            let event = event();
+            self.emit(match left_out {
+                Some(count) => event.with("left_out", count),
+                None => event,
+            });
+        });
+    }
+
+    /// Opens files anew after what is queued has been written, for those who rotate them.
+    pub fn reopen(&self) {
+        self.0.queue.reopen();
+    }
+
+    /// Writes what is queued and ends the thread. Later events are lost.
+    pub fn finish(&self) {
+        let writer = self.0.writer.lock().take();
+        if let Some(writer) = writer {
+            self.0.queue.end();
+            writer.join();
+        }
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("queue", &self.0.queue).finish_non_exhaustive()
+    }
+}
+
+/// The server's audit log, if it has one. It is set once, before clients are served.
+#[derive(Debug, Default)]
+pub struct Slot(OnceLock<Audit>);
+
+impl Slot {
+    /// Sets the audit log. A second one is ignored.
+    pub fn set(&self, audit: Audit) {
+        let _ = self.0.set(audit);
+    }
+
+    /// The audit log.
+    pub fn get(&self) -> Option<&Audit> {
+        self.0.get()
+    }
+
+    /// Queues the event that `event` makes, if there is an audit log.
+    pub fn emit(&self, event: impl FnOnce() -> Event) {
+        if let Some(audit) = self.0.get() {
+            audit.emit(event());
+        }
+    }
+
+    /// As [`Audit::emit_limited`], if there is an audit log.
+    pub fn emit_limited(&self, peer: IpAddr, event: impl FnOnce() -> Event) {
+        if let Some(audit) = self.0.get() {
+            audit.emit_limited(peer, event);
+        }
+    }
+}
+
+/// What a share records.
+#[derive(Debug, Clone)]
+pub struct ShareAudit {
+    /// Where it goes.
+    pub audit: Audit,
+    /// Operations on files.
+    pub operations: Operations,
+}

@@ -1,0 +1,201 @@
+//! The queue between those who cause events and the thread that writes them.
+
+use std::collections::VecDeque;
+use std::collections::vec_deque::Iter;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use frevo_wire::dtyp::FileTime;
+use parking_lot::{Condvar, Mutex};
+
+use super::Sink;
+use super::event::Event;
+use super::json;
+use crate::acting;
+use crate::limits::{
+    AUDIT_BATCH, AUDIT_COMPLAINTS, AUDIT_PAUSE, AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_WRITE_BYTES,
+};
+
+/// Events that wait to be written.
+#[derive(Clone, Default)]
+pub(super) struct Queue(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<(FileTime, Event)>,
+    bytes: usize,
+    /// Events that found no room since one was taken out last.
+    lost: u64,
+    /// Sinks are opened anew after so many of the events.
+    reopen: Option<usize>,
+    ended: bool,
+}
+
+/// What the writer takes at one time.
+struct Batch {
+    events: VecDeque<(FileTime, Event)>,
+    lost: u64,
+    /// Sinks are opened anew after so many of the events.
+    reopen: Option<usize>,
+    ended: bool,
+}
+
+impl Queue {
+    /// Puts an event in, or counts it as lost.
+    pub(super) fn push(&self, time: FileTime, event: Event) {
+        let weight = event.weight();
+        let mut state = self.0.state.lock();
+        let is_full = state.events.len() >= AUDIT_QUEUE
+            || state.bytes.saturating_add(weight) > AUDIT_QUEUE_BYTES;
+        if is_full || state.ended {
+            state.lost = state.lost.saturating_add(1);
+            return;
+        }
+        state.bytes += weight;
+        state.events.push_back((time, event));
+        // The writer takes all that there is, after a pause: the first event wakes it.
+        if state.events.len() == 1 {
+            drop(state);
+            self.0.filled.notify_one();
+        }
+    }
+
+    pub(super) fn reopen(&self) {
+        let mut state = self.0.state.lock();
+        state.reopen = Some(state.events.len());
+        drop(state);
+        self.0.filled.notify_one();
+    }
+
+    pub(super) fn end(&self) {
+        self.0.state.lock().ended = true;
+        self.0.filled.notify_one();
+    }
+
+    /// Waits for something to do.
+    fn take(&self) -> Batch {
+        let mut state = self.0.state.lock();
+        while state.events.is_empty() && state.reopen.is_none() && !state.ended {
+            self.0.filled.wait(&mut state);
+        }
+        if !state.ended && state.events.len() < AUDIT_BATCH {
+            // More will come: one system call for all.
+            self.0.filled.wait_for(&mut state, AUDIT_PAUSE);
+        }
+        state.bytes = 0;
+        Batch {
+            events: std::mem::take(&mut state.events),
+            lost: std::mem::take(&mut state.lost),
+            reopen: std::mem::take(&mut state.reopen),
+            ended: state.ended,
+        }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("events", &self.0.state.lock().events.len()).finish()
+    }
+}
+
+/// The thread that writes.
+#[derive(Debug)]
+pub struct Writer(JoinHandle<()>);
+
+impl Writer {
+    pub(super) fn start(queue: Queue, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
+        let named = thread::Builder::new().name(String::from("audit"));
+        let handle = named.spawn(move || {
+            acting::begin_thread();
+            write(&queue, sinks);
+        })?;
+        Ok(Self(handle))
+    }
+
+    /// Waits for its end.
+    pub(super) fn join(self) {
+        let _ = self.0.join();
+    }
+}
+
+/// A sink with the events that did not get to it.
+struct Outlet {
+    sink: Box<dyn Sink>,
+    lost: u64,
+    complained: Option<Instant>,
+}
+
+fn write(queue: &Queue, sinks: Vec<Box<dyn Sink>>) {
+    let outlet = |sink| Outlet { sink, lost: 0, complained: None };
+    let mut outlets: Vec<Outlet> = sinks.into_iter().map(outlet).collect();
+    loop {
+        let batch = queue.take();
+        for outlet in &mut outlets {
+            outlet.write(&batch);
+        }
+        if batch.ended {
+            return;
+        }
+    }
+}
+
+impl Outlet {
+    fn write(&mut self, batch: &Batch) {
+        self.lost = self.lost.saturating_add(batch.lost);
+        let before = batch.reopen.unwrap_or(batch.events.len());
+        self.write_events(batch.events.range(..before), batch.ended);
+        if batch.reopen.is_some()
+            && let Err(error) = self.sink.reopen()
+        {
+            self.complain(&error);
+        }
+        self.write_events(batch.events.range(before..), batch.ended);
+    }
+
+    fn write_events(&mut self, events: Iter<'_, (FileTime, Event)>, ended: bool) {
+        let mut lines = String::new();
+        let mut events = events.peekable();
+        while events.peek().is_some() {
+            lines.clear();
+            let mut count = 0;
+            while count < AUDIT_BATCH
+                && lines.len() < AUDIT_WRITE_BYTES
+                && let Some((time, event)) = events.next()
+            {
+                json::line(&mut lines, *time, event, if count == 0 { self.lost } else { 0 });
+                count += 1;
+            }
+            match self.sink.write(&lines) {
+                Ok(()) => self.lost = 0,
+                Err(error) => {
+                    let count = u64::try_from(count).unwrap_or(u64::MAX);
+                    self.lost = self.lost.saturating_add(count);
+                    self.complain(&error);
+                    // The end must not wait for a sink once for each of the writes.
+                    if ended {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        let due = self.complained.is_none_or(|when| when.elapsed() >= AUDIT_COMPLAINTS);
+        if due {
+            self.complained = Some(Instant::now());
+            tracing::error!(target: "frevo::audit", %error, lost = self.lost, to = self.sink.name(),
+                "audit events are lost; clients are served all the same. Make room or repair what \
+                 they are written to");
+        }
+    }
+}
