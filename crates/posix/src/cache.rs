@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use crate::fold::Folded;
 use crate::limits::{
     CACHED_CHANGES, CACHED_DIRECTORIES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY, DOUBTFUL_NAMES,
-    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, TICK_MS,
+    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES, TICK_MS,
 };
 use crate::walk::Dir;
 use crate::{patience, stat, sys};
@@ -239,6 +239,7 @@ impl NameCache {
             }
         }
         let mut state = self.state.write();
+        let mut asked = 0;
         loop {
             self.take_notes(&mut state);
             let doubtful = match state.find(seen, wanted, age) {
@@ -246,6 +247,11 @@ impl NameCache {
                 Known::Unknown => return None,
                 Known::Doubtful(name) => name,
             };
+            asked += 1;
+            if asked > RETRIES {
+                // It comes and goes without end: whoever opens it sees what it is then.
+                return Some(Some(doubtful));
+            }
             // What changes from here on will be noted.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.change(seen.key, Change::Came(doubtful.into())),

@@ -70,10 +70,12 @@ impl Watches {
         !matches!(ioctl_fionread(&self.fd), Ok(0))
     }
 
-    /// Takes all notes that are there.
+    /// Takes the notes that are there now. Those that come meanwhile wait for the next
+    /// call: a program that makes changes without end must not keep a core in here.
     pub(super) fn take(&self, mut each: impl FnMut(Note)) {
         let mut buffer = self.buffer.lock();
-        loop {
+        let mut left = ioctl_fionread(&self.fd).unwrap_or(u64::MAX);
+        while left > 0 {
             let len = match retry_on_intr(|| rustix::io::read(&self.fd, &mut buffer[..])) {
                 Ok(len) => len,
                 Err(Errno::AGAIN) => return,
@@ -83,6 +85,7 @@ impl Watches {
                 }
             };
             parse(&buffer[..len], &mut each);
+            left = left.saturating_sub(len as u64);
             if len + LONGEST <= buffer.len() {
                 return;
             }
