@@ -74,8 +74,9 @@ impl Watches {
     /// call: a program that makes changes without end must not keep a core in here.
     pub(super) fn take(&self, mut each: impl FnMut(Note)) {
         let mut buffer = self.buffer.lock();
-        let mut left = ioctl_fionread(&self.fd).unwrap_or(u64::MAX);
-        while left > 0 {
+        // Asked for only when one read did not take all.
+        let mut left = None;
+        while left != Some(0) {
             let len = match retry_on_intr(|| rustix::io::read(&self.fd, &mut buffer[..])) {
                 Ok(len) => len,
                 Err(Errno::AGAIN) => return,
@@ -85,10 +86,13 @@ impl Watches {
                 }
             };
             parse(&buffer[..len], &mut each);
-            left = left.saturating_sub(len as u64);
             if len + LONGEST <= buffer.len() {
                 return;
             }
+            left = Some(match left {
+                None => ioctl_fionread(&self.fd).unwrap_or(u64::MAX),
+                Some(left) => left.saturating_sub(len as u64),
+            });
         }
     }
 }
