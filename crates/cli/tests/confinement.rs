@@ -161,7 +161,7 @@ fn users_of_the_host_are_known() {
     assert!(said.code == 1 && said.err.contains("not found"), "{said:?}");
 }
 
-/// What the configuration turns off is off; what it requires is there or nothing starts.
+/// `off` confines nothing; `required` holds, or the server does not start.
 #[test]
 fn confinement_is_as_configured() {
     let place = world();

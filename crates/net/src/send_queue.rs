@@ -221,7 +221,7 @@ pub struct SendQueue {
 struct Pace {
     /// The beginning of the period.
     since: Instant,
-    /// What the peer had taken then; none before the queue was blocked for long.
+    /// Bytes that the peer had taken at `since`. None until the queue is blocked for long.
     taken: Option<u64>,
     /// The time of the next look.
     until: Instant,

@@ -121,7 +121,7 @@ enum Content {
 }
 
 impl Content {
-    /// What it counts for, in names.
+    /// Its weight in the cache's limit, in names.
     fn weight(&self) -> usize {
         match self {
             Self::Reading(_) => 0,
@@ -273,7 +273,7 @@ impl NameCache {
         }
     }
 
-    /// Whether a sketch of the directory is kept: then it is read for one name only.
+    /// True when a sketch of the directory is kept: the directory is read for one name only.
     fn seek(&self, key: FileKey, wanted: &[u8]) -> bool {
         let mut state = self.state.write();
         self.take_notes(&mut state);

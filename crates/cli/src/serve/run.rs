@@ -367,7 +367,7 @@ fn set_memory(plan: &Plan, server: &Server) {
     server.files.watches.set_limit(bytes / limits::CHANGES_SHARE);
 }
 
-/// What accounts, addresses and the process may have.
+/// The limits of accounts, of addresses and of the process.
 fn limit(server: &Server, plan: &Plan) {
     plan.config.limits.apply(&server.ledger);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

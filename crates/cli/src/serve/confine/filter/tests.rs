@@ -79,7 +79,7 @@ fn what_serving_takes_passes() {
     }
 }
 
-/// What an attacker makes early ends the process, whatever the arguments.
+/// Calls that an attacker makes early end the process, whatever the arguments.
 #[test]
 fn what_is_hostile_ends_the_process() {
     for number in calls::HOSTILE.iter().chain(calls::HOSTILE_OLD) {
