@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use harness::{Place, said, text};
+use harness::{Sandbox, said, text};
 
 const HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
 
@@ -17,7 +17,7 @@ fn smbpasswd(name: &str, flags: &str) -> String {
 
 #[test]
 fn version_help_man_and_completions() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let version = place.run(&["--version"]);
     assert_eq!(version.succeeds(), format!("frevo {}\n", env!("CARGO_PKG_VERSION")));
     for arguments in [&["--help"][..], &["serve", "--help"], &["user", "--help"]] {
@@ -35,7 +35,7 @@ fn version_help_man_and_completions() {
 
 #[test]
 fn a_command_line_that_makes_no_sense() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.run(&["srve"]).fails(2, &["srve", "serve"]);
     place.run(&["serve"]).fails(2, &["nothing to share", "frevo serve DIR"]);
     place.run(&["serve", ".", "--encryption", "always"]).fails(2, &["required", "offered", "off"]);
@@ -58,7 +58,7 @@ fn a_command_line_that_makes_no_sense() {
 /// elsewhere, and no server is asked.
 #[test]
 fn a_fake_mount_mounts_nothing() {
-    let place = Place::new();
+    let place = Sandbox::new();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_frevo"), place.path("mount.frevo")).unwrap();
     let mount = |flags: &[&str]| {
         let mut command = std::process::Command::new(place.path("mount.frevo"));
@@ -76,7 +76,7 @@ fn a_fake_mount_mounts_nothing() {
 
 #[test]
 fn secrets_are_not_shared() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let home = place.folder("home");
     let wanted = ["share home: the state directory", "is in it"];
     place.run(&["serve", "home", "--state-dir", "home/.state"]).fails(3, &wanted);
@@ -95,7 +95,7 @@ fn secrets_are_not_shared() {
 
 #[test]
 fn folders_that_cannot_be_shared() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     let file = place.file("photo.jpg", "x", 0o644);
     place.run(&["serve", "phtos"]).fails(6, &["there is no folder", "did you mean", "/photos?"]);
@@ -119,7 +119,7 @@ fn folders_that_cannot_be_shared() {
 
 #[test]
 fn passwords_that_lie_open_or_are_none() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     let serve = |file: &str| {
         place.run(&["serve", "photos", "--listen", "127.0.0.1:0", "--password-file", file])
@@ -138,7 +138,7 @@ fn passwords_that_lie_open_or_are_none() {
 
 #[test]
 fn a_good_configuration_is_ok() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let photos = place.folder("photos");
     place.file("ann.password", "secret\n", 0o600);
     let state = place.folder("state");
@@ -164,7 +164,7 @@ fn a_good_configuration_is_ok() {
 
 #[test]
 fn a_bad_configuration_is_told_by_its_line() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let check = |text: &str| {
         place.file("frevo.toml", text, 0o644);
         place.run(&["check", "--config", "frevo.toml"])
@@ -192,7 +192,7 @@ fn a_bad_configuration_is_told_by_its_line() {
 
 #[test]
 fn accounts_are_added_changed_listed_and_removed() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let user = |arguments: &[&str], input: &str| {
         let arguments: Vec<&str> =
             ["user", "--state-dir", "state"].iter().chain(arguments).copied().collect();
@@ -238,7 +238,7 @@ fn accounts_are_added_changed_listed_and_removed() {
 
 #[test]
 fn accounts_are_taken_over_from_samba() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let empty = "31D6CFE0D16AE931B73C59D7E0C089C0";
     let samba = [
         smbpasswd("ann", "U"),
@@ -280,7 +280,7 @@ fn accounts_are_taken_over_from_samba() {
 #[test]
 fn who_cannot_act_as_others_is_told() {
     use std::os::unix::process::CommandExt;
-    let place = Place::new();
+    let place = Sandbox::new();
     let path = place.folder("photos");
     let share =
         |keys: &str| format!("[[share]]\nname = \"a\"\npath = \"{}\"\n{keys}\n", path.display());
@@ -322,7 +322,7 @@ fn who_cannot_act_as_others_is_told() {
 
 #[test]
 fn an_smb_conf_becomes_a_frevo_toml() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let photos = place.folder("photos");
     let conf = format!(
         "[global]\nworkgroup = HOME\n[photos]\npath = {}\nread only = no\n[staff]\npath = /srv\n\

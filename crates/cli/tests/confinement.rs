@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use harness::{PATIENCE, Place, Said, Serving, said, text};
+use harness::{PATIENCE, Said, Sandbox, Serving, said, text};
 
 /// The signal by which the kernel ends a process for a hostile call.
 const SIGSYS: i32 = 31;
@@ -20,14 +20,14 @@ fn is_root() -> bool {
 }
 
 /// A kernel that can confine to folders (Linux 5.19), as `frevo check` says.
-fn has_landlock(place: &Place) -> bool {
+fn has_landlock(place: &Sandbox) -> bool {
     let path = place.file("probe.toml", "", 0o600);
     place.run(&["check", "-c", text(&path)]).succeeds().contains("files (Landlock)")
 }
 
 /// A share `in`, a folder `out` beside it, and a configuration in a folder of its own.
-fn world() -> Place {
-    let place = Place::new();
+fn world() -> Sandbox {
+    let place = Sandbox::new();
     fs::write(place.folder("in").join("a.txt"), "a").unwrap();
     fs::write(place.folder("out").join("b.txt"), "b").unwrap();
     place.folder("etc");
@@ -36,7 +36,7 @@ fn world() -> Place {
     place
 }
 
-fn config(place: &Place, more: &str) {
+fn config(place: &Sandbox, more: &str) {
     let (state, share) = (place.path("state"), place.path("in"));
     let config = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\n\
@@ -45,18 +45,18 @@ fn config(place: &Place, more: &str) {
     place.file("etc/frevo.toml", &config, 0o644);
 }
 
-fn command(place: &Place, attempt: &str) -> Command {
+fn command(place: &Sandbox, attempt: &str) -> Command {
     let config = place.path("etc/frevo.toml");
     place.command(&["confinement-trial", "-c", text(&config), "--attempt", attempt])
 }
 
-fn tried(place: &Place, attempt: &str) -> Said {
+fn tried(place: &Sandbox, attempt: &str) -> Said {
     said(command(place, attempt).output().unwrap())
 }
 
 /// The attempt fails with words such as "Permission denied".
 #[track_caller]
-fn is_refused(place: &Place, attempt: &str, why: &str) {
+fn is_refused(place: &Sandbox, attempt: &str, why: &str) {
     let said = tried(place, attempt);
     assert!(said.out.starts_with("confined: "), "{said:?}");
     assert_eq!(said.code, 1, "{attempt}: {said:?}");
@@ -192,7 +192,7 @@ fn client<T>(talk: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(PATIENCE, talk).await.unwrap() })
 }
 
-fn add_user(place: &Place, name: &str) {
+fn add_user(place: &Sandbox, name: &str) {
     let config = place.path("etc/frevo.toml");
     let arguments = ["user", "add", name, "--password-stdin", "-c", text(&config)];
     place.run_with_input(&arguments, "pw").succeeds();
@@ -204,7 +204,7 @@ struct Confined {
     log: PathBuf,
 }
 
-fn serve(place: &Place) -> Confined {
+fn serve(place: &Sandbox) -> Confined {
     let (log, config) = (place.path("log"), place.path("etc/frevo.toml"));
     let mut command = place.command(&["serve", "-c", text(&config)]);
     command.stderr(fs::File::create(&log).unwrap());

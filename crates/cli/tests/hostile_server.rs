@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
 use frevo_net::transport::Stream;
 use frevo_wire::Command;
-use harness::{Place, Said, said};
+use harness::{Said, Sandbox, said};
 
 /// A server at an address of its own, for as long as the test runs.
 fn start(manners: Manners, script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static) -> String {
@@ -40,7 +40,7 @@ fn start(manners: Manners, script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 's
     address
 }
 
-fn run(place: &Place, arguments: &[&str]) -> Said {
+fn run(place: &Sandbox, arguments: &[&str]) -> Said {
     said(place.command(arguments).env("FREVO_PASSWORD", "secret").output().unwrap())
 }
 
@@ -72,7 +72,7 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
     let secret = "secret of the user";
     for name in ["../out", "..\\out", "/tmp/out-of-frevo", "a/../../out", "good\0", "..", "."] {
         for verb in ["get", "sync"] {
-            let place = Place::new();
+            let place = Sandbox::new();
             place.folder("into");
             place.file("out", secret, 0o600);
             let before = all(&place.path(""));
@@ -103,7 +103,7 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
 /// what is not called a directory in its listing is not walked into.
 #[test]
 fn links_and_changing_kinds_lead_nowhere() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("into");
     // The same name twice: once a file, once a directory.
     let server = start(listing(&[("x", false), ("x", true)]), |_| Act::Honest);
@@ -134,7 +134,7 @@ fn links_and_changing_kinds_lead_nowhere() {
 /// As NTFS lists what is being written just now, or was written by another of its names.
 #[test]
 fn a_listing_that_is_behind_makes_no_empty_files() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
             // EndOfFile of the first entry.
@@ -155,7 +155,7 @@ fn a_listing_that_is_behind_makes_no_empty_files() {
 
 #[test]
 fn a_tree_without_end_ends() {
-    let place = Place::new();
+    let place = Sandbox::new();
     // Each directory has the same directory in it.
     let server = start(listing(&[("dir", true)]), |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
@@ -166,7 +166,7 @@ fn a_tree_without_end_ends() {
 
 #[test]
 fn an_honest_answer_is_taken() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let server = start(Manners { seal: true, ..listing(&[("known", false)]) }, |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
     run(&place, &["get", "-r", &url, "into"]).succeeds();
@@ -176,7 +176,7 @@ fn an_honest_answer_is_taken() {
 /// Ctrl-C ends what waits for a server that does not answer.
 #[test]
 fn a_listing_can_be_interrupted() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let server = start(listing(&[("dir", true)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY if asked.nth >= 2 => Act::Silence,
         _ => Act::Honest,
@@ -277,7 +277,7 @@ fn refer(request: &frevo_wire::command::ioctl::Request<'_>, target: &str) -> Act
 fn trees_with_links_of_a_namespace_in_them() {
     let root = || listing(&[("known", false), ("link1", true)]);
     let settings = Arc::new(AtomicUsize::new(0));
-    let place = Place::new();
+    let place = Sandbox::new();
     let server = start(root(), namespace("\\127.0.0.1\\data", Arc::clone(&settings)));
     let url = format!("smb://ann@{server}/dfs");
     let listed = run(&place, &["ls", "-R", &url]);
@@ -344,7 +344,7 @@ fn a_tree_that_goes_reluctantly() {
         _ => Act::Honest,
     };
     let server = start(listing(&[("early", false)]), script);
-    let place = Place::new();
+    let place = Sandbox::new();
     run(&place, &["rm", "-r", &format!("smb://ann@{server}/data/dir")]).succeeds();
     let removed = removed.lock().unwrap().clone();
     let wanted = ["dir\\early", "dir", "dir\\late", "dir", "dir\\early", "dir"];
@@ -372,7 +372,7 @@ fn one_bad_file_is_not_the_end_of_a_tree() {
         let mut names: Vec<_> = bad.iter().map(|name| (*name, false)).collect();
         names.extend([("good", false), ("good2", false)]);
         let server = start(listing(&names), script);
-        let place = Place::new();
+        let place = Sandbox::new();
         let got = run(&place, &["get", "-r", &format!("smb://ann@{server}/data/"), "back"]);
         assert_eq!(got.code, 1, "{got:?}");
         assert_eq!(got.err.matches("permission denied").count(), bad.len(), "{got:?}");

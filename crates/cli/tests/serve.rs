@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use frevo_server::limits;
-use harness::{PATIENCE, Place, Serving, said, text};
+use harness::{PATIENCE, Sandbox, Serving, said, text};
 use smb2::msg::create::{CreateDisposition, CreateRequest, ImpersonationLevel, ShareAccess};
 use smb2::types::flags::FileAccessMask;
 use smb2::types::status::NtStatus;
@@ -36,7 +36,7 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
 
 #[test]
 fn a_folder_is_shared_with_one_command() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let photos = place.folder("photos");
     let server = place.serve(&["photos", "--listen", ANY]);
     let screen = &server.screen;
@@ -64,7 +64,7 @@ fn a_folder_is_shared_with_one_command() {
 
 #[test]
 fn passwords_come_from_a_file_or_the_environment() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     place.file("password", "from the file\n", 0o600);
     let server =
@@ -85,7 +85,7 @@ fn passwords_come_from_a_file_or_the_environment() {
 
 #[test]
 fn read_only_is_read_only() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let photos = place.folder("photos");
     fs::write(photos.join("old.txt"), "old").unwrap();
     place.file("password", "pw\n", 0o600);
@@ -103,7 +103,7 @@ fn read_only_is_read_only() {
 
 #[test]
 fn ports_that_cannot_be_had() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -134,7 +134,7 @@ fn ports_that_cannot_be_had() {
 }
 
 /// A configuration of one user and these shares. A reload may add shares here.
-fn config(place: &Place, shares: &[&str]) {
+fn config(place: &Sandbox, shares: &[&str]) {
     let mut text = format!(
         "[server]\nlisten = [\"{ANY}\"]\nname = \"box\"\nstate_dir = {:?}\nconfine_to = [{:?}]\n",
         place.folder("state"),
@@ -147,13 +147,13 @@ fn config(place: &Place, shares: &[&str]) {
     place.file("frevo.toml", &text, 0o644);
 }
 
-fn add_user(place: &Place, name: &str, password: &str) {
+fn add_user(place: &Sandbox, name: &str, password: &str) {
     let arguments = ["user", "add", name, "--password-stdin", "--config", "frevo.toml"];
     place.run_with_input(&arguments, password).succeeds();
 }
 
 /// A server whose address is in its log, as a service's is.
-fn serve_config(place: &Place) -> Serving {
+fn serve_config(place: &Sandbox) -> Serving {
     use std::io::{BufRead, BufReader};
     let log = place.path("log");
     let mut command = place.command(&["serve", "-c", "frevo.toml"]);
@@ -165,12 +165,12 @@ fn serve_config(place: &Place) -> Serving {
     server
 }
 
-fn log(place: &Place) -> String {
+fn log(place: &Sandbox) -> String {
     fs::read_to_string(place.path("log")).unwrap()
 }
 
 /// Waits until the log has this.
-fn logged(place: &Place, words: &str) {
+fn logged(place: &Sandbox, words: &str) {
     let began = std::time::Instant::now();
     while !log(place).contains(words) {
         assert!(began.elapsed() < PATIENCE, "{words:?} not in {}", log(place));
@@ -180,7 +180,7 @@ fn logged(place: &Place, words: &str) {
 
 #[test]
 fn a_reload_drops_nobody() {
-    let place = Place::new();
+    let place = Sandbox::new();
     config(&place, &["photos", "music"]);
     add_user(&place, "ann", "pw");
     let server = serve_config(&place);
@@ -228,7 +228,7 @@ fn a_reload_drops_nobody() {
 
 #[test]
 fn the_identity_stays_over_restarts() {
-    let place = Place::new();
+    let place = Sandbox::new();
     config(&place, &["photos"]);
     add_user(&place, "ann", "pw");
     let guid = || fs::read_to_string(place.path("state/server-guid")).unwrap();
@@ -240,7 +240,7 @@ fn the_identity_stays_over_restarts() {
 
 #[test]
 fn each_signal_that_stops_stops_in_order() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
     for signal in ["-TERM", "-INT"] {
@@ -261,7 +261,7 @@ fn each_signal_that_stops_stops_in_order() {
 
 #[test]
 fn what_was_acknowledged_before_the_stop_is_there() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let photos = place.folder("photos");
     place.file("password", "pw\n", 0o600);
     let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
@@ -322,7 +322,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn strangers_cannot_use_up_the_server() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
     let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
@@ -364,7 +364,7 @@ async fn log_on_when_there_is_room(server: &Serving) -> SmbClient {
 
 #[test]
 fn connections_are_bounded_as_configured() {
-    let place = Place::new();
+    let place = Sandbox::new();
     config(&place, &["photos"]);
     let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
     place.file("frevo.toml", &format!("{text}[limits]\nconnections = 2\n"), 0o644);
@@ -383,7 +383,7 @@ fn connections_are_bounded_as_configured() {
 
 #[test]
 fn systemd_is_told() {
-    let place = Place::new();
+    let place = Sandbox::new();
     config(&place, &["photos"]);
     let path = place.path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -408,7 +408,7 @@ fn systemd_is_told() {
 
 #[test]
 fn a_socket_that_systemd_hands_over_is_used() {
-    let place = Place::new();
+    let place = Sandbox::new();
     config(&place, &["photos"]);
     add_user(&place, "ann", "pw");
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -430,7 +430,7 @@ fn a_socket_that_systemd_hands_over_is_used() {
 
 #[test]
 fn log_lines_can_be_json() {
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
     let flags = ["--listen", ANY, "--password-file", "password", "--log", "json"];
@@ -457,7 +457,7 @@ fn log_lines_can_be_json() {
 #[test]
 fn a_client_below_the_floor_is_refused_with_the_remedy() {
     use std::io::Write;
-    let place = Place::new();
+    let place = Sandbox::new();
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
     let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);

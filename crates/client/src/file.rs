@@ -16,7 +16,6 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::{Command, Status};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::basic::Basic;
 use crate::connection::{Call, Message, PAYLOAD_HEADROOM, Patience, Payload};
 use crate::create::Opened;
 use crate::error::{Cause, During, Error, Result};
@@ -25,6 +24,7 @@ use crate::metadata::Metadata;
 use crate::open::{Open, carried_through};
 use crate::open_options::OpenOptions;
 use crate::session::breaks::LeaseHolder;
+use crate::set_attributes::Basic;
 use crate::share::{Replay, Share};
 
 /// An open file. Cloning it gives the same Open; it is closed when the last
@@ -388,18 +388,18 @@ impl Drop for Waits {
 }
 
 /// A lock that nobody knows of yet: dropping it unlocks.
-struct Held {
+struct PendingLock {
     open: Option<Arc<Open>>,
     range: (u64, u64),
 }
 
-impl Held {
+impl PendingLock {
     fn keep(mut self) {
         self.open = None;
     }
 }
 
-impl Drop for Held {
+impl Drop for PendingLock {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -412,10 +412,10 @@ async fn locked(
     range: (u64, u64),
     flags: LockFlags,
     patience: Arc<Patience>,
-) -> Result<Held> {
+) -> Result<PendingLock> {
     lock_call(&open, range, flags, "lock", Some(patience)).await?;
     open.locks.fetch_add(1, Ordering::AcqRel);
-    Ok(Held { open: Some(open), range })
+    Ok(PendingLock { open: Some(open), range })
 }
 
 async fn unlocked(open: Arc<Open>, range: (u64, u64)) -> Result<()> {

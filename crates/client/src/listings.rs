@@ -31,8 +31,8 @@ impl Budget {
     }
 
     /// The share of one listing.
-    pub(crate) const fn begin(&self) -> Held<'_> {
-        Held { budget: self, count: 0 }
+    pub(crate) const fn begin(&self) -> HeldEntries<'_> {
+        HeldEntries { budget: self, count: 0 }
     }
 
     /// The turn of the one listing that may wait for room.
@@ -42,12 +42,12 @@ impl Budget {
 }
 
 /// Entries that one listing holds; given back when dropped.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldEntries<'a> {
     budget: &'a Budget,
     count: usize,
 }
 
-impl Held<'_> {
+impl HeldEntries<'_> {
     /// Takes room for `count` entries more, if there is some.
     pub(crate) fn add(&mut self, count: usize) -> bool {
         let mut held = self.budget.held.lock();
@@ -78,7 +78,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldEntries<'_> {
     fn drop(&mut self) {
         let mut held = self.budget.held.lock();
         *held = held.saturating_sub(self.count);

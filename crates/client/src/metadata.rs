@@ -7,7 +7,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use crate::create::Opened;
 use crate::posix::Posix;
 use crate::share::Share;
-use crate::special::Special;
+use crate::special_files::Special;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

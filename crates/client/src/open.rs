@@ -30,7 +30,7 @@ use crate::share::{Bound, Replay, Share};
 
 /// Where an Open is in the present session.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Binding {
     bound: Bound,
     file_id: FileId,
     durability: Durability,
@@ -47,7 +47,7 @@ pub(crate) struct Open {
     lease: Arc<Lease>,
     identity: Option<OnDiskId>,
     posix: bool,
-    place: Mutex<Place>,
+    place: Mutex<Binding>,
     placing: tokio::sync::Mutex<()>,
     /// It is of a lease, if only one that allows nothing any more.
     is_leased: AtomicBool,
@@ -214,7 +214,7 @@ impl Open {
                 break (bound, end?);
             }
         };
-        let place = Place { bound, file_id: opened.file_id, durability: opened.durability };
+        let place = Binding { bound, file_id: opened.file_id, durability: opened.durability };
         let open = Arc::new(Self {
             share,
             url,
@@ -373,7 +373,7 @@ impl Open {
         };
         self.is_leased.store(opened.lease.is_some(), Ordering::Release);
         *self.place.lock() =
-            Place { bound, file_id: opened.file_id, durability: opened.durability };
+            Binding { bound, file_id: opened.file_id, durability: opened.durability };
         Ok(opened.file_id)
     }
 

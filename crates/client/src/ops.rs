@@ -13,10 +13,8 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
 use frevo_wire::{Command, Header, Status};
 
-use crate::basic::Basic;
 use crate::connection::{Call, Message, Payload};
 use crate::create::{Ask, Opened};
-use crate::dated::{Order, Shown};
 use crate::dfs::Located;
 use crate::dir::TOO_MANY;
 use crate::dir::{Dir, DirEntry};
@@ -28,7 +26,9 @@ use crate::metadata::{Metadata, file_time};
 use crate::open_options::OpenOptions;
 use crate::path::wire_path;
 use crate::session::Failure;
+use crate::set_attributes::Basic;
 use crate::share::{Attempts, Replay, Share, good};
+use crate::small_file_times::{Order, Shown};
 use crate::undo::Made;
 
 /// What a compound was answered, and where.

@@ -13,12 +13,12 @@ use frevo_wire::{Command, Status, Utf16};
 use parking_lot::Mutex;
 
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
-use crate::dated::Dates;
 use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
 use crate::refusals::Refusals;
 use crate::session::{Failure, Live, Session};
+use crate::small_file_times::Dates;
 
 /// Where a share is in the present session.
 #[derive(Debug, Clone, Copy)]

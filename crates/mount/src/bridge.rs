@@ -20,10 +20,10 @@ mod answers;
 
 use answers::{Undone, answered, attr, data, empty, entry, opened, value, written};
 
-use crate::begun::begin;
 use crate::errno::Outcome;
 use crate::limits;
-use crate::volume::{Caller, Changes, Entry, Found, Range, Told, Volume};
+use crate::poll_inline::begin;
+use crate::volume::{Caller, Changes, Entry, NameLookup, Range, Told, Volume};
 
 /// What fuser calls.
 pub(crate) struct Bridge {
@@ -131,13 +131,13 @@ impl Filesystem for Bridge {
             asks,
             async move |volume| volume.lookup(parent.0, &name).await,
             |found| match found {
-                Ok(Found::There(Told { attr, ttl })) => reply.entry(&ttl, &attr, GENERATION),
+                Ok(NameLookup::There(Told { attr, ttl })) => reply.entry(&ttl, &attr, GENERATION),
                 // Number 0 is nothing, which is kept as a name is.
-                Ok(Found::Absent(ttl)) => reply.entry(&ttl, &Told::nothing(), GENERATION),
+                Ok(NameLookup::Absent(ttl)) => reply.entry(&ttl, &Told::nothing(), GENERATION),
                 Err(error) => reply.error(error),
             },
             |volume, found| {
-                if let Found::There(told) = found {
+                if let NameLookup::There(told) = found {
                     volume.not_told(told.attr.ino.0);
                 }
             },

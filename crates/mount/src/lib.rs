@@ -10,7 +10,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-mod begun;
 mod bridge;
 mod cache;
 mod errno;
@@ -18,6 +17,7 @@ pub mod limits;
 mod mounted;
 pub mod names;
 mod node;
+mod poll_inline;
 mod settings;
 mod volume;
 

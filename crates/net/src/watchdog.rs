@@ -45,14 +45,14 @@ thread_local! {
 
 /// The time that one poll took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct PollTime {
     /// Time that passed.
     pub wall: Duration,
     /// Processor time of the thread; known only where [`held_limit`] is set.
     pub cpu: Option<Duration>,
 }
 
-impl Held {
+impl PollTime {
     /// True when the poll used more processor time than [`held_limit`] allows.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
@@ -99,12 +99,12 @@ struct Ending {
 }
 
 impl Ending {
-    fn held(&self) -> Held {
-        let Some(present) = PRESENT.get() else { return Held::default() };
+    fn held(&self) -> PollTime {
+        let Some(present) = PRESENT.get() else { return PollTime::default() };
         let end = if present.closed { present.mark } else { Instant::now() };
         let cpu = present.cpu.and_then(|began| Some(processor_time()?.saturating_sub(began)));
         PRESENT.set(Some(Present { mark: end, ..present }));
-        Held { wall: end.duration_since(present.began), cpu }
+        PollTime { wall: end.duration_since(present.began), cpu }
     }
 }
 
@@ -118,7 +118,7 @@ impl Drop for Ending {
 
 /// Makes one poll and measures it. Where a measurement is under way on this
 /// thread, for the same poll, its beginning counts.
-pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, Held) {
+pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
     let outer = PRESENT.get();
     if outer.is_none() {
         let now = Instant::now();

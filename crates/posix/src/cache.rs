@@ -132,11 +132,11 @@ impl Content {
 }
 
 /// The answer to a lookup: the name as stored, if there is one that fits.
-type Found = Option<Vec<u8>>;
+type StoredName = Option<Vec<u8>>;
 
 /// What is known without asking the file system.
 enum Known {
-    Found(Found),
+    StoredName(StoredName),
     /// Whether this name is there has to be seen.
     Doubtful(Vec<u8>),
     Unknown,
@@ -202,7 +202,7 @@ impl NameCache {
 
     /// The entry of `dir` named `wanted`, else the first in byte order that
     /// folds alike. `seen` is the directory as the caller saw it just now.
-    pub(crate) fn find(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<Found, Errno> {
+    pub(crate) fn find(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<StoredName, Errno> {
         let key = seen.key;
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
@@ -224,7 +224,7 @@ impl NameCache {
     }
 
     /// The answer, if the directory is known.
-    fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Option<Found> {
+    fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Option<StoredName> {
         let age = self.age.load(Ordering::Relaxed);
         // Whoever else comes meanwhile asks the kernel whether there are notes, and waits
         // for them to be taken.
@@ -232,7 +232,7 @@ impl NameCache {
             let state = self.state.read();
             if !self.pending() {
                 match state.find(seen, wanted, age) {
-                    Known::Found(found) => return Some(found),
+                    Known::StoredName(found) => return Some(found),
                     Known::Unknown => return None,
                     Known::Doubtful(_) => {}
                 }
@@ -243,7 +243,7 @@ impl NameCache {
         loop {
             self.take_notes(&mut state);
             let doubtful = match state.find(seen, wanted, age) {
-                Known::Found(found) => return Some(found),
+                Known::StoredName(found) => return Some(found),
                 Known::Unknown => return None,
                 Known::Doubtful(name) => name,
             };
@@ -292,7 +292,7 @@ impl NameCache {
     }
 
     /// Reads a large directory for one name, and remembers what became of it.
-    fn look_through(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<Found, Errno> {
+    fn look_through(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<StoredName, Errno> {
         if patience::is_short() {
             return Err(patience::give_up());
         }
@@ -314,7 +314,7 @@ impl NameCache {
 
     /// Reads a directory, keeps what was read if it can be trusted, and answers
     /// from it.
-    fn read(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<Found, Errno> {
+    fn read(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<StoredName, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
         let before = sys::stat_fd(fd.as_fd())?;
@@ -469,8 +469,8 @@ impl State {
             Content::Reading(_) => return Known::Unknown,
         };
         match found {
-            Lookup::Absent => Known::Found(None),
-            Lookup::Present(name) => Known::Found(Some(name.to_vec())),
+            Lookup::Absent => Known::StoredName(None),
+            Lookup::Present(name) => Known::StoredName(Some(name.to_vec())),
             Lookup::Doubtful(name) => Known::Doubtful(name.to_vec()),
         }
     }
@@ -628,7 +628,7 @@ impl Read<'_> {
 }
 
 /// The answer of a table, with a look at what is in doubt.
-fn settled(dir: &Dir, table: &mut Table, wanted: &[u8]) -> Found {
+fn settled(dir: &Dir, table: &mut Table, wanted: &[u8]) -> StoredName {
     loop {
         let doubtful = match table.find(wanted) {
             Lookup::Present(name) => return Some(name.to_vec()),

@@ -21,7 +21,7 @@ use crate::names::DiskPath;
 use crate::node::PosixNode;
 use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
-use crate::walk::Place;
+use crate::walk::Location;
 use crate::xattr::Handle;
 use crate::{reparse, sys};
 
@@ -120,7 +120,7 @@ impl PosixVfs {
     /// The same where the parent is open; `seen` if it was looked at just now.
     pub(crate) fn open_in_place(
         &self,
-        mut place: Place,
+        mut place: Location,
         mut seen: Option<Seen>,
         exact: bool,
         how: &OpenHow,
@@ -164,7 +164,7 @@ impl PosixVfs {
         Err(Fault::Busy)
     }
 
-    fn open_stored(&self, place: &Place, stored: &[u8], how: &OpenHow) -> VfsResult<Opened> {
+    fn open_stored(&self, place: &Location, stored: &[u8], how: &OpenHow) -> VfsResult<Opened> {
         let found = if self.share().options.follow_symlinks_inside {
             self.open_existing(self.share().root.as_fd(), &place.path_of(stored), how)?
         } else {
@@ -173,7 +173,7 @@ impl PosixVfs {
         Ok(self.opened(found, how, place.name_of(stored), stored))
     }
 
-    fn create(&self, place: &Place, how: &OpenHow) -> VfsResult<Opened> {
+    fn create(&self, place: &Location, how: &OpenHow) -> VfsResult<Opened> {
         self.share().writable()?;
         let entry = place.wanted.as_slice();
         let fd = if how.kind == KindWanted::Directory {
@@ -241,7 +241,7 @@ impl PosixVfs {
         Some(DosAttrib { attributes: attributes.0, created, changed: None })
     }
 
-    fn make_directory(&self, place: &Place, how: &OpenHow) -> VfsResult<OwnedFd> {
+    fn make_directory(&self, place: &Location, how: &OpenHow) -> VfsResult<OwnedFd> {
         let masked = self.share().options.directory_mode_of(how.mode);
         let entry = place.wanted.as_slice();
         let parent = place.parent.fd();

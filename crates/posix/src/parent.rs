@@ -12,7 +12,7 @@ use crate::limits::PATH_BYTES;
 use crate::node::PosixNode;
 use crate::stat::Extra;
 use crate::vfs::PosixVfs;
-use crate::walk::{Dir, Place, client_name};
+use crate::walk::{Dir, Location, client_name};
 use crate::xattr::Handle;
 
 impl PosixVfs {
@@ -76,7 +76,7 @@ impl PosixVfs {
         parent: Parent<'a>,
         name: &Name,
         how: &OpenHow,
-    ) -> Option<(Place, &'a PosixNode)> {
+    ) -> Option<(Location, &'a PosixNode)> {
         let share = self.share();
         if name.stream().is_some() || share.options.follow_symlinks_inside {
             return None;
@@ -92,15 +92,15 @@ impl PosixVfs {
         }
         if parent.name.is_root() {
             let root = Dir::Root(Arc::clone(&share.root));
-            return Some((Place::new(root, Vec::new(), wanted), node));
+            return Some((Location::new(root, Vec::new(), wanted), node));
         }
         let above = self.path_of(parent.name, posix).ok()?.as_bytes().to_vec();
-        Some((Place::new(Dir::Sub(node.handle().shared()), above, wanted), node))
+        Some((Location::new(Dir::Sub(node.handle().shared()), above, wanted), node))
     }
 
     fn open_placed(
         &self,
-        place: Place,
+        place: Location,
         parent: &PosixNode,
         name: &Name,
         how: &OpenHow,

@@ -37,7 +37,7 @@ pub(crate) struct Share {
     /// What the keys of files are marked with; 0 but for snapshots.
     pub(crate) mark: u64,
     /// Tells its names from those of other folders.
-    pub(crate) place: frevo_store::Place,
+    pub(crate) place: frevo_store::FolderId,
     pub(crate) snapshots: Snapshots,
 }
 

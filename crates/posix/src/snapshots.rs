@@ -96,7 +96,7 @@ pub(crate) struct Snapshots {
 }
 
 /// A folder that is a snapshot, by its path in the folder of them.
-struct Found {
+struct SnapshotFolder {
     taken: Moment,
     path: PathBuf,
 }
@@ -116,7 +116,7 @@ impl SnapshotFolders {
 
     /// All that are there, the newest first, one of each second. A folder of
     /// snapshots that is not there has none.
-    fn find(&self, folder: BorrowedFd<'_>) -> VfsResult<Vec<Found>> {
+    fn find(&self, folder: BorrowedFd<'_>) -> VfsResult<Vec<SnapshotFolder>> {
         let path = ProcPath::of(folder);
         let path = Path::new(path.as_c_str().to_str().unwrap_or_default());
         let listing = std::fs::read_dir(path).map_err(|error| io_fault(&error))?;
@@ -131,7 +131,7 @@ impl SnapshotFolders {
                 Taken::At(moment) => Some(moment),
                 Taken::Unsaid => born(folder, Path::new(&name)),
             };
-            found.extend(taken.map(|taken| Found { taken, path }));
+            found.extend(taken.map(|taken| SnapshotFolder { taken, path }));
         }
         found.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| a.path.cmp(&b.path)));
         found.dedup_by_key(|found| found.taken);
@@ -181,7 +181,7 @@ impl Snapshots {
             (folder, all)
         };
         let wanted = DiskPath::of(name, false)?;
-        let has = |found: &Found| {
+        let has = |found: &SnapshotFolder| {
             let snapshot = {
                 let _server = credentials::as_server();
                 enter(folder.as_fd(), &found.path)?

@@ -122,7 +122,7 @@ const fn allocation(size: u64) -> u64 {
 }
 
 /// A stream on the medium.
-struct Found {
+struct StoredStream {
     name: String,
     at: Where,
 }
@@ -130,14 +130,14 @@ struct Found {
 impl Share {
     /// Looks a stream up. What is in the side folder is newer than an attribute
     /// of the same name: it is there between making the one and removing the other.
-    fn find_stream(&self, file: &Handle, wanted: &str) -> VfsResult<Option<Found>> {
+    fn find_stream(&self, file: &Handle, wanted: &str) -> VfsResult<Option<StoredStream>> {
         if let Some(name) = self.side_streams(file)?.into_iter().find(|n| eq_ignore_case(n, wanted))
         {
             let at = Where::Side(self.open_side(file, &name)?);
-            return Ok(Some(Found { name, at }));
+            return Ok(Some(StoredStream { name, at }));
         }
         let name = attributes(file)?.into_iter().find(|n| eq_ignore_case(n, wanted));
-        Ok(name.map(|name| Found { name, at: Where::Attribute }))
+        Ok(name.map(|name| StoredStream { name, at: Where::Attribute }))
     }
 
     pub(crate) fn list_streams(&self, file: &Handle) -> VfsResult<Vec<StreamStat>> {
@@ -255,7 +255,7 @@ impl PosixVfs {
                     (None, _) => {
                         share.writable()?;
                         let at = share.make_stream(&handle, wanted)?;
-                        (Found { name: wanted.to_owned(), at }, true)
+                        (StoredStream { name: wanted.to_owned(), at }, true)
                     }
                 };
                 let body = Arc::new(Body::new(found.name, found.at));

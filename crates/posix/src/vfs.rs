@@ -26,7 +26,7 @@ use crate::share::Share;
 use crate::short::Tunnels;
 use crate::snapshots::Snapshots;
 use crate::stat;
-use crate::walk::{Place, client_name};
+use crate::walk::{Location, client_name};
 use crate::xattr::DOSATTRIB;
 use crate::{host, quota, streams, sys, volume};
 
@@ -98,7 +98,11 @@ impl PosixVfs {
     }
 
     /// The place of `name`, which must exist and be `key`; how it is stored.
-    pub(crate) fn place_of(&self, name: &Name, key: FileKey) -> VfsResult<(Place, Vec<u8>, Statx)> {
+    pub(crate) fn place_of(
+        &self,
+        name: &Name,
+        key: FileKey,
+    ) -> VfsResult<(Location, Vec<u8>, Statx)> {
         let exact = self.share.exact(name);
         let place = self.share.place(&self.path_of(name, exact)?, exact)?;
         let (stored, stx) = self.share.existing(&place, exact, None)?;
@@ -110,7 +114,7 @@ impl PosixVfs {
 
     /// Where a new name goes, and what is there already. The guard keeps other
     /// threads from making the name meanwhile. `from` is where the old name is.
-    fn target(&self, to: &Name, from: Option<&Place>) -> VfsResult<Target<'_>> {
+    fn target(&self, to: &Name, from: Option<&Location>) -> VfsResult<Target<'_>> {
         let exact = self.share.exact(to);
         let path = self.path_of(to, exact)?;
         let place = match from.and_then(|from| from.beside(&path)) {
@@ -130,18 +134,18 @@ impl PosixVfs {
 }
 
 /// One number for a folder, however many shares show it.
-fn place_of_root(key: FileKey, mark: u64) -> frevo_store::Place {
+fn place_of_root(key: FileKey, mark: u64) -> frevo_store::FolderId {
     let words = [key.inode, key.device, mark];
     let mixed = words.iter().fold(0x9E37_79B9_7F4A_7C15u64, |hash, word| {
         let hash = (hash ^ word).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         hash ^ hash >> 29
     });
-    frevo_store::Place(mixed as usize)
+    frevo_store::FolderId(mixed as usize)
 }
 
 /// Where a rename or link goes.
 struct Target<'a> {
-    place: Place,
+    place: Location,
     /// What is there: its name as stored, and its state.
     existing: Option<(Vec<u8>, Statx)>,
     _naming: Option<MutexGuard<'a, ()>>,
@@ -159,7 +163,7 @@ impl Vfs for PosixVfs {
         self.parent_of(name)
     }
 
-    fn place(&self) -> frevo_store::Place {
+    fn place(&self) -> frevo_store::FolderId {
         self.share.place
     }
 

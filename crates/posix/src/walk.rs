@@ -33,7 +33,7 @@ impl Dir {
 
 /// Where the last component of a name is, or would be.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// The containing directory.
     pub(crate) parent: Dir,
     /// Its path below the root as stored.
@@ -42,7 +42,7 @@ pub(crate) struct Place {
     pub(crate) wanted: Vec<u8>,
 }
 
-impl Place {
+impl Location {
     /// The entry `wanted` of an open directory, whose path below the root is this.
     pub(crate) fn new(parent: Dir, parent_path: Vec<u8>, wanted: &[u8]) -> Self {
         Self { parent, parent_path, wanted: wanted.to_vec() }
@@ -92,14 +92,14 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 impl Share {
     /// Finds the place that `path` means; the parent must exist.
-    pub(crate) fn place(&self, path: &DiskPath, exact: bool) -> VfsResult<Place> {
+    pub(crate) fn place(&self, path: &DiskPath, exact: bool) -> VfsResult<Location> {
         let (parent_path, wanted) = path.split();
         if wanted.is_empty() {
             // The root is in no directory that anybody could change.
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path) = self.directory(parent_path, exact)?;
-        Ok(Place { parent, parent_path, wanted: wanted.to_vec() })
+        Ok(Location { parent, parent_path, wanted: wanted.to_vec() })
     }
 
     /// Opens the directory at `path`, and tells its path as stored.
@@ -165,7 +165,7 @@ impl Share {
     /// `seen` is its directory, if that was looked at just now.
     pub(crate) fn existing(
         &self,
-        place: &Place,
+        place: &Location,
         exact: bool,
         mut seen: Option<Seen>,
     ) -> VfsResult<(Vec<u8>, Statx)> {

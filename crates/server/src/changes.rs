@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use frevo_store::lease::{Actor, Granted, LeaseOwner, V2};
-use frevo_store::{FileTable, Link, Name, Place};
+use frevo_store::{FileTable, FolderId, Link, Name};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 
@@ -15,7 +15,7 @@ pub const DATA: CompletionFilter =
 
 impl FileOpen {
     /// Where its name is one.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> FolderId {
         self.vfs.place()
     }
 

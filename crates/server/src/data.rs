@@ -10,7 +10,7 @@ use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
 use frevo_store::Fault;
 use frevo_wire::Status;
 
-use crate::acting;
+use crate::impersonation;
 use crate::open::FileOpen;
 use crate::response::PAYLOAD_HEADROOM;
 
@@ -35,7 +35,7 @@ pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Stat
 /// then outlive the request.
 pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Status> {
     match file.io() {
-        Some(io) if acting::actor_of(&*file.node).is_some() => {
+        Some(io) if impersonation::actor_of(&*file.node).is_some() => {
             write_acting(file, io, offset, data).await
         }
         Some(io) => io.write_slice(offset, data).await.map_err(|error| status(&error)),
@@ -58,7 +58,7 @@ async fn write_acting(
             tokio::task::yield_now().await;
         }
         let tried = {
-            let _acting = acting::act_for(&*file.node)?;
+            let _acting = impersonation::act_for(&*file.node)?;
             io.try_write(at, piece)
         };
         match tried {

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::acting::Actor;
 use crate::ambient::Ambient;
+use crate::impersonation::Actor;
 use crate::limits::{
     HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_USER_FRESH, HOST_USERS_REMEMBERED,
 };

@@ -28,12 +28,12 @@ macro_rules! planted {
     }};
 }
 
-pub mod acting;
+pub mod access_rules;
 pub mod admission;
 pub mod ambient;
-pub mod annex;
 pub mod apple;
 pub mod audit;
+pub mod blocking_requests;
 pub mod changes;
 pub mod client;
 pub mod command;
@@ -44,6 +44,7 @@ pub mod descriptors;
 pub mod durable;
 pub mod host_users;
 pub mod idle;
+pub mod impersonation;
 pub mod ipc;
 pub mod lease;
 pub mod ledger;
@@ -63,7 +64,6 @@ pub mod quoted;
 pub mod refusal;
 pub mod request;
 pub mod response;
-pub mod rules;
 pub mod serve;
 pub mod server;
 pub mod session;

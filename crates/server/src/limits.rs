@@ -297,21 +297,21 @@ pub const TIME_MACHINE_BANDS: usize = 4_000_000;
 /// Bytes of a disk image's Info.plist that are looked at.
 pub const TIME_MACHINE_PLIST_BYTES: usize = 64 * 1024;
 
-/// Requests that one share's annex carries out at a time; more wait for a place.
-pub const ANNEX_REQUESTS: usize = 24;
+/// Requests that one share's blocking pool carries out at a time; more wait for a place.
+pub const BLOCKING_REQUESTS: usize = 24;
 
 /// Those of one user: he may have them wait for each other, for a lease that
 /// nobody gives up for instance, and others have places left.
-pub const ANNEX_REQUESTS_PER_USER: usize = 16;
+pub const BLOCKING_REQUESTS_PER_USER: usize = 16;
 
 /// The same for those that close.
-pub const ANNEX_CLOSES: usize = 8;
+pub const BLOCKING_CLOSES: usize = 8;
 
-/// Threads of an annex: one for each request, and for Opens whose clients left.
-pub const ANNEX_THREADS: usize = ANNEX_REQUESTS + ANNEX_CLOSES + 8;
+/// Threads of a blocking pool: one for each request, and for Opens whose clients left.
+pub const BLOCKING_THREADS: usize = BLOCKING_REQUESTS + BLOCKING_CLOSES + 8;
 
-/// How long a thread of an annex waits for more to do.
-pub const ANNEX_THREAD_IDLE: Duration = Duration::from_secs(60);
+/// How long a thread of a blocking pool waits for more to do.
+pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(60);
 
 /// Waiting time after a failed logon: of its account from its network, and of the
 /// address itself, where each further one doubles it.

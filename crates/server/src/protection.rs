@@ -7,7 +7,7 @@ use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, Sid};
 
-use crate::acting;
+use crate::impersonation;
 
 /// Rights that READONLY takes away from files.
 pub const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
@@ -44,7 +44,7 @@ pub fn descriptor(
 ) -> Result<SecurityDescriptor, Status> {
     Ok(match node.security().map_err(Fault::status)? {
         Security::Stored(bytes) => read(&bytes),
-        Security::Host(acl) => of_host(stat, &acl, token, acting::uid_of(node)),
+        Security::Host(acl) => of_host(stat, &acl, token, impersonation::uid_of(node)),
     })
 }
 

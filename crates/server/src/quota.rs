@@ -98,7 +98,7 @@ impl Vfs for QuotaVolume {
         self.0.volume()
     }
 
-    fn place(&self) -> frevo_store::Place {
+    fn place(&self) -> frevo_store::FolderId {
         self.0.place()
     }
 

@@ -95,15 +95,15 @@ pub async fn serve(
     }
     server.close_waiting();
     let deadline = Instant::now() + limits.drain;
-    if !server.annex.settled(deadline).await {
-        tracing::error!(target: "frevo::annex",
+    if !server.blocking_pool.settled(deadline).await {
+        tracing::error!(target: "frevo::blocking_pool",
             "a request that is long work did not end in time; it was cut off");
     }
     for share in server.shares().sorted() {
-        if let Some(annex) = &share.annex
-            && !annex.settled(deadline).await
+        if let Some(blocking_pool) = &share.blocking_pool
+            && !blocking_pool.settled(deadline).await
         {
-            tracing::error!(target: "frevo::annex", share = %share.name,
+            tracing::error!(target: "frevo::blocking_pool", share = %share.name,
                 "the file system does not answer; what was to be closed there was not");
         }
     }
@@ -191,7 +191,7 @@ impl Door {
     }
 
     /// Reads the first frame and hands the connection to the core for it.
-    async fn greet(&self, stream: Detached, peer: SocketAddr, ticket: Ticket, mut place: Place) {
+    async fn greet(&self, stream: Detached, peer: SocketAddr, ticket: Ticket, mut place: CoreSlot) {
         let stream = match stream.attach() {
             Ok(stream) => stream,
             Err(error) => {
@@ -219,7 +219,7 @@ impl Door {
         }
     }
 
-    fn hand_over(&self, accepted: Accepted, peer: SocketAddr, place: Place) {
+    fn hand_over(&self, accepted: Accepted, peer: SocketAddr, place: CoreSlot) {
         let Accepted { stream, reader, first, ticket } = accepted;
         let Some(core) = self.cores.get(place.core) else { return };
         let detached = match stream.detach() {
@@ -279,7 +279,7 @@ impl Door {
     }
 }
 
-async fn serve_one(server: Arc<Server>, accepted: Accepted, peer: SocketAddr, place: Place) {
+async fn serve_one(server: Arc<Server>, accepted: Accepted, peer: SocketAddr, place: CoreSlot) {
     if let Err(error) = connection::run(server, accepted).await {
         tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
     }
@@ -303,7 +303,7 @@ struct Load {
 }
 
 /// One connection's place on a core; it is given back when dropped.
-struct Place {
+struct CoreSlot {
     loads: Arc<Loads>,
     core: usize,
     client: Option<Guid>,
@@ -316,18 +316,18 @@ impl Loads {
 
     /// A place on the core with the fewest connections; none when there are
     /// `most` already.
-    fn enter(self: &Arc<Self>, most: usize) -> Option<Place> {
+    fn enter(self: &Arc<Self>, most: usize) -> Option<CoreSlot> {
         let mut loads = self.0.lock();
         if loads.iter().map(|load| load.connections).sum::<usize>() >= most {
             return None;
         }
         let (core, load) = loads.iter_mut().enumerate().min_by_key(|(_, load)| load.connections)?;
         load.connections += 1;
-        Some(Place { loads: Arc::clone(self), core, client: None })
+        Some(CoreSlot { loads: Arc::clone(self), core, client: None })
     }
 }
 
-impl Place {
+impl CoreSlot {
     /// Moves to the core with the fewest connections of `client`, of those to
     /// the one with the fewest in all, of those to the one it is on.
     fn choose(&mut self, client: Option<Guid>) {
@@ -352,7 +352,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CoreSlot {
     fn drop(&mut self) {
         let mut loads = self.loads.0.lock();
         let Some(load) = loads.get_mut(self.core) else { return };

@@ -18,8 +18,8 @@ use frevo_wire::file_id::FileId;
 
 use crate::admission::Ticket;
 use crate::ambient::Ambient;
-use crate::annex;
 use crate::audit::{self, Event, Kind};
+use crate::blocking_requests;
 use crate::client::ClientTable;
 use crate::descriptors::Descriptors;
 use crate::durable::{self, Durables, Survival};
@@ -67,7 +67,7 @@ pub struct Server {
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
     /// Threads for requests that are long work, whatever their share.
-    pub annex: annex::Annex,
+    pub blocking_pool: blocking_requests::BlockingPool,
     /// Polls that held a core for long.
     pub watchdog: Watchdog,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
@@ -103,7 +103,7 @@ impl Server {
             descriptors: Descriptors::default(),
             audit: audit::Slot::default(),
             admission: crate::admission::Admission::default(),
-            annex: annex::Annex::default(),
+            blocking_pool: blocking_requests::BlockingPool::default(),
             watchdog: Watchdog::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
@@ -283,7 +283,7 @@ impl Server {
     /// the core.
     pub fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
         let is_small = session.open_count() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
-        if is_small || !self.annex.end_session(self, session) {
+        if is_small || !self.blocking_pool.end_session(self, session) {
             self.close_session(session);
         }
     }
@@ -291,8 +291,8 @@ impl Server {
     /// Closes an Open whose client is gone. Nobody waits for a file system that
     /// may never answer.
     pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
-        match open.tree().share.annex.as_ref().filter(|_| !annex::is_here()) {
-            Some(annex) => annex.close(self, open),
+        match open.tree().share.blocking_pool.as_ref().filter(|_| !blocking_requests::is_here()) {
+            Some(blocking_pool) => blocking_pool.close(self, open),
             None => open.close(&self.files),
         }
     }

@@ -8,12 +8,12 @@ use frevo_posix::credentials::Credentials;
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::acting;
-use crate::annex::Annex;
+use crate::access_rules::Rules;
 use crate::audit::ShareAudit;
+use crate::blocking_requests::BlockingPool;
 use crate::data::MAX_OFFSET;
 use crate::host_users::{HostUser, HostUsers};
-use crate::rules::Rules;
+use crate::impersonation;
 use crate::time_machine::Limit;
 
 /// What a share gives access to.
@@ -85,7 +85,7 @@ pub struct Share {
     pub forward_slashes: bool,
     /// Where its requests are carried out when its file system may keep its
     /// caller waiting; none: on the core.
-    pub annex: Option<Arc<Annex>>,
+    pub blocking_pool: Option<Arc<BlockingPool>>,
     /// Oplocks of level II are granted.
     pub level2_oplocks: bool,
     /// What the audit log records of it; none without an audit log.
@@ -116,7 +116,7 @@ impl Share {
             late_write_times: false,
             inherited_as_set: false,
             forward_slashes: false,
-            annex: None,
+            blocking_pool: None,
             level2_oplocks: true,
             audit: None,
         }
@@ -140,17 +140,17 @@ impl Share {
     ) -> Option<Arc<Self>> {
         let Target::Disk(vfs) = &self.target else { return Some(self) };
         let acting = match &self.run_as {
-            RunAs::Server => match acting::for_server(vfs) {
+            RunAs::Server => match impersonation::for_server(vfs) {
                 Some(acting) => acting,
                 None => return Some(self),
             },
             RunAs::User => {
                 let actor = users.actor(account, host?, self.force_group)?;
-                acting::for_user(Arc::clone(vfs), actor)
+                impersonation::for_user(Arc::clone(vfs), actor)
             }
             RunAs::One(credentials) => {
-                let actor = acting::Actor::new(Arc::clone(credentials));
-                acting::for_user(Arc::clone(vfs), Arc::new(actor))
+                let actor = impersonation::Actor::new(Arc::clone(credentials));
+                impersonation::for_user(Arc::clone(vfs), Arc::new(actor))
             }
         };
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
@@ -240,7 +240,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::Names;
+    use crate::access_rules::Names;
 
     /// Row X8: a name that no share has takes the steps of one that refuses most.
     #[test]

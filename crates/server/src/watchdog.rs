@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use frevo_net::watchdog::{self, Held, Histogram, Polls};
+use frevo_net::watchdog::{self, Histogram, PollTime, Polls};
 use frevo_wire::Command;
 use frevo_wire::command::create;
 use parking_lot::Mutex;
@@ -92,7 +92,7 @@ impl Watchdog {
         poll_fn(|cx| server.watchdog.poll(Whose::Task(name), || task.as_mut().poll(cx))).await;
     }
 
-    fn report(&self, whose: Whose, held: Held, is_held: bool, culprit: Option<&Culprit>) {
+    fn report(&self, whose: Whose, held: PollTime, is_held: bool, culprit: Option<&Culprit>) {
         if is_held {
             self.held.fetch_add(1, Ordering::Relaxed);
         }

@@ -183,7 +183,8 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
         audit: Some(ShareAudit { audit: audit.clone(), operations }),
         ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
     };
-    let bobs = Share { rules: frevo_server::rules::Rules::for_users(&["bob"]), ..share("bobs") };
+    let bobs =
+        Share { rules: frevo_server::access_rules::Rules::for_users(&["bob"]), ..share("bobs") };
     let shares = Shares::new([share("data"), bobs]);
     let server = Server::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
     server.audit.set(audit.clone());

@@ -126,7 +126,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     let world = World::over(settings(), &(Arc::clone(&vfs) as _));
     if off_core {
         let vfs = Target::Disk(Arc::clone(&vfs) as _);
-        let share = Share { annex: Some(Arc::default()), ..Share::new("data", vfs) };
+        let share = Share { blocking_pool: Some(Arc::default()), ..Share::new("data", vfs) };
         world.server.reload(settings(), Shares::new([share]), world.server.accounts());
     }
     let planted = Planted::plant(&vfs, first, often);
@@ -151,8 +151,8 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
         sleep(Duration::from_millis(1)).await;
     }
     for share in world.server.shares().sorted() {
-        if let Some(annex) = &share.annex {
-            assert!(annex.settled(deadline).await);
+        if let Some(blocking_pool) = &share.blocking_pool {
+            assert!(blocking_pool.settled(deadline).await);
         }
     }
     planted.arm(false);

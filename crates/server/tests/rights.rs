@@ -5,8 +5,6 @@
 #[path = "client/mod.rs"]
 mod client;
 
-#[path = "rights/acting.rs"]
-mod acting;
 #[path = "durable/asking.rs"]
 mod asking;
 #[path = "ioctl/calls.rs"]
@@ -15,6 +13,8 @@ mod calls;
 mod cores;
 #[path = "rights/crowd.rs"]
 mod crowd;
+#[path = "rights/impersonation.rs"]
+mod impersonation;
 #[path = "rights/lasting.rs"]
 mod lasting;
 #[path = "rights/lists.rs"]

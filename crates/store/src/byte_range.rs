@@ -78,7 +78,7 @@ struct Waiting {
 
 /// What one Open holds: how often each range, since the same may be locked
 /// shared more than once.
-type Held = BTreeMap<(Range, Mode), u32>;
+type HeldRanges = BTreeMap<(Range, Mode), u32>;
 
 /// The ByteRangeLockList of one file and those who wait for it to change.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ pub struct ByteRanges {
 struct State {
     exclusive: Intervals,
     shared: Intervals,
-    held: HashMap<OpenId, (Held, usize)>,
+    held: HashMap<OpenId, (HeldRanges, usize)>,
     /// Of all Opens.
     count: usize,
     /// In the order in which they came, which is that in which they are served.

@@ -11,7 +11,7 @@ use crate::lease::{
     self, Actor, Cause, Contention, Granted, LeaseOwner, Oplocks, Room, Route, Wish,
 };
 use crate::limits::OPENS_PER_FILE;
-use crate::name::{Link, Name, Place};
+use crate::name::{FolderId, Link, Name};
 use crate::share_mode::{Claim, Sharing, Verdict};
 use crate::stream::Attached;
 use crate::vfs::{FileKey, Vfs};
@@ -26,7 +26,7 @@ pub struct Admission {
     /// The Open.
     pub id: OpenId,
     /// Where its name is one.
-    pub place: Place,
+    pub place: FolderId,
     /// Open.GrantedAccess
     pub access: AccessMask,
     /// Open.SharingMode
@@ -148,14 +148,14 @@ impl File {
     }
 
     /// Records that the link `from` has become `to`.
-    pub fn rename(&mut self, place: Place, from: &Name, to: &Name) {
+    pub fn rename(&mut self, place: FolderId, from: &Name, to: &Name) {
         for link in self.links_mut().filter(|link| link.is(place, from)) {
             link.name.clone_from(to);
         }
     }
 
     /// Whether any of the names under which it is open lies below `directory`.
-    pub fn is_below(&self, place: Place, directory: &Name) -> bool {
+    pub fn is_below(&self, place: FolderId, directory: &Name) -> bool {
         let mut links = self.opens.iter().filter_map(|e| e.link.as_ref());
         self.first.is_below(place, directory) || links.any(|link| link.is_below(place, directory))
     }
@@ -326,7 +326,7 @@ impl File {
     }
 
     /// A directory has another name: so have the links below it.
-    pub fn rename_below(&mut self, place: Place, from: &Name, to: &Name) {
+    pub fn rename_below(&mut self, place: FolderId, from: &Name, to: &Name) {
         for link in self.links_mut().filter(|link| link.place == place) {
             if let Some(moved) = link.name.moved(from, to) {
                 link.name = moved;

@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use crate::file::{Admission, Admitted, Departure, File, OpenId};
 use crate::lease::table::LeaseTable;
 use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
-use crate::name::{Link, Name, Place};
+use crate::name::{FolderId, Link, Name};
 use crate::name_locks::NameLocks;
 use crate::observe::Observation;
 use crate::order::{Guard, Ordered, rank};
@@ -278,7 +278,7 @@ impl FileTable {
 
     /// A directory, and with it all below, has another name. Looks at every
     /// open file.
-    pub fn rename_below(&self, place: Place, from: &Name, to: &Name) {
+    pub fn rename_below(&self, place: FolderId, from: &Name, to: &Name) {
         for shard in &self.shards {
             for cell in shard.lock().values() {
                 cell.lock().rename_below(place, from, to);
@@ -294,7 +294,7 @@ impl FileTable {
 
     /// How many files are open below `directory`: such a directory cannot be
     /// renamed (MS-FSA 2.1.5.15.11). Looks at every open file.
-    pub fn open_below(&self, place: Place, directory: &Name) -> usize {
+    pub fn open_below(&self, place: FolderId, directory: &Name) -> usize {
         let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
         self.shards
             .iter()
@@ -303,7 +303,7 @@ impl FileTable {
     }
 
     /// The files open below `directory`, as [`Self::open_below`] counts them.
-    pub fn below(&self, place: Place, directory: &Name) -> Vec<Arc<FileCell>> {
+    pub fn below(&self, place: FolderId, directory: &Name) -> Vec<Arc<FileCell>> {
         let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
         let of = |shard: &Shard| -> Vec<_> {
             shard.lock().values().filter(|cell| below(cell)).cloned().collect()
@@ -342,7 +342,7 @@ mod tests {
     use alloc::vec;
     use frevo_wire::dtyp::{AccessMask, FileTime};
 
-    const HERE: Place = Place(1);
+    const HERE: FolderId = FolderId(1);
     const KEY: FileKey = FileKey::of_file(1, 7);
 
     fn name(text: &str) -> Name {
@@ -407,10 +407,10 @@ mod tests {
         let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("d\\b"), ask(2, Sharing::ALL, true)).unwrap();
         table.admit(KEY, &name("d\\b"), ask(3, Sharing::ALL, false)).unwrap();
-        assert_eq!(table.open_below(Place(1), &name("d")), 1);
+        assert_eq!(table.open_below(FolderId(1), &name("d")), 1);
         assert_eq!(*cell.lock().name_of(OpenId(2)), name("d\\b"));
         cell.lock().rename(HERE, &name("d\\b"), &name("c"));
-        assert_eq!(table.open_below(Place(1), &name("d")), 0);
+        assert_eq!(table.open_below(FolderId(1), &name("d")), 0);
         let names = [1, 2, 3].map(|id| cell.lock().name_of(OpenId(id)).clone());
         assert_eq!(names, ["a", "c", "c"].map(name));
         cell.lock().set_delete_pending(OpenId(1), true);
@@ -449,11 +449,11 @@ mod tests {
     #[test]
     fn names_of_another_share_are_others() {
         let table = FileTable::default();
-        let there = Place(2);
+        let there = FolderId(2);
         let cell = table.admit(KEY, &name("d\\f"), ask(1, Sharing::ALL, false)).unwrap().cell;
         let other = Admission { place: there, ..ask(2, Sharing::ALL, false) };
         table.admit(KEY, &name("d\\f"), other).unwrap();
-        assert_eq!(table.open_below(Place(3), &name("d")), 0);
+        assert_eq!(table.open_below(FolderId(3), &name("d")), 0);
         table.rename_below(there, &name("d"), &name("e"));
         cell.lock().rename(HERE, &name("d\\f"), &name("g"));
         cell.lock().rename(HERE, &name("e\\f"), &name("h"));
@@ -476,10 +476,10 @@ mod tests {
     fn open_files_below_a_directory_are_seen() {
         let table = FileTable::default();
         let cell = table.admit(KEY, &name("d\\e\\f"), ask(1, Sharing::ALL, false)).unwrap().cell;
-        assert_eq!(table.open_below(Place(1), &name("d")), 1);
-        assert_eq!(table.open_below(Place(1), &name("d\\e\\f")), 0);
-        assert_eq!(table.open_below(Place(2), &name("d")), 0);
+        assert_eq!(table.open_below(FolderId(1), &name("d")), 1);
+        assert_eq!(table.open_below(FolderId(1), &name("d\\e\\f")), 0);
+        assert_eq!(table.open_below(FolderId(2), &name("d")), 0);
         table.leave(&cell, OpenId(1), &vfs());
-        assert_eq!(table.open_below(Place(1), &name("d")), 0);
+        assert_eq!(table.open_below(FolderId(1), &name("d")), 0);
     }
 }

@@ -58,7 +58,7 @@ pub mod watch;
 
 pub use file::{Admission, Admitted, Departure, File, OpenId};
 pub use file_table::{Attempt, FileCell, FileTable};
-pub use name::{Link, Name, Place};
+pub use name::{FolderId, Link, Name};
 pub use observe::{HostChange, Observation, Observer};
 pub use share_mode::Sharing;
 pub use state::StateStore;

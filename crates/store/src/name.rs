@@ -257,23 +257,23 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
 
 /// Tells folders that are shared apart: names below one mean nothing below another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place(pub usize);
+pub struct FolderId(pub usize);
 
 /// A name, and where it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// Below which folder.
-    pub place: Place,
+    pub place: FolderId,
     /// The name.
     pub name: Name,
 }
 
 impl Link {
-    pub(crate) fn is(&self, place: Place, name: &Name) -> bool {
+    pub(crate) fn is(&self, place: FolderId, name: &Name) -> bool {
         self.place == place && self.name == *name
     }
 
-    pub(crate) fn is_below(&self, place: Place, directory: &Name) -> bool {
+    pub(crate) fn is_below(&self, place: FolderId, directory: &Name) -> bool {
         self.place == place && self.name.is_below(directory)
     }
 }

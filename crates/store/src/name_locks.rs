@@ -5,7 +5,7 @@
 use frevo_wire::fscc::upcase;
 use parking_lot::MutexGuard;
 
-use crate::name::{Name, Place};
+use crate::name::{FolderId, Name};
 use crate::order::{Guard, Ordered, rank};
 
 /// Many times the cores that there are, so that two names rarely share one.
@@ -24,7 +24,7 @@ type NameGuard<'a> = Guard<MutexGuard<'a, ()>, { rank::NAME }>;
 
 /// Held until it is dropped.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub struct NamesLocked<'a> {
     _first: NameGuard<'a>,
     _second: Option<NameGuard<'a>>,
 }
@@ -37,16 +37,16 @@ impl Default for NameLocks {
 
 impl NameLocks {
     /// Locks one name.
-    pub fn hold(&self, place: Place, name: &Name) -> Held<'_> {
-        Held { _first: self.at(index(place, name)), _second: None }
+    pub fn hold(&self, place: FolderId, name: &Name) -> NamesLocked<'_> {
+        NamesLocked { _first: self.at(index(place, name)), _second: None }
     }
 
     /// Locks two names, always in one order, whichever is asked for first.
-    pub fn hold_both(&self, place: Place, one: &Name, other: &Name) -> Held<'_> {
+    pub fn hold_both(&self, place: FolderId, one: &Name, other: &Name) -> NamesLocked<'_> {
         let (one, other) = (index(place, one), index(place, other));
         let _first = self.at(one.min(other));
         let _second = (one != other).then(|| self.at(one.max(other)));
-        Held { _first, _second }
+        NamesLocked { _first, _second }
     }
 
     fn at(&self, index: usize) -> NameGuard<'_> {
@@ -55,7 +55,7 @@ impl NameLocks {
 }
 
 /// FNV-1a over the upper case.
-fn index(place: Place, name: &Name) -> usize {
+fn index(place: FolderId, name: &Name) -> usize {
     let mut hash = 0xCBF2_9CE4_8422_2325u64 ^ place.0 as u64;
     for c in name.path().chars() {
         hash = (hash ^ u64::from(u32::from(upcase(c)))).wrapping_mul(0x0000_0100_0000_01B3);
@@ -70,7 +70,7 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    const HERE: Place = Place(1);
+    const HERE: FolderId = FolderId(1);
 
     fn name(text: &str) -> Name {
         Name::from_stored(String::from(text))
@@ -80,7 +80,7 @@ mod tests {
     fn names_that_fold_alike_have_one_lock() {
         assert_eq!(index(HERE, &name("d\\Ä")), index(HERE, &name("D\\ä")));
         assert_ne!(index(HERE, &name("a")), index(HERE, &name("b")));
-        assert_ne!(index(HERE, &name("a")), index(Place(2), &name("a")));
+        assert_ne!(index(HERE, &name("a")), index(FolderId(2), &name("a")));
         let locks = NameLocks::default();
         let held = locks.hold_both(HERE, &name("a"), &name("A"));
         drop(held);

@@ -44,7 +44,7 @@ pub struct OrderedRw<T, const RANK: usize>(RwLock<T>);
 #[derive(Debug)]
 pub struct Guard<G, const RANK: usize> {
     guard: G,
-    _held: Held<RANK>,
+    _held: RankHeld<RANK>,
 }
 
 impl<T, const RANK: usize> Ordered<T, RANK> {
@@ -55,7 +55,7 @@ impl<T, const RANK: usize> Ordered<T, RANK> {
 
     /// Takes it.
     pub fn lock(&self) -> Guard<MutexGuard<'_, T>, RANK> {
-        let _held = Held::new();
+        let _held = RankHeld::new();
         Guard { guard: self.0.lock(), _held }
     }
 
@@ -74,13 +74,13 @@ impl<T, const RANK: usize> OrderedRw<T, RANK> {
 
     /// Takes it beside others who read.
     pub fn read(&self) -> Guard<RwLockReadGuard<'_, T>, RANK> {
-        let _held = Held::new();
+        let _held = RankHeld::new();
         Guard { guard: self.0.read(), _held }
     }
 
     /// Takes it alone.
     pub fn write(&self) -> Guard<RwLockWriteGuard<'_, T>, RANK> {
-        let _held = Held::new();
+        let _held = RankHeld::new();
         Guard { guard: self.0.write(), _held }
     }
 
@@ -107,10 +107,10 @@ impl<G: DerefMut, const RANK: usize> DerefMut for Guard<G, RANK> {
 
 /// That this thread has a lock of this rank.
 #[derive(Debug)]
-struct Held<const RANK: usize>;
+struct RankHeld<const RANK: usize>;
 
 #[cfg(not(debug_assertions))]
-impl<const RANK: usize> Held<RANK> {
+impl<const RANK: usize> RankHeld<RANK> {
     const fn new() -> Self {
         Self
     }
@@ -120,7 +120,7 @@ impl<const RANK: usize> Held<RANK> {
 mod held {
     use core::cell::Cell;
 
-    use super::{Held, rank};
+    use super::{RankHeld, rank};
 
     const RANKS: usize = rank::LAST + 1;
 
@@ -129,7 +129,7 @@ mod held {
         static HELD: [Cell<u8>; RANKS] = const { [const { Cell::new(0) }; RANKS] };
     }
 
-    impl<const RANK: usize> Held<RANK> {
+    impl<const RANK: usize> RankHeld<RANK> {
         /// # Panics
         /// When a lock is held that stands behind this one.
         pub(super) fn new() -> Self {
@@ -146,7 +146,7 @@ mod held {
         }
     }
 
-    impl<const RANK: usize> Drop for Held<RANK> {
+    impl<const RANK: usize> Drop for RankHeld<RANK> {
         fn drop(&mut self) {
             // A thread that ends may have no counts any more.
             let _ = HELD.try_with(|held| {
@@ -212,6 +212,6 @@ mod tests {
     fn a_rank_takes_no_room() {
         assert_eq!(size_of::<Ordered<u64, 0>>(), size_of::<Mutex<u64>>());
         assert_eq!(size_of::<Guard<MutexGuard<'_, u64>, 0>>(), size_of::<MutexGuard<'_, u64>>());
-        assert_eq!(core::mem::needs_drop::<Held<0>>(), cfg!(debug_assertions));
+        assert_eq!(core::mem::needs_drop::<RankHeld<0>>(), cfg!(debug_assertions));
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use crate::file::Departure;
     use crate::lease::LeaseOwner;
     use crate::memory::{MemoryOptions, MemoryVfs};
-    use crate::name::{Place, Rules};
+    use crate::name::{FolderId, Rules};
     use crate::share_mode::Sharing;
     use crate::vfs::Vfs;
     use alloc::vec;
@@ -114,7 +114,7 @@ mod tests {
         let (lease, overwrites) = (None, false);
         Admission {
             id: OpenId(id),
-            place: Place(1),
+            place: FolderId(1),
             access,
             sharing,
             delete_on_close: false,
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
         assert_eq!(
             table.leave(&file, OpenId(1), &vfs()),
-            Departure::Remove(vec![Link { place: Place(1), name: name("f") }])
+            Departure::Remove(vec![Link { place: FolderId(1), name: name("f") }])
         );
     }
 

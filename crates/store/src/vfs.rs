@@ -19,7 +19,7 @@ use core::fmt;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use crate::byte_range::Mode;
-use crate::name::{Name, Place};
+use crate::name::{FolderId, Name};
 use crate::observe::{Observation, Observer};
 use crate::security::HostAcl;
 use crate::snapshot::Moment;
@@ -328,8 +328,8 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     }
 
     /// Where its names are names: file systems of one folder say the same.
-    fn place(&self) -> Place {
-        Place(core::ptr::from_ref(self).cast::<()>().addr())
+    fn place(&self) -> FolderId {
+        FolderId(core::ptr::from_ref(self).cast::<()>().addr())
     }
 
     /// As [`Self::open`], in the directory that [`Self::open_parent`] has found for

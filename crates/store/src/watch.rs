@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::file::OpenId;
 use crate::file_table::FileCell;
-use crate::name::{Name, Place};
+use crate::name::{FolderId, Name};
 use crate::observe::{HostChange, Observation};
 use crate::order::{Ordered, OrderedRw, rank};
 use crate::vfs::FileKey;
@@ -89,14 +89,14 @@ struct Index {
     by_open: HashMap<OpenId, Arc<Watch>>,
     /// By the present name of the directory. Two objects have one name while a
     /// deleted one is still open.
-    by_name: HashMap<Place, BTreeMap<String, Vec<Arc<Directory>>>>,
+    by_name: HashMap<FolderId, BTreeMap<String, Vec<Arc<Directory>>>>,
     by_key: HashMap<FileKey, Vec<Arc<Directory>>>,
 }
 
 /// A directory that somebody watches.
 #[derive(Debug)]
 pub struct Directory {
-    place: Place,
+    place: FolderId,
     key: FileKey,
     log: Ordered<Log, { rank::LAST }>,
     /// Changes that other programs make: in the directory, and in its tree. Each
@@ -131,7 +131,7 @@ impl Watches {
     pub fn of(
         &self,
         id: OpenId,
-        place: Place,
+        place: FolderId,
         directory: &Arc<FileCell>,
         wanted: Wanted,
     ) -> (Arc<Watch>, bool) {
@@ -183,7 +183,7 @@ impl Watches {
     /// `matches` where it lies. No file may be locked by the caller.
     pub fn report(
         &self,
-        place: Place,
+        place: FolderId,
         name: &Name,
         action: NotifyAction,
         matches: CompletionFilter,
@@ -194,7 +194,7 @@ impl Watches {
     /// The same, to those who do not watch for any of `unless`.
     pub fn report_unless(
         &self,
-        place: Place,
+        place: FolderId,
         name: &Name,
         action: NotifyAction,
         (matches, unless): (CompletionFilter, CompletionFilter),
@@ -204,7 +204,13 @@ impl Watches {
 
     /// Reports that `from` is now called `to`: both names together to those who
     /// watch the directory of both, one going or coming to others.
-    pub fn report_rename(&self, place: Place, from: &Name, to: &Name, matches: CompletionFilter) {
+    pub fn report_rename(
+        &self,
+        place: FolderId,
+        from: &Name,
+        to: &Name,
+        matches: CompletionFilter,
+    ) {
         if self.is_empty() {
             return;
         }
@@ -225,7 +231,7 @@ impl Watches {
     /// All reports are of one directory. The work is bounded by its depth.
     fn report_all(
         &self,
-        place: Place,
+        place: FolderId,
         (matches, unless): (CompletionFilter, CompletionFilter),
         reports: &[(NotifyAction, &Name)],
     ) {
@@ -297,7 +303,7 @@ impl Index {
     /// The directory of that name and key.
     fn directory(
         &mut self,
-        place: Place,
+        place: FolderId,
         key: FileKey,
         name: String,
         bytes: &Arc<Bytes>,
@@ -351,7 +357,7 @@ impl Index {
     }
 
     /// A directory, with all that is watched in it, is called otherwise.
-    fn rename(&mut self, place: Place, from: &str, to: &str) {
+    fn rename(&mut self, place: FolderId, from: &str, to: &str) {
         let Some(named) = self.by_name.get_mut(&place) else { return };
         let below = |name: &str| {
             let rest = name.strip_prefix(from)?;

@@ -12,7 +12,7 @@ mod import {
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
     pub(super) mod global;
     pub(super) mod report;
-    pub(super) mod rules;
+    pub(super) mod access_options;
     pub(super) mod share;
     pub(super) mod smb_conf;
 

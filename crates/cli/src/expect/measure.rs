@@ -8,8 +8,8 @@ use frevo_net::buffer::Buf;
 use super::formula::Route;
 use crate::exit::Failure;
 use crate::remote::arguments::Connection;
+use crate::remote::location::Url;
 use crate::remote::logon::failed;
-use crate::remote::place::Url;
 
 /// Round trips that the latency is the median of.
 const PINGS: usize = 200;

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::exit::{Done, Failure};
 use crate::remote::arguments::Connection;
+use crate::remote::location::Url;
 use crate::remote::output::{human, line, parse_size};
-use crate::remote::place::Url;
 use formula::{Route, megabytes};
 use measure::Measured;
 

@@ -4,9 +4,9 @@
 //! or lets them do less, than the result would, the share is written as a
 //! comment: nothing becomes more open by being taken over.
 
+mod access_options;
 mod global;
 mod report;
-mod rules;
 mod share;
 mod smb_conf;
 

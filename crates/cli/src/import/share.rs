@@ -2,9 +2,9 @@
 
 use frevo_server::config::{Mode, ShareName};
 
+use super::access_options;
 use super::global::{encryption, line, quoted};
 use super::report::Report;
-use super::rules;
 use super::smb_conf::{Section, list, truth};
 
 /// Parameters of shares that have an equal; in `[global]` they are the default
@@ -120,7 +120,7 @@ const MODULES: &[(&str, &str)] = &[
 /// Whether a parameter of `[global]` is a default for shares.
 pub(super) fn is_share_parameter(name: &str) -> bool {
     WITH_EQUAL.contains(&name)
-        || rules::is_rule(name)
+        || access_options::is_rule(name)
         || name == "vfs objects"
         || NARROWING.iter().chain(WITHOUT_EQUAL).any(|(parameter, _)| *parameter == name)
 }
@@ -226,7 +226,7 @@ impl Share<'_> {
                 reasons.push(format!("{name} = {value}: {why}"));
             }
         }
-        reasons.extend(rules::convert(|names| self.value(names)).1);
+        reasons.extend(access_options::convert(|names| self.value(names)).1);
         reasons
     }
 
@@ -265,7 +265,7 @@ impl Share<'_> {
             ),
         }
         self.write_identities(report, toml);
-        for (key, words) in rules::convert(|names| self.value(names)).0 {
+        for (key, words) in access_options::convert(|names| self.value(names)).0 {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             line(toml, key, &format!("[{}]", words.join(", ")));
         }
@@ -341,7 +341,7 @@ impl Share<'_> {
             let known = &*parameter.name;
             let narrowing = NARROWING.iter().any(|(narrowing, _)| *narrowing == known);
             if WITH_EQUAL.contains(&known)
-                || rules::is_rule(known)
+                || access_options::is_rule(known)
                 || narrowing
                 || matches!(known, "copy" | "include")
             {

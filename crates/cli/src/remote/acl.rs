@@ -13,9 +13,9 @@ use frevo_wire::rpc::Account;
 use serde_json::json;
 
 use super::arguments::Connection;
+use super::location::Url;
 use super::logon::failed;
 use super::output::line;
-use super::place::Url;
 use crate::exit::{Done, Exit, Failure};
 
 /// `frevo acl`

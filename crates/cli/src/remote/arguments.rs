@@ -7,7 +7,7 @@ use frevo_server::config::DialectName;
 
 use super::dos::Carry;
 use super::filter::Filter;
-use super::place::{Host, Place, Url};
+use super::location::{Host, Location, Url};
 use crate::arguments::words;
 use crate::exit::EXIT_CODES;
 
@@ -385,7 +385,7 @@ pub(crate) struct Get {
     /// What, and last a local path to where [default: the same name here]; several go
     /// into a directory; - is standard output
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::AnyPath)]
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Location>,
     /// A directory, with all that is in it
     #[arg(long, short)]
     pub(crate) recursive: bool,
@@ -430,9 +430,9 @@ pub(crate) struct Put {
 pub(crate) struct Cp {
     /// What: URLs or local paths
     #[arg(required = true)]
-    pub(crate) from: Vec<Place>,
+    pub(crate) from: Vec<Location>,
     /// To where; several go into a directory
-    pub(crate) to: Place,
+    pub(crate) to: Location,
     /// A directory, with all that is in it
     #[arg(long, short)]
     pub(crate) recursive: bool,
@@ -454,9 +454,9 @@ pub(crate) struct Cp {
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
     /// The directory that is as it should be
-    pub(crate) from: Place,
+    pub(crate) from: Location,
     /// The directory that is made like it
-    pub(crate) to: Place,
+    pub(crate) to: Location,
     /// Remove what is only in the second
     #[arg(long)]
     pub(crate) delete: bool,

@@ -10,9 +10,9 @@ use frevo_wire::dtyp::FileAttributes;
 use super::arguments::Connection;
 use super::copy::{Failures, each};
 use super::filter::parse_when;
+use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{attributes, line, object};
-use super::place::{Url, join};
 use super::walk::{self, Kind};
 use crate::exit::{Done, Exit, Failure};
 

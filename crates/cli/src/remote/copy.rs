@@ -12,15 +12,15 @@ use super::arguments::{Connection, Cp};
 use super::fetch::fetch;
 use super::filter::Filter;
 use super::limit::Limit;
+use super::location::{Location, Url, join};
 use super::logon::{failed, innermost};
+use super::name_collisions::{Case, TakenNames};
 use super::output::{human, line};
-use super::place::{Place, Url, join};
 use super::progress::Progress;
 use super::send::{is_into, progress_of, send};
-use super::taken::{Case, Taken};
 use super::transfer::How;
 use super::walk::Kind;
-use super::{kin, transfer, walk};
+use super::{overlap, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
 /// What of directories is copied, if they are, and whether at all.
@@ -89,35 +89,35 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
     };
     let remote = || {
         let urls = cp.from.iter().map(|place| match place {
-            Place::Remote(url) => Some(url.clone()),
-            Place::Local(_) => None,
+            Location::Remote(url) => Some(url.clone()),
+            Location::Local(_) => None,
         });
         urls.collect::<Option<Vec<Url>>>().ok_or_else(mixed)
     };
     let quiet = cp.connection.json || cp.dry_run;
-    let has_remote = cp.from.iter().any(|place| matches!(place, Place::Remote(_)));
+    let has_remote = cp.from.iter().any(|place| matches!(place, Location::Remote(_)));
     match &cp.to {
-        Place::Local(_) if !has_remote => {
+        Location::Local(_) if !has_remote => {
             Err(Failure::new(Exit::Usage, "neither end is a smb:// URL; use the system's cp"))
         }
-        Place::Local(to) => {
+        Location::Local(to) => {
             let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
             fetch(&remote()?, Some(to), tree, &cp.connection, &cp.copying).await
         }
-        Place::Remote(to) if !has_remote => {
+        Location::Remote(to) if !has_remote => {
             let paths = cp.from.iter().filter_map(|place| match place {
-                Place::Local(path) => Some(&**path),
-                Place::Remote(_) => None,
+                Location::Local(path) => Some(&**path),
+                Location::Remote(_) => None,
             });
             let paths: Vec<&std::path::Path> = paths.collect();
             let how = How::new(progress_of(&paths), quiet, &cp.copying).forced(cp.force);
             let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
             send(&paths, to, tree, &cp.connection, how).await
         }
-        Place::Remote(to) => {
+        Location::Remote(to) => {
             let how = How::new(Some(0), quiet, &cp.copying).forced(cp.force);
             let mut failures = Failures::default();
-            let mut taken = Taken::new(Case::Same);
+            let mut taken = TakenNames::new(Case::Same);
             for from in remote()? {
                 let done = between(cp, &from, to, &how, &mut taken, &mut failures).await;
                 failures.note_done(done)?;
@@ -308,7 +308,7 @@ async fn between(
     from: &Url,
     to: &Url,
     how: &How,
-    taken: &mut Taken,
+    taken: &mut TakenNames,
     failures: &mut Failures,
 ) -> Done {
     let connection = &cp.connection;
@@ -323,7 +323,7 @@ async fn between(
     let path = if into { to.below(name) } else { to.path.clone() };
     let copy = Url { path, ..to.clone() };
     let path = &copy.path;
-    let (source_line, line) = kin::lines((source, &from.path), (target, path)).await;
+    let (source_line, line) = overlap::lines((source, &from.path), (target, path)).await;
     if copy.is_same_place(from) || line.is_same(&source_line) {
         return Err(Failure::new(Exit::Usage, format!("{from} would be copied onto itself"))
             .of("copy", from));

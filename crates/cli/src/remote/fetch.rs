@@ -8,11 +8,11 @@ use frevo_mount::names::{Spelling, from_wire};
 use super::arguments::{Connection, Copying, Get};
 use super::copy::{Failures, Tree, cat, folder, is_directory, planned, report, tell_left_out};
 use super::folders::Folders;
-use super::lanes::Lanes;
+use super::location::{Location, Url, join};
 use super::logon::failed;
-use super::place::{Place, Url, join};
+use super::name_collisions::{Case, TakenNames};
+use super::parallel_sessions::ParallelSessions;
 use super::progress::Progress;
-use super::taken::{Case, Taken};
 use super::transfer::{How, is_small};
 use super::walk::Kind;
 use super::{transfer, walk};
@@ -20,12 +20,12 @@ use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn get(get: &Get) -> Done {
     let (to, urls) = match get.places.split_last() {
-        Some((Place::Local(to), urls)) => (Some(&**to), urls),
+        Some((Location::Local(to), urls)) => (Some(&**to), urls),
         _ => (None, &*get.places),
     };
-    let url = |place: &Place| match place {
-        Place::Remote(url) => Ok(url.clone()),
-        Place::Local(path) => {
+    let url = |place: &Location| match place {
+        Location::Remote(url) => Ok(url.clone()),
+        Location::Local(path) => {
             let text = format!(
                 "{} is no smb:// URL; only the last may be a local path, to where",
                 path.display()
@@ -70,7 +70,7 @@ pub(crate) async fn fetch(
     if let Some(to) = to {
         into_folder(to, urls.len(), tree.dry_run)?;
     }
-    let mut taken = Taken::new(Case::Differs);
+    let mut taken = TakenNames::new(Case::Differs);
     let how = How::new(Some(0), connection.json || tree.dry_run, copying);
     let mut failures = Failures::default();
     let mut all: Vec<Wanted> = Vec::new();
@@ -98,7 +98,7 @@ pub(crate) async fn fetch(
         return failures.end();
     }
     for Wanted { share, files } in &all {
-        let lanes = Lanes::new(share, connection);
+        let lanes = ParallelSessions::new(share, connection);
         let fetch = async |share: &Share, file: &File| {
             if file.is_stream {
                 return transfer::down_into(share, &file.path, &file.to, &how).await;
@@ -140,7 +140,7 @@ async fn look(
     to: Option<&Path>,
     tree: Tree<'_>,
     progress: &Progress,
-    taken: &mut Taken,
+    taken: &mut TakenNames,
     failures: &mut Failures,
 ) -> Done {
     let share = &wanted.share;

@@ -7,9 +7,9 @@ use frevo_wire::fscc::Pattern;
 
 use super::arguments::{Connection, Find, Kind, Ls};
 use super::copy::Failures;
+use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{attributes, full_time, human, kind, line, object, time};
-use super::place::{Url, join};
 use super::walk::{self, Trail};
 use crate::exit::Done;
 

@@ -10,23 +10,23 @@ mod fetch;
 mod filter;
 mod folders;
 mod holes;
-mod kin;
-mod lanes;
 mod limit;
 mod listing;
+pub(crate) mod location;
 pub(crate) mod logon;
-mod lull;
 mod mount;
 pub(crate) mod mount_options;
+mod name_collisions;
 mod names;
 pub(crate) mod output;
-pub(crate) mod place;
+mod overlap;
+mod pacing;
+mod parallel_sessions;
 pub(crate) mod progress;
 mod remove;
 mod room;
 mod send;
 mod sync;
-mod taken;
 mod tell;
 mod transfer;
 mod walk;
@@ -71,7 +71,7 @@ pub(crate) fn block_on<T>(
     let helpers = std::env::var(HELPERS).ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .on_thread_park(lull::rest)
+        .on_thread_park(pacing::rest)
         .max_blocking_threads(helpers.unwrap_or(cores).max(1))
         .build()
         .map_err(Failure::failed("cannot start"))?;

@@ -5,14 +5,14 @@ use frevo_wire::Status;
 
 use super::arguments::Connection;
 use super::copy::Failures;
+use super::location::Url;
 use super::logon::failed;
-use super::place::Url;
-use super::taken::{Case, Taken};
+use super::name_collisions::{Case, TakenNames};
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace: bool) -> Done {
     let mut failures = Failures::default();
-    let mut taken = Taken::new(Case::Same);
+    let mut taken = TakenNames::new(Case::Same);
     for one in from {
         // One that has just come would be replaced by the next.
         let name = frevo_client::path::split(&one.path).1;

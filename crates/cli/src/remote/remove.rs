@@ -8,8 +8,8 @@ use frevo_wire::dtyp::FileAttributes;
 
 use super::arguments::Rm;
 use super::copy::{self, Failures, each};
+use super::location::{Url, join};
 use super::logon::failed;
-use super::place::{Url, join};
 use super::walk::{self, Kind};
 use crate::exit::{Done, Exit, Failure};
 

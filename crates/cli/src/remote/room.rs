@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::arguments::{Connection, Du};
 use super::copy::Failures;
+use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{human, line};
-use super::place::{Url, join};
 use super::walk::{self, Kind};
 use crate::exit::Done;
 

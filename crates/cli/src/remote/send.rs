@@ -7,10 +7,10 @@ use frevo_mount::names::{Spelling, to_wire};
 
 use super::arguments::{Connection, Put};
 use super::copy::{Failures, Tree, folder, make_directories, planned, report, tell_left_out};
-use super::lanes::Lanes;
+use super::location::{Url, join};
 use super::logon::failed;
-use super::place::{Url, join};
-use super::taken::{Case, Taken};
+use super::name_collisions::{Case, TakenNames};
+use super::parallel_sessions::ParallelSessions;
 use super::transfer::{How, is_small};
 use super::walk::{Kind, LocalFile};
 use super::{transfer, walk};
@@ -35,13 +35,13 @@ struct Going {
     files: Vec<File>,
     /// What cannot go.
     others: Vec<String>,
-    taken: Taken,
+    taken: TakenNames,
 }
 
 impl Going {
     fn new() -> Self {
         let (directories, files, others) = Default::default();
-        Self { directories, files, others, taken: Taken::new(Case::Same) }
+        Self { directories, files, others, taken: TakenNames::new(Case::Same) }
     }
 
     /// One more, unless another goes there.
@@ -108,7 +108,7 @@ pub(crate) async fn send(
     let directories = going.directories.iter().map(String::as_str).collect();
     make_directories(share, "", directories, &mut failures).await?;
     going.files.iter().for_each(|file| how.progress.expect(file.len));
-    let lanes = Lanes::new(share, connection);
+    let lanes = ParallelSessions::new(share, connection);
     let send =
         async |share: &Share, file: &File| transfer::up(share, &file.from, &file.to, &how).await;
     let small = |file: &File| is_small(file.len);

@@ -1,11 +1,11 @@
 //! `sync`: one directory made like another.
 
-mod end;
+mod endpoint;
 mod plan;
 
 use frevo_client::Share;
 
-use self::end::{End, Look};
+use self::endpoint::{Endpoint, Look};
 use self::plan::{Entry, Listed, Plan};
 use super::arguments::Sync;
 use super::copy::{
@@ -13,9 +13,9 @@ use super::copy::{
 };
 use super::fetch::local_name;
 use super::folders::Folders;
-use super::kin::{self, Line};
-use super::lanes::Lanes;
-use super::place::{Place, join};
+use super::location::{Location, join};
+use super::overlap::{self, Line};
+use super::parallel_sessions::ParallelSessions;
 use super::transfer;
 use super::transfer::{How, is_small};
 use super::walk::Kind;
@@ -68,11 +68,11 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         failures.note_done(removed)?;
     }
     match &to {
-        End::Remote(share, path) => {
+        Endpoint::Remote(share, path) => {
             let names = plan.directories.iter().map(String::as_str).collect();
             make_directories(share, path, names, &mut failures).await?;
         }
-        End::Local(root) => {
+        Endpoint::Local(root) => {
             let mut folders = Folders::default();
             for name in &plan.directories {
                 let made = folders.make(&root.join(local_name(name)));
@@ -95,8 +95,8 @@ type Copied = (String, String, Entry);
 /// Copies the files.
 async fn carry_out(
     sync: &Sync,
-    from: &End,
-    to: &End,
+    from: &Endpoint,
+    to: &Endpoint,
     plan: &Plan,
     failures: &mut Failures,
 ) -> Result<How, Failure> {
@@ -105,8 +105,9 @@ async fn carry_out(
     let how = How::new(Some(total), sync.connection.json, &sync.copying).forced(true);
     let shown = &how;
     let lanes = match (from, to) {
-        (End::Local(_), End::Remote(share, _)) | (End::Remote(share, _), End::Local(_)) => {
-            Some(Lanes::new(share, &sync.connection))
+        (Endpoint::Local(_), Endpoint::Remote(share, _))
+        | (Endpoint::Remote(share, _), Endpoint::Local(_)) => {
+            Some(ParallelSessions::new(share, &sync.connection))
         }
         // Copies on the server have to be in one session.
         _ => None,
@@ -132,8 +133,8 @@ async fn carry_out(
 
 /// Both, and what they are in.
 struct Ends {
-    from: End,
-    to: End,
+    from: Endpoint,
+    to: Endpoint,
     from_line: Line,
     to_line: Line,
 }
@@ -142,18 +143,18 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
     let connection = &sync.connection;
     let (mut from_line, mut to_line) = (Line::default(), Line::default());
     let (from, to) = match (&sync.from, &sync.to) {
-        (Place::Local(from), Place::Remote(to)) => {
+        (Location::Local(from), Location::Remote(to)) => {
             let (share, to) = connection.reach(to).await?;
             from_line = Line::of_local(from);
-            (End::Local(from.clone()), End::Remote(share, to.path))
+            (Endpoint::Local(from.clone()), Endpoint::Remote(share, to.path))
         }
-        (Place::Remote(from), Place::Local(to)) => {
+        (Location::Remote(from), Location::Local(to)) => {
             let (share, from) = connection.reach(from).await?;
-            (End::Remote(share, from.path), End::Local(to.clone()))
+            (Endpoint::Remote(share, from.path), Endpoint::Local(to.clone()))
         }
-        (Place::Remote(from), Place::Remote(to)) => {
+        (Location::Remote(from), Location::Remote(to)) => {
             let ((source, from), (target, to)) = connection.reach_both(from, to).await?;
-            (from_line, to_line) = kin::lines((&source, &from.path), (&target, &to.path)).await;
+            (from_line, to_line) = overlap::lines((&source, &from.path), (&target, &to.path)).await;
             if to.is_inside(&from) || to_line.is_inside(&from_line) {
                 return Err(into_itself(&from));
             }
@@ -161,9 +162,9 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
                 let text = format!("--delete would remove {from}, which is below {to}");
                 return Err(Failure::new(Exit::Usage, text));
             }
-            (End::Remote(source, from.path), End::Remote(target, to.path))
+            (Endpoint::Remote(source, from.path), Endpoint::Remote(target, to.path))
         }
-        (Place::Local(_), Place::Local(_)) => {
+        (Location::Local(_), Location::Local(_)) => {
             let text = "neither end is a smb:// URL; use rsync";
             return Err(Failure::new(Exit::Usage, text));
         }
@@ -172,10 +173,10 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
 }
 
 /// An end as it was found: with what it is in, and what is in it.
-type Found<'a> = (&'a End, &'a Line, &'a Listed);
+type EndInspection<'a> = (&'a Endpoint, &'a Line, &'a Listed);
 
 /// That neither is in the other, as it may be where they are in two shares.
-async fn apart(sync: &Sync, from: Found<'_>, to: Found<'_>) -> Done {
+async fn apart(sync: &Sync, from: EndInspection<'_>, to: EndInspection<'_>) -> Done {
     if let Some(found) = found_in(from, to.1).await {
         let text = format!("the copy would be in {found}, and so into itself");
         return Err(Failure::new(Exit::Usage, text));
@@ -190,8 +191,8 @@ async fn apart(sync: &Sync, from: Found<'_>, to: Found<'_>) -> Done {
 }
 
 /// Where in it the end is that `line` is of.
-async fn found_in((end, _, all): Found<'_>, line: &Line) -> Option<String> {
-    let End::Remote(share, path) = end else { return None };
+async fn found_in((end, _, all): EndInspection<'_>, line: &Line) -> Option<String> {
+    let Endpoint::Remote(share, path) = end else { return None };
     let names = all.iter().filter(|(_, entry)| entry.is_kin).map(|(name, _)| name);
     let found = line.found(share, path, names).await?;
     Some(share.url(&join(path, found)))
@@ -210,22 +211,22 @@ fn tell(sync: &Sync, plan: &Plan) {
 }
 
 async fn copy(
-    (from, name): (&End, &str),
-    (to, there): (&End, &str),
+    (from, name): (&Endpoint, &str),
+    (to, there): (&Endpoint, &str),
     entry: &Entry,
     how: &How,
 ) -> frevo_client::Result<()> {
     match (from, to) {
-        (End::Local(from), End::Remote(share, path)) => {
+        (Endpoint::Local(from), Endpoint::Remote(share, path)) => {
             transfer::up(share, &from.join(local_name(name)), &join(path, there), how).await
         }
-        (End::Remote(share, path), End::Local(to)) => {
+        (Endpoint::Remote(share, path), Endpoint::Local(to)) => {
             let to = to.join(local_name(there));
             transfer::down(share, &join(path, name), &to, entry.len, how).await
         }
-        (End::Remote(source, from), End::Remote(target, to)) => {
+        (Endpoint::Remote(source, from), Endpoint::Remote(target, to)) => {
             transfer::across(source, &join(from, name), target, &join(to, there), how).await
         }
-        (End::Local(_), End::Local(_)) => Ok(()),
+        (Endpoint::Local(_), Endpoint::Local(_)) => Ok(()),
     }
 }

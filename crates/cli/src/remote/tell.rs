@@ -4,9 +4,9 @@ use frevo_client::Change;
 use serde_json::json;
 
 use super::arguments::Connection;
+use super::location::Url;
 use super::logon::failed;
 use super::output::line;
-use super::place::Url;
 use crate::exit::Done;
 
 pub(crate) async fn shares(connection: &Connection, url: &Url, all: bool) -> Done {

@@ -11,7 +11,7 @@ use frevo_mount::names::{Spelling, to_wire};
 use frevo_wire::dtyp::FileAttributes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::place::join;
+use super::location::join;
 use crate::exit::{Exit, Failure};
 
 /// Directories that are listed at once.

@@ -72,7 +72,11 @@ impl Doors {
         Self { listeners: Vec::new(), addresses: Vec::new(), is_second_choice: false }
     }
 
-    fn open_all(&mut self, places: &[Place], port: u16) -> Result<(), (SocketAddr, io::Error)> {
+    fn open_all(
+        &mut self,
+        places: &[ListenTarget],
+        port: u16,
+    ) -> Result<(), (SocketAddr, io::Error)> {
         for place in places {
             let port = place.port.unwrap_or(port);
             match place.address {
@@ -124,21 +128,23 @@ impl Doors {
 }
 
 /// A place to listen, its interface looked up: no address means every one.
-struct Place {
+struct ListenTarget {
     address: Option<IpAddr>,
     port: Option<u16>,
 }
 
-fn places(wanted: &[Listen]) -> Result<Vec<Place>, Failure> {
+fn places(wanted: &[Listen]) -> Result<Vec<ListenTarget>, Failure> {
     let mut places = Vec::new();
     for Listen { on, port } in wanted {
         let port = *port;
         match on {
-            ListenOn::Everywhere => places.push(Place { address: None, port }),
-            ListenOn::Address(address) => places.push(Place { address: Some(*address), port }),
+            ListenOn::Everywhere => places.push(ListenTarget { address: None, port }),
+            ListenOn::Address(address) => {
+                places.push(ListenTarget { address: Some(*address), port })
+            }
             ListenOn::Interface(name) => {
                 let addresses = addresses_of(name)?;
-                let place = |address| Place { address: Some(address), port };
+                let place = |address| ListenTarget { address: Some(address), port };
                 places.extend(addresses.into_iter().map(place));
             }
         }

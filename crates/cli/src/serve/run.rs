@@ -105,7 +105,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let confined = Confined::begin(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
     if loaded.shares.iter().any(|share| share.identities.are_others()) {
-        frevo_server::acting::act_lazily();
+        frevo_server::impersonation::act_lazily();
     }
     warn(&loaded);
     confined.warn();
@@ -329,7 +329,7 @@ fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
     let config = CoresConfig {
         count: server.cores.unwrap_or(0),
         pin: server.pin_cores.unwrap_or(false),
-        begin: frevo_server::acting::begin_thread,
+        begin: frevo_server::impersonation::begin_thread,
         name: String::from("frevo"),
     };
     let cores = Cores::start(&config).map_err(Failure::failed("cannot start the cores"))?;

@@ -19,7 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 const NOBODY: u32 = 65_534;
 
 /// A folder with the program's home in it.
-pub struct Place {
+pub struct Sandbox {
     folder: tempfile::TempDir,
 }
 
@@ -31,7 +31,7 @@ pub struct Said {
     pub err: String,
 }
 
-impl Place {
+impl Sandbox {
     pub fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }

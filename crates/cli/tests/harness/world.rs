@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Place, Said, Serving, said, text};
+use super::{Said, Sandbox, Serving, said, text};
 
 /// A server of the folder `share`, and a user who knows his password.
 pub struct World {
-    pub place: Place,
+    pub place: Sandbox,
     server: Option<Serving>,
     /// What the server is told too.
     pub more: Vec<String>,
@@ -21,7 +21,7 @@ impl World {
 
     /// A server that is told `more`.
     pub fn with(more: &[&str]) -> Self {
-        let place = Place::new();
+        let place = Sandbox::new();
         place.folder("share");
         place.file("password", "secret", 0o600);
         let more = more.iter().map(|word| String::from(*word)).collect();

@@ -6,21 +6,21 @@ use tokio::sync::Notify;
 
 /// The sequence window of one connection.
 pub(super) struct Credits {
-    held: Mutex<Held>,
+    held: Mutex<HeldCredits>,
     /// Those who wait do so one behind the other: a large request is not
     /// starved by small ones.
     turn: tokio::sync::Mutex<()>,
     changed: Notify,
 }
 
-struct Held {
+struct HeldCredits {
     pool: CreditPool,
     /// Credits in requests that are not answered.
     out: u64,
     closed: bool,
 }
 
-impl Held {
+impl HeldCredits {
     fn take(&mut self, charge: u16) -> Option<Taken> {
         let taken = self.pool.take(charge)?;
         self.out += u64::from(taken.charge);
@@ -48,7 +48,7 @@ pub(super) enum NoCredits {
 
 impl Credits {
     pub(super) fn new(target: u16) -> Self {
-        let held = Held { pool: CreditPool::new(target), out: 0, closed: false };
+        let held = HeldCredits { pool: CreditPool::new(target), out: 0, closed: false };
         Self { held: Mutex::new(held), turn: tokio::sync::Mutex::default(), changed: Notify::new() }
     }
 
@@ -64,7 +64,10 @@ impl Credits {
         self.in_turn(|held| held.take_all(charges)).await
     }
 
-    async fn in_turn<T>(&self, take: impl Fn(&mut Held) -> Option<T>) -> Result<T, NoCredits> {
+    async fn in_turn<T>(
+        &self,
+        take: impl Fn(&mut HeldCredits) -> Option<T>,
+    ) -> Result<T, NoCredits> {
         if let Ok(_turn) = self.turn.try_lock()
             && let Some(taken) = self.at_once(&take)?
         {
@@ -88,7 +91,10 @@ impl Credits {
         self.at_once(|held| held.take(charge))
     }
 
-    fn at_once<T>(&self, take: impl Fn(&mut Held) -> Option<T>) -> Result<Option<T>, NoCredits> {
+    fn at_once<T>(
+        &self,
+        take: impl Fn(&mut HeldCredits) -> Option<T>,
+    ) -> Result<Option<T>, NoCredits> {
         let mut held = self.held.lock();
         if held.closed {
             return Err(NoCredits::Closed);

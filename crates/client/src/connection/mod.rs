@@ -4,8 +4,8 @@
 //! that several tasks do so on several cores. One task reads; what it finds
 //! goes to the task that asked. Where sealing is slow, other cores help (`beside`).
 
-mod beside;
 mod credits;
+mod crypto_offload;
 mod negotiate;
 mod outbox;
 mod reader;
@@ -43,8 +43,8 @@ use crate::limits::{
     CREDITS_MIN, DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, ECHOES_FOR_CREDITS, HELD_UP,
 };
 use crate::options::Options;
-use beside::Swiftness;
 use credits::{Credits, NoCredits};
+use crypto_offload::Swiftness;
 use outbox::Outbox;
 use waiters::Waiters;
 
@@ -364,7 +364,7 @@ impl Connection {
     /// Whether a message of so many bytes should be [sealed beside](Self::send_beside):
     /// tasks of several threads do it themselves.
     pub(crate) fn is_sealed_beside(&self, bytes: usize) -> bool {
-        self.sealing_speed.is_for_others(bytes) && beside::is_alone()
+        self.sealing_speed.is_for_others(bytes) && crypto_offload::is_alone()
     }
 
     /// Sends a request that another core seals. That is carried through even if nobody
@@ -378,7 +378,7 @@ impl Connection {
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
         let connection = Arc::clone(self);
-        beside::beside(move || {
+        crypto_offload::beside(move || {
             let sealed = connection
                 .sealing_speed
                 .measure(message.len(), || protect(message, Guard::Sealed(&key), |_| {}));

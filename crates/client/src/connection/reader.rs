@@ -13,7 +13,7 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use super::beside::beside;
+use super::crypto_offload::beside;
 use super::{Connection, Message, Unasked};
 use crate::error::Cause;
 use crate::limits::{HAND_OVER_BYTES, INTERIMS};

@@ -6,7 +6,7 @@ use frevo_wire::command::ioctl::dfs::{ReferralHeaderFlags, ReferralResponse};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::place::{Place, behind};
+use super::dfs_path::{DfsPath, behind};
 use crate::dial::ServerName;
 use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT, TARGETS_TRIED};
 
@@ -29,7 +29,7 @@ pub(super) struct Known {
 /// One target, and whether it is the first of a target set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) place: Place,
+    pub(super) place: DfsPath,
     begins_set: bool,
 }
 
@@ -39,8 +39,8 @@ impl Known {
     /// or `is_allowed`.
     pub(super) fn understood(
         response: &ReferralResponse,
-        place: &Place,
-        is_allowed: impl Fn(&Place) -> bool,
+        place: &DfsPath,
+        is_allowed: impl Fn(&DfsPath) -> bool,
     ) -> Option<(Self, String)> {
         let asked: Vec<u16> = place.unc().encode_utf16().collect();
         let consumed = usize::from(response.path_consumed) / 2;
@@ -57,7 +57,7 @@ impl Known {
         for referral in &response.referrals {
             // A set whose first target is left out begins with its next.
             begins_set |= referral.begins_set;
-            let target = Place::of_target(&referral.target, &place.server);
+            let target = DfsPath::of_target(&referral.target, &place.server);
             if let Some(place) = target.filter(&is_allowed) {
                 targets.push(Target { place, begins_set });
                 begins_set = false;
@@ -85,18 +85,18 @@ impl Known {
 
     /// The targets in the order in which they are tried, with their numbers: the one
     /// that worked, then as the server has them (MS-DFSC 3.1.5.2).
-    pub(super) fn tried(&self) -> impl Iterator<Item = (usize, &Place)> {
+    pub(super) fn tried(&self) -> impl Iterator<Item = (usize, &DfsPath)> {
         let first = self.targets.get(self.hint).map(|target| (self.hint, &target.place));
         let others = self.targets.iter().map(|target| &target.place).enumerate();
         first.into_iter().chain(others.filter(|(at, _)| *at != self.hint))
     }
 
     /// The part itself.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<DfsPath> {
         let mut parts = self.prefix.split('\\').filter(|part| !part.is_empty());
         let server = ServerName::new(parts.next()?).at_port(self.port);
         let share = parts.next()?.to_owned();
-        Some(Place { server, share, path: parts.collect::<Vec<_>>().join("\\") })
+        Some(DfsPath { server, share, path: parts.collect::<Vec<_>>().join("\\") })
     }
 
     /// Whether it is about a root, `\server\share`, and not about a link.
@@ -133,7 +133,7 @@ pub(crate) struct Referrals(Mutex<Vec<Known>>);
 
 impl Referrals {
     /// The longest part that covers `place`, and what of its path lies behind.
-    pub(super) fn find(&self, place: &Place) -> Option<(Known, String)> {
+    pub(super) fn find(&self, place: &DfsPath) -> Option<(Known, String)> {
         let now = Instant::now();
         let known = self.0.lock();
         let path = place.unc();
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
     use frevo_wire::command::ioctl::dfs::Referral;
 
-    fn place(unc: &str) -> Place {
-        Place::of_target(unc, &ServerName::new("files").at_port(4450)).unwrap()
+    fn place(unc: &str) -> DfsPath {
+        DfsPath::of_target(unc, &ServerName::new("files").at_port(4450)).unwrap()
     }
 
     fn response(consumed: u16, targets: &[&str]) -> ReferralResponse {
@@ -214,7 +214,7 @@ mod tests {
         }
         assert!(known(&response(15, &["nowhere", ""])).is_none());
         let both = response(15, &["\\one\\data", "\\FILES\\other"]);
-        let here = |place: &Place| place.server.host == "FILES";
+        let here = |place: &DfsPath| place.server.host == "FILES";
         assert_eq!(tried(&Known::understood(&both, &asked, here).unwrap().0), ["FILES"]);
         let many = ["\\no", "\\one\\data"].repeat(TARGETS_TRIED * 2);
         assert_eq!(known(&response(15, &many)).unwrap().0.targets.len(), TARGETS_TRIED);

@@ -13,8 +13,8 @@
 //! [`Options::domain_controller`]: crate::Options::domain_controller
 
 mod cache;
-mod others;
-mod place;
+mod dfs_path;
+mod failover;
 mod referral;
 
 use std::sync::{Arc, Weak};
@@ -25,8 +25,8 @@ use tokio::time::Instant;
 
 use cache::Known;
 pub(crate) use cache::Referrals;
-pub(crate) use others::Others;
-use place::Place;
+use dfs_path::DfsPath;
+pub(crate) use failover::Others;
 
 use crate::credentials::Credentials;
 use crate::dial::ServerName;
@@ -49,7 +49,7 @@ pub(crate) struct Way {
     /// Who makes connections, one at a time to each server.
     turns: Mutex<Vec<(ServerName, Weak<Turn>)>>,
     /// What was tried of no use.
-    vain: Mutex<others::Vain>,
+    vain: Mutex<failover::Vain>,
 }
 
 type Turn = tokio::sync::Mutex<()>;
@@ -72,7 +72,7 @@ pub(crate) struct Located {
 #[derive(Clone)]
 struct Start {
     way: Arc<Way>,
-    place: Place,
+    place: DfsPath,
     /// The share that it is in; none where its server is asked only when what is known of
     /// it does not do.
     share: Option<Share>,
@@ -127,7 +127,7 @@ impl Client {
         let url = format!("smb://{server}/{share}");
         let path = crate::path::wire_path(path).during(CONNECT, &url)?;
         let way = Arc::new(Way::new(self.clone(), credentials.clone()));
-        let place = Place { server, share: share.into(), path };
+        let place = DfsPath { server, share: share.into(), path };
         let found = way.resolve(place, None, Asks::Always, Went::default()).await?;
         let share = Share { reached: found.others.map(Arc::new), ..found.share };
         Ok((share, found.path.replace('\\', "/")))
@@ -174,8 +174,8 @@ impl Share {
         Ok(found.share.place(found.path).url())
     }
 
-    fn place(&self, path: String) -> Place {
-        Place { server: self.session().server().clone(), share: self.name().into(), path }
+    fn place(&self, path: String) -> DfsPath {
+        DfsPath { server: self.session().server().clone(), share: self.name().into(), path }
     }
 }
 
@@ -274,7 +274,7 @@ impl Way {
     /// Follows links from `place`, which is in `share` if that is given.
     async fn resolve(
         self: &Arc<Self>,
-        mut place: Place,
+        mut place: DfsPath,
         mut share: Option<Share>,
         mut asks: Asks,
         mut went: Went,
@@ -328,7 +328,7 @@ impl Way {
     }
 
     /// Asks the server of `place` for a referral, if it is in a namespace.
-    async fn ask(&self, place: &Place, hops: usize) -> Result<Asked> {
+    async fn ask(&self, place: &DfsPath, hops: usize) -> Result<Asked> {
         if self.policy() == Policy::Never {
             let session = self.session(&place.server).await?;
             return self.share(&session, &place.share).await.map(Asked::Here);
@@ -346,7 +346,7 @@ impl Way {
             // A namespace whose root is elsewhere: that is what is asked for.
             Err(error) => match error.status() {
                 Some(Status::BAD_NETWORK_NAME | Status::PATH_NOT_COVERED) => {
-                    (Place { path: String::new(), ..place.clone() }, Some(error.clone()))
+                    (DfsPath { path: String::new(), ..place.clone() }, Some(error.clone()))
                 }
                 _ => return share.map(Asked::Here),
             },
@@ -360,7 +360,7 @@ impl Way {
             }
             Err(error) => return Err(error),
         };
-        let allowed = |target: &Place| self.may_go(&session, &place.server, target);
+        let allowed = |target: &DfsPath| self.may_go(&session, &place.server, target);
         let Some((known, rest)) = Known::understood(&response, &asked, allowed) else {
             let cause = Cause::Protocol("a DFS referral that names no target which may be used");
             return Err(Error::new(cause, "resolve", place.url()));
@@ -377,7 +377,7 @@ impl Way {
 
     /// Whether a referral of `session` may lead from `from` to `target`. One that is
     /// not proved to be the server's could be anybody's, and leads to no other host.
-    fn may_go(&self, session: &Session, from: &ServerName, target: &Place) -> bool {
+    fn may_go(&self, session: &Session, from: &ServerName, target: &DfsPath) -> bool {
         let is_same = target.server.host.eq_ignore_ascii_case(&from.host);
         is_same || (session.is_proved() && self.policy() == Policy::Anywhere)
     }
@@ -385,7 +385,7 @@ impl Way {
     /// The root of a domain's namespace, by the controllers that
     /// [`crate::Options::domain_controller`] knows: MS-DFSC 3.1.4.1, steps 5 and 6.
     /// Nothing when there is none or `place` is of no domain that it knows.
-    async fn ask_controllers(&self, place: &Place, hops: usize) -> Result<Option<Asked>> {
+    async fn ask_controllers(&self, place: &DfsPath, hops: usize) -> Result<Option<Asked>> {
         let Some(first) = self.client.options().domain_controller.clone() else { return Ok(None) };
         if hops > 0 || first.host.eq_ignore_ascii_case(&place.server.host) {
             return Ok(None);
@@ -396,13 +396,13 @@ impl Way {
             Err(error) if error.status().is_some() => return Ok(None),
             found => found?,
         };
-        let root = Place { path: String::new(), ..place.clone() };
+        let root = DfsPath { path: String::new(), ..place.clone() };
         let status = Cause::Status(Status::OBJECT_PATH_NOT_FOUND);
         let mut last = Error::new(status, "resolve", place.url());
         for name in found.into_iter().take(TARGETS_TRIED) {
             let same = name.eq_ignore_ascii_case(&first.host);
             let server = if same { first.clone() } else { ServerName::new(name) };
-            let there = Place { server, ..root.clone() };
+            let there = DfsPath { server, ..root.clone() };
             if !self.may_go(&session, &first, &there) {
                 continue;
             }
@@ -410,7 +410,7 @@ impl Way {
                 let controller = self.session(&there.server).await?;
                 let response =
                     referral::targets(&self.ipc(&controller).await?, &root.unc()).await?;
-                let allowed = |target: &Place| self.may_go(&controller, &there.server, target);
+                let allowed = |target: &DfsPath| self.may_go(&controller, &there.server, target);
                 Ok(Known::understood(&response, &root, allowed))
             };
             match asked.await {
@@ -432,7 +432,7 @@ impl Way {
         known: &Known,
         rest: &str,
         tries: &mut usize,
-    ) -> Result<(Place, Option<Share>, usize)> {
+    ) -> Result<(DfsPath, Option<Share>, usize)> {
         let mut last = None;
         for (at, target) in known.tried() {
             let target = target.below(rest);

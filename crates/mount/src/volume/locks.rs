@@ -72,12 +72,12 @@ impl Range {
 /// The locks that this mount has on a file.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    held: Vec<Held>,
+    held: Vec<HeldLock>,
 }
 
 /// One of them.
 #[derive(Debug)]
-struct Held {
+struct HeldLock {
     range: Range,
     /// The Open that has it.
     file: File,
@@ -87,7 +87,7 @@ struct Held {
     through: u64,
 }
 
-impl Held {
+impl HeldLock {
     /// What is left of it without `other`, to be taken again.
     fn without(&self, other: &Range) -> Vec<Self> {
         let left = self.range.without(other).into_iter();
@@ -111,9 +111,9 @@ impl Locks {
     }
 
     /// Takes those of the same owner out that `wanted` touches.
-    fn replaced(&mut self, wanted: &Range) -> Vec<Held> {
+    fn replaced(&mut self, wanted: &Range) -> Vec<HeldLock> {
         let touches =
-            |held: &mut Held| held.range.owner == wanted.owner && held.range.overlaps(wanted);
+            |held: &mut HeldLock| held.range.owner == wanted.owner && held.range.overlaps(wanted);
         self.held.extract_if(.., touches).collect()
     }
 }
@@ -223,8 +223,8 @@ impl Volume {
             let lock = file.lock(wanted.start, wanted.len(), wanted.exclusive, false);
             taken = lock.await.map_err(|error| errno(&error));
         }
-        let left: Vec<Held> = if taken.is_ok() {
-            locks.held.push(Held { range: wanted, file, through });
+        let left: Vec<HeldLock> = if taken.is_ok() {
+            locks.held.push(HeldLock { range: wanted, file, through });
             replaced.iter().flat_map(|held| held.without(&wanted)).collect()
         } else {
             replaced
@@ -272,8 +272,8 @@ impl Volume {
     /// A handle is closed for the last time: what was locked through it is not any more.
     pub(super) async fn unlock_through(&self, node: &Arc<Node>, through: u64) {
         let mut locks = node.locks.lock().await;
-        let is_its = |held: &mut Held| held.through == through;
-        let gone: Vec<Held> = locks.held.extract_if(.., is_its).collect();
+        let is_its = |held: &mut HeldLock| held.through == through;
+        let gone: Vec<HeldLock> = locks.held.extract_if(.., is_its).collect();
         if gone.is_empty() {
             return;
         }
@@ -298,7 +298,7 @@ impl Volume {
 
 /// Takes again what had to be let go of for a moment. Somebody may have been
 /// faster: then it is lost, as POSIX knows no way to say.
-async fn take_again(locks: &mut Locks, left: Vec<Held>) {
+async fn take_again(locks: &mut Locks, left: Vec<HeldLock>) {
     for held in left {
         let range = held.range;
         match held.file.lock(range.start, range.len(), range.exclusive, false).await {

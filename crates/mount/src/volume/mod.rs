@@ -3,8 +3,8 @@
 
 mod attributes;
 mod caller;
+mod dir_cache;
 mod files;
-mod held;
 mod listing;
 mod locks;
 mod names;
@@ -16,8 +16,8 @@ mod upkeep;
 
 pub(crate) use attributes::Changes;
 pub(crate) use caller::Caller;
+pub(crate) use dir_cache::ListedDir;
 pub(crate) use files::Handle;
-pub(crate) use held::ListedDir;
 pub(crate) use listing::Entry;
 pub(crate) use locks::{Locks, Range};
 pub(crate) use opens::Opens;
@@ -128,11 +128,11 @@ impl Volume {
     }
 
     /// `name` in `parent`.
-    pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<Found> {
+    pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<NameLookup> {
         let parent = self.nodes.find(parent)?;
         let spelled = self.wire(name)?;
         if let Some(told) = self.look_in_listing(&parent, &spelled).await {
-            return Ok(Found::There(told));
+            return Ok(NameLookup::There(told));
         }
         let before = self.dir_grant(&parent);
         let asked = Instant::now();
@@ -140,7 +140,11 @@ impl Volume {
             Ok(metadata) => metadata,
             Err(error) if errno(&error) == Errno::ENOENT => {
                 let is_kept = self.is_absent(&parent, name.to_owned(), before);
-                return if is_kept { Ok(Found::Absent(ABSENT_FOR)) } else { Err(Errno::ENOENT) };
+                return if is_kept {
+                    Ok(NameLookup::Absent(ABSENT_FOR))
+                } else {
+                    Err(Errno::ENOENT)
+                };
             }
             Err(error) => return Err(errno(&error)),
         };
@@ -149,7 +153,7 @@ impl Volume {
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
-        Ok(Found::There(self.tell(&node, &metadata)))
+        Ok(NameLookup::There(self.tell(&node, &metadata)))
     }
 
     /// What a listing of just now says of a name; nothing if the server knows more.
@@ -169,7 +173,7 @@ impl Volume {
 }
 
 /// What came of looking for a name.
-pub(crate) enum Found {
+pub(crate) enum NameLookup {
     There(Told),
     /// It is not there, and the kernel may believe that for so long.
     Absent(Duration),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use fuser::Errno;
 use world::{World, in_world};
 
-use super::{Found, Told, Volume};
+use super::{NameLookup, Told, Volume};
 use crate::node::{Node, ROOT};
 use crate::settings::Settings;
 
@@ -36,7 +36,7 @@ fn name(name: &str) -> &OsStr {
     OsStr::new(name)
 }
 
-impl Found {
+impl NameLookup {
     fn there(self) -> Told {
         match self {
             Self::There(told) => told,
@@ -191,7 +191,7 @@ fn a_removed_file_goes_on_until_it_is_closed() {
             one.write(handle, 0, b"before").await.unwrap();
             one.unlink(ROOT, name("f")).await.unwrap();
             assert!(!world.path("f").exists());
-            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(Found::There(_))));
+            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(NameLookup::There(_))));
             one.write(handle, 6, b" after").await.unwrap();
             assert_eq!(&*one.read(handle, 0, 100).await.unwrap(), b"before after");
             let listing = one.opendir(ROOT).unwrap();

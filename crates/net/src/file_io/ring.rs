@@ -59,7 +59,7 @@ struct Ring {
 
 /// What the kernel may touch while an operation is under way.
 #[allow(dead_code, reason = "held for the kernel, not for us")]
-enum Held {
+enum KernelBuffer {
     Read(Buf),
     /// The bytes written lie in here, or in memory it keeps alive.
     Write(Box<dyn Any + Send>),
@@ -67,7 +67,7 @@ enum Held {
 }
 
 struct Slot {
-    held: Held,
+    held: KernelBuffer,
     /// Open until the operation has been submitted, which is when the kernel
     /// takes its own reference.
     _file: FileFd,
@@ -150,10 +150,10 @@ pub(super) async fn read(
     // SAFETY: `target` points into the block that `buf` owns; the block does
     // not move with the Buf, and the Buf stays in the slot until the kernel
     // is done.
-    let started = unsafe { start(entry, Held::Read(buf), file, mount) }.await;
+    let started = unsafe { start(entry, KernelBuffer::Read(buf), file, mount) }.await;
     match started {
         Ok(op) => match op.await {
-            (Held::Read(mut buf), outcome) => {
+            (KernelBuffer::Read(mut buf), outcome) => {
                 let outcome = outcome.map(|count| {
                     let count = count.min(len);
                     buf.set_filled(count);
@@ -164,7 +164,7 @@ pub(super) async fn read(
             (_, outcome) => (Buf::new(), outcome),
         },
         Err((held, error)) => match held {
-            Held::Read(buf) => (buf, Err(error)),
+            KernelBuffer::Read(buf) => (buf, Err(error)),
             _ => (Buf::new(), Err(error)),
         },
     }
@@ -190,12 +190,12 @@ where
     // SAFETY: the bytes were borrowed from the boxed value, which neither
     // moves nor is touched while it lies in the slot: as good as a borrow
     // that lasts until the kernel is done.
-    let started = unsafe { start(entry, Held::Write(data), file, mount) }.await;
+    let started = unsafe { start(entry, KernelBuffer::Write(data), file, mount) }.await;
     let (held, outcome) = match started {
         Ok(op) => op.await,
         Err((held, error)) => (held, Err(error)),
     };
-    let Held::Write(data) = held else { return (None, outcome) };
+    let KernelBuffer::Write(data) = held else { return (None, outcome) };
     (data.downcast().ok(), outcome)
 }
 
@@ -211,7 +211,7 @@ pub(super) async fn sync(
         entry = entry.flags(types::FsyncFlags::DATASYNC);
     }
     // SAFETY: the operation touches no memory.
-    match unsafe { start(entry.build(), Held::Nothing, file, mount) }.await {
+    match unsafe { start(entry.build(), KernelBuffer::Nothing, file, mount) }.await {
         Ok(op) => op.await.1.map(drop),
         Err((_, error)) => Err(error),
     }
@@ -225,10 +225,10 @@ pub(super) async fn sync(
 /// descriptor is that of `file`.
 async unsafe fn start(
     entry: io_uring::squeue::Entry,
-    held: Held,
+    held: KernelBuffer,
     file: &FileFd,
     mount: OwnedSemaphorePermit,
-) -> Result<Op, (Held, io::Error)> {
+) -> Result<Op, (KernelBuffer, io::Error)> {
     let gone = || io::Error::other("this thread's io_uring is gone");
     let permits = RING.with_borrow(|state| match state {
         State::Ready(ring) => Some(Arc::clone(&ring.permits)),
@@ -288,7 +288,7 @@ impl Ring {
         &mut self,
         entry: io_uring::squeue::Entry,
         slot: Slot,
-    ) -> Result<Op, (Held, io::Error)> {
+    ) -> Result<Op, (KernelBuffer, io::Error)> {
         if let Err(error) = self.ensure_driven() {
             return Err((slot.held, error));
         }
@@ -434,7 +434,7 @@ struct Op {
 }
 
 impl Future for Op {
-    type Output = (Held, io::Result<usize>);
+    type Output = (KernelBuffer, io::Result<usize>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let key = self.key;
@@ -455,7 +455,7 @@ impl Future for Op {
                     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
                 (held, outcome)
             }
-            _ => (Held::Nothing, Err(io::Error::other("this thread's io_uring is gone"))),
+            _ => (KernelBuffer::Nothing, Err(io::Error::other("this thread's io_uring is gone"))),
         })
     }
 }

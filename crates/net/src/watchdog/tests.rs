@@ -69,7 +69,7 @@ fn the_limit_is_what_the_variable_says() {
 #[test]
 fn processor_time_is_judged() {
     let limit = Duration::from_millis(5);
-    let is_long = |held: Held| held.cpu.is_some_and(|cpu| cpu > limit);
+    let is_long = |held: PollTime| held.cpu.is_some_and(|cpu| cpu > limit);
     let (_, slept) = measured(|| std::thread::sleep(Duration::from_millis(30)));
     assert!(slept.wall >= Duration::from_millis(30) && !is_long(slept), "{slept:?}");
     if held_limit().is_some() {

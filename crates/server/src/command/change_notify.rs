@@ -12,7 +12,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
 
-use crate::acting;
+use crate::impersonation;
 use crate::limits::{NAMES_JUDGED, NOTIFIES_PER_SESSION};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
@@ -73,7 +73,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 /// see, or that has gone so that nobody can say whether he did. And whoever acts as a
 /// user of the host is told of no names in a folder that he may not list there.
 fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
-    let is_acting = acting::actor_of(&*file.node).is_some();
+    let is_acting = impersonation::actor_of(&*file.node).is_some();
     let viewer = visibility::viewer(&open.tree());
     if changes.len() > NAMES_JUDGED && (is_acting || viewer.is_some()) {
         // Each name would be looked up, on the core.

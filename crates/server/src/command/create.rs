@@ -29,8 +29,8 @@ use frevo_wire::command::create::{
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
 
-use crate::acting;
 use crate::audit::told;
+use crate::impersonation;
 use crate::ipc;
 use crate::lease as breaks;
 use crate::ledger::{self, Charge};
@@ -292,7 +292,7 @@ impl Create<'_> {
                 if self.has(CreateOptions::DELETE_ON_CLOSE) {
                     // MS-FSA 2.1.5.1.2.1.
                     opened.node.takes_changes().map_err(|_| Status::CANNOT_DELETE)?;
-                    acting::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
+                    impersonation::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
                 }
                 access::protect(self, &opened, &nursery)?;
                 self.check_descriptors(&opened, &charge)?;

@@ -1,7 +1,7 @@
 //! SET_INFO: MS-SMB2 3.3.5.21, with the object store's part of MS-FSA 2.1.5.15
 //! to 2.1.5.17.
 
-mod basic;
+mod basic_information;
 mod contention;
 mod disposition;
 pub(super) mod eas;

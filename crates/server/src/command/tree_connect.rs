@@ -7,11 +7,11 @@ use frevo_proto::Dialect;
 use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use frevo_wire::{HeaderFlags, Status};
 
+use crate::access_rules::{Caller, Verdict};
 use crate::audit::{Event, Kind, told};
 use crate::refusal::{Doom, Outcome};
 use crate::request::Request;
 use crate::response::Response;
-use crate::rules::{Caller, Verdict};
 use crate::session::Identity;
 use crate::settings::Encryption;
 use crate::share::{Share, Target};

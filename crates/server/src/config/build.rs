@@ -19,10 +19,10 @@ use super::values::{
     AccountListingChoice, AuditedOperation, EncryptionChoice, NtAclsChoice, RunAsChoice,
     SigningChoice, StreamsChoice,
 };
+use crate::access_rules::{Names, Rules};
 use crate::audit::Operations;
 use crate::data::MAX_OFFSET;
 use crate::limits;
-use crate::rules::{Names, Rules};
 use crate::settings::{AccountListing, Encryption, Settings, Signing};
 use crate::share::{RunAs, Share, Target};
 use crate::time_machine;
@@ -290,7 +290,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         late_write_times: section.late_write_times,
         inherited_as_set: section.inherited_as_set,
         forward_slashes: section.forward_slashes,
-        annex: section.is_off_core().then(Arc::default),
+        blocking_pool: section.is_off_core().then(Arc::default),
         level2_oplocks: section.level2_oplocks,
         audit: None,
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::rules::Network;
+use crate::access_rules::Network;
 
 /// Longest share name in characters, MS-FSCC 2.1.6.
 const SHARE_NAME_LEN_MAX: usize = 80;

@@ -15,10 +15,10 @@ use super::values::{
     EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,
     SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
+use crate::access_rules::Network;
 use crate::audit;
 use crate::ledger::{Kind, Ledger};
 use crate::limits;
-use crate::rules::Network;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
 /// in for it before the defaults do.

@@ -1,15 +1,15 @@
 //! One transport connection: MS-SMB2 3.3.1.7. It lives on one core; nothing
 //! of it is locked.
 
-mod accept;
 mod assemble;
+mod batch_signing;
 mod breaks;
+mod event_loop;
 mod receive;
 mod serve;
-mod together;
 mod waiting;
 
-pub use accept::{Accepted, run};
+pub use event_loop::{Accepted, run};
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -139,7 +139,7 @@ pub struct Connection {
     served_bytes: Cell<usize>,
     /// Bytes of the state of one request that was not answered at once.
     request_bytes: Cell<usize>,
-    together: together::Together,
+    together: batch_signing::SigningBatch,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     /// Break notifications on their way.
     breaks: RefCell<Vec<breaks::Sent>>,
@@ -226,7 +226,7 @@ impl Connection {
             tabs,
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
-            together: together::Together::default(),
+            together: batch_signing::SigningBatch::default(),
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),
             plays_dead: Cell::new(false),

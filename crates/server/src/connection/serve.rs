@@ -27,8 +27,8 @@ use super::assemble::Assembly;
 use super::receive::{Element, Opened};
 use super::waiting::Cancel;
 use super::{Channel, Connection};
-use crate::annex;
 use crate::audit::{self, Event};
+use crate::blocking_requests;
 use crate::command::{self, FileIdAt, Row, Waits};
 use crate::ledger::Kind;
 use crate::limits::{FRAME_KEPT_BYTES, INTERIM_AFTER, WAITING_BYTES};
@@ -43,7 +43,7 @@ use crate::under_way::{Operation, UnderWay};
 use crate::watchdog;
 
 /// The state that a message is about.
-struct Found {
+struct Target {
     channel: Option<Rc<Channel>>,
     tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
@@ -52,7 +52,7 @@ struct Found {
     operations: [Option<Operation>; 3],
 }
 
-impl Found {
+impl Target {
     const fn of(channel: Option<Rc<Channel>>) -> Self {
         Self { channel, tree: None, open: None, counted: None, operations: [None, None, None] }
     }
@@ -108,7 +108,7 @@ impl Connection {
                 self.cancel(element, &mut opened);
                 continue;
             }
-            let place = Place { alone: last == 0, last: at == last, verdict };
+            let place = CompoundPosition { alone: last == 0, last: at == last, verdict };
             let parts = (&mut opened, &served);
             self.serve_element(element, place, parts, &mut chain, &mut assembly).await?;
         }
@@ -120,7 +120,7 @@ impl Connection {
     async fn serve_element(
         self: &Rc<Self>,
         element: &Element,
-        place: Place,
+        place: CompoundPosition,
         (opened, served): (&mut Opened, &Served<'_>),
         chain: &mut Chain<FileId>,
         assembly: &mut Assembly,
@@ -290,7 +290,7 @@ impl Connection {
         header: &mut Header,
         message: &[u8],
         row: Row,
-        place: Place,
+        place: CompoundPosition,
         chain: &mut Chain<FileId>,
     ) -> Result<Option<FileId>, Refusal> {
         match place.verdict {
@@ -326,8 +326,8 @@ impl Connection {
         row: Row,
         sealed: bool,
         inherited: Option<FileId>,
-    ) -> Result<Found, Refusal> {
-        let mut found = Found::of(self.channel(header.session_id));
+    ) -> Result<Target, Refusal> {
+        let mut found = Target::of(self.channel(header.session_id));
         if !row.session {
             return Ok(found);
         }
@@ -415,12 +415,12 @@ impl Connection {
         self: &Rc<Self>,
         rq: &Request<'_>,
         row: Row,
-        place: Place,
+        place: CompoundPosition,
         served: &Served<'_>,
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
-        let mut handler = pin!(watchdog::handled(rq, annex::dispatch(rq, out)));
+        let mut handler = pin!(watchdog::handled(rq, blocking_requests::dispatch(rq, out)));
         if row.waits == Waits::Never {
             return (handler.await, None);
         }
@@ -570,7 +570,7 @@ impl Drop for Served<'_> {
 
 /// Where a message stands in its compound.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct CompoundPosition {
     alone: bool,
     last: bool,
     verdict: Verdict,

@@ -8,11 +8,11 @@
 //! session, waits for its client or has been given up is said by its entry
 //! alone, under one lock: of a reconnect and a scavenger one finds it.
 
-mod arrears;
 pub mod disk;
 mod reconnect;
 pub mod record;
 pub mod scavenger;
+mod store_backlog;
 mod survival;
 mod table;
 

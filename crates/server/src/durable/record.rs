@@ -106,7 +106,7 @@ pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
 /// Makes good what the store failed to do before: in the record of somebody else may
 /// still be what has just been promised to this one.
 async fn settle(server: &Server) -> Result<(), Status> {
-    let (removals, stale) = server.durables.arrears().owed();
+    let (removals, stale) = server.durables.backlog().owed();
     let Some(store) = server.durables.store() else { return Ok(()) };
     let mut asked = Vec::new();
     let mut wait = || {
@@ -115,12 +115,12 @@ async fn settle(server: &Server) -> Result<(), Status> {
         Box::new(move |result| _ = done.send(result))
     };
     for id in removals {
-        server.durables.arrears().remove(&**store, id, wait());
+        server.durables.backlog().remove(&**store, id, wait());
     }
     for id in stale {
         let open = server.durables.open(id);
         if !open.is_some_and(|open| put(server, &open, wait())) {
-            server.durables.arrears().is_over(id);
+            server.durables.backlog().is_over(id);
         }
     }
     for stable in asked {
@@ -148,7 +148,7 @@ fn put(server: &Server, open: &Open, done: Done) -> bool {
     let _order = survival.recording.lock();
     let Some(record) = record_of(open) else { return false };
     let id = RecordId(record.durable_file_id);
-    server.durables.arrears().put(&**store, id, record.to_bytes(), done);
+    server.durables.backlog().put(&**store, id, record.to_bytes(), done);
     true
 }
 
@@ -170,8 +170,8 @@ pub async fn gone(server: &Server, open: &Open) -> Result<(), Status> {
     let Some(store) = server.durables.store().filter(|_| is_persistent) else { return Ok(()) };
     let (done, stable) = oneshot::channel();
     let done = Box::new(move |result| _ = done.send(result));
-    let arrears = server.durables.arrears();
-    arrears.remove(&**store, RecordId(open.file_id.persistent), done);
+    let backlog = server.durables.backlog();
+    backlog.remove(&**store, RecordId(open.file_id.persistent), done);
     stood(stable.await)
 }
 
@@ -212,7 +212,7 @@ pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize
             Err(why) => {
                 tracing::warn!(target: "frevo::durable", why, "a persistent Open is lost");
                 if let Some(store) = server.durables.store() {
-                    server.durables.arrears().remove(&**store, id, Box::new(|_| {}));
+                    server.durables.backlog().remove(&**store, id, Box::new(|_| {}));
                 }
             }
         }

@@ -15,8 +15,8 @@ use frevo_wire::dtyp::Guid;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::arrears::Arrears;
 use super::reconnect::{Kept, Reconnect, Version, is_early, verdict};
+use super::store_backlog::StoreBacklog;
 use super::{Caching, Survival};
 use crate::limits::{
     DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, RECONNECT_PATIENCE,
@@ -25,7 +25,7 @@ use crate::open::Open;
 
 /// Where an Open is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Attachment {
     /// Open.Session: in the table of this session.
     Attached(u64),
     /// Open.Session is NULL; given up at that time.
@@ -34,7 +34,7 @@ enum Place {
 
 struct Entry {
     open: Arc<Open>,
-    place: Place,
+    place: Attachment,
 }
 
 /// ClientGuid and CreateGuid.
@@ -66,7 +66,7 @@ pub struct Durables {
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
     /// What it was asked for and has not done.
-    arrears: Arrears,
+    backlog: StoreBacklog,
     /// Persistent Opens that wait for their client.
     orphans: AtomicUsize,
     /// Told when a deadline comes that is before all others.
@@ -139,8 +139,8 @@ impl Durables {
         if let Some(Entry { open, place }) = found {
             let open = Arc::clone(open);
             return Ok(match *place {
-                Place::Attached(session) => Replay::Attached(open, session),
-                Place::Disconnected(_) => Replay::Disconnected(open),
+                Attachment::Attached(session) => Replay::Attached(open, session),
+                Attachment::Disconnected(_) => Replay::Disconnected(open),
             });
         }
         table.creating.insert(key);
@@ -152,7 +152,7 @@ impl Durables {
     pub fn persistent(&self, create_guid: Guid) -> Option<(Arc<Open>, bool)> {
         let table = self.table.lock();
         let entry = table.by_persistent.get(&create_guid).and_then(|id| table.opens.get(id))?;
-        Some((Arc::clone(&entry.open), matches!(entry.place, Place::Attached(_))))
+        Some((Arc::clone(&entry.open), matches!(entry.place, Attachment::Attached(_))))
     }
 
     /// Where persistent Opens are kept; without it there are none.
@@ -161,8 +161,8 @@ impl Durables {
     }
 
     /// What it was asked for and has not done.
-    pub(super) const fn arrears(&self) -> &Arrears {
-        &self.arrears
+    pub(super) const fn backlog(&self) -> &StoreBacklog {
+        &self.backlog
     }
 
     /// The Open of that Open.DurableFileId, wherever it is.
@@ -183,20 +183,20 @@ impl Durables {
             remove_if(&mut table.by_persistent, guid, id);
         }
         let place = table.opens.get(&id).map(|entry| entry.place);
-        if matches!(place, Some(Place::Disconnected(_))) {
+        if matches!(place, Some(Attachment::Disconnected(_))) {
             self.orphans.fetch_sub(1, Ordering::AcqRel);
         }
         drop(table);
         // Somebody else may have put it there, with what is known of its file.
         if let Some(store) = self.store() {
-            self.arrears.remove(&**store, RecordId(id), Box::new(|_| {}));
+            self.backlog.remove(&**store, RecordId(id), Box::new(|_| {}));
         }
     }
 
     /// Asks again for removals that failed.
     pub(super) fn remove_again(&self, now: Instant) {
         if let Some(store) = self.store() {
-            self.arrears.retry(&**store, now);
+            self.backlog.retry(&**store, now);
         }
     }
 
@@ -219,11 +219,11 @@ impl Durables {
 
     /// Takes in a new Open of `session`. INSUFFICIENT_RESOURCES when there are too many.
     pub fn add(&self, open: &Arc<Open>, session: u64) -> Result<(), Status> {
-        let place = Place::Attached(session);
+        let place = Attachment::Attached(session);
         if self.insert(open, place) { Ok(()) } else { Err(Status::INSUFFICIENT_RESOURCES) }
     }
 
-    fn insert(&self, open: &Arc<Open>, place: Place) -> bool {
+    fn insert(&self, open: &Arc<Open>, place: Attachment) -> bool {
         let Some(survival) = open.survival() else { return false };
         let id = open.file_id.persistent;
         let mut table = self.table.lock();
@@ -256,8 +256,8 @@ impl Durables {
             .filter_map(|id| table.opens.get(id))
             .map(|entry| {
                 let session = match entry.place {
-                    Place::Attached(session) => Some(session),
-                    Place::Disconnected(_) => None,
+                    Attachment::Attached(session) => Some(session),
+                    Attachment::Disconnected(_) => None,
                 };
                 (Arc::clone(&entry.open), session)
             })
@@ -282,7 +282,7 @@ impl Durables {
             return false;
         }
         let Some(entry) = table.opens.get_mut(&id) else { return false };
-        entry.place = Place::Disconnected(deadline);
+        entry.place = Attachment::Disconnected(deadline);
         self.enter_waiting(&mut table, survival, deadline, id);
         drop(table);
         self.detached.notify_waiters();
@@ -293,7 +293,7 @@ impl Durables {
     /// `deadline`.
     pub fn restore(&self, open: &Arc<Open>, deadline: Instant) -> bool {
         let Some(survival) = open.survival() else { return false };
-        if !self.insert(open, Place::Disconnected(deadline)) {
+        if !self.insert(open, Attachment::Disconnected(deadline)) {
             return false;
         }
         let mut table = self.table.lock();
@@ -363,11 +363,11 @@ impl Durables {
         }
         let entry = table.opens.get(&id).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
         let survival = entry.open.survival().ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-        let is_again = asked.is_replay && entry.place == Place::Attached(session);
+        let is_again = asked.is_replay && entry.place == Attachment::Attached(session);
         let kept = Kept {
             survival,
             caching: Caching::of(&entry.open),
-            is_attached: matches!(entry.place, Place::Attached(_)) && !is_again,
+            is_attached: matches!(entry.place, Attachment::Attached(_)) && !is_again,
             share: &entry.open.tree().share.name,
         };
         if is_early(kept, asked) {
@@ -389,8 +389,8 @@ impl Durables {
 
     fn attach(&self, table: &mut Table, id: Id, session: u64) -> Option<Arc<Open>> {
         let entry = table.opens.get_mut(&id)?;
-        let Place::Disconnected(deadline) = entry.place else { return None };
-        entry.place = Place::Attached(session);
+        let Attachment::Disconnected(deadline) = entry.place else { return None };
+        entry.place = Attachment::Attached(session);
         let open = Arc::clone(&entry.open);
         if let Some(survival) = open.survival() {
             self.leave_waiting(table, survival, deadline, id);
@@ -412,7 +412,7 @@ impl Durables {
     pub fn give_up_one(&self, id: u64) -> Option<Arc<Open>> {
         let mut table = self.table.lock();
         let entry = table.opens.get(&id)?;
-        if matches!(entry.place, Place::Attached(_)) {
+        if matches!(entry.place, Attachment::Attached(_)) {
             return None;
         }
         self.take_out(&mut table, id)
@@ -424,8 +424,10 @@ impl Durables {
         let Some(entry) = table.opens.get(&id) else { return Broken::Stays };
         let survival = entry.open.survival();
         match (survival, entry.place) {
-            (Some(survival), Place::Disconnected(_)) if survival.is_persistent() => Broken::Kept,
-            (Some(survival), Place::Disconnected(_)) if survival.is_durable() => {
+            (Some(survival), Attachment::Disconnected(_)) if survival.is_persistent() => {
+                Broken::Kept
+            }
+            (Some(survival), Attachment::Disconnected(_)) if survival.is_durable() => {
                 self.take_out(&mut table, id).map_or(Broken::Stays, Broken::Closed)
             }
             _ => Broken::Stays,
@@ -444,7 +446,7 @@ impl Durables {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let mut table = self.table.lock();
         let deadline = table.deadlines.first().map(|(at, _)| *at);
-        let next = deadline.into_iter().chain(self.arrears.next()).min();
+        let next = deadline.into_iter().chain(self.backlog.next()).min();
         table.is_scavenging = next.is_some();
         next
     }
@@ -452,7 +454,7 @@ impl Durables {
     /// Whether a scavenger has to be started; from then on one counts as started.
     pub(super) fn needs_scavenger(&self) -> bool {
         let mut table = self.table.lock();
-        let has_work = !table.deadlines.is_empty() || self.arrears.next().is_some();
+        let has_work = !table.deadlines.is_empty() || self.backlog.next().is_some();
         let needs = !table.is_scavenging && has_work;
         table.is_scavenging |= needs;
         needs
@@ -467,14 +469,14 @@ impl Durables {
         {
             // Whoever has to know that it is gone waits for it.
             let id = RecordId(open.file_id.persistent);
-            self.arrears.remove(&**store, id, Box::new(|_| {}));
+            self.backlog.remove(&**store, id, Box::new(|_| {}));
         }
     }
 
     fn take_out(&self, table: &mut Table, id: Id) -> Option<Arc<Open>> {
         let Entry { open, place } = table.opens.remove(&id)?;
         let survival = open.survival()?;
-        if let Place::Disconnected(deadline) = place {
+        if let Attachment::Disconnected(deadline) = place {
             self.leave_waiting(table, survival, deadline, id);
         }
         if let Some(guid) = survival.create_guid {

@@ -7,9 +7,9 @@ use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
 use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
 
+use crate::access_rules;
 use crate::host_users::HostUser;
 use crate::principals::{Principal, Use};
-use crate::rules;
 use crate::server::Server;
 use crate::session::Identity;
 use crate::settings::AccountListing;
@@ -60,14 +60,15 @@ impl<'a> Caller<'a> {
         if matches!(share.target, Target::Pipes) {
             return true;
         }
-        let caller = rules::Caller {
+        let caller = access_rules::Caller {
             user: self.user,
             groups: self.groups,
             groups_are_known: self.groups_are_known,
             address: self.address,
         };
-        let is_refused =
-            || matches!(share.rules.judge(&caller, share.read_only), rules::Verdict::Refused(_));
+        let is_refused = || {
+            matches!(share.rules.judge(&caller, share.read_only), access_rules::Verdict::Refused(_))
+        };
         let is_nobody = self.user.is_empty();
         !share.hidden && !is_nobody && !is_refused() && share.has_actor(self.host)
     }

@@ -14,10 +14,10 @@ use frevo_net::memory;
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
+use frevo_server::access_rules::Rules;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::connection::{self, Accepted};
 use frevo_server::ledger::Kind;
-use frevo_server::rules::Rules;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::{Server, Settings};
@@ -118,9 +118,9 @@ impl World {
         let root = dir.path().to_owned();
         let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(vfs)));
         // To try all tests with every share's requests off their core.
-        let annexed = std::env::var_os("FREVO_TEST_ANNEX").is_some();
-        let annex = || annexed.then(Arc::default);
-        let share = |name: &str| Share { annex: annex(), ..share(name) };
+        let uses_pool = std::env::var_os("FREVO_TEST_BLOCKING_POOL").is_some();
+        let blocking_pool = || uses_pool.then(Arc::default);
+        let share = |name: &str| Share { blocking_pool: blocking_pool(), ..share(name) };
         let shares = Shares::new([
             share("data"),
             Share { time_machine: true, ..share("backups") },
@@ -201,11 +201,14 @@ impl World {
         // What waits for its client is closed as at a server's end.
         self.server.close_waiting();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-        assert!(self.server.annex.settled(deadline).await, "the server's annex is busy");
+        assert!(
+            self.server.blocking_pool.settled(deadline).await,
+            "the server's blocking pool is busy"
+        );
         for share in self.server.shares().sorted() {
             let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-            if let Some(annex) = &share.annex {
-                assert!(annex.settled(deadline).await, "an annex is busy");
+            if let Some(blocking_pool) = &share.blocking_pool {
+                assert!(blocking_pool.settled(deadline).await, "a blocking pool is busy");
             }
         }
         assert_eq!(self.server.watchdog.held(), 0, "a poll held its core: see the log");
@@ -308,7 +311,7 @@ pub fn in_own_world(frozen: bool, world: &World, test: impl AsyncFnOnce(&World))
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(frozen)
-        .on_thread_start(frevo_server::acting::begin_thread)
+        .on_thread_start(frevo_server::impersonation::begin_thread)
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {

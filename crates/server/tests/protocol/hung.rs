@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::limits::{ANNEX_REQUESTS, ANNEX_THREADS};
+use frevo_server::limits::{BLOCKING_REQUESTS, BLOCKING_THREADS};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
@@ -233,7 +233,8 @@ impl Mounted {
     fn share(&self, world: &World) {
         let vfs: Arc<dyn Vfs> =
             Arc::new(PosixVfs::open_root(self.path(), PosixOptions::default()).unwrap());
-        let away = Share { annex: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
+        let away =
+            Share { blocking_pool: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
         let present = world.server.shares().sorted().into_iter();
         let present = present.filter(|share| share.name != "IPC$");
         let present = present.map(|share| Share::clone(&share)).collect::<Vec<_>>();
@@ -354,7 +355,7 @@ fn a_flood_of_what_hangs_is_bounded() {
         mounted.gate.shut(true);
         let mut asked = Vec::new();
         let reads = (0..200).map(|_| read_draft(file, 0, 4096));
-        let names = (0..2 * ANNEX_REQUESTS).map(|_| Want::existing("f").draft());
+        let names = (0..2 * BLOCKING_REQUESTS).map(|_| Want::existing("f").draft());
         for draft in reads.chain(names).collect::<Vec<_>>() {
             asked.extend(peer.send(vec![away.put(draft)], away.via()).await);
         }
@@ -369,7 +370,7 @@ fn a_flood_of_what_hangs_is_bounded() {
         soon(works(&mut other, &theirs)).await;
         soon(works(&mut peer, &data)).await;
         let more = threads() - before.min(threads());
-        let most = ANNEX_THREADS + frevo_net::limits::BLOCKING_CALLS_PER_MOUNT_MAX + 16;
+        let most = BLOCKING_THREADS + frevo_net::limits::BLOCKING_CALLS_PER_MOUNT_MAX + 16;
         assert!(more <= most, "{more} threads");
         // What waits for a place is cancelled at once.
         let cancel = Peer::cancel(last, Some(its_async_id), away.logon.id);

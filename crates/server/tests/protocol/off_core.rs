@@ -11,7 +11,7 @@ use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_server::ambient::{Ambient, Host};
-use frevo_server::limits::ANNEX_REQUESTS;
+use frevo_server::limits::BLOCKING_REQUESTS;
 use frevo_server::serve::{ServeLimits, serve};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
@@ -87,7 +87,8 @@ impl Vfs for Gated {
 fn with_share(world: &World) -> Arc<Gated> {
     let gated = Gated::new();
     let vfs: Arc<dyn Vfs> = Arc::clone(&gated) as _;
-    let away = Share { annex: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
+    let away =
+        Share { blocking_pool: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
     let present = world.server.shares().sorted().into_iter();
     let present = present.filter(|share| share.name != "IPC$").map(|share| Share::clone(&share));
     let shares = Shares::new(present.chain([away]));
@@ -147,7 +148,7 @@ fn many_requests_to_it_wait_for_a_place_and_closing_has_its_own() {
         let (mut peer, data, away) = session(world).await;
         let open = peer.open_file(&away, &Want::file("f")).await;
         gated.shut(true);
-        let drafts = (0..ANNEX_REQUESTS + 4).map(|_| away.put(Want::existing("f").draft()));
+        let drafts = (0..BLOCKING_REQUESTS + 4).map(|_| away.put(Want::existing("f").draft()));
         let mut asked = Vec::new();
         for draft in drafts.collect::<Vec<_>>() {
             asked.extend(peer.send(vec![draft], away.via()).await);
@@ -175,7 +176,7 @@ fn one_user_leaves_places_to_others_and_cancels_what_waits_for_one() {
         let file = peer.open_file(&away, &Want::file("stuck")).await;
         peer.close(&away, file).await;
         gated.shut_for(Some("stuck"));
-        let drafts = (0..ANNEX_REQUESTS + 4).map(|_| away.put(Want::existing("stuck").draft()));
+        let drafts = (0..BLOCKING_REQUESTS + 4).map(|_| away.put(Want::existing("stuck").draft()));
         let (mut asked, mut last) = (Vec::new(), 0);
         for draft in drafts.collect::<Vec<_>>() {
             asked.extend(peer.send(vec![draft], away.via()).await);

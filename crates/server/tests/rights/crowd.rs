@@ -19,11 +19,11 @@ use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
-use crate::acting::{acts_as, all_at_rest, set_mode};
 use crate::client::files::{PREVIOUS, close_draft, file_id, read_draft, write_draft};
 use crate::client::world::{in_own_world, password};
 use crate::client::{Mount, Offer, Peer, Reply, Status, Want, World, settings};
 use crate::cores::Cores;
+use crate::impersonation::{acts_as, all_at_rest, set_mode};
 
 const USERS: u32 = 64;
 const FIRST: u32 = 62_000;
@@ -179,7 +179,7 @@ fn x7_sixty_four_users_never_mix() {
         println!("skipped: x7_sixty_four_users_never_mix: {why}");
         return;
     }
-    frevo_server::acting::act_lazily();
+    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o1777);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
@@ -189,7 +189,7 @@ fn x7_sixty_four_users_never_mix() {
         ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
     };
     // Half of them on shares whose requests leave the core.
-    let away = Share { annex: Some(Arc::default()), ..share("away") };
+    let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
     let shares = Shares::new([share("data"), away]);
     let server = Server::new(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));
     let world = World::of(server, dir);

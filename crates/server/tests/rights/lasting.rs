@@ -15,11 +15,11 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
 use tokio::task::LocalSet;
 
-use crate::acting::{TwoUsers, acts_as, all_at_rest, set_mode, uid};
 use crate::asking::{back, dh2c, dh2q, durable_v2, guid, with};
 use crate::client::files::file_id;
 use crate::client::world::Users;
 use crate::client::{FileId, Status, Want, World, settings};
+use crate::impersonation::{TwoUsers, acts_as, all_at_rest, set_mode, uid};
 
 /// One run of the server over a folder.
 fn start(root: &Path, store: &Arc<MemoryState>) -> World {
@@ -48,7 +48,7 @@ fn x7_x5_what_is_restored_is_its_owners() {
         println!("skipped: x7_x5_what_is_restored_is_its_owners: {why}");
         return;
     }
-    frevo_server::acting::act_lazily();
+    frevo_server::impersonation::act_lazily();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     set_mode(root, 0o755);

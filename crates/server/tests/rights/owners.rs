@@ -14,12 +14,12 @@ use frevo_server::share::{Share, Shares, Target};
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation as Parts, Sid};
 
-use crate::acting::owner;
 use crate::client::files::set_info_draft;
 use crate::client::protection::{bytes, everyone, protect};
 use crate::client::settings;
 use crate::client::world::{Users, in_own_world};
 use crate::client::{FileId, Mount, Offer, Peer, Status, Want, World};
+use crate::impersonation::owner;
 
 /// As [`Users`], with `ann` among the administrators.
 #[derive(Debug)]

@@ -29,7 +29,6 @@ use frevo_wire::fscc::fsctl::{
 use frevo_wire::fscc::notify::NotifyEntries;
 use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseTag, encode_lx_symlink};
 
-use crate::acting::*;
 use crate::calls::{ask, cancel, ioctl_draft, output, set_draft};
 use crate::client::files::{delete_draft, file_id, flush_draft, lock_draft, rename_draft};
 use crate::client::peer::async_id;
@@ -38,6 +37,7 @@ use crate::client::queries::{list_draft, query_info_draft};
 use crate::client::settings;
 use crate::client::world::{EXCLUSIVE, Users, in_own_world};
 use crate::client::{Command, Draft, FileId, Mount, Offer, Peer, Reply, Status, Want, World};
+use crate::impersonation::*;
 use crate::probe::Probe;
 
 fn bytes(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
@@ -53,14 +53,14 @@ fn probed(test_name: &str, test: impl AsyncFnOnce(&World, &Probe)) {
         println!("skipped: {test_name}: {why}");
         return;
     }
-    frevo_server::acting::act_lazily();
+    frevo_server::impersonation::act_lazily();
     let probe = Arc::new(Probe::new());
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
     let share = |name: &str| Share {
         run_as: RunAs::User,
         ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
     };
-    let away = Share { annex: Some(Arc::default()), ..share("away") };
+    let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
     let shares = Shares::new([share("data"), away]);
     let server = Server::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
@@ -300,7 +300,7 @@ fn x7_every_call_to_a_file_system_is_its_users() {
     });
 }
 
-/// What panics, is cancelled or waits in the annex leaves its thread nobody's: the
+/// What panics, is cancelled or waits in the blocking pool leaves its thread nobody's: the
 /// next request there is another user's.
 #[test]
 fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
@@ -554,7 +554,7 @@ fn x7_snapshots_show_each_what_is_his() {
         return;
     }
     const TAKEN: &str = "@GMT-2024.02.29-12.00.00";
-    frevo_server::acting::act_lazily();
+    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o755);
     let snapshot = dir.path().join(".snapshots").join(TAKEN);
@@ -607,7 +607,7 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
         println!("skipped: {test_name}: {why}");
         return;
     }
-    frevo_server::acting::act_lazily();
+    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o755);
     let image = dir.path().join("ann.sparsebundle");

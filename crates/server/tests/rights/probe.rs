@@ -17,7 +17,7 @@ use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::{Condvar, Mutex};
 
-use crate::acting::{acts_as, uid};
+use crate::impersonation::{acts_as, uid};
 
 /// What was seen.
 #[derive(Debug, Default)]

@@ -10,16 +10,17 @@ use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
 use tokio::time::{Instant, timeout};
 
-use crate::acting::TwoUsers;
 use crate::client::world::{Users, in_own_world};
 use crate::client::{Offer, Setup, Want, World, settings};
+use crate::impersonation::TwoUsers;
 use crate::probe::Probe;
 
 #[test]
 fn a6_what_is_under_way_is_waited_for_but_not_for_ever() {
     let probe = Arc::new(Probe::new());
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
-    let data = Share { annex: Some(Arc::default()), ..Share::new("data", Target::Disk(vfs)) };
+    let data =
+        Share { blocking_pool: Some(Arc::default()), ..Share::new("data", Target::Disk(vfs)) };
     let shares = Shares::new([data]);
     let server = Server::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());

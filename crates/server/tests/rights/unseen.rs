@@ -11,10 +11,10 @@ use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::AccessMask;
 
-use crate::acting::TwoUsers;
 use crate::client::protection::{everyone, protect};
 use crate::client::world::{Users, in_own_world};
 use crate::client::{Offer, Status, Want, World, settings};
+use crate::impersonation::TwoUsers;
 use crate::probe::Probe;
 
 #[test]

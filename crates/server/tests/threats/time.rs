@@ -97,7 +97,7 @@ fn r6_absent_names_of_a_large_directory_are_looked_for_beside_the_core() {
         std::fs::create_dir(&large).unwrap();
         fill(&large);
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        let before = world.server.annex.carried_out();
+        let before = world.server.blocking_pool.carried_out();
         for at in 0..20 {
             let want = Want::existing(&format!("large\\absent{at}"));
             peer.create(&mount, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
@@ -108,7 +108,7 @@ fn r6_absent_names_of_a_large_directory_are_looked_for_beside_the_core() {
         peer.close(&mount, made).await;
         let again = peer.open_file(&mount, &Want::existing("large\\MADE")).await;
         peer.close(&mount, again).await;
-        assert_eq!(world.server.annex.carried_out() - before, 1, "one reading serves all");
+        assert_eq!(world.server.blocking_pool.carried_out() - before, 1, "one reading serves all");
     });
 }
 
@@ -127,7 +127,7 @@ fn r6_a_search_for_one_name_goes_on_beside_the_core() {
         let entries = DirectoryEntries::new(answer.output, class).unwrap();
         let found: Vec<_> = entries.map(|entry| entry.unwrap().name.decode().unwrap()).collect();
         assert_eq!(found, ["File99"]);
-        assert_eq!(world.server.annex.carried_out(), 1);
+        assert_eq!(world.server.blocking_pool.carried_out(), 1);
     });
 }
 
@@ -138,9 +138,9 @@ async fn closes_beside(world: &World, end: impl AsyncFnOnce(Peer, Mount)) -> boo
     for at in 0..=CLOSED_ON_CORE {
         peer.open_file(&mount, &Want::file(&format!("many{at}"))).await;
     }
-    let before = world.server.annex.carried_out();
+    let before = world.server.blocking_pool.carried_out();
     end(peer, mount).await;
-    world.server.annex.carried_out() > before
+    world.server.blocking_pool.carried_out() > before
 }
 
 /// A session of 65,536 Opens took a second on the core to end.

@@ -223,7 +223,7 @@ pub(super) struct Change {
 
 /// Where the last component of a name is, or would be.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) dir: Ino,
     /// The directories on the way, `dir` included.
     pub(super) chain: Vec<Ino>,
@@ -260,7 +260,7 @@ impl Tree {
 
     /// Finds the place that `name` means; the parent must exist. The root is in
     /// no directory that anybody could change.
-    pub(super) fn place(&self, name: &Name, exact: bool) -> VfsResult<Place> {
+    pub(super) fn place(&self, name: &Name, exact: bool) -> VfsResult<Location> {
         check_name(name, exact)?;
         let mut components = name.components();
         let wanted = String::from(components.next_back().ok_or(Fault::AccessDenied)?);
@@ -277,7 +277,7 @@ impl Tree {
             dir = ino;
             chain.push(ino);
         }
-        Ok(Place { dir, chain, parent, wanted })
+        Ok(Location { dir, chain, parent, wanted })
     }
 
     /// Does a change. Files that no name leads to any more are returned, and

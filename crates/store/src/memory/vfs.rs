@@ -15,7 +15,7 @@ use super::faults::{Faults, Operation};
 use super::node::MemoryNode;
 use super::quotas::Quotas;
 use super::stable::State;
-use super::tree::{self, Body, Change, Edit, Entries, Ino, Inode, Place, ROOT, Tree};
+use super::tree::{self, Body, Change, Edit, Entries, Ino, Inode, Location, ROOT, Tree};
 use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
 use crate::name::Name;
 use crate::vfs::{
@@ -214,7 +214,13 @@ impl MemoryVfs {
     }
 
     /// A node of `ino`. It must not be dropped under the lock.
-    fn node(&self, state: &mut State, ino: Ino, how: &OpenHow, entry: &str) -> VfsResult<Found> {
+    fn node(
+        &self,
+        state: &mut State,
+        ino: Ino,
+        how: &OpenHow,
+        entry: &str,
+    ) -> VfsResult<OpenedNode> {
         let inode = state.live.0.get(&ino).ok_or(Fault::Stale)?;
         let hidden = self.shared.hides(entry);
         let stat = self.shared.stat(ino, inode, hidden);
@@ -223,7 +229,11 @@ impl MemoryVfs {
         Ok((node, stat))
     }
 
-    pub(super) fn open_found(&self, name: &Name, how: &OpenHow) -> VfsResult<(Found, Name, bool)> {
+    pub(super) fn open_found(
+        &self,
+        name: &Name,
+        how: &OpenHow,
+    ) -> VfsResult<(OpenedNode, Name, bool)> {
         let mut state = self.shared.state.lock();
         let exact = how.case_sensitive || name.is_exact();
         tree::check_name(name, exact)?;
@@ -258,7 +268,7 @@ impl MemoryVfs {
 }
 
 /// A node and its state when it was opened.
-pub(super) type Found = (MemoryNode, Stat);
+pub(super) type OpenedNode = (MemoryNode, Stat);
 
 fn new_inode(how: &OpenHow, now: FileTime) -> Inode {
     let (body, mode) = if how.kind == KindWanted::Directory {
@@ -272,7 +282,7 @@ fn new_inode(how: &OpenHow, now: FileTime) -> Inode {
 }
 
 /// Gives a new file its name.
-fn add(state: &mut State, place: &Place, inode: Inode, now: FileTime) -> Ino {
+fn add(state: &mut State, place: &Location, inode: Inode, now: FileTime) -> Ino {
     let ino = state.number();
     let edit = Edit { dir: place.dir, name: place.wanted.clone(), to: Some(ino) };
     let change = Change { edits: vec![edit], made: Some((ino, Arc::new(inode))) };
@@ -293,7 +303,7 @@ pub(super) fn file_of(tree: &Tree, name: &Name) -> VfsResult<(Ino, String)> {
     Ok((ino, stored))
 }
 
-fn there(tree: &Tree, place: &Place, exact: bool) -> Option<There> {
+fn there(tree: &Tree, place: &Location, exact: bool) -> Option<There> {
     let (stored, ino, inode) = tree.find(place.dir, &place.wanted, exact)?;
     Some((String::from(stored), ino, inode.kind()))
 }

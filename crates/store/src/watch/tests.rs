@@ -8,7 +8,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use frevo_wire::dtyp::AccessMask;
 
-const HERE: Place = Place(1);
+const HERE: FolderId = FolderId(1);
 const NAMES: CompletionFilter =
     CompletionFilter(CompletionFilter::FILE_NAME.0 | CompletionFilter::DIR_NAME.0);
 
@@ -23,7 +23,7 @@ fn directory(path: &str, inode: u64) -> Arc<FileCell> {
     let sharing = Sharing { read: true, write: true, delete: true };
     let id = OpenId(inode);
     let access = AccessMask::READ_DATA;
-    let (place, delete_on_close, lease, overwrites) = (Place(1), false, None, false);
+    let (place, delete_on_close, lease, overwrites) = (FolderId(1), false, None, false);
     let admission = Admission { id, place, access, sharing, delete_on_close, lease, overwrites };
     let key = FileKey::of_file(1, inode);
     FileTable::default().admit(key, &name(path), admission).unwrap().cell
@@ -57,7 +57,7 @@ fn only_what_lies_where_the_watch_looks_is_told() {
     for path in ["d\\a", "d\\b\\c", "d", "da", "e\\d\\a"] {
         let added = NotifyAction::ADDED;
         watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
-        watches.report(Place(2), &name(path), added, CompletionFilter::FILE_NAME);
+        watches.report(FolderId(2), &name(path), added, CompletionFilter::FILE_NAME);
         watches.report(HERE, &name(path), added, CompletionFilter::SIZE);
     }
     assert_eq!(told(&flat), pairs(&[(1, "a")]));

@@ -32,14 +32,14 @@ pub(super) enum Object {
 
 /// An object and what its client may do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct GrantedObject {
     pub(super) object: Object,
     pub(super) granted: AccessMask,
 }
 
 /// The handles of one pipe.
 #[derive(Debug)]
-pub(super) struct Handles(Vec<(ContextHandle, Held)>);
+pub(super) struct Handles(Vec<(ContextHandle, GrantedObject)>);
 
 impl Handles {
     pub(super) const fn new() -> Self {
@@ -47,7 +47,7 @@ impl Handles {
     }
 
     /// A handle for an object; none when the pipe has too many.
-    pub(super) fn open(&mut self, random: [u8; 16], held: Held) -> Option<ContextHandle> {
+    pub(super) fn open(&mut self, random: [u8; 16], held: GrantedObject) -> Option<ContextHandle> {
         let mut handle = ContextHandle::NULL;
         if let Some(uuid) = handle.0.get_mut(4..) {
             uuid.copy_from_slice(&random);
@@ -63,7 +63,7 @@ impl Handles {
         Some(handle)
     }
 
-    pub(super) fn find(&self, handle: &ContextHandle) -> Option<Held> {
+    pub(super) fn find(&self, handle: &ContextHandle) -> Option<GrantedObject> {
         self.0.iter().find(|(known, _)| known == handle).map(|(_, held)| *held)
     }
 

@@ -12,7 +12,7 @@ use super::super::dos::Carry;
 use super::super::logon::failed;
 use super::super::transfer;
 use super::super::walk::Kind;
-use super::end::End;
+use super::endpoint::Endpoint;
 use crate::exit::{Exit, Failure};
 
 /// A file or directory at one end.
@@ -69,7 +69,7 @@ struct There<'a> {
 }
 
 impl<'a> There<'a> {
-    fn new(all: &'a Listed, end: &End) -> Self {
+    fn new(all: &'a Listed, end: &Endpoint) -> Self {
         let by_fold = || all.keys().map(|name| (upcase_name(name), &**name)).collect();
         Self { all, folded: end.is_remote().then(by_fold) }
     }
@@ -90,7 +90,7 @@ fn line(name: &str) -> impl Iterator<Item = &str> {
 
 pub(super) async fn plan(
     sync: &Sync,
-    ends: (&End, &End),
+    ends: (&Endpoint, &Endpoint),
     source: &Listed,
     target: &Listed,
     failures: &mut Failures,
@@ -180,7 +180,7 @@ pub(super) async fn plan(
 /// Whether a file has the content, as far as was asked to look.
 async fn same(
     sync: &Sync,
-    (from, to): (&End, &End),
+    (from, to): (&Endpoint, &Endpoint),
     (name, entry): (&str, &Entry),
     (name_there, old): (&str, &Entry),
 ) -> Result<bool, Failure> {
@@ -196,7 +196,7 @@ async fn same(
 /// ends know without looking into the file.
 fn dressing(
     carry: Carry,
-    (from, to): (&End, &End),
+    (from, to): (&Endpoint, &Endpoint),
     entry: &Entry,
     old: &Entry,
 ) -> Option<FileAttributes> {

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::super::holes;
-use super::super::place::join;
+use super::super::location::join;
 use super::replace::{Replaced, put_in_place};
 use super::{How, WRITES_AT_ONCE, begun_as, local_error, may_go_on, part_of, steady};
 

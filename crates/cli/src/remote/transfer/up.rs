@@ -14,7 +14,7 @@ use futures_util::stream::{FuturesUnordered, TryStreamExt};
 
 use super::super::dos::Dress;
 use super::super::holes::{self, Ranges};
-use super::super::place::join;
+use super::super::location::join;
 use super::replace::{Replaced, put_in_place};
 use super::{
     How, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, part_name, steady,

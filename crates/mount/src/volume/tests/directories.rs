@@ -75,7 +75,7 @@ fn what_is_not_there_is_believed_until_somebody_makes_it() {
     in_world(async |world| {
         let (one, two) = (plain(world).await, plain(world).await);
         let is_absent = async |volume: &Volume| {
-            matches!(volume.lookup(ROOT, name("x")).await, Ok(Found::Absent(_)))
+            matches!(volume.lookup(ROOT, name("x")).await, Ok(NameLookup::Absent(_)))
         };
         assert_eq!(one.lookup(ROOT, name("x")).await.err(), Some(Errno::ENOENT), "no lease yet");
         names_of(&one, ROOT).await;
@@ -120,7 +120,7 @@ fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
         for at in 0..6 {
             let handle = one.make(&format!("g{at}")).await;
             one.close(handle).await;
-            assert!(!matches!(one.lookup(ROOT, name("none")).await, Ok(Found::There(_))));
+            assert!(!matches!(one.lookup(ROOT, name("none")).await, Ok(NameLookup::There(_))));
         }
         assert!(one.nodes.root().listed.listing().is_none());
     });
@@ -169,7 +169,7 @@ fn nothing_of_a_directory_is_believed_after_the_session_was_lost() {
         let one = plain(world).await;
         names_of(&one, ROOT).await;
         let root = Arc::clone(one.nodes.root());
-        assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(Found::Absent(_))));
+        assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(NameLookup::Absent(_))));
         end_sessions(world);
         std::fs::write(world.path("x"), b"meanwhile").unwrap();
         // With this one learns that the session is gone.

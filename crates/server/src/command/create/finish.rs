@@ -15,7 +15,7 @@ use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::notify::NotifyAction;
 
 use super::{Create, Fresh, MODE, Made, apple, contexts, lease, streams};
-use crate::annex;
+use crate::blocking_requests;
 use crate::changes;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::response::Response;
@@ -63,7 +63,7 @@ impl Create<'_> {
         // From here on its close leaves the file.
         entered.stays = true;
         let open = &fresh.open;
-        if annex::is_here() {
+        if blocking_requests::is_here() {
             // To look up where its data lies may have to be waited for; the core cannot.
             let _ = open.file()?.io();
         }

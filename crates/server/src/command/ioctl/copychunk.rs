@@ -17,8 +17,8 @@ use frevo_wire::file_id::FileId;
 use rustix::io::Errno;
 
 use super::{Answer, Call, copyfile, output};
-use crate::acting;
 use crate::data::{self, MAX_OFFSET};
+use crate::impersonation;
 use crate::lease;
 use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::open::{FileOpen, Open, OpenTarget};
@@ -212,7 +212,7 @@ async fn copy(job: Job, source: &FileOpen, target: &FileOpen) -> Result<Progress
     let node = Arc::clone(&target.node);
     let copied = into.run_blocking(move |into| {
         // What is written takes the user's space.
-        let _acting = match acting::act_for(&*node) {
+        let _acting = match impersonation::act_for(&*node) {
             Ok(acting) => acting,
             Err(status) => return Ok(Err(status)),
         };

@@ -14,7 +14,7 @@ use frevo_wire::fscc::volume::{
 };
 
 use super::{Output, quota};
-use crate::acting;
+use crate::impersonation;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::posix;
 use crate::share::Share;
@@ -52,7 +52,7 @@ pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) {
         && matches!(class, FsInfoClass::SIZE | FsInfoClass::FULL_SIZE | FsInfoClass::POSIX);
     let limit = open.tree().share.time_machine_limit.clone();
     if let (true, Some(limit), OpenTarget::File(file)) = (asks, limit, &open.target) {
-        limit.count(&acting::for_all(&file.vfs)).await;
+        limit.count(&impersonation::for_all(&file.vfs)).await;
     }
 }
 

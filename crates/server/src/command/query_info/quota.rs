@@ -17,7 +17,7 @@ use frevo_wire::fscc::quota::{QuotaEntry, QuotaSids, QuotaWriter};
 use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags, FsControlInformation};
 
 use super::Output;
-use crate::acting;
+use crate::impersonation;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::{FileOpen, Open};
 use crate::quota::manages;
@@ -195,14 +195,14 @@ pub(super) fn attribute(vfs: &dyn Vfs) -> FsAttributes {
 /// The space as the user of the host has it who uses the file, if anybody does but
 /// the server.
 pub(super) fn space(file: &FileOpen, space: Space) -> Result<Space, Status> {
-    if acting::actor_of(&*file.node).is_none() {
+    if impersonation::actor_of(&*file.node).is_none() {
         return Ok(space);
     }
     match file.vfs.quota_state().map_err(Fault::status)? {
         Some(state) if state.is_enforced => {}
         _ => return Ok(space),
     }
-    let quota = file.vfs.quota(acting::uid_of(&*file.node)).map_err(Fault::status)?;
+    let quota = file.vfs.quota(impersonation::uid_of(&*file.node)).map_err(Fault::status)?;
     Ok(quota.map_or(space, |quota| within(space, &quota)))
 }
 

@@ -238,9 +238,9 @@ fn a_directory_is_told_of_as_it_is() {
     assert!(FileNameInformation::parse(&root).unwrap().name.is_empty());
 }
 
-type Found = Vec<(String, Vec<u8>)>;
+type EaList = Vec<(String, Vec<u8>)>;
 
-fn eas(open: &Open, request: &Request<'_>) -> Result<(Status, Found), Refusal> {
+fn eas(open: &Open, request: &Request<'_>) -> Result<(Status, EaList), Refusal> {
     let (status, data) = ask(open, Dialect::SMB_3_1_1, request)?;
     let entries = EaEntries::new(&data).map(|entry| {
         let entry = entry.unwrap();

@@ -5,7 +5,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::set::DispositionFlags;
 
-use crate::acting;
+use crate::impersonation;
 use crate::open::{FileOpen, Open};
 
 /// Marks the file to go with its last close, or takes the mark back.
@@ -58,7 +58,7 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if !ignore_readonly && file.node.is_read_only().map_err(Fault::status)? {
         return Err(Status::CANNOT_DELETE);
     }
-    acting::check_removal(&*file.vfs, &*file.node, &file.name())?;
+    impersonation::check_removal(&*file.vfs, &*file.node, &file.name())?;
     if file.is_directory {
         let mut listing = file.node.directory().map_err(Fault::status)?;
         if listing.next_name().map_err(Fault::status)?.is_some() {

@@ -17,7 +17,7 @@ use frevo_wire::fscc::set::{
     FileEndOfFileInformation, FileValidDataLengthInformation,
 };
 
-use super::{basic, disposition, eas, rename, sizes, writable};
+use super::{basic_information, disposition, eas, rename, sizes, writable};
 use crate::apple;
 use crate::audit::told;
 use crate::ipc;
@@ -159,7 +159,7 @@ fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8]
             return;
         }
         FileInfoClass::BASIC => {
-            return file.tell(files, NotifyAction::MODIFIED, basic::matches(bytes));
+            return file.tell(files, NotifyAction::MODIFIED, basic_information::matches(bytes));
         }
         FileInfoClass::FULL_EA => CompletionFilter::EA,
         FileInfoClass::ALLOCATION | FileInfoClass::END_OF_FILE => CompletionFilter::SIZE,
@@ -176,7 +176,9 @@ fn apply(
     bytes: &[u8],
 ) -> Result<(), Status> {
     match class {
-        FileInfoClass::BASIC => basic::set(file, &parse(FileBasicInformation::parse(bytes))?),
+        FileInfoClass::BASIC => {
+            basic_information::set(file, &parse(FileBasicInformation::parse(bytes))?)
+        }
         FileInfoClass::RENAME => {
             rename::rename(open, file, files, &rename::wanted(bytes, file.posix)?)
         }

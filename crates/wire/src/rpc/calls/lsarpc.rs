@@ -3,7 +3,7 @@
 use super::Answer;
 use crate::Status;
 use crate::dtyp::{AccessMask, Sid};
-use crate::rpc::handles::{ContextHandle, Handles, Held, Object};
+use crate::rpc::handles::{ContextHandle, GrantedObject, Handles, Object};
 use crate::rpc::limits::MAX_LOOKUPS;
 use crate::rpc::lsarpc::{
     self as lsa, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, PolicyInformation,
@@ -60,7 +60,7 @@ pub(in crate::rpc) fn lsarpc(
 fn open(request: OpenPolicy, handles: &mut Handles, services: &dyn Services) -> Vec<u8> {
     let answer = request.desired.ok_or(Status::INVALID_PARAMETER).and_then(|desired| {
         let granted = granted(desired, EXECUTE)?;
-        let held = Held { object: Object::Policy, granted };
+        let held = GrantedObject { object: Object::Policy, granted };
         handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
     });
     let status = answer.err().unwrap_or(Status::SUCCESS);
@@ -95,8 +95,10 @@ fn policy(
     handles: &Handles,
 ) -> Result<Result<(), Status>, FaultStatus> {
     match handles.find(handle) {
-        Some(Held { object: Object::Policy, granted }) if granted.contains(needed) => Ok(Ok(())),
-        Some(Held { object: Object::Policy, .. }) => Ok(Err(Status::ACCESS_DENIED)),
+        Some(GrantedObject { object: Object::Policy, granted }) if granted.contains(needed) => {
+            Ok(Ok(()))
+        }
+        Some(GrantedObject { object: Object::Policy, .. }) => Ok(Err(Status::ACCESS_DENIED)),
         _ => Err(FaultStatus::CONTEXT_MISMATCH),
     }
 }

@@ -7,7 +7,7 @@ use crate::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
 };
 use crate::fscc::{eq_ignore_case, upcase_name};
-use crate::rpc::handles::{ContextHandle, Handles, Held, Object};
+use crate::rpc::handles::{ContextHandle, GrantedObject, Handles, Object};
 use crate::rpc::limits::MAX_ENUMERATED;
 use crate::rpc::lsarpc::encode_handle_reply;
 use crate::rpc::ndr::NdrWriter;
@@ -168,7 +168,7 @@ fn open(
     let generic = AccessMask::GENERIC_READ;
     let desired = if desired.contains(generic) { desired.without(generic) | all } else { desired };
     let granted = super::lsarpc::granted(desired, all)?;
-    let held = Held { object, granted };
+    let held = GrantedObject { object, granted };
     handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
 }
 

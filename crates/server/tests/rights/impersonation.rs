@@ -59,7 +59,7 @@ pub fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
         println!("skipped: {test_name}: {why}");
         return;
     }
-    frevo_server::acting::act_lazily();
+    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o777);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();

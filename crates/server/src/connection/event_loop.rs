@@ -19,10 +19,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Connection, Negotiation, Notice};
-use crate::acting;
 use crate::admission::Ticket;
 use crate::audit;
 use crate::audit::Event;
+use crate::impersonation;
 use crate::ledger::Kind;
 use crate::limits::{
     AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
@@ -53,7 +53,7 @@ pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
     let mut whole = pin!(serve_whole(Arc::clone(&server), accepted));
     poll_fn(|cx| {
         let poll = || {
-            let _scope = acting::scope();
+            let _scope = impersonation::scope();
             whole.as_mut().poll(cx)
         };
         server.watchdog.poll(whose, poll)

@@ -17,12 +17,12 @@ pub(crate) enum Case {
 
 /// The names that were taken.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenNames {
     case: Case,
     names: HashSet<String>,
 }
 
-impl Taken {
+impl TakenNames {
     pub(crate) fn new(case: Case) -> Self {
         Self { case, names: HashSet::new() }
     }
@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn a_name_is_taken_once() {
-        let mut there = Taken::new(Case::Same);
+        let mut there = TakenNames::new(Case::Same);
         assert!(there.take("a/Bé", "x").is_ok() && there.take("a/c", "x").is_ok());
         let refused = there.take("A/bÉ", "./y").unwrap_err();
         assert!(refused.message.starts_with("./y is left out"), "{refused}");
-        let mut here = Taken::new(Case::Differs);
+        let mut here = TakenNames::new(Case::Differs);
         assert!(here.take("a", "x").is_ok() && here.take("A", "x").is_ok());
         assert!(here.take("a", "x").is_err());
         // As Windows has it, which keeps them apart.

@@ -3,11 +3,11 @@
 //! nobody else.
 //!
 //! A local file system's metadata is at hand, and handlers ask for it on their
-//! core. The requests to a share with an [`Annex`] run to their end on threads
+//! core. The requests to a share with an [`BlockingPool`] run to their end on threads
 //! of its own instead, each on one, where they may wait for calls and locks as
 //! they like; the core goes on, announces them as it does all that takes long,
 //! and sends what they answer. So do requests to other shares that are long work,
-//! in an annex of the server's ([`Server::annex`]). Data of regular files has a road off the core
+//! in a blocking pool of the server's ([`Server::blocking_pool`]). Data of regular files has a road off the core
 //! anyway (`frevo_net::file_io`) and stays on it.
 
 use std::cell::Cell;
@@ -30,12 +30,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep};
 
-use crate::acting;
 use crate::command;
 use crate::connection::{Connection, Origin};
+use crate::impersonation;
 use crate::limits::{
-    ANNEX_CLOSES, ANNEX_REQUESTS, ANNEX_REQUESTS_PER_USER, ANNEX_THREAD_IDLE, ANNEX_THREADS,
-    CLOSED_ON_CORE, LONG_REQUEST,
+    BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREAD_IDLE,
+    BLOCKING_THREADS, CLOSED_ON_CORE, LONG_REQUEST,
 };
 use crate::open::{Open, OpenTarget};
 use crate::panics;
@@ -47,7 +47,7 @@ use crate::session::Session;
 use crate::share::{Share, Target};
 
 /// The threads of one share, and who may have one.
-pub struct Annex {
+pub struct BlockingPool {
     threads: Arc<Threads>,
     requests: Arc<Semaphore>,
     /// Closing has places of its own: what waits for a lease to be given up must
@@ -59,26 +59,26 @@ pub struct Annex {
 }
 
 /// A place of one that is carried out, and of its user's places.
-struct Place {
+struct Permits {
     _of_all: OwnedSemaphorePermit,
     _of_user: Option<OwnedSemaphorePermit>,
 }
 
 thread_local! {
-    static IS_ANNEX: Cell<bool> = const { Cell::new(false) };
+    static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Default for Annex {
+impl Default for BlockingPool {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        let (requests, closes) = (places(ANNEX_REQUESTS), places(ANNEX_CLOSES));
+        let (requests, closes) = (places(BLOCKING_REQUESTS), places(BLOCKING_CLOSES));
         let (threads, users) = (Arc::default(), Mutex::default());
         Self { threads, requests, closes, users, carried_out: AtomicU64::new(0) }
     }
 }
 
-impl Annex {
-    /// Runs a handler on a thread of the annex, and waits for it. Dropped before
+impl BlockingPool {
+    /// Runs a handler on a thread of the blocking pool, and waits for it. Dropped before
     /// it began it does not run; once begun it is carried out.
     async fn run(&self, rq: &Request<'_>, out: &mut Response) -> Outcome {
         let place = match rq.header.command {
@@ -119,10 +119,10 @@ impl Annex {
 
     /// A place for a request, once its user and the share have one left: a user's
     /// requests may wait for each other, for long, and others must not for them.
-    async fn place(&self, rq: &Request<'_>) -> Result<Place, Status> {
+    async fn place(&self, rq: &Request<'_>) -> Result<Permits, Status> {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         let of_user = permit(&self.places_of(&identity.user)).await?;
-        Ok(Place { _of_all: permit(&self.requests).await?, _of_user: Some(of_user) })
+        Ok(Permits { _of_all: permit(&self.requests).await?, _of_user: Some(of_user) })
     }
 
     fn places_of(&self, user: &str) -> Arc<Semaphore> {
@@ -132,7 +132,7 @@ impl Annex {
         }
         // Who has nothing under way has all his places again.
         users.retain(|_, places| Arc::strong_count(places) > 1);
-        let places = Arc::new(Semaphore::new(ANNEX_REQUESTS_PER_USER));
+        let places = Arc::new(Semaphore::new(BLOCKING_REQUESTS_PER_USER));
         users.insert(user.to_owned(), Arc::clone(&places));
         places
     }
@@ -157,7 +157,7 @@ impl Annex {
         }
     }
 
-    /// Ends a session whose connections are gone, on a thread of the annex. False
+    /// Ends a session whose connections are gone, on a thread of the blocking pool. False
     /// where there is none.
     pub fn end_session(&self, server: &Arc<Server>, session: &Arc<Session>) -> bool {
         let (theirs, ended) = (Arc::clone(server), Arc::clone(session));
@@ -170,7 +170,7 @@ impl Annex {
         self.threads.give(Box::new(end)).is_ok()
     }
 
-    /// Closes an Open whose client is gone, on a thread of the annex.
+    /// Closes an Open whose client is gone, on a thread of the blocking pool.
     pub fn close(&self, server: &Arc<Server>, open: &Arc<Open>) {
         let (theirs, there) = (Arc::clone(server), Arc::clone(open));
         let here = Handle::try_current().ok();
@@ -185,7 +185,7 @@ impl Annex {
     }
 }
 
-impl Drop for Annex {
+impl Drop for BlockingPool {
     /// What hangs is left hanging: nobody waits for it.
     fn drop(&mut self) {
         self.threads.waiting.lock().is_over = true;
@@ -193,9 +193,9 @@ impl Drop for Annex {
     }
 }
 
-impl fmt::Debug for Annex {
+impl fmt::Debug for BlockingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Annex").field("places", &self.requests.available_permits()).finish()
+        f.debug_struct("BlockingPool").field("places", &self.requests.available_permits()).finish()
     }
 }
 
@@ -205,8 +205,8 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status>
 }
 
 /// A place for what closes, of whichever user.
-async fn closing(closes: &Arc<Semaphore>) -> Result<Place, Status> {
-    Ok(Place { _of_all: permit(closes).await?, _of_user: None })
+async fn closing(closes: &Arc<Semaphore>) -> Result<Permits, Status> {
+    Ok(Permits { _of_all: permit(closes).await?, _of_user: None })
 }
 
 /// What a thread does.
@@ -232,17 +232,17 @@ impl Threads {
     /// and none can be made.
     fn give(self: &Arc<Self>, job: Job) -> Result<(), Status> {
         let mut waiting = self.waiting.lock();
-        if waiting.jobs.len() < waiting.idle || waiting.threads >= ANNEX_THREADS {
+        if waiting.jobs.len() < waiting.idle || waiting.threads >= BLOCKING_THREADS {
             waiting.jobs.push_back(job);
             self.turn.notify_one();
             return Ok(());
         }
         let threads = Arc::clone(self);
-        let made = Builder::new().name(String::from("annex")).spawn(move || threads.work());
+        let made = Builder::new().name(String::from("blocking")).spawn(move || threads.work());
         match made {
             Ok(_) => waiting.threads += 1,
             Err(error) if waiting.threads == 0 => {
-                tracing::error!(target: "frevo::annex", %error, "no thread can be made");
+                tracing::error!(target: "frevo::blocking_pool", %error, "no thread can be made");
                 return Err(Status::INSUFFICIENT_RESOURCES);
             }
             Err(_) => {}
@@ -255,8 +255,8 @@ impl Threads {
     /// One thread's life.
     fn work(&self) {
         // It may have been made while the core acted as a user.
-        acting::begin_thread();
-        IS_ANNEX.set(true);
+        impersonation::begin_thread();
+        IS_BLOCKING_THREAD.set(true);
         file_io::stay_on_this_thread();
         file_io::choose_roads(RoadChoice { ring: false, ..RoadChoice::default() });
         let mut waiting = self.waiting.lock();
@@ -272,7 +272,7 @@ impl Threads {
                 break;
             }
             waiting.idle += 1;
-            let timed_out = self.turn.wait_for(&mut waiting, ANNEX_THREAD_IDLE).timed_out();
+            let timed_out = self.turn.wait_for(&mut waiting, BLOCKING_THREAD_IDLE).timed_out();
             waiting.idle -= 1;
             if timed_out && waiting.jobs.is_empty() {
                 break;
@@ -299,18 +299,18 @@ async fn passed_on(rq: &Request<'_>, signals: &Signals) {
     std::future::pending().await
 }
 
-/// The handler, on the core or in an annex.
+/// The handler, on the core or in a blocking pool.
 pub(crate) async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    let annex = match of(rq) {
-        Some(annex) => annex,
+    let blocking_pool = match of(rq) {
+        Some(blocking_pool) => blocking_pool,
         None => match on_core(rq, out).await {
             Some(outcome) => return outcome,
             // It would have taken long, and has done nothing.
-            None => &rq.server().annex,
+            None => &rq.server().blocking_pool,
         },
     };
     // Boxed, that requests of other shares do not carry its size about.
-    Box::pin(annex.run(rq, out)).await
+    Box::pin(blocking_pool.run(rq, out)).await
 }
 
 /// The handler on the core; None where the file system gave up on something that
@@ -344,14 +344,14 @@ fn can_begin_again(rq: &Request<'_>) -> bool {
     ) && !file_io::stays()
 }
 
-/// The annex that a request has to go to.
-fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
+/// The blocking pool that a request has to go to.
+fn of<'a>(rq: &'a Request<'_>) -> Option<&'a BlockingPool> {
     if closes_many(rq) {
-        return Some(&rq.server().annex);
+        return Some(&rq.server().blocking_pool);
     }
     let share = &rq.tree.as_ref()?.share;
-    let Some(annex) = share.annex.as_deref() else {
-        return is_long(rq, share).then_some(&rq.server().annex);
+    let Some(blocking_pool) = share.blocking_pool.as_deref() else {
+        return is_long(rq, share).then_some(&rq.server().blocking_pool);
     };
     let goes = match rq.header.command {
         Command::CREATE
@@ -366,7 +366,7 @@ fn of<'a>(rq: &'a Request<'_>) -> Option<&'a Annex> {
         // These wait for others by nature and ask the file system for nothing.
         _ => false,
     };
-    goes.then_some(annex)
+    goes.then_some(blocking_pool)
 }
 
 /// Whether a request ends what holds many Opens.
@@ -472,7 +472,7 @@ fn flush(open: &Open) {
     }
 }
 
-/// Whether this thread is one of an annex.
+/// Whether this thread is one of a blocking pool.
 pub fn is_here() -> bool {
-    IS_ANNEX.get()
+    IS_BLOCKING_THREAD.get()
 }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use frevo_server::access_rules::Network;
 use frevo_server::config::Who;
-use frevo_server::rules::Network;
 
 use super::smb_conf::list;
 

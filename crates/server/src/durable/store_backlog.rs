@@ -17,7 +17,7 @@ use crate::limits::REMOVE_AGAIN;
 
 /// What has been asked for and not been done yet.
 #[derive(Clone, Default)]
-pub(super) struct Arrears(Arc<Mutex<Outstanding>>);
+pub(super) struct StoreBacklog(Arc<Mutex<Outstanding>>);
 
 #[derive(Default)]
 struct Outstanding {
@@ -31,7 +31,7 @@ struct Outstanding {
     again: Option<Instant>,
 }
 
-impl Arrears {
+impl StoreBacklog {
     /// Removes `id` from `store`; `done` hears how this attempt ended.
     pub(super) fn remove(&self, store: &dyn StateStore, id: RecordId, done: Done) {
         {
@@ -39,9 +39,9 @@ impl Arrears {
             all.under_way += 1;
             all.stale.remove(&id);
         }
-        let arrears = self.clone();
+        let backlog = self.clone();
         let note = move |result: Result<(), StateFault>| {
-            let mut all = arrears.0.lock();
+            let mut all = backlog.0.lock();
             all.under_way = all.under_way.saturating_sub(1);
             if result.is_err() {
                 all.removals.insert(id);
@@ -57,9 +57,9 @@ impl Arrears {
 
     /// Puts `record` there; `done` hears how it ended.
     pub(super) fn put(&self, store: &dyn StateStore, id: RecordId, record: Vec<u8>, done: Done) {
-        let arrears = self.clone();
+        let backlog = self.clone();
         let note = move |result: Result<(), StateFault>| {
-            let mut all = arrears.0.lock();
+            let mut all = backlog.0.lock();
             // In the order in which they were asked for: the last one counts.
             if result.is_err() {
                 all.stale.insert(id);

@@ -234,7 +234,7 @@ impl Vfs for ActingVfs {
     }
 
     /// Whoever uses it, it is the same.
-    fn place(&self) -> frevo_store::Place {
+    fn place(&self) -> frevo_store::FolderId {
         self.inner.place()
     }
 
@@ -528,7 +528,7 @@ mod tests {
     #[test]
     fn every_method_is_passed_on() {
         let traits = include_str!("../../store/src/vfs.rs");
-        let own = include_str!("acting.rs");
+        let own = include_str!("impersonation.rs");
         for (of, implementation) in [
             ("pub trait Vfs:", "impl Vfs for ActingVfs {"),
             ("pub trait Node:", "impl Node for ActingNode {"),

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::arguments::Connection;
 use super::copy::{Failures, each};
 use super::logon::keep;
-use super::lull::Lull;
+use super::pacing::Lull;
 use crate::exit::Done;
 
 /// Small files that each lane has to have for its logon to be worth it.
@@ -29,7 +29,7 @@ const FILES_PER_LANE: usize = 250;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module's text.
-pub(crate) struct Lanes {
+pub(crate) struct ParallelSessions {
     /// The first one stays.
     open: RefCell<Vec<Rc<Lane>>>,
     most: usize,
@@ -66,7 +66,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl Lanes {
+impl ParallelSessions {
     /// `share`, and what `connection` allows beside it.
     pub(crate) fn new(share: &Share, connection: &Connection) -> Self {
         Self {

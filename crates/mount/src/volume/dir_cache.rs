@@ -46,7 +46,7 @@ pub(crate) struct ListedDir {
 
 #[derive(Default)]
 struct State {
-    held: Option<Arc<Held>>,
+    held: Option<Arc<CachedDir>>,
     listing: Option<Snapshot>,
     /// Names of which the kernel was told that they are not there.
     absent: HashSet<OsString>,
@@ -67,7 +67,7 @@ struct Asked {
 }
 
 /// A directory that is open on the server.
-pub(crate) struct Held {
+pub(crate) struct CachedDir {
     dir: KeptDir,
     lease: Arc<Lease>,
     /// Who is told when it breaks.
@@ -91,7 +91,7 @@ impl Snapshot {
     }
 }
 
-impl Held {
+impl CachedDir {
     /// The lease, if it allows to keep what was read, and to keep the directory open
     /// without being in the way of who removes or moves it.
     fn grant(&self) -> Option<Grant> {
@@ -131,7 +131,7 @@ impl ListedDir {
         held.grant().map(|_| Arc::clone(&held.lease))
     }
 
-    fn held(&self) -> Option<Arc<Held>> {
+    fn held(&self) -> Option<Arc<CachedDir>> {
         self.state.lock().held.clone()
     }
 
@@ -214,11 +214,11 @@ impl Volume {
     async fn list_anew(
         &self,
         node: &Arc<Node>,
-        held: Option<&Held>,
+        held: Option<&CachedDir>,
         most: usize,
     ) -> Outcome<Snapshot> {
         let (asked, changes) = (Instant::now(), node.listed.changes());
-        let before = held.and_then(Held::grant);
+        let before = held.and_then(CachedDir::grant);
         let listed = match held {
             Some(held) => match held.dir.list(most).await {
                 // The session was lost, and the handle with it; or it was closed meanwhile, since
@@ -242,7 +242,7 @@ impl Volume {
         let is_kept = self.holds_dirs() && entries.len() <= HELD_ENTRIES;
         let by_name =
             if is_kept { entries.iter().enumerate().map(index).collect() } else { HashMap::new() };
-        let after = held.and_then(Held::grant);
+        let after = held.and_then(CachedDir::grant);
         let grant = before.filter(|before| after.is_some_and(|now| now.version == before.version));
         let snapshot =
             Snapshot { asked, entries: Arc::new(entries), by_name: Arc::new(by_name), grant };
@@ -311,7 +311,7 @@ impl Volume {
 
     /// The directory, kept open. Nothing where the server does not grant that. The
     /// caller has its turn.
-    async fn hold(&self, node: &Arc<Node>) -> Option<Arc<Held>> {
+    async fn hold(&self, node: &Arc<Node>) -> Option<Arc<CachedDir>> {
         if let Some(held) = node.listed.held() {
             if held.grant().is_some() {
                 return Some(held);
@@ -328,7 +328,7 @@ impl Volume {
             Arc::new(Breaker { volume: Weak::clone(&self.me), node: Arc::downgrade(node) });
         lease.watch(Arc::downgrade(&holder));
         let dir = self.share.keep_dir(&path, &lease).await.ok()?;
-        let held = Arc::new(Held { dir, lease, _holder: holder });
+        let held = Arc::new(CachedDir { dir, lease, _holder: holder });
         if held.grant().is_none() {
             // Not asked for again where none is ever given.
             if self.held.lock().is_empty() && node.listed.state.lock().taken.is_none() {

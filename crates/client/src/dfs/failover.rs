@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::cache::Known;
-use super::place::{Place, behind};
+use super::dfs_path::{DfsPath, behind};
 use super::{Start, Way};
 use crate::dial::ServerName;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(crate) struct Others {
 }
 
 /// The future of another target.
-type Found<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type TargetSearch<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Servers that were tried in vain, when the last attempt ended, and how.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Others {
     /// another target can be used: that is then the one which is tried first.
     ///
     /// In a box, since what it tries are attempts too, which may wait for this.
-    pub(crate) fn found<'a>(&'a self, session: &'a Session) -> Found<'a> {
+    pub(crate) fn found<'a>(&'a self, session: &'a Session) -> TargetSearch<'a> {
         Box::pin(async {
             session.inner.found_unreachable().await;
             let mut pause = Duration::ZERO;
@@ -109,7 +109,7 @@ impl Others {
         used.is_some_and(|(_, place)| Some(place) != ours)
     }
 
-    async fn connected(&self, target: &Place) -> Result<()> {
+    async fn connected(&self, target: &DfsPath) -> Result<()> {
         let session = self.way.session(&target.server).await?;
         self.way.share(&session, &target.share).await.map(drop)
     }

@@ -12,9 +12,9 @@ use frevo_wire::dtyp::FileAttributes;
 
 use super::super::copy::Failures;
 use super::super::fetch::local_name;
-use super::super::kin::Line;
+use super::super::location::join;
 use super::super::logon::failed;
-use super::super::place::join;
+use super::super::overlap::Line;
 use super::super::remove::{remove_all, remove_bare, remove_forced};
 use super::super::walk::{self, Kind};
 use super::plan::{Entry, Listed};
@@ -34,12 +34,12 @@ fn is_absent(path: &Path) -> bool {
 }
 
 /// One end.
-pub(super) enum End {
+pub(super) enum Endpoint {
     Local(PathBuf),
     Remote(Share, String),
 }
 
-impl End {
+impl Endpoint {
     /// The same end, a remote one over another connection.
     pub(super) fn over(&self, share: &Share) -> Self {
         match self {

@@ -4,14 +4,14 @@ use crate::dial::ServerName;
 
 /// A path in a share of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DfsPath {
     pub(super) server: ServerName,
     pub(super) share: String,
     /// With `\`.
     pub(super) path: String,
 }
 
-impl Place {
+impl DfsPath {
     /// The target of a referral: `\server\share\path`. A server that is known by
     /// another port than the usual one keeps it.
     pub(super) fn of_target(target: &str, from: &ServerName) -> Option<Self> {
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn targets_that_can_be() {
         let from = ServerName::new("files").at_port(4450);
-        let place = |unc| Place::of_target(unc, &from);
+        let place = |unc| DfsPath::of_target(unc, &from);
         let found = place("\\Files\\data\\a\\b").unwrap();
         assert_eq!((found.server.port, &*found.path), (4450, "a\\b"));
         assert_eq!(found.url(), "smb://Files:4450/data/a/b");

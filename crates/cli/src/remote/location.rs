@@ -38,14 +38,14 @@ impl FromStr for Host {
 
 /// A place on a server or on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// `smb://...` or `//host/share/...`
     Remote(Url),
     /// Anything else.
     Local(PathBuf),
 }
 
-impl FromStr for Place {
+impl FromStr for Location {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -227,7 +227,7 @@ mod tests {
         }
         let password = "smb://ann:secret@box/x".parse::<Url>().unwrap_err();
         assert!(password.contains("--credentials") && !password.contains("secret"));
-        assert_eq!("./a:b".parse(), Ok(Place::Local("./a:b".into())));
+        assert_eq!("./a:b".parse(), Ok(Location::Local("./a:b".into())));
         assert_eq!("dc:99".parse(), Ok(Host(ServerName::new("dc").at_port(99))));
         assert!("smb://dc".parse::<Host>().is_err() && "".parse::<Host>().is_err());
     }

@@ -17,7 +17,7 @@ use crate::limits::{SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_
 
 /// Replies to be signed with one channel's key.
 #[derive(Default)]
-pub(super) struct Together {
+pub(super) struct SigningBatch {
     /// What comes now comes with more.
     is_gathering: Cell<bool>,
     replies: RefCell<Vec<(Buf, Rc<Channel>)>>,

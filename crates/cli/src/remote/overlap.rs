@@ -8,7 +8,7 @@ use frevo_client::{Identity, Metadata, Share};
 use frevo_wire::dtyp::FileTime;
 use futures_util::stream::{self, StreamExt};
 
-use super::place::join;
+use super::location::join;
 
 /// Requests that are under way at once.
 const AT_ONCE: usize = 16;
