@@ -1,4 +1,5 @@
 """The run: prepare outside, then every wanted group inside a network namespace."""
+
 import argparse
 import concurrent.futures
 import os
@@ -12,7 +13,29 @@ from pathlib import Path
 
 from . import judge, prepare
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
-from .peers import attacks, cifs, clients, crossing, differential, disks, enumeration, frevo_client, fruit, host_users, interrupted, ksmbd, mount, outage, pair, pike, rough, security, smbclient, smbtorture, two_guests  # noqa: F401  (they register their groups)
+from .peers import (
+    attacks,
+    cifs,
+    clients,
+    crossing,
+    differential,
+    disks,
+    enumeration,
+    frevo_client,
+    fruit,
+    host_users,
+    interrupted,
+    ksmbd,
+    mount,
+    outage,
+    pair,
+    pike,
+    rough,
+    security,
+    smbclient,
+    smbtorture,
+    two_guests,
+)  # noqa: F401  (they register their groups)
 from .servers import ADDRESS, PROFILES, Server
 
 
@@ -23,7 +46,9 @@ def arguments():
     level.add_argument("--quick", dest="full", action="store_false", help="a few minutes (default)")
     level.add_argument("--full", action="store_true", help="also the big trees, long fsx runs, more of smbtorture")
     ap.set_defaults(full=False)
-    ap.add_argument("--only", action="append", default=[], metavar="PATTERN", help="glob of groups or checks; repeatable")
+    ap.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="glob of groups or checks; repeatable"
+    )
     ap.add_argument("--list", action="store_true", help="name the groups and stop")
     ap.add_argument("--profile", default="release", help="cargo profile of the server (release)")
     ap.add_argument("--frevo", metavar="FILE", help="a program already built, in place of a build")
@@ -132,8 +157,10 @@ def go_inside(program):
     """This command once more, in a namespace of its own; what it made goes with it."""
     # The servers' directories are in memory, since smbtorture's allocation sizes want that; the
     # peers' are on disk, where a guest can see them.
-    with tempfile.TemporaryDirectory(prefix="frevo-interop.", dir=os.environ.get("TMPDIR", "/dev/shm")) as served, \
-            tempfile.TemporaryDirectory(prefix="work.", dir=OUT) as work:
+    with (
+        tempfile.TemporaryDirectory(prefix="frevo-interop.", dir=os.environ.get("TMPDIR", "/dev/shm")) as served,
+        tempfile.TemporaryDirectory(prefix="work.", dir=OUT) as work,
+    ):
         os.chmod(served, 0o755)
         inside = {"FREVO_INTEROP_INSIDE": program, "FREVO_INTEROP_WORK": work, "TMPDIR": served}
         command = [HERE / "with-netns", sys.executable, "-m", "harness", *sys.argv[1:]]
@@ -143,7 +170,8 @@ def go_inside(program):
 def main():
     args = arguments()
     wanted = [
-        g for g in GROUPS
+        g
+        for g in GROUPS
         if may_select(args.only, g.name)
         and (args.full or not g.full_only or any(p.startswith(g.name) for p in args.only))
         and (args.only or not g.named_only)

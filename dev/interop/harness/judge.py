@@ -1,4 +1,5 @@
 """Results against dev/interop/expected.toml, and the table that comes of it."""
+
 import collections
 import datetime
 import fnmatch
@@ -47,7 +48,9 @@ class Expectations:
                 raise SystemExit(f"expected.toml: entry {e} wants test, reason and whose (one of {', '.join(WHOSE)})")
             if e.get("result", "fail") not in ("fail", "skip", "either"):
                 raise SystemExit(f"expected.toml: {e['test']}: result is fail, skip or either")
-            if e.get("server", "frevo") in (server, "any") and guest.startswith(e["guest"] + "." if "guest" in e else ""):
+            if e.get("server", "frevo") in (server, "any") and guest.startswith(
+                e["guest"] + "." if "guest" in e else ""
+            ):
                 names = e["test"] if isinstance(e["test"], list) else [e["test"]]
                 self.entries += [{**e, "test": n, "hits": 0} for n in names]
 
@@ -88,9 +91,14 @@ class Expectations:
             gained = sum(self.baseline.get(r.name) != "pass" and r.result == "pass" for r in mine)
             lost = [r for r in mine if self.baseline.get(r.name) == "pass" and r.result != "pass"]
             bare = [r.name for r in lost if not CITATION.search(r.detail if r.verdict == "expected" else "")]
-            lines.append((f"{peer}: {passed} passed of {len(mine)}; smbd passes {there}; {gained} more than smbd, "
-                          f"{len(lost)} lost against smbd, {len(bare)} of them without a citation"
-                          + "".join(f"\n  lost: {name}" for name in bare[:40]), len(bare)))
+            lines.append(
+                (
+                    f"{peer}: {passed} passed of {len(mine)}; smbd passes {there}; {gained} more than smbd, "
+                    f"{len(lost)} lost against smbd, {len(bare)} of them without a citation"
+                    + "".join(f"\n  lost: {name}" for name in bare[:40]),
+                    len(bare),
+                )
+            )
         return lines
 
     def idle(self):

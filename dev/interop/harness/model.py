@@ -1,4 +1,5 @@
 """What a check is: groups of rows, and the context in which a group runs."""
+
 import contextlib
 import fnmatch
 import os

@@ -3,6 +3,7 @@
 Everything goes under target/interop and is made once; a pinned version that
 changes here is fetched anew.
 """
+
 import json
 import os
 import shutil
@@ -17,7 +18,10 @@ GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
 FSX = "0.3.2"
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
 # Its cryptography must be pycryptodome, of which the others' requirements want nothing: a venv of its own.
-PIKE, PIKE_TESTS = OUT / "pike", ["pike-smb2==0.4.6", "attrs==25.3.0", "future==1.0.0", "pycryptodome==3.23.0", "six==1.17.0"]
+PIKE, PIKE_TESTS = (
+    OUT / "pike",
+    ["pike-smb2==0.4.6", "attrs==25.3.0", "future==1.0.0", "pycryptodome==3.23.0", "six==1.17.0"],
+)
 
 
 def stamped(directory, text):
@@ -33,8 +37,14 @@ def stamp(directory, text):
 def call(*args, **more):
     """Runs a preparing command; its output only matters if it fails."""
     print("prepare: " + " ".join(Path(a).name if i == 0 else str(a) for i, a in enumerate(args)), flush=True)
-    done = subprocess.run([str(a) for a in args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, **more)
+    done = subprocess.run(
+        [str(a) for a in args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **more,
+    )
     if done.returncode:
         sys.stdout.write(done.stdout[-6000:])
         raise SystemExit(f"prepare: {args[0]} failed with {done.returncode}")
@@ -69,8 +79,18 @@ def copy_program(source):
 
 def fsx():
     if not stamped(TOOLS, FSX):
-        call("cargo", "install", "--root", TOOLS.parent, "fsx", "--version", FSX, "--locked",
-             "--target-dir", OUT / "build")
+        call(
+            "cargo",
+            "install",
+            "--root",
+            TOOLS.parent,
+            "fsx",
+            "--version",
+            FSX,
+            "--locked",
+            "--target-dir",
+            OUT / "build",
+        )
         shutil.rmtree(OUT / "build", ignore_errors=True)
         stamp(TOOLS, FSX)
 
@@ -93,8 +113,13 @@ def go_suite():
     if not go:
         print("prepare: no go: its client's own suite will be skipped", flush=True)
         return
-    source = Path(json.loads(subprocess.run([go, "mod", "download", "-json", GO_SMB2], cwd="/", check=True,
-                                            stdout=subprocess.PIPE).stdout)["Dir"])
+    source = Path(
+        json.loads(
+            subprocess.run(
+                [go, "mod", "download", "-json", GO_SMB2], cwd="/", check=True, stdout=subprocess.PIPE
+            ).stdout
+        )["Dir"]
+    )
     build = OUT / "go-smb2-source"
     shutil.rmtree(build, ignore_errors=True)
     shutil.copytree(source, build)

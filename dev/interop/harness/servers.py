@@ -1,4 +1,5 @@
 """The server under test, by profile: Frevo, or smbd as the reference."""
+
 import os
 import shutil
 import socket
@@ -19,8 +20,21 @@ OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offe
 OLD = ["-x", "--min-dialect", "-x", "2.0.2"]
 
 # One core, so that nobody is on another than the one that is attacked.
-ATTACKED = [*OFFERED, "-x", "--listen", "-x", f":{PORT}", "-c", "cores = 1", "-c", "[limits]", "-c", 'memory = "64M"',
-            "-m", 'forbidden=deny = ["smbuser"]']
+ATTACKED = [
+    *OFFERED,
+    "-x",
+    "--listen",
+    "-x",
+    f":{PORT}",
+    "-c",
+    "cores = 1",
+    "-c",
+    "[limits]",
+    "-c",
+    'memory = "64M"',
+    "-m",
+    'forbidden=deny = ["smbuser"]',
+]
 
 # What each profile asks of the server: arguments of with-frevo and of with-samba, {address} being its own.
 PROFILES = {
@@ -38,7 +52,10 @@ PROFILES = {
     ),
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.
-    "torture": ([*OFFERED, *OLD, "-x", "--test-hooks", "-c", "anonymous = true", "-e"], ["-e", "-i", "{address};speed=10000000000,capability=RSS"]),
+    "torture": (
+        [*OFFERED, *OLD, "-x", "--test-hooks", "-c", "anonymous = true", "-e"],
+        ["-e", "-i", "{address};speed=10000000000,capability=RSS"],
+    ),
     "torture-signed": (["-x", "--encryption", "-x", "offered", *OLD], ["-g", "server signing = mandatory"]),
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     # Root may read and set system access control lists.

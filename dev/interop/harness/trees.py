@@ -1,4 +1,5 @@
 """Data to move, and the comparison of names and bytes between two directories."""
+
 import hashlib
 import os
 import random

@@ -2,6 +2,7 @@
 
 DIRECTORY is the server's, KIND one of KINDS. With names only those run; with --list they are listed.
 """
+
 import fnmatch
 import sys
 import threading
@@ -10,8 +11,15 @@ import time
 from attacks import accounts, full, holdings, strangers, work
 from attacks.scene import Scene, attack, demand
 
-KINDS = {"strangers": strangers.ATTACKS, "accounts": accounts.ATTACKS, "full": full.ATTACKS,
-         "work": work.ATTACKS, "holdings": holdings.MEMORY, "descriptors": accounts.DESCRIPTORS + holdings.DESCRIPTORS, "sealed": accounts.SEALED}
+KINDS = {
+    "strangers": strangers.ATTACKS,
+    "accounts": accounts.ATTACKS,
+    "full": full.ATTACKS,
+    "work": work.ATTACKS,
+    "holdings": holdings.MEMORY,
+    "descriptors": accounts.DESCRIPTORS + holdings.DESCRIPTORS,
+    "sealed": accounts.SEALED,
+}
 
 
 def main():

@@ -7,6 +7,7 @@
 `write` and `change` print a line per facet.  `audit` sets system access control lists and `reaudit` changes them, for
 which the user needs SeSecurityPrivilege, `audits` tells them, and `unprivileged` is refused all of it.  The server and the share are SMB_*'s.
 """
+
 import json
 import os
 import struct
@@ -28,12 +29,23 @@ READ, WRITE_ALL = 0x00120089, 0x001301BF  # read; everything but ownership
 READONLY, HIDDEN, SYSTEM, DIRECTORY, ARCHIVE = 1, 2, 4, 0x10, 0x20
 
 ATTRIBUTES = {
-    "hidden": HIDDEN, "system": SYSTEM, "archive": ARCHIVE, "all four.txt": READONLY | HIDDEN | SYSTEM | ARCHIVE,
-    "read only": READONLY, "normal": 0x80, "hidden folder": HIDDEN | DIRECTORY,
+    "hidden": HIDDEN,
+    "system": SYSTEM,
+    "archive": ARCHIVE,
+    "all four.txt": READONLY | HIDDEN | SYSTEM | ARCHIVE,
+    "read only": READONLY,
+    "normal": 0x80,
+    "hidden folder": HIDDEN | DIRECTORY,
 }
 STREAMED = {
-    "streamed.txt": {"first": b"one", "Zweiter Ström": pattern(1000), "empty": b"", "long": pattern(30_000),
-                     "Zone.Identifier": b"[ZoneTransfer]\r\nZoneId=3\r\n", "AFP_AfpInfo": AFP_INFO},
+    "streamed.txt": {
+        "first": b"one",
+        "Zweiter Ström": pattern(1000),
+        "empty": b"",
+        "long": pattern(30_000),
+        "Zone.Identifier": b"[ZoneTransfer]\r\nZoneId=3\r\n",
+        "AFP_AfpInfo": AFP_INFO,
+    },
     "streamed folder": {"of a folder": b"two"},
 }
 WITH_EAS = {"with eas.txt": {b"ONE": b"value", b"TWO": bytes(range(200))}, "folder with eas": {b"THREE": b"3"}}
@@ -62,7 +74,8 @@ DACLS = {
     "guarded.txt": descriptor((0, 0, 0x001F01FF, EVERYONE), (0, 0, READ, AUTHENTICATED), control=PROTECTED),
     "denied.txt": descriptor((1, 0, 0x10, USERS), (0, 0, 0x001F01FF, EVERYONE), control=PROTECTED),
     "guarded folder": descriptor(
-        (0, 3, 0x001F01FF, EVERYONE), (0, 0xB, 0x10000000, CREATOR), (0, 1, READ, AUTHENTICATED), control=PROTECTED),
+        (0, 3, 0x001F01FF, EVERYONE), (0, 0xB, 0x10000000, CREATOR), (0, 1, READ, AUTHENTICATED), control=PROTECTED
+    ),
 }
 
 
@@ -104,7 +117,7 @@ def audits(smb):
         offset, told[name] = struct.unpack_from("<I", data, 12)[0], []
         for _ in range(struct.unpack_from("<H", data, offset + 4)[0] if offset else 0):
             at = offset + 8 + sum(len(entry) // 2 for entry in told[name])
-            told[name].append(data[at:at + struct.unpack_from("<H", data, at + 2)[0]].hex())
+            told[name].append(data[at : at + struct.unpack_from("<H", data, at + 2)[0]].hex())
         smb.close(file)
     return {"audits": told}
 
@@ -128,13 +141,17 @@ def unprivileged(smb):
 
 
 def tree():
-    return Tree(*(os.environ["SMB_" + k] for k in ("ADDR",)), int(os.environ["SMB_PORT"]), os.environ["SMB_USER"],
-                os.environ["SMB_PASS"], os.environ["SMB_SHARE"])
+    return Tree(
+        *(os.environ["SMB_" + k] for k in ("ADDR",)),
+        int(os.environ["SMB_PORT"]),
+        os.environ["SMB_USER"],
+        os.environ["SMB_PASS"],
+        os.environ["SMB_SHARE"],
+    )
 
 
 def make(smb, name, data=b"", folder=False):
-    file = smb.open(name, access=WRITE_ALL, disposition=3 if folder else 5,
-                    options=1 if folder else 0x40)
+    file = smb.open(name, access=WRITE_ALL, disposition=3 if folder else 5, options=1 if folder else 0x40)
     if data:
         smb.write(file, data)
     return file
@@ -217,7 +234,7 @@ def stream_names(smb, file):
     names = {}
     for entry in chained(smb.query(file, FILE, STREAMS)):
         length, size = struct.unpack_from("<IQ", entry, 4)
-        names[entry[24:24 + length].decode("utf-16-le")] = size
+        names[entry[24 : 24 + length].decode("utf-16-le")] = size
     return names
 
 
@@ -232,7 +249,7 @@ def eas(smb, file):
     found = {}
     for entry in chained(smb.query(file, FILE, EAS, empty=NO_EAS)):
         name, value = struct.unpack_from("<BH", entry, 5)
-        found[entry[8:8 + name].decode()] = entry[9 + name:9 + name + value].hex()
+        found[entry[8 : 8 + name].decode()] = entry[9 + name : 9 + name + value].hex()
     return found
 
 
@@ -244,7 +261,7 @@ def dacl(smb, file):
     entries, at = [], offset + 8
     for _ in range(count):
         length = struct.unpack_from("<H", data, at + 2)[0]
-        entries.append(data[at:at + length].hex())
+        entries.append(data[at : at + length].hex())
         at += length
     return [f"{control & 0x1504:#x}", *entries]
 
@@ -252,12 +269,25 @@ def dacl(smb, file):
 def owners(smb, file):
     """Owner and group, as they are stored."""
     data = smb.query(file, SECURITY, 0, additional=3)
-    return [data[at:at + 8 + 4 * data[at + 1]].hex() for at in struct.unpack_from("<II", data, 4)]
+    return [data[at : at + 8 + 4 * data[at + 1]].hex() for at in struct.unpack_from("<II", data, 4)]
 
 
 def facts(smb):
-    told = {f: {} for f in ("names", "data", "attributes", "creation-times", "write-times", "streams", "stream-data",
-                            "eas", "dacls", "owners")}
+    told = {
+        f: {}
+        for f in (
+            "names",
+            "data",
+            "attributes",
+            "creation-times",
+            "write-times",
+            "streams",
+            "stream-data",
+            "eas",
+            "dacls",
+            "owners",
+        )
+    }
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -294,5 +324,10 @@ if __name__ == "__main__":
             json.dump(told[sys.argv[1]](tree()), f)
     else:
         CHANGED = {"audited.txt": audit_list((SUCCESS, 0x1, AUTHENTICATED)), "audited folder": audit_list()}
-        {"write": write, "change": change, "unprivileged": unprivileged, "audit": lambda smb: audit(smb, AUDITS),
-         "reaudit": lambda smb: audit(smb, CHANGED)}[sys.argv[1]](tree())
+        {
+            "write": write,
+            "change": change,
+            "unprivileged": unprivileged,
+            "audit": lambda smb: audit(smb, AUDITS),
+            "reaudit": lambda smb: audit(smb, CHANGED),
+        }[sys.argv[1]](tree())

@@ -1,5 +1,6 @@
 """Disks that are full, read-only or failing under a server that goes on: which status each operation gets, and that no
 acknowledged FLUSH lies."""
+
 import hashlib
 import struct
 import sys
@@ -77,13 +78,22 @@ def read_only():
         t.close(file)
     file, folder = t.open("open", access=ALL), t.open("", access=0x100081, options=1)
     # An error, by which the file system becomes read-only.
-    sh("echo 1 > /sys/fs/ext4/$(basename $(findmnt -no SOURCE /mnt/srv/ext4))/trigger_fs_error; ! touch ext4/probe 2>/dev/null")
+    sh(
+        "echo 1 > /sys/fs/ext4/$(basename $(findmnt -no SOURCE /mnt/srv/ext4))/trigger_fs_error; ! touch ext4/probe 2>/dev/null"
+    )
     # What overwrites ext4 takes into memory even then, times too: it is FLUSH that says so. And since 2024 no flag of the mount
     # tells, so that it is the close that says what was not removed.
     answers = changes(t, file, folder)
     unseen = answers["dispose"].status == 0
-    told(answers, {"": READ_ONLY, "write": "SUCCESS", **dict.fromkeys(["times", "dispose"], "SUCCESS" if unseen else READ_ONLY),
-                   "delete-on-close": "SUCCESS" if unseen else "CANNOT_DELETE"})
+    told(
+        answers,
+        {
+            "": READ_ONLY,
+            "write": "SUCCESS",
+            **dict.fromkeys(["times", "dispose"], "SUCCESS" if unseen else READ_ONLY),
+            "delete-on-close": "SUCCESS" if unseen else "CANNOT_DELETE",
+        },
+    )
     flush(t, file, READ_ONLY)
     flush(t, file, READ_ONLY)
     same(t.read(file, 65536), BLOCK, "reading goes on")
@@ -106,8 +116,10 @@ def remounted():
     reader = t.open("kept", access=0x00120089)
     sh("mount -o remount,ro /mnt/srv/xfs")
     for name, answer in {
-        "create": create(t, "new", disposition=2), "open-for-writing": create(t, "kept", disposition=1),
-        "overwrite": create(t, "kept", disposition=5), "mkdir": create(t, "dir", disposition=2, options=1),
+        "create": create(t, "new", disposition=2),
+        "open-for-writing": create(t, "kept", disposition=1),
+        "overwrite": create(t, "kept", disposition=5),
+        "mkdir": create(t, "dir", disposition=2, options=1),
         "delete-on-close": create(t, "kept", disposition=1, options=0x1000, access=0x00010080),
     }.items():
         wanted = "CANNOT_DELETE" if name == "delete-on-close" else READ_ONLY
@@ -115,7 +127,11 @@ def remounted():
     same(t.read(reader, 65536), BLOCK)
     # A handle with rights that name no data: what it changes is refused when it does.
     handle = t.open("kept", access=0x00110180)
-    for answer in (info(t, handle, 4, struct.pack("<QQQQII", 0, 0, 0, 0, 2, 0)), rename(t, handle, "renamed"), info(t, handle, 13, b"\1")):
+    for answer in (
+        info(t, handle, 4, struct.pack("<QQQQII", 0, 0, 0, 0, 2, 0)),
+        rename(t, handle, "renamed"),
+        info(t, handle, 13, b"\1"),
+    ):
         status(answer, READ_ONLY)
     t.close(handle)
     sh("mount -o remount,rw /mnt/srv/xfs")
@@ -169,7 +185,11 @@ def full():
         status(answer, "DISK_FULL")
     flush(t, file)
     for offset in range(0, at, 65536):
-        same(t.client.call(raw.READ, raw.read_body(file, offset, 65536)).must().buffer() == BLOCK, True, f"acknowledged at {offset}")
+        same(
+            t.client.call(raw.READ, raw.read_body(file, offset, 65536)).must().buffer() == BLOCK,
+            True,
+            f"acknowledged at {offset}",
+        )
     # One byte at the end, by which clients ask whether it would fit, is no lie either.
     status(t.client.call(raw.WRITE, raw.write_body(old, 64 * MIB, b"x")), "DISK_FULL")
     status(info(t, old, 19, struct.pack("<Q", 16 * MIB)), "DISK_FULL")
@@ -197,7 +217,7 @@ def table(kind):
     """The device of `sick` from now on."""
     sh(f"""dev=$(cat /run/sick); size=$(blockdev --getsz $dev)
         dmsetup suspend --noflush --nolockfs sick
-        dmsetup reload sick --table "0 $size {kind.replace('DEV', '$dev')}"
+        dmsetup reload sick --table "0 $size {kind.replace("DEV", "$dev")}"
         dmsetup resume sick --noudevsync""")
 
 
@@ -251,7 +271,10 @@ def acknowledged():
             continue
         file = answer.body[64:80]
         content = struct.pack("<I", at) * 1024
-        answers = [t.client.call(raw.WRITE, raw.write_body(file, 0, content)), t.client.call(raw.FLUSH, raw.flush_body(file))]
+        answers = [
+            t.client.call(raw.WRITE, raw.write_body(file, 0, content)),
+            t.client.call(raw.FLUSH, raw.flush_body(file)),
+        ]
         for a in answers:
             status(a, "SUCCESS", IO, READ_ONLY)
         if all(a.status == 0 for a in answers):
@@ -278,8 +301,14 @@ def alive(share):
     t.client.close()
 
 
-CHECKS = [("full", "few", full), ("no-inodes", "few", no_inodes), ("remounted", "xfs", remounted),
-          ("fails", "sick", failing), ("flush-never-lies", "sick", acknowledged), ("read-only-by-an-error", "ext4", read_only)]
+CHECKS = [
+    ("full", "few", full),
+    ("no-inodes", "few", no_inodes),
+    ("remounted", "xfs", remounted),
+    ("fails", "sick", failing),
+    ("flush-never-lies", "sick", acknowledged),
+    ("read-only-by-an-error", "ext4", read_only),
+]
 for name, disk, act in CHECKS:
     if has(disk, name):
         with check(name):

@@ -1,4 +1,5 @@
 """What file systems can do beside keeping bytes, on the guest's ext4, XFS and btrfs: holes, shared extents, snapshots, lists."""
+
 import struct
 import tempfile
 import time
@@ -10,7 +11,14 @@ from report import check, pattern
 
 KIB, MIB = 1 << 10, 1 << 20
 SET_SPARSE, SET_ZERO_DATA, QUERY_RANGES, DUPLICATE, COPYCHUNK, RESUME_KEY, SNAPSHOTS = (
-    0x900C4, 0x980C8, 0x940CF, 0x98344, 0x1480F2, 0x140078, 0x144064)
+    0x900C4,
+    0x980C8,
+    0x940CF,
+    0x98344,
+    0x1480F2,
+    0x140078,
+    0x144064,
+)
 here = Path(tempfile.mkdtemp())
 
 
@@ -21,7 +29,7 @@ def ioctl(t, file, code, data=b"", *wanted):
 def output(answer):
     """The output buffer of an IOCTL."""
     offset, length = struct.unpack_from("<II", answer.body, 32)
-    return answer.message[offset:offset + length]
+    return answer.message[offset : offset + length]
 
 
 def fill(t, file, size, at=0):
@@ -90,8 +98,11 @@ def copies(disk, shares):
         flush(t, copy)
         same(t.read(source, 65536), pattern(65536))
         # Beyond what a block's boundary allows.
-        status(t.client.call(raw.IOCTL, raw.ioctl_body(copy, DUPLICATE, source + struct.pack("<QQQ", 1, 0, 4096))),
-               "INVALID_PARAMETER", "NOT_SUPPORTED")
+        status(
+            t.client.call(raw.IOCTL, raw.ioctl_body(copy, DUPLICATE, source + struct.pack("<QQQ", 1, 0, 4096))),
+            "INVALID_PARAMETER",
+            "NOT_SUPPORTED",
+        )
     key = output(ioctl(t, source, RESUME_KEY))[:24]
     target = t.open("chunks", access=0x001F01FF, disposition=5)
     free = space(t)[2]
@@ -115,7 +126,7 @@ def streams(disk):
     for name, size in sizes.items():
         file = t.open(f"streamed:{name}", disposition=5)
         for offset in range(0, size, 65536):
-            write(t, file, offset, pattern(65536)[:min(65536, size - offset)])
+            write(t, file, offset, pattern(65536)[: min(65536, size - offset)])
         flush(t, file)
         t.close(file)
     for name, size in sizes.items():
@@ -127,14 +138,20 @@ def streams(disk):
             same(answer.buffer() == pattern(65536)[:count], True, f"{name} at {offset}")
         t.close(file)
     file = t.open("streamed", access=0x001F01FF)
-    names = {e[24:24 + struct.unpack_from("<I", e, 4)[0]].decode("utf-16-le") for e in raw.chained(t.query(file, 1, 22))}
+    names = {
+        e[24 : 24 + struct.unpack_from("<I", e, 4)[0]].decode("utf-16-le") for e in raw.chained(t.query(file, 1, 22))
+    }
     same(names, {"::$DATA", *(f":{name}:$DATA" for name in sizes)}, "listed")
     # Renamed, copied by the host's user with attributes or not: they go with the file, and with it.
     t.close(file)
     said = smbclient(disk, "smbuser", "rename streamed moved", f"get moved:huge {here}/huge")
     same((here / "huge").stat().st_size, 3 * MIB, said)
     smbclient(disk, "smbuser", "del moved")
-    same(sh(f"find {disk} -xdev ! -path '*/lost+found*' -type f | grep -v snapshots || true"), "", "left of what was removed")
+    same(
+        sh(f"find {disk} -xdev ! -path '*/lost+found*' -type f | grep -v snapshots || true"),
+        "",
+        "left of what was removed",
+    )
     t.client.close()
 
 
@@ -168,8 +185,10 @@ def host_changes(disk):
         status(t.client.await_answer(message, final=False), "PENDING")
         time.sleep(0.1)
         sh(script)
-        told = [(struct.unpack_from("<I", e, 4)[0], e[12:].decode("utf-16-le").rstrip("\0"))
-                for e in raw.chained(status(t.client.await_answer(message), "SUCCESS").buffer())]
+        told = [
+            (struct.unpack_from("<I", e, 4)[0], e[12:].decode("utf-16-le").rstrip("\0"))
+            for e in raw.chained(status(t.client.await_answer(message), "SUCCESS").buffer())
+        ]
         assert (action, name) in told, told
         time.sleep(0.2)
     t.close(folder)
@@ -195,7 +214,9 @@ def snapshots():
     t.close(old)
     said = smbclient("btrfs", "smbuser", "allinfo kept")
     assert "@GMT-2026.01.02-03.04.05" in said, said
-    sh("btrfs subvolume create btrfs/sub >/dev/null; chmod 777 btrfs/sub; echo in it > btrfs/sub/file; chmod 666 btrfs/sub/file")
+    sh(
+        "btrfs subvolume create btrfs/sub >/dev/null; chmod 777 btrfs/sub; echo in it > btrfs/sub/file; chmod 666 btrfs/sub/file"
+    )
     same(t.list("sub"), ["file"])
     inner = t.open("sub\\file")
     same(t.read(inner), b"in it\n")
@@ -203,14 +224,19 @@ def snapshots():
     roots = [t.open(name, access=0x100081, options=1) for name in ("", "sub")]
     numbers = [t.query(f, 1, 6) for f in roots]
     assert numbers[0] != numbers[1] or KIND != "frevo", f"one number for two folders: {numbers[0].hex()}"
-    listing = status(t.client.call(raw.QUERY_DIRECTORY, raw.directory_body(roots[0], 37, pattern="sub", flags=1)), "SUCCESS")
+    listing = status(
+        t.client.call(raw.QUERY_DIRECTORY, raw.directory_body(roots[0], 37, pattern="sub", flags=1)), "SUCCESS"
+    )
     same(listing.buffer()[96:104], numbers[1], "as it is listed")
     for f in roots:
         t.close(f)
     # What is in another file system is not renamed there, for a client to copy.
     path = "sub\\moved".encode("utf-16-le")
     mover = t.open("kept", access=0x00110000)
-    status(t.client.call(raw.SET_INFO, raw.set_body(mover, 1, 10, struct.pack("<B7xQI", 0, 0, len(path)) + path)), "NOT_SAME_DEVICE")
+    status(
+        t.client.call(raw.SET_INFO, raw.set_body(mover, 1, 10, struct.pack("<B7xQI", 0, 0, len(path)) + path)),
+        "NOT_SAME_DEVICE",
+    )
     for f in (mover, inner, file):
         t.close(f)
     t.client.close()
@@ -219,7 +245,12 @@ def snapshots():
 for disk in ("ext4", "xfs", "btrfs"):
     if not has(disk, f"{disk}-copies"):
         continue
-    for name, act in [("holes", holes), ("streams", streams), ("default-lists", default_lists), ("host-changes", host_changes)]:
+    for name, act in [
+        ("holes", holes),
+        ("streams", streams),
+        ("default-lists", default_lists),
+        ("host-changes", host_changes),
+    ]:
         with check(f"{disk}-{name}"):
             act(disk)
     with check(f"{disk}-copies"):

@@ -1,4 +1,5 @@
 """What the programs that check a server in a guest have in common: its shell, its shares, and the host's clients."""
+
 import os
 import struct
 import subprocess
@@ -13,15 +14,30 @@ ADDRESS, PORT, PASSWORD = os.environ["SMB_ADDR"], int(os.environ["SMB_PORT"]), o
 USERS = {"smbuser": 50001, "smbuser2": 50002}
 # Quotas of others are for administrators; to smbd that is root alone.
 ADMIN = "smbuser2" if KIND == "frevo" else "root"
-MISSING = dict(line.split(": ", 1) for line in (JOBS / "missing").read_text().splitlines() if ": " in line) \
-    if (JOBS / "missing").exists() else {}
+MISSING = (
+    dict(line.split(": ", 1) for line in (JOBS / "missing").read_text().splitlines() if ": " in line)
+    if (JOBS / "missing").exists()
+    else {}
+)
 
 # NTSTATUS values that the checks name.
 STATUS = {
-    "SUCCESS": 0, "NO_MORE_ENTRIES": 0x8000001A, "INVALID_INFO_CLASS": 0xC0000003, "INVALID_PARAMETER": 0xC000000D,
-    "INVALID_DEVICE_REQUEST": 0xC0000010, "ACCESS_DENIED": 0xC0000022, "OBJECT_NAME_NOT_FOUND": 0xC0000034,
-    "PENDING": 0x103, "DISK_FULL": 0xC000007F, "NOT_SAME_DEVICE": 0xC00000D4, "CANNOT_DELETE": 0xC0000121, "MEDIA_WRITE_PROTECTED": 0xC00000A2, "NOT_SUPPORTED": 0xC00000BB,
-    "UNEXPECTED_IO_ERROR": 0xC00000E9, "IO_DEVICE_ERROR": 0xC0000185, "NO_MATCH": 0xC0000272,
+    "SUCCESS": 0,
+    "NO_MORE_ENTRIES": 0x8000001A,
+    "INVALID_INFO_CLASS": 0xC0000003,
+    "INVALID_PARAMETER": 0xC000000D,
+    "INVALID_DEVICE_REQUEST": 0xC0000010,
+    "ACCESS_DENIED": 0xC0000022,
+    "OBJECT_NAME_NOT_FOUND": 0xC0000034,
+    "PENDING": 0x103,
+    "DISK_FULL": 0xC000007F,
+    "NOT_SAME_DEVICE": 0xC00000D4,
+    "CANNOT_DELETE": 0xC0000121,
+    "MEDIA_WRITE_PROTECTED": 0xC00000A2,
+    "NOT_SUPPORTED": 0xC00000BB,
+    "UNEXPECTED_IO_ERROR": 0xC00000E9,
+    "IO_DEVICE_ERROR": 0xC0000185,
+    "NO_MATCH": 0xC0000272,
     "VOLUME_NOT_UPGRADED": 0xC000029C,
 }
 NAMES = {value: name for name, value in STATUS.items()}
@@ -53,22 +69,36 @@ def sh(script, timeout=30):
 
 def run(*args, timeout=60, cwd=None):
     """Runs a client on the host; returns (status, what it said)."""
-    done = subprocess.run([str(a) for a in args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=timeout, cwd=cwd)
+    done = subprocess.run(
+        [str(a) for a in args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout,
+        cwd=cwd,
+    )
     return done.returncode, done.stdout.decode(errors="replace")
 
 
 def smbclient(share, user, *commands):
     """What smbclient says to these commands."""
-    return run("smbclient", f"//{ADDRESS}/{share}", "-p", PORT, "-U", f"{user}%{PASSWORD}", "-c", "; ".join(commands))[1]
+    return run("smbclient", f"//{ADDRESS}/{share}", "-p", PORT, "-U", f"{user}%{PASSWORD}", "-c", "; ".join(commands))[
+        1
+    ]
 
 
 def frevo(verb, share, path, *args, user="smbuser"):
     """Frevo's own client."""
     url = f"smb://{user}@{ADDRESS}:{PORT}/{share}/{path}"
     env = {**os.environ, "FREVO_PASSWORD": PASSWORD}
-    done = subprocess.run([os.environ["FREVO_CLIENT"], verb, *[str(a).replace("URL", url) for a in args]], env=env,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+    done = subprocess.run(
+        [os.environ["FREVO_CLIENT"], verb, *[str(a).replace("URL", url) for a in args]],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+    )
     return done.returncode, done.stdout.decode(errors="replace")
 
 
@@ -86,14 +116,18 @@ def same(found, wanted, what=""):
 def status(answer, *wanted):
     """Fails unless an answer has one of these statuses; returns the answer."""
     if answer.status not in [STATUS[name] for name in wanted]:
-        raise AssertionError(f"command {answer.command}: {NAMES.get(answer.status, hex(answer.status))}, wanted {' or '.join(wanted)}")
+        raise AssertionError(
+            f"command {answer.command}: {NAMES.get(answer.status, hex(answer.status))}, wanted {' or '.join(wanted)}"
+        )
     return answer
 
 
 def write(t, file, offset, data, *wanted, flags=0):
     """A WRITE that is answered so."""
     charge = max(1, (len(data) + 65535) // 65536)
-    return status(t.client.call(raw.WRITE, raw.write_body(file, offset, data, flags), charge=charge), *wanted or ("SUCCESS",))
+    return status(
+        t.client.call(raw.WRITE, raw.write_body(file, offset, data, flags), charge=charge), *wanted or ("SUCCESS",)
+    )
 
 
 def space(t):

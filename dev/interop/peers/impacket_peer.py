@@ -1,4 +1,5 @@
 """impacket against the server in SMB_*; the argument is the dialect."""
+
 import io
 import os
 import sys

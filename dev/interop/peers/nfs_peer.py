@@ -1,4 +1,5 @@
 """A share on NFS whose server answers, stalls and answers again: the kernel's, of the guest itself."""
+
 import struct
 import threading
 import time
@@ -65,11 +66,13 @@ def stalls():
     for c, message in waiting[:3]:
         status(c.client.await_answer(message, final=False), "PENDING")
     for _ in range(20):
+
         def one():
             file = other.open("meanwhile", disposition=5)
             write(other, file, 0, BLOCK)
             same(other.read(file, 65536), BLOCK)
             other.close(file)
+
         timed(one)
     for c in clients:
         # On the same connections as what waits.
@@ -85,12 +88,18 @@ def stalls():
         if answer.command == raw.CREATE:
             c.close(answer.body[64:80])
     for at, (c, f) in enumerate(zip(clients, files)):
-        same(c.client.call(raw.READ, raw.read_body(f, 65536, 65536)).must().buffer() == BLOCK, True, "what was written meanwhile")
+        same(
+            c.client.call(raw.READ, raw.read_body(f, 65536, 65536)).must().buffer() == BLOCK,
+            True,
+            "what was written meanwhile",
+        )
         c.close(f)
         c.client.close()
     same(sorted(other.list("")), ["lost+found", "meanwhile"])
     other.client.close()
-    sh("cd /mnt/exp; for n in 0 1 2; do [ $(stat -c %s f$n) = 131072 ]; done; rm -f f? new?; rm /mnt/srv/ext4/meanwhile")
+    sh(
+        "cd /mnt/exp; for n in 0 1 2; do [ $(stat -c %s f$n) = 131072 ]; done; rm -f f? new?; rm /mnt/srv/ext4/meanwhile"
+    )
 
 
 if has("nfs", "everything", "stalls"):

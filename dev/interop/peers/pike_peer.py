@@ -1,7 +1,8 @@
 """A module of pike's own tests against the server in PIKE_*; a line per test.
 
-    pike_peer.py MODULE|--list [PATTERN...]
+pike_peer.py MODULE|--list [PATTERN...]
 """
+
 import fnmatch
 import importlib
 import signal

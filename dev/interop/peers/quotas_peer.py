@@ -1,4 +1,5 @@
 """Quotas that a kernel keeps: told, enforced and set, on the guest's ext4 and XFS. Raw requests, smbcquotas, smbclient."""
+
 import os
 import re
 import struct
@@ -7,7 +8,25 @@ import tempfile
 from pathlib import Path
 
 import raw
-from guest import ADDRESS, ADMIN, KIND, PASSWORD, PORT, STATUS, USERS, frevo, has, run, same, sh, smbclient, space, status, tree, write
+from guest import (
+    ADDRESS,
+    ADMIN,
+    KIND,
+    PASSWORD,
+    PORT,
+    STATUS,
+    USERS,
+    frevo,
+    has,
+    run,
+    same,
+    sh,
+    smbclient,
+    space,
+    status,
+    tree,
+    write,
+)
 from report import check, pattern
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -48,7 +67,7 @@ def quotas(answer):
     found = {}
     for data in raw.chained(answer.buffer()):
         length, _, used, threshold, most = struct.unpack_from("<IQqqq", data, 4)
-        found[data[40:40 + length]] = (used, threshold, most)
+        found[data[40 : 40 + length]] = (used, threshold, most)
     return found
 
 
@@ -102,7 +121,11 @@ def of(disk):
         found = quotas(status(ask(admin, index), "SUCCESS"))
         same(found[sid(UID)], mine, "listed")
         assert sid(0) in found, "root's files are not counted"
-        same(quotas(status(ask(admin, index, UID, 61234), "SUCCESS")), {sid(UID): mine, sid(61234): (0, 0, 0)}, "asked for")
+        same(
+            quotas(status(ask(admin, index, UID, 61234), "SUCCESS")),
+            {sid(UID): mine, sid(61234): (0, 0, 0)},
+            "asked for",
+        )
         same(control(admin)[2] & 3, 2, "enforced")
         root = admin.open("", access=0x100081, options=1)
         assert struct.unpack_from("<I", admin.query(root, 2, 5))[0] & 0x20, "no FILE_VOLUME_QUOTAS"
@@ -240,7 +263,9 @@ def beyond(disk, user):
     limit(disk, 0, 2048)
     file = user.open("told", disposition=1)
     before = sh(f"sha256sum < {disk}/told")
-    answers = [user.client.call(raw.WRITE, raw.write_body(file, MIB + at * 65536, pattern(65536))).status for at in range(24)]
+    answers = [
+        user.client.call(raw.WRITE, raw.write_body(file, MIB + at * 65536, pattern(65536))).status for at in range(24)
+    ]
     full = answers.index(STATUS["DISK_FULL"])
     assert 10 <= full <= 16 and set(answers[:full]) == {0} and set(answers[full:]) == {STATUS["DISK_FULL"]}, answers
     same(sh(f"head -c {MIB} {disk}/told | sha256sum"), before, "what was there")
@@ -249,14 +274,19 @@ def beyond(disk, user):
     status(user.client.call(raw.SET_INFO, raw.set_body(file, 1, 20, struct.pack("<Q", MIB))), "SUCCESS")
     same(sh(f"sha256sum < {disk}/told"), before, "cut again")
     # A reservation at the CREATE.
-    answer = user.client.call(raw.CREATE, raw.create_body("reserved", disposition=2, contexts=[(b"AlSi", struct.pack("<Q", 8 * MIB))]))
+    answer = user.client.call(
+        raw.CREATE, raw.create_body("reserved", disposition=2, contexts=[(b"AlSi", struct.pack("<Q", 8 * MIB))])
+    )
     status(answer, "DISK_FULL")
     same(os.path.basename(sh(f"ls {disk} | grep reserved || true")), "", "what could not be made")
     write(user, file, MIB, pattern(65536))
     user.close(file)
     # Inodes are limited too.
     sh(f"setquota -u {UID} 0 0 0 4 /mnt/srv/{disk}")
-    answers = [user.client.call(raw.CREATE, raw.create_body(f"inode{at}", access=0x0013019F, disposition=5, options=0x1000)) for at in range(8)]
+    answers = [
+        user.client.call(raw.CREATE, raw.create_body(f"inode{at}", access=0x0013019F, disposition=5, options=0x1000))
+        for at in range(8)
+    ]
     found = [a.status for a in answers]
     assert found[0] == 0 and found[-1] == STATUS["DISK_FULL"], [hex(f) for f in found]
     for a in answers:
@@ -269,16 +299,23 @@ def projects():
     """A folder's own limit, which ext4 calls a project's: the share that is this folder has that room."""
     with check("ext4-project"):
         t = tree("ext4", ADMIN)
-        sh("mkdir -p ext4/project; chmod 777 ext4/project; chattr -p 77 +P ext4/project; setquota -P 77 0 1024 0 0 /mnt/srv/ext4")
+        sh(
+            "mkdir -p ext4/project; chmod 777 ext4/project; chattr -p 77 +P ext4/project; setquota -P 77 0 1024 0 0 /mnt/srv/ext4"
+        )
         file = t.open("project\\f", disposition=5)
-        answers = [t.client.call(raw.WRITE, raw.write_body(file, at * 65536, pattern(65536))).status for at in range(24)]
+        answers = [
+            t.client.call(raw.WRITE, raw.write_body(file, at * 65536, pattern(65536))).status for at in range(24)
+        ]
         assert answers[0] == 0 and answers[-1] == STATUS["DISK_FULL"], [hex(a) for a in answers]
         t.close(file)
         t.client.close()
     with check("df-by-mount"):
         limit("ext4", 0, 4096)
-        said = sh("""mkdir -p /mnt/df; USER=smbuser PASSWD=%s mount.cifs //%s/ext4 /mnt/df -o vers=3.1.1,port=%d,username=smbuser
-            df -k --output=size,avail /mnt/df | tail -n 1; umount /mnt/df""" % (PASSWORD, ADDRESS, PORT))
+        said = sh(
+            """mkdir -p /mnt/df; USER=smbuser PASSWD=%s mount.cifs //%s/ext4 /mnt/df -o vers=3.1.1,port=%d,username=smbuser
+            df -k --output=size,avail /mnt/df | tail -n 1; umount /mnt/df"""
+            % (PASSWORD, ADDRESS, PORT)
+        )
         size, available = map(int, said.split())
         same((size, available), (4096, 4096 - kept("ext4")[0]), "df")
         assert available > 1024, available

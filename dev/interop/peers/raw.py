@@ -3,6 +3,7 @@
 It knows what it takes to log on and to sign, and nothing of what a command means.  Needs pyspnego and
 cryptography, which come with smbprotocol.
 """
+
 import hashlib
 import socket
 import struct
@@ -13,8 +14,27 @@ from cryptography.hazmat.primitives.cmac import CMAC
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFHMAC, CounterLocation, Mode
 
-(NEGOTIATE, SESSION_SETUP, LOGOFF, TREE_CONNECT, TREE_DISCONNECT, CREATE, CLOSE, FLUSH, READ, WRITE, LOCK, IOCTL,
- CANCEL, ECHO, QUERY_DIRECTORY, CHANGE_NOTIFY, QUERY_INFO, SET_INFO, OPLOCK_BREAK) = range(19)
+(
+    NEGOTIATE,
+    SESSION_SETUP,
+    LOGOFF,
+    TREE_CONNECT,
+    TREE_DISCONNECT,
+    CREATE,
+    CLOSE,
+    FLUSH,
+    READ,
+    WRITE,
+    LOCK,
+    IOCTL,
+    CANCEL,
+    ECHO,
+    QUERY_DIRECTORY,
+    CHANGE_NOTIFY,
+    QUERY_INFO,
+    SET_INFO,
+    OPLOCK_BREAK,
+) = range(19)
 
 SUCCESS, PENDING, MORE_PROCESSING = 0, 0x103, 0xC0000016
 RELATED = b"\xff" * 16  # the FileId of the request before, in a compound
@@ -46,7 +66,7 @@ class Answer:
         """What the offset and length of QUERY_INFO, QUERY_DIRECTORY, CHANGE_NOTIFY and READ name."""
         offset = self.body[2] if self.command == READ else struct.unpack_from("<H", self.body, 2)[0]
         length = struct.unpack_from("<I", self.body, 4)[0]
-        return self.message[offset:offset + length] if length else b""
+        return self.message[offset : offset + length] if length else b""
 
     def must(self, *statuses):
         """This answer, if its status is one of these or success."""
@@ -91,8 +111,22 @@ class Client:
         self.socket.sendall(struct.pack(">I", len(frame)) + frame)
 
     def header(self, command, charge, flags, message_id, tree_id, session_id):
-        return struct.pack("<4sHHIHHIIQIIQ16s", b"\xfeSMB", 64, charge, 0, command, 64 + charge, flags, 0,
-                           message_id, 0xFEFF, tree_id, session_id, bytes(16))
+        return struct.pack(
+            "<4sHHIHHIIQIIQ16s",
+            b"\xfeSMB",
+            64,
+            charge,
+            0,
+            command,
+            64 + charge,
+            flags,
+            0,
+            message_id,
+            0xFEFF,
+            tree_id,
+            session_id,
+            bytes(16),
+        )
 
     def sign(self, message):
         message = message[:16] + struct.pack("<I", struct.unpack_from("<I", message, 16)[0] | SIGNED) + message[20:]
@@ -110,8 +144,17 @@ class Client:
         """Sends [(command, body, flags)] in one frame; returns their MessageIds."""
         ids, frame = [], b""
         for index, (command, body, flags) in enumerate(elements):
-            message = self.header(command, charge, flags, self.next_id, self.tree_id if tree_id is None else tree_id,
-                                  self.session_id if session_id is None else session_id) + body
+            message = (
+                self.header(
+                    command,
+                    charge,
+                    flags,
+                    self.next_id,
+                    self.tree_id if tree_id is None else tree_id,
+                    self.session_id if session_id is None else session_id,
+                )
+                + body
+            )
             ids.append(self.next_id)
             self.next_id += charge
             if index + 1 < len(elements):
@@ -171,8 +214,9 @@ class Client:
         return answer.must(SUCCESS, MORE_PROCESSING)
 
     def log_on(self, address, user, password):
-        tokens = spnego.client(user, password, hostname=address, service="cifs", protocol="ntlm",
-                               options=spnego.NegotiateOptions.use_ntlm)
+        tokens = spnego.client(
+            user, password, hostname=address, service="cifs", protocol="ntlm", options=spnego.NegotiateOptions.use_ntlm
+        )
         incoming = None
         while True:
             token = tokens.step(incoming)
@@ -180,11 +224,12 @@ class Client:
             answer = self.preauthenticated(SESSION_SETUP, body)
             self.session_id = answer.session_id
             offset, length = struct.unpack_from("<HH", answer.body, 4)
-            incoming = answer.message[offset:offset + length]
+            incoming = answer.message[offset : offset + length]
             if answer.status == SUCCESS:
                 break
-        self.key = KBKDFHMAC(SHA256(), Mode.CounterMode, 16, 4, 4, CounterLocation.BeforeFixed,
-                             b"SMBSigningKey\0", self.hash, None).derive(tokens.session_key[:16])
+        self.key = KBKDFHMAC(
+            SHA256(), Mode.CounterMode, 16, 4, 4, CounterLocation.BeforeFixed, b"SMBSigningKey\0", self.hash, None
+        ).derive(tokens.session_key[:16])
 
     def tree_connect(self, address, share):
         path = f"\\\\{address}\\{share}".encode("utf-16-le")
@@ -194,6 +239,7 @@ class Client:
 
 
 # Bodies of requests, as they are when nothing is odd about them.
+
 
 def create_body(name, access=0x0012019F, disposition=3, options=0, share=7, attributes=0, oplock=0, contexts=()):
     """CREATE; `contexts` is [(tag, data)]."""
@@ -208,8 +254,28 @@ def create_body(name, access=0x0012019F, disposition=3, options=0, share=7, attr
             one += bytes(-len(one) % 8)
             one = struct.pack("<I", len(one)) + one[4:]
         blob += one
-    return struct.pack("<HBBIQQIIIIIHHII", 57, 0, oplock, 2, 0, 0, access, attributes, share, disposition, options,
-                       120, len(path), 120 + len(tail) if blob else 0, len(blob)) + tail + blob
+    return (
+        struct.pack(
+            "<HBBIQQIIIIIHHII",
+            57,
+            0,
+            oplock,
+            2,
+            0,
+            0,
+            access,
+            attributes,
+            share,
+            disposition,
+            options,
+            120,
+            len(path),
+            120 + len(tail) if blob else 0,
+            len(blob),
+        )
+        + tail
+        + blob
+    )
 
 
 def close_body(file, flags=0):
@@ -218,8 +284,11 @@ def close_body(file, flags=0):
 
 def query_body(file, kind, level, length=65536, additional=0, flags=0, data=b""):
     """QUERY_INFO: `kind` 1 file, 2 file system, 3 security, 4 quota."""
-    return struct.pack("<HBBIHHIII", 41, kind, level, length, 104 if data else 0, 0, len(data), additional, flags) \
-        + file + data
+    return (
+        struct.pack("<HBBIHHIII", 41, kind, level, length, 104 if data else 0, 0, len(data), additional, flags)
+        + file
+        + data
+    )
 
 
 def set_body(file, kind, level, data, additional=0):
@@ -240,14 +309,21 @@ def write_body(file, offset, data, flags=0):
 
 
 def ioctl_body(file, code, data=b"", most=65536, flags=1):
-    return struct.pack("<HHI", 57, 0, code) + file + struct.pack("<IIIIIIII", 120, len(data), 0, 0, 0, most, flags, 0) \
+    return (
+        struct.pack("<HHI", 57, 0, code)
+        + file
+        + struct.pack("<IIIIIIII", 120, len(data), 0, 0, 0, most, flags, 0)
         + data
+    )
 
 
 def lock_body(file, locks, sequence=0):
     """LOCK; `locks` is [(offset, length, flags)]."""
-    return struct.pack("<HHI", 48, len(locks), sequence) + file \
+    return (
+        struct.pack("<HHI", 48, len(locks), sequence)
+        + file
         + b"".join(struct.pack("<QQII", offset, length, flags, 0) for offset, length, flags in locks)
+    )
 
 
 def notify_body(file, flags=0, length=4096, filter=0xFFF):
@@ -296,7 +372,7 @@ class Tree:
             if answer.status == 0x80000006:
                 break
             for entry in chained(answer.must().buffer()):
-                names.append(entry[12:12 + struct.unpack_from("<I", entry, 8)[0]].decode("utf-16-le"))
+                names.append(entry[12 : 12 + struct.unpack_from("<I", entry, 8)[0]].decode("utf-16-le"))
             flags = 0
         self.close(file)
         return sorted(n for n in names if n not in (".", ".."))

@@ -1,4 +1,5 @@
 """What the Python peers have in common: a line per check, and the bytes they leave."""
+
 import contextlib
 import time
 import traceback

@@ -1,4 +1,5 @@
 """Changes on the host's side under a client's open handles; the argument is the share's directory there."""
+
 import os
 import shutil
 import sys
@@ -10,7 +11,13 @@ from report import check, pattern
 from smbprotocol.connection import Connection
 from smbprotocol.exceptions import SMBException, SMBOSError
 from smbprotocol.open import (
-    CreateDisposition, CreateOptions, FileAttributes, FilePipePrinterAccessMask, ImpersonationLevel, Open, ShareAccess,
+    CreateDisposition,
+    CreateOptions,
+    FileAttributes,
+    FilePipePrinterAccessMask,
+    ImpersonationLevel,
+    Open,
+    ShareAccess,
 )
 from smbprotocol.session import Session
 from smbprotocol.tree import TreeConnect
@@ -25,7 +32,9 @@ session = Session(connection, user, password, require_encryption=False)
 session.connect()
 tree = TreeConnect(session, base)
 tree.connect()
-ALL = FilePipePrinterAccessMask.GENERIC_READ | FilePipePrinterAccessMask.GENERIC_WRITE | FilePipePrinterAccessMask.DELETE
+ALL = (
+    FilePipePrinterAccessMask.GENERIC_READ | FilePipePrinterAccessMask.GENERIC_WRITE | FilePipePrinterAccessMask.DELETE
+)
 
 
 def path(name):
@@ -34,9 +43,14 @@ def path(name):
 
 def opened(name, create_options=CreateOptions.FILE_NON_DIRECTORY_FILE):
     handle = Open(tree, name)
-    handle.create(ImpersonationLevel.Impersonation, ALL, FileAttributes.FILE_ATTRIBUTE_NORMAL,
-                  ShareAccess.FILE_SHARE_READ | ShareAccess.FILE_SHARE_WRITE | ShareAccess.FILE_SHARE_DELETE,
-                  CreateDisposition.FILE_OPEN_IF, create_options)
+    handle.create(
+        ImpersonationLevel.Impersonation,
+        ALL,
+        FileAttributes.FILE_ATTRIBUTE_NORMAL,
+        ShareAccess.FILE_SHARE_READ | ShareAccess.FILE_SHARE_WRITE | ShareAccess.FILE_SHARE_DELETE,
+        CreateDisposition.FILE_OPEN_IF,
+        create_options,
+    )
     return handle
 
 

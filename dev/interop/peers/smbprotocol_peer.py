@@ -1,4 +1,5 @@
 """smbprotocol against the server in SMB_*; the argument is `signed` or `sealed`."""
+
 import os
 import sys
 import uuid
@@ -9,8 +10,15 @@ from smbprotocol.connection import Connection
 from smbprotocol.exceptions import LogonFailure, SharingViolation, SMBOSError
 from smbprotocol.file_info import FileStandardInformation, InfoType
 from smbprotocol.open import (
-    CreateDisposition, CreateOptions, FileAttributes, FilePipePrinterAccessMask, ImpersonationLevel, Open,
-    ShareAccess, SMB2QueryInfoRequest, SMB2QueryInfoResponse,
+    CreateDisposition,
+    CreateOptions,
+    FileAttributes,
+    FilePipePrinterAccessMask,
+    ImpersonationLevel,
+    Open,
+    ShareAccess,
+    SMB2QueryInfoRequest,
+    SMB2QueryInfoResponse,
 )
 from smbprotocol.session import Session
 from smbprotocol.tree import TreeConnect
@@ -108,15 +116,23 @@ tree.connect()
 
 def opened(name, disposition=CreateDisposition.FILE_OVERWRITE_IF, create_options=0, access=READ_WRITE):
     handle = Open(tree, name)
-    handle.create(ImpersonationLevel.Impersonation, access, FileAttributes.FILE_ATTRIBUTE_NORMAL,
-                  ShareAccess.FILE_SHARE_READ | ShareAccess.FILE_SHARE_WRITE | ShareAccess.FILE_SHARE_DELETE,
-                  disposition, CreateOptions.FILE_NON_DIRECTORY_FILE | create_options)
+    handle.create(
+        ImpersonationLevel.Impersonation,
+        access,
+        FileAttributes.FILE_ATTRIBUTE_NORMAL,
+        ShareAccess.FILE_SHARE_READ | ShareAccess.FILE_SHARE_WRITE | ShareAccess.FILE_SHARE_DELETE,
+        disposition,
+        CreateOptions.FILE_NON_DIRECTORY_FILE | create_options,
+    )
     return handle
 
 
 with check("delete-on-close"):
-    handle = opened("short-lived.bin", create_options=CreateOptions.FILE_DELETE_ON_CLOSE,
-                    access=READ_WRITE | FilePipePrinterAccessMask.DELETE)
+    handle = opened(
+        "short-lived.bin",
+        create_options=CreateOptions.FILE_DELETE_ON_CLOSE,
+        access=READ_WRITE | FilePipePrinterAccessMask.DELETE,
+    )
     handle.write(b"x", 0)
     assert "short-lived.bin" in smbclient.listdir(base, **options)
     handle.close(False)
@@ -129,14 +145,22 @@ with check("compound"):
     query["output_buffer_length"] = 4096
     query["file_id"] = b"\xff" * 16
     messages = [
-        handle.create(ImpersonationLevel.Impersonation, READ_WRITE, FileAttributes.FILE_ATTRIBUTE_NORMAL,
-                      ShareAccess.FILE_SHARE_READ, CreateDisposition.FILE_OVERWRITE_IF,
-                      CreateOptions.FILE_NON_DIRECTORY_FILE, send=False),
+        handle.create(
+            ImpersonationLevel.Impersonation,
+            READ_WRITE,
+            FileAttributes.FILE_ATTRIBUTE_NORMAL,
+            ShareAccess.FILE_SHARE_READ,
+            CreateDisposition.FILE_OVERWRITE_IF,
+            CreateOptions.FILE_NON_DIRECTORY_FILE,
+            send=False,
+        ),
         handle.write(pattern(5000), 0, send=False),
         (query, None),
         handle.close(True, send=False),
     ]
-    requests = connection.send_compound([m[0] for m in messages], session.session_id, tree.tree_connect_id, related=True)
+    requests = connection.send_compound(
+        [m[0] for m in messages], session.session_id, tree.tree_connect_id, related=True
+    )
     messages[0][1](requests[0])
     assert messages[1][1](requests[1]) == 5000
     answer = SMB2QueryInfoResponse()

@@ -3,6 +3,7 @@
 They are run when they are named (`--only 'attacks/*'`, `./dev/test attacks`): they measure, so they want a
 release build and a machine that does nothing else.
 """
+
 import resource
 import shutil
 import subprocess
@@ -15,8 +16,12 @@ PEERS = HERE / "peers"
 
 def roads():
     """Every address of two networks is this machine's, so that an attacker has as many as it wants."""
-    for command in ("ip route replace local 198.19.0.0/16 dev lo", "ip -6 route replace local 2001:db8::/32 dev lo",
-                    "ip -6 addr replace 2001:db8:ff:1::1/128 dev lo nodad", "sysctl -q -w net.ipv6.ip_nonlocal_bind=1"):
+    for command in (
+        "ip route replace local 198.19.0.0/16 dev lo",
+        "ip -6 route replace local 2001:db8::/32 dev lo",
+        "ip -6 addr replace 2001:db8:ff:1::1/128 dev lo nodad",
+        "sysctl -q -w net.ipv6.ip_nonlocal_bind=1",
+    ):
         subprocess.run(command.split(), check=True)
     # Thousands of connections on this side, too.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -27,7 +32,9 @@ def attacks(ctx, kind, timeout=600):
     """Runs the attacks of a kind that are wanted; each is a row."""
     roads()
     peer = [VENV / "bin/python", PEERS / "attacks_peer.py", ctx.server.directory, kind]
-    names = [name for name in ctx.command(*peer, "--list")[1].split() if selects(ctx.patterns, f"{ctx.group.name}/{name}")]
+    names = [
+        name for name in ctx.command(*peer, "--list")[1].split() if selects(ctx.patterns, f"{ctx.group.name}/{name}")
+    ]
     status, output = ctx.command(*peer, *names, timeout=timeout)
     ctx.report(output, needed=names)
     if status:
@@ -87,8 +94,12 @@ def host(ctx):
             copy.write_text(config.read_text().replace(f"{ctx.server.directory}/state", f"{ctx.work}/state"))
             shutil.copytree(ctx.server.directory / "state", ctx.work / "state", dirs_exist_ok=True)
             copy.chmod(mode)
-            serve = subprocess.Popen([ctx.server.program, "serve", "--config", copy, "--listen", "127.0.0.1:4999"],
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            serve = subprocess.Popen(
+                [ctx.server.program, "serve", "--config", copy, "--listen", "127.0.0.1:4999"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             try:
                 said = serve.communicate(timeout=3)[0].decode(errors="replace")
             except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
 """The Linux kernel's client, cifs.ko, in User Mode Linux."""
+
 import hashlib
 import os
 import re
@@ -36,7 +37,13 @@ MOUNTS_FULL = [
 ]
 
 # What the kernel tells of a mount with these options.
-PROOFS = {"posix": ",posix,", "sign": "signed", "seal": "[Ee]ncrypted", "nolease": ",nolease", "multichannel": "Extra Channels: [1-9]"}
+PROOFS = {
+    "posix": ",posix,",
+    "sign": "signed",
+    "seal": "[Ee]ncrypted",
+    "nolease": ",nolease",
+    "multichannel": "Extra Channels: [1-9]",
+}
 
 
 def guest(ctx, options, *command, limit=180, memory="512M", env=None):
@@ -63,9 +70,14 @@ def checks(ctx, options, share=None):
     program = TOOLS / "frevo-guest-checks"
     with ctx.check("mount"):
         # Its rows come from the report; its status only repeats them.
-        status, output = guest(ctx, options, "bash", "-c", "grep ' /mnt/smb cifs ' /proc/mounts; "
-                               f"cat /proc/fs/cifs/DebugData; exec {program} run . {report}",
-                               env={"SMB_SHARE": share} if share else None)
+        status, output = guest(
+            ctx,
+            options,
+            "bash",
+            "-c",
+            f"grep ' /mnt/smb cifs ' /proc/mounts; cat /proc/fs/cifs/DebugData; exec {program} run . {report}",
+            env={"SMB_SHARE": share} if share else None,
+        )
         if status in (124, 125, 126) or " cifs " not in output:
             raise Failure(f"status {status}: {output.strip()[-250:]}")
         for option, proof in PROOFS.items():
@@ -90,7 +102,15 @@ def posix(ctx, options):
     ctx.report(report.read_text() if report.exists() else "", needed=["posix-statfs"])
     room = ctx.server.path / "posix"
     with ctx.check("posix-disk"):
-        for name, mode in (("600", 0o600), ("640", 0o640), ("444", 0o444), ("a:b*?.", 0o666), ("chmodded", 0o751), ("private", 0o2770), ("made", 0o1777)):
+        for name, mode in (
+            ("600", 0o600),
+            ("640", 0o640),
+            ("444", 0o444),
+            ("a:b*?.", 0o666),
+            ("chmodded", 0o751),
+            ("private", 0o2770),
+            ("made", 0o1777),
+        ):
             found = (room / name).stat().st_mode & 0o7777
             # Set-group-ID is not given from afar but to directories.
             if found != mode & (0o3777 if (room / name).is_dir() else 0o1777):
@@ -118,8 +138,9 @@ def mfsymlinks(ctx, options):
 def sfu(ctx, options):
     """Services for Unix's special files: small SYSTEM files with a mark, no devices of the host."""
     with ctx.check("special-files-on-disk"):
-        output = script(ctx, options, "mkfifo sfu-pipe; mknod sfu-null c 1 3; mknod sfu-disk b 8 17\n"
-                        "stat -c '%n %F %t %T' sfu-*")
+        output = script(
+            ctx, options, "mkfifo sfu-pipe; mknod sfu-null c 1 3; mknod sfu-disk b 8 17\nstat -c '%n %F %t %T' sfu-*"
+        )
         wanted = ["sfu-disk block special file 8 11", "sfu-null character special file 1 3", "sfu-pipe fifo 0 0"]
         if output.strip().split("\n") != wanted:
             raise Failure(output.strip()[-200:])
@@ -144,7 +165,11 @@ def is_system(path):
 def cifsacl(ctx, options):
     """chmod as an access list: stored beside the file, and shown by the mode for group and others."""
     with ctx.check("lists-on-disk"):
-        output = script(ctx, options, "touch acl-file; mkdir acl-dir; chmod 640 acl-file; chmod 751 acl-dir; stat -c %a acl-file acl-dir")
+        output = script(
+            ctx,
+            options,
+            "touch acl-file; mkdir acl-dir; chmod 640 acl-file; chmod 751 acl-dir; stat -c %a acl-file acl-dir",
+        )
         if output.split() != ["640", "751"]:
             raise Failure(output.strip()[-200:])
         if ctx.server.kind != "frevo":
@@ -202,13 +227,19 @@ def programs(ctx):
     share = ctx.server.path
     with ctx.check("git-clone"):
         source = repository(ctx)
-        script(ctx, "", f"export GIT_CONFIG_GLOBAL=/dev/null; git -c safe.directory='*' clone -q --no-hardlinks 'file://{source}' clone\n"
-               "cd clone; git -c safe.directory='*' fsck --full --strict 2>&1; git -c safe.directory='*' status --porcelain")
+        script(
+            ctx,
+            "",
+            f"export GIT_CONFIG_GLOBAL=/dev/null; git -c safe.directory='*' clone -q --no-hardlinks 'file://{source}' clone\n"
+            "cd clone; git -c safe.directory='*' fsck --full --strict 2>&1; git -c safe.directory='*' status --porcelain",
+        )
         here = {k: v for k, v in trees.digest(source).items() if not k.startswith(b".git")}
         there = {k: v for k, v in trees.digest(share / "clone").items() if not k.startswith(b".git")}
         if not here or here != there:
             raise Failure("the clone's work tree is not the original's")
-        status, output = ctx.command("git", "-c", "safe.directory=*", "-C", share / "clone", "fsck", "--full", "--strict")
+        status, output = ctx.command(
+            "git", "-c", "safe.directory=*", "-C", share / "clone", "fsck", "--full", "--strict"
+        )
         if status:
             raise Failure(f"fsck on the server's disk: {output.strip()[-200:]}")
     with ctx.check("sqlite3"):
@@ -235,7 +266,11 @@ def programs(ctx):
         tree, back = trees.named_tree(ctx.work / "tree"), ctx.work / "back"
         back.mkdir()
         ctx.command("tar", "-C", tree, "-cf", ctx.work / "in.tar", ".")
-        script(ctx, "", f"mkdir tarred; tar --no-same-owner -C tarred -xf {ctx.work}/in.tar; tar -C tarred -cf {ctx.work}/out.tar .")
+        script(
+            ctx,
+            "",
+            f"mkdir tarred; tar --no-same-owner -C tarred -xf {ctx.work}/in.tar; tar -C tarred -cf {ctx.work}/out.tar .",
+        )
         ctx.command("tar", "-C", back, "-xf", ctx.work / "out.tar")
         trees.same_tree(tree, share / "tarred")
         trees.same_tree(tree, back)
@@ -261,7 +296,11 @@ def meanwhile(ctx, text, act):
     thread = threading.Thread(target=wait)
     thread.start()
     try:
-        script(ctx, "", f"WORK={ctx.work}\nready() {{ touch $WORK/ready; until [ -e $WORK/go ]; do sleep 0.1; done; }}\n" + text)
+        script(
+            ctx,
+            "",
+            f"WORK={ctx.work}\nready() {{ touch $WORK/ready; until [ -e $WORK/go ]; do sleep 0.1; done; }}\n" + text,
+        )
     finally:
         thread.join()
     for name in ("ready", "go"):
@@ -319,7 +358,9 @@ def fsx(ctx, options, config, operations):
     with ctx.check(f"{operations}-operations"):
         (ctx.work / "fsx.toml").write_text(config)
         output = script(
-            ctx, options, f"{TOOLS}/fsx -q -N {operations} -S 7 -f {ctx.work}/fsx.toml -P {ctx.work} fsx.bin 2>&1",
+            ctx,
+            options,
+            f"{TOOLS}/fsx -q -N {operations} -S 7 -f {ctx.work}/fsx.toml -P {ctx.work} fsx.bin 2>&1",
             limit=900,
         )
         if "All operations completed A-OK" not in output:

@@ -1,4 +1,5 @@
 """Client libraries of other languages, each driven by a small program of ours or its own suite."""
+
 import json
 import os
 import re
@@ -29,8 +30,21 @@ def left_behind(ctx, name, size):
             raise Failure(f"{name}: {len(found)} bytes, other than those written")
 
 
-SMBPROTOCOL = ["write-read", "list", "stat", "rename", "directories", "times", "append", "lock-out",
-               "delete-on-close", "compound", "echo", "wrong-password", "left"]
+SMBPROTOCOL = [
+    "write-read",
+    "list",
+    "stat",
+    "rename",
+    "directories",
+    "times",
+    "append",
+    "lock-out",
+    "delete-on-close",
+    "compound",
+    "echo",
+    "wrong-password",
+    "left",
+]
 
 
 @group("clients/smbprotocol")
@@ -92,19 +106,33 @@ def go_smb2(ctx):
         ctx.add("suite", "skip", 0.0, "no Go here new enough to build it")
         return
     server = ctx.server
-    (ctx.work / "client_conf.json").write_text(json.dumps({
-        "max_credit_balance": 128,
-        "transport": {"type": "tcp", "host": server.address, "port": server.port},
-        "conn": {"signing": True, "dialect": 0x311},
-        "session": {"type": "ntlm", "user": server.user, "passwd": server.password,
-                    "domain": "", "workstation": "", "targetSPN": ""},
-        "tree_conn": {"share1": server.share, "share2": server.share2},
-    }))
+    (ctx.work / "client_conf.json").write_text(
+        json.dumps(
+            {
+                "max_credit_balance": 128,
+                "transport": {"type": "tcp", "host": server.address, "port": server.port},
+                "conn": {"signing": True, "dialect": 0x311},
+                "session": {
+                    "type": "ntlm",
+                    "user": server.user,
+                    "passwd": server.password,
+                    "domain": "",
+                    "workstation": "",
+                    "targetSPN": "",
+                },
+                "tree_conn": {"share1": server.share, "share2": server.share2},
+            }
+        )
+    )
     status, output = ctx.command(suite, "-test.v", "-test.timeout=180s", timeout=240)
     seen = 0
     for m in re.finditer(r"^--- (PASS|FAIL|SKIP): (\S+) \(([\d.]+)s\)\n((?:    .*\n)*)", output, re.M):
         seen += 1
-        ctx.add(m[2], {"PASS": "pass", "FAIL": "fail", "SKIP": "skip"}[m[1]], float(m[3]),
-                m[4].strip() if m[1] != "PASS" else "")
+        ctx.add(
+            m[2],
+            {"PASS": "pass", "FAIL": "fail", "SKIP": "skip"}[m[1]],
+            float(m[3]),
+            m[4].strip() if m[1] != "PASS" else "",
+        )
     if not seen or (status and "--- FAIL" not in output):
         ctx.add("suite", "fail", 0.0, f"status {status}, {seen} tests seen: {output.strip()[-250:]}")

@@ -1,4 +1,5 @@
 """One folder, two servers: what smbd wrote, Frevo must show, and the other way round."""
+
 import contextlib
 import json
 import subprocess
@@ -7,7 +8,18 @@ from ..model import HERE, Failure, group
 from ..prepare import VENV
 from ..servers import Server
 
-FACETS = ["names", "data", "attributes", "creation-times", "write-times", "streams", "stream-data", "eas", "dacls", "owners"]
+FACETS = [
+    "names",
+    "data",
+    "attributes",
+    "creation-times",
+    "write-times",
+    "streams",
+    "stream-data",
+    "eas",
+    "dacls",
+    "owners",
+]
 WRITTEN = ["names", "attributes", "times", "streams", "eas", "dacls"]
 CHANGED = ["names", "attributes", "streams", "eas", "dacls"]
 
@@ -33,8 +45,14 @@ def both(ctx):
 
 def peer(ctx, server, what, *args, **more):
     """crossing_peer.py against one of the two; its output."""
-    status, output = ctx.command(VENV / "bin/python", HERE / "peers/crossing_peer.py", what, *args,
-                                 env={**server.environment(), "SMB_SHARE": "torture", **more}, timeout=120)
+    status, output = ctx.command(
+        VENV / "bin/python",
+        HERE / "peers/crossing_peer.py",
+        what,
+        *args,
+        env={**server.environment(), "SMB_SHARE": "torture", **more},
+        timeout=120,
+    )
     return status, output
 
 
@@ -108,8 +126,10 @@ def audited(ctx, writer, reader):
             theirs = facts(ctx, reader, prefix + "theirs", "audits", SMB_USER="root")["audits"]
             if ours != theirs or bool(ours["audited folder"]) == bool(prefix):
                 raise Failure(f"{writer.kind}: {ours}, {reader.kind}: {theirs}")
-        ctx.report(peer(ctx, reader, "unprivileged")[1].replace("unprivileged", prefix + "unprivileged"),
-                   needed=[prefix + "unprivileged"])
+        ctx.report(
+            peer(ctx, reader, "unprivileged")[1].replace("unprivileged", prefix + "unprivileged"),
+            needed=[prefix + "unprivileged"],
+        )
         if not prefix:
             output = peer(ctx, reader, "reaudit", SMB_USER="root")[1]
             ctx.report(output.replace("audit-", "reaudit-"), needed=["re" + name for name in names])

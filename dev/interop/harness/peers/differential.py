@@ -1,4 +1,5 @@
 """The same requests to the server under test and to smbd, answer by answer."""
+
 import fnmatch
 import json
 import os
@@ -34,8 +35,16 @@ def requests(ctx):
         other = Server("smbd", "torture", address=OTHER_ADDRESS)
         try:
             status, output = ctx.command(
-                VENV / "bin/python", HERE / "peers/differential_peer.py", ctx.server.address, other.address, "torture",
-                SEED, wanted, out, timeout=900)
+                VENV / "bin/python",
+                HERE / "peers/differential_peer.py",
+                ctx.server.address,
+                other.address,
+                "torture",
+                SEED,
+                wanted,
+                out,
+                timeout=900,
+            )
         finally:
             other.stop()
         if status:

@@ -1,4 +1,5 @@
 """The server in a guest whose kernel has what the host's may lack: quotas, disks that fail, file systems of each kind."""
+
 import contextlib
 import os
 import shutil
@@ -23,14 +24,41 @@ class GuestServer:
         self.jobs.mkdir()
         (self.jobs / "up").touch()
         if self.kind == "frevo":
-            serve = ["with-frevo", "-b", os.environ["FREVO_CLIENT"], "-x", "--encryption", "-x", "offered",
-                     "-x", "--signing", "-x", "offered", *(["-u", "-A", "smbuser2"] if acting else [])]
+            serve = [
+                "with-frevo",
+                "-b",
+                os.environ["FREVO_CLIENT"],
+                "-x",
+                "--encryption",
+                "-x",
+                "offered",
+                "-x",
+                "--signing",
+                "-x",
+                "offered",
+                *(["-u", "-A", "smbuser2"] if acting else []),
+            ]
         else:
             serve = ["with-samba", *([] if acting else ["-s", "force user = root"])]
         self.child = subprocess.Popen(
-            [HERE / "linux-client", "-M", "-k", KERNEL, "-m", "1024M", "-t", "600", "--", HERE / "guest-disks",
-             self.jobs, ",".join(disks), *serve],
-            stdin=subprocess.DEVNULL, stdout=ctx.log, stderr=ctx.log,
+            [
+                HERE / "linux-client",
+                "-M",
+                "-k",
+                KERNEL,
+                "-m",
+                "1024M",
+                "-t",
+                "600",
+                "--",
+                HERE / "guest-disks",
+                self.jobs,
+                ",".join(disks),
+                *serve,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=ctx.log,
+            stderr=ctx.log,
         )
         end = time.monotonic() + 60
         while not (self.jobs / "ready").exists():
@@ -40,8 +68,16 @@ class GuestServer:
             time.sleep(0.05)
 
     def environment(self):
-        return {"SMB_ADDR": self.address, "SMB_PORT": str(self.port), "SMB_SHARE": self.share, "SMB_USER": self.user,
-                "SMB_PASS": self.password, "GUEST_JOBS": str(self.jobs), "GUEST_SERVER": self.kind, "LC_ALL": "C.UTF-8"}
+        return {
+            "SMB_ADDR": self.address,
+            "SMB_PORT": str(self.port),
+            "SMB_SHARE": self.share,
+            "SMB_USER": self.user,
+            "SMB_PASS": self.password,
+            "GUEST_JOBS": str(self.jobs),
+            "GUEST_SERVER": self.kind,
+            "LC_ALL": "C.UTF-8",
+        }
 
     def end(self):
         (self.jobs / "up").unlink(missing_ok=True)

@@ -1,4 +1,5 @@
 """What others' tools learn of a server without a password: nothing beyond NEGOTIATE."""
+
 import concurrent.futures
 import shutil
 import subprocess
@@ -9,26 +10,70 @@ from ..prepare import VENV
 from .attacks import roads
 
 # Names of accounts, shares, files and SIDs; the server's own name is in its answer to NEGOTIATE and in its challenge.
-SECRETS = ["smbuser", "share2", "torture", "hideunread", "noncanonical", "posixlocks", "rootless", "planted",
-           "Administrators", "S-1-5-21-", "S-1-5-32-5", "Password Info", "Minimum password length"]
+SECRETS = [
+    "smbuser",
+    "share2",
+    "torture",
+    "hideunread",
+    "noncanonical",
+    "posixlocks",
+    "rootless",
+    "planted",
+    "Administrators",
+    "S-1-5-21-",
+    "S-1-5-32-5",
+    "Password Info",
+    "Minimum password length",
+]
 
-NMAP = "smb-enum-*,smb-ls,smb-mbenum,smb-os-discovery,smb-protocols,smb-security-mode,smb-server-stats,smb-system-info," \
-       "smb-double-pulsar-backdoor,smb-vuln-*,smb2-*"
+NMAP = (
+    "smb-enum-*,smb-ls,smb-mbenum,smb-os-discovery,smb-protocols,smb-security-mode,smb-server-stats,smb-system-info,"
+    "smb-double-pulsar-backdoor,smb-vuln-*,smb2-*"
+)
 
 BIN = VENV / "bin"
 
 # Name, what must be in the output as a sign that the tool came through, program and arguments.
 TOOLS = [
-    ("nmap", "signing enabled and required", ["nmap", "-Pn", "-n", "-sT", "-p", "445", "--script", NMAP, "--script-timeout", "60s", "{address}"]),
-    ("nmap-guest", "445/tcp open", ["nmap", "-Pn", "-n", "-sT", "-p", "445", "--script", "smb-enum-shares,smb-enum-users,smb-ls",
-                                    "--script-args", "smbusername=guest,smbpassword=", "--script-timeout", "60s", "{address}"]),
+    (
+        "nmap",
+        "signing enabled and required",
+        ["nmap", "-Pn", "-n", "-sT", "-p", "445", "--script", NMAP, "--script-timeout", "60s", "{address}"],
+    ),
+    (
+        "nmap-guest",
+        "445/tcp open",
+        [
+            "nmap",
+            "-Pn",
+            "-n",
+            "-sT",
+            "-p",
+            "445",
+            "--script",
+            "smb-enum-shares,smb-enum-users,smb-ls",
+            "--script-args",
+            "smbusername=guest,smbpassword=",
+            "--script-timeout",
+            "60s",
+            "{address}",
+        ],
+    ),
     ("impacket-rpcdump", "rror", [BIN / "rpcdump.py", "-port", "445", "-target-ip", "{address}", "{address}"]),
     ("impacket-lookupsid", "rror", [BIN / "lookupsid.py", "-no-pass", "anonymous@{address}"]),
     ("impacket-lookupsid-null", "rror", [BIN / "lookupsid.py", "-no-pass", ":@{address}"]),
     ("impacket-samrdump", "rror", [BIN / "samrdump.py", "-no-pass", "anonymous@{address}"]),
     ("impacket-samrdump-null", "rror", [BIN / "samrdump.py", "-no-pass", "{address}"]),
-    ("impacket-smbclient", "rror", [BIN / "smbclient.py", "-no-pass", "-inputfile", "{work}/commands", "anonymous@{address}"]),
-    ("impacket-smbclient-null", "rror", [BIN / "smbclient.py", "-no-pass", "-inputfile", "{work}/commands", "{address}"]),
+    (
+        "impacket-smbclient",
+        "rror",
+        [BIN / "smbclient.py", "-no-pass", "-inputfile", "{work}/commands", "anonymous@{address}"],
+    ),
+    (
+        "impacket-smbclient-null",
+        "rror",
+        [BIN / "smbclient.py", "-no-pass", "-inputfile", "{work}/commands", "{address}"],
+    ),
     ("impacket-net", "rror", [BIN / "net.py", "-no-pass", "anonymous@{address}", "user"]),
     ("impacket-services", "rror", [BIN / "services.py", "-no-pass", "anonymous@{address}", "list"]),
     ("impacket-reg", "rror", [BIN / "reg.py", "-no-pass", "anonymous@{address}", "query", "-keyName", "HKLM"]),
@@ -37,7 +82,11 @@ TOOLS = [
     ("smbclient-list", "NT_STATUS", ["smbclient", "-N", "-L", "{address}"]),
     ("smbclient-guest", "NT_STATUS", ["smbclient", "-U", "guest%", "-L", "{address}"]),
     ("smbclient-no-password", "NT_STATUS", ["smbclient", "-U", "somebody%", "//{address}/share", "-c", "ls"]),
-    ("rpcclient-null", "NT_STATUS", ["rpcclient", "-N", "-U", "", "{address}", "-c", "srvinfo;lsaquery;enumdomusers;netshareenumall"]),
+    (
+        "rpcclient-null",
+        "NT_STATUS",
+        ["rpcclient", "-N", "-U", "", "{address}", "-c", "srvinfo;lsaquery;enumdomusers;netshareenumall"],
+    ),
     ("net-rpc", "NT_STATUS", ["net", "rpc", "info", "-N", "-U", "%", "-S", "{address}"]),
     ("enum4linux-ng", "Completed after", ["enum4linux-ng", "-A", "-t", "10", "{address}"]),
 ]
@@ -51,8 +100,14 @@ def learn(ctx, number, name, sign, command):
     if not shutil.which(command[0]):
         raise Skip(f"{command[0]} is not installed")
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=150,
-                              cwd=ctx.work)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=150,
+            cwd=ctx.work,
+        )
         output = done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as e:
         output = (e.stdout or b"").decode(errors="replace") + "\n[no end after 150 s]"
@@ -75,8 +130,10 @@ def enumeration(ctx):
     (ctx.server.path / "planted.txt").write_text("planted")
     (ctx.work / "commands").write_text("shares\nuse share\nls\nwho\ninfo\n")
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        begun = [(name, time.monotonic(), pool.submit(learn, ctx, number, name, sign, command))
-                 for number, (name, sign, command) in enumerate(TOOLS)]
+        begun = [
+            (name, time.monotonic(), pool.submit(learn, ctx, number, name, sign, command))
+            for number, (name, sign, command) in enumerate(TOOLS)
+        ]
         for name, began, one in begun:
             error = one.exception()
             result = "pass" if error is None else "skip" if isinstance(error, Skip) else "fail"

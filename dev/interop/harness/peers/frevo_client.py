@@ -3,6 +3,7 @@
 The client refuses what it was not told to accept, so that a variant that works is the
 variant that was in use.
 """
+
 import errno
 import json
 import os
@@ -19,8 +20,10 @@ from .mount import mounted, no_fuse, refused
 VARIANTS = [
     ("3.1.1-default", "default", []),
     *[(f"3.1.1-signed-{name}", "default", ["--signing", name]) for name in ("aes-gmac", "aes-cmac", "hmac-sha256")],
-    *[(f"3.1.1-sealed-{name}", "default", ["-e", "--cipher", name])
-      for name in ("aes-128-gcm", "aes-128-ccm", "aes-256-gcm", "aes-256-ccm")],
+    *[
+        (f"3.1.1-sealed-{name}", "default", ["-e", "--cipher", name])
+        for name in ("aes-128-gcm", "aes-128-ccm", "aes-256-gcm", "aes-256-ccm")
+    ],
     ("3.1.1-sealed-by-server", "as-shipped", []),
     ("3.1.1-channels", "multichannel", ["--channels", "4"]),
     ("3.1.1-channels-sealed", "multichannel", ["--channels", "4", "-e"]),
@@ -134,7 +137,9 @@ def everything(ctx, options, disk=None):
             raise Failure("it was not moved")
         listed = [json.loads(line) for line in client.run("ls", "--json", "-R", client.url("a")).splitlines()]
         if {(e["path"], e["type"]) for e in listed} != {
-            ("a/b", "directory"), ("a/b/c", "directory"), ("a/b/copy", "file")
+            ("a/b", "directory"),
+            ("a/b/c", "directory"),
+            ("a/b/copy", "file"),
         }:
             raise Failure(f"{listed}")
         if "a/b/copy" not in client.run("find", client.url(), "--name", "COPY", "--type", "f"):
@@ -174,6 +179,7 @@ def everything(ctx, options, disk=None):
         shutil.rmtree(ctx.work / "given")
         client.run("rm", "-r", client.url("taken"), client.url("odd"))
     with ctx.check("attributes"):
+
         def flags(name):
             found = json.loads(client.run("stat", "--json", client.url(name)))
             return found["attributes"] & 0x27, found["created"]
@@ -207,6 +213,7 @@ def everything(ctx, options, disk=None):
 
 
 for name, profile, options in VARIANTS:
+
     def run(ctx, options=options):
         everything(ctx, options)
 
@@ -238,8 +245,9 @@ def acl(ctx):
     (server.path / "folder").mkdir()
 
     def smbcacls(name, *args):
-        status, output = ctx.command("smbcacls", f"//{server.address}/{server.share}", name,
-                                     "-U", f"{server.user}%{server.password}", *args)
+        status, output = ctx.command(
+            "smbcacls", f"//{server.address}/{server.share}", name, "-U", f"{server.user}%{server.password}", *args
+        )
         if status:
             raise Failure(f"smbcacls {args}: {output.strip()[-200:]}")
         return output
@@ -284,8 +292,7 @@ def acl(ctx):
         if f"\\{server.user2}:change:oi,ci" not in output:
             raise Failure(output)
     with ctx.check("set"):
-        client.run("acl", client.url("folder"), "--set", f"allow:{server.user}:full",
-                   "--set", f"deny:{server.user2}:w")
+        client.run("acl", client.url("folder"), "--set", f"allow:{server.user}:full", "--set", f"deny:{server.user2}:w")
         output = smbcacls("folder")
         denied = entries(output, server.user2 + ":DENIED")
         if len(denied) != 1 or "OI|CI" not in denied[0] or not entries(output, ":ALLOWED/OI|CI/FULL"):
@@ -357,7 +364,9 @@ def dfs(ctx):
         (tree / "nest").symlink_to(f"msdfs:{address}\\dfs\\tree\\inner")
         (tree / "inner/deep").symlink_to(f"msdfs:{target.address}\\{target.share}\\folder\\a")
         with ctx.check("ls through links"):
-            listed = {entry["path"] for entry in map(json.loads, client.run("ls", "-R", "--json", url("tree")).splitlines())}
+            listed = {
+                entry["path"] for entry in map(json.loads, client.run("ls", "-R", "--json", url("tree")).splitlines())
+            }
             for wanted in ("plain", "a/link/a/b/two", "a/link/copy", "inner/deep/b/two", "nest/deep/b/two"):
                 if f"tree/{wanted}" not in listed:
                     raise Failure(f"no {wanted} in {sorted(listed)}")

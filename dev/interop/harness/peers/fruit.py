@@ -1,4 +1,5 @@
 """What macOS expects, as Samba's smbtorture knows it of vfs_fruit: a row per test."""
+
 import re
 
 from ..model import group, selects

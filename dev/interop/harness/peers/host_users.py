@@ -1,4 +1,5 @@
 """Two users of the host on one share: whose files are on disk, and what POSIX keeps from whom."""
+
 import concurrent.futures
 import os
 
@@ -60,20 +61,35 @@ def host_users(ctx):
         place(there / "private", UIDS[one], UIDS[one], 0o700)
         place(there / "private/secret", UIDS[one], UIDS[one], 0o644, data)
         gets(one, "private\\secret")
-        refused(two, "ls private\\*", f'get private\\secret "{back}"', f'put "{source}" private\\new', "mkdir private\\sub",
-                "del private\\secret", "rename private\\secret taken")
+        refused(
+            two,
+            "ls private\\*",
+            f'get private\\secret "{back}"',
+            f'put "{source}" private\\new',
+            "mkdir private\\sub",
+            "del private\\secret",
+            "rename private\\secret taken",
+        )
         if sorted(os.listdir(there / "private")) != ["secret"]:
             raise Failure(f"left: {os.listdir(there / 'private')}")
     with ctx.check("others-may-read"):
         place(there / "shown", UIDS[one], UIDS[one], 0o755)
         place(there / "shown/file", UIDS[one], UIDS[one], 0o644, data)
         gets(two, "shown\\file")
-        refused(two, 'put /etc/hostname shown\\file', f'put "{source}" shown\\new', "mkdir shown\\sub", "del shown\\file",
-                "rename shown\\file shown\\other", "rename shown\\file other", "setmode shown\\file +h")
+        refused(
+            two,
+            "put /etc/hostname shown\\file",
+            f'put "{source}" shown\\new',
+            "mkdir shown\\sub",
+            "del shown\\file",
+            "rename shown\\file shown\\other",
+            "rename shown\\file other",
+            "setmode shown\\file +h",
+        )
         holds(there / "shown/file", data)
         if os.listdir(there / "shown") != ["file"] or os.listxattr(there / "shown/file"):
             raise Failure(f"{os.listdir(there / 'shown')}, {os.listxattr(there / 'shown/file')}")
-        client.run('put /etc/hostname shown\\file', user=one)
+        client.run("put /etc/hostname shown\\file", user=one)
         belongs(there / "shown/file", UIDS[one])
     with ctx.check("group"):
         place(there / "ours", 0, BOTH, 0o660, b"before")

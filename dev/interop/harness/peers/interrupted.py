@@ -2,6 +2,7 @@
 
 One sentence, the right exit code, no file that is not whole under its own name, and the next run goes on.
 """
+
 import os
 import signal
 import subprocess
@@ -46,9 +47,15 @@ def one_sentence(status, output, wanted, words):
 
 def interrupted(ctx, client, verb, source, copy, arguments):
     """Ctrl-C when a third of the files are there, then the same command once more."""
-    child = subprocess.Popen([client.program, *verb.split(), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ctx.work,
-                             env={**os.environ, "FREVO_PASSWORD": ctx.server.password})
+    child = subprocess.Popen(
+        [client.program, *verb.split(), *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ctx.work,
+        env={**os.environ, "FREVO_PASSWORD": ctx.server.password},
+    )
     wanted = files(source) // 3
     while child.poll() is None and files(copy) < wanted:
         pass
@@ -103,9 +110,19 @@ def disk_full(ctx):
         fill(tree, small, large)
         for verb, to in (("put -r", "small"), ("sync", f"small/{tree.name}")):
             with ctx.check(f"{verb}, {kind}"), small_disk(there / "small", 24) as disk:
-                filled(client, verb, tree, disk, disk / tree.name, [tree, client.url(to)], "no space left on the server")
+                filled(
+                    client, verb, tree, disk, disk / tree.name, [tree, client.url(to)], "no space left on the server"
+                )
         client.run("put", "-r", tree, client.url("source"))
         for verb, to in (("get -r", ""), ("sync", "source")):
             with ctx.check(f"{verb} down, {kind}"), small_disk(ctx.work / "small disk", 24) as disk:
-                filled(client, verb, tree, disk, disk / "source", [client.url("source"), disk / to], "No space left on device")
+                filled(
+                    client,
+                    verb,
+                    tree,
+                    disk,
+                    disk / "source",
+                    [client.url("source"), disk / to],
+                    "No space left on device",
+                )
         client.run("rm", "-r", client.url("source"))

@@ -2,6 +2,7 @@
 
 The server's disk cannot be seen from here; what is on it, smbclient tells.
 """
+
 import os
 import shutil
 import subprocess
@@ -14,8 +15,10 @@ from .frevo_client import everything
 VARIANTS = [
     ("3.1.1-default", []),
     *[(f"3.1.1-signed-{name}", ["--signing", name]) for name in ("aes-gmac", "aes-cmac", "hmac-sha256")],
-    *[(f"3.1.1-sealed-{name}", ["-e", "--cipher", name])
-      for name in ("aes-128-gcm", "aes-128-ccm", "aes-256-gcm", "aes-256-ccm")],
+    *[
+        (f"3.1.1-sealed-{name}", ["-e", "--cipher", name])
+        for name in ("aes-128-gcm", "aes-128-ccm", "aes-256-gcm", "aes-256-ccm")
+    ],
     ("3.1.1-channels", ["--channels", "4"]),
     ("3.0.2", ["--max-dialect", "3.0.2", "--min-dialect", "3.0.2"]),
     ("3.0.2-sealed", ["--max-dialect", "3.0.2", "--min-dialect", "3.0.2", "-e"]),
@@ -29,7 +32,11 @@ def built():
     kernel = os.environ.get("UML_KERNEL") or OUT / "kernel/linux-6.12"
     tools = os.environ.get("KSMBD_TOOLS") or OUT / "kernel/ksmbd-tools"
     if not Path(kernel).exists() or not Path(tools, "usr/sbin/ksmbd.mountd").exists():
-        return None, None, "no kernel with ksmbd: dev/interop/kernel/build makes one, or UML_KERNEL and KSMBD_TOOLS name one"
+        return (
+            None,
+            None,
+            "no kernel with ksmbd: dev/interop/kernel/build makes one, or UML_KERNEL and KSMBD_TOOLS name one",
+        )
     return str(kernel), str(tools), None
 
 
@@ -42,15 +49,23 @@ class Ksmbd:
     def __init__(self, kernel, tools):
         self.child = subprocess.Popen(
             [HERE / "with-ksmbd", "-l", "-k", kernel, "--", "sh", "-c", "echo ready; exec cat"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={**os.environ, "KSMBD_TOOLS": tools},
         )
         if self.child.stdout.readline() != b"ready\n":
             raise RuntimeError("ksmbd: " + self.child.stderr.read().decode(errors="replace").strip())
 
     def environment(self):
-        return {"SMB_ADDR": self.address, "SMB_PORT": str(self.port), "SMB_SHARE": self.share,
-                "SMB_USER": self.user, "SMB_PASS": self.password, "LC_ALL": "C.UTF-8"}
+        return {
+            "SMB_ADDR": self.address,
+            "SMB_PORT": str(self.port),
+            "SMB_SHARE": self.share,
+            "SMB_USER": self.user,
+            "SMB_PASS": self.password,
+            "LC_ALL": "C.UTF-8",
+        }
 
     def end(self):
         self.child.stdin.close()
@@ -65,8 +80,18 @@ class ThroughSmbclient:
 
     def smbclient(self, commands, cwd=None):
         s = self.ctx.server
-        return self.ctx.command("smbclient", f"//{s.address}/{s.share}", "-p", s.port, "-U", f"{s.user}%{s.password}",
-                                "-c", commands, cwd=cwd, timeout=120)
+        return self.ctx.command(
+            "smbclient",
+            f"//{s.address}/{s.share}",
+            "-p",
+            s.port,
+            "-U",
+            f"{s.user}%{s.password}",
+            "-c",
+            commands,
+            cwd=cwd,
+            timeout=120,
+        )
 
     def done(self, commands, cwd=None):
         status, output = self.smbclient(commands, cwd)
@@ -92,8 +117,10 @@ class ThroughSmbclient:
         return data
 
     def exists(self, name):
-        return "NT_STATUS_NO_SUCH_FILE" not in (output := self.smbclient(f'ls "{name}"')[1]) \
+        return (
+            "NT_STATUS_NO_SUCH_FILE" not in (output := self.smbclient(f'ls "{name}"')[1])
             and "NT_STATUS_OBJECT" not in output
+        )
 
     def write(self, name, data):
         room = self.room()
@@ -118,6 +145,7 @@ def variant(ctx, options):
 
 
 for name, options in VARIANTS:
+
     def run(ctx, options=options):
         variant(ctx, options)
 

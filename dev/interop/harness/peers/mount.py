@@ -1,4 +1,5 @@
 """`frevo mount`: a FUSE mount, driven by programs as any folder is, and compared with the server's disk."""
+
 import contextlib
 import errno
 import fcntl
@@ -245,7 +246,12 @@ def locks(one, two):
     """POSIX locks: between processes of one mount, and between two mounts."""
 
     def state(folder, start):
-        done = subprocess.run([sys.executable, "-c", LOCK, folder / "locked", str(start)], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+        done = subprocess.run(
+            [sys.executable, "-c", LOCK, folder / "locked", str(start)],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+        )
         return done.stdout.strip()
 
     (one / "locked").write_bytes(bytes(100))
@@ -257,7 +263,11 @@ def locks(one, two):
         equal((state(one, 10), state(two, 10), state(two, 20)), ("free", "free", "held"), "partly unlocked")
         fcntl.lockf(file, fcntl.LOCK_SH, 10, 20)
         equal(state(two, 20), "held", "shared keeps writers out")
-        waiter = subprocess.Popen([sys.executable, "-c", LOCK.replace(" | fcntl.LOCK_NB", ""), two / "locked", "20"], stdout=subprocess.PIPE, text=True)
+        waiter = subprocess.Popen(
+            [sys.executable, "-c", LOCK.replace(" | fcntl.LOCK_NB", ""), two / "locked", "20"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         time.sleep(0.3)
         equal(waiter.poll(), None, "who waits for a lock")
     equal(waiter.communicate(timeout=PATIENCE)[0].strip(), "free", "who waited")
@@ -279,7 +289,9 @@ def flocks(one, two):
     """flock: the whole file, for the open file that took it; the next mount sees it too."""
 
     def start(folder, kind):
-        return subprocess.Popen([sys.executable, "-c", FLOCK, folder / "whole", str(kind)], stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", FLOCK, folder / "whole", str(kind)], stdout=subprocess.PIPE, text=True
+        )
 
     def state(folder, kind):
         return start(folder, kind | fcntl.LOCK_NB).communicate(timeout=PATIENCE)[0].strip()
@@ -293,7 +305,11 @@ def flocks(one, two):
             writer.write(b"more")
         equal(state(two, fcntl.LOCK_EX), "held", "closing another descriptor lets nothing go")
         fcntl.flock(file, fcntl.LOCK_SH)
-        equal((state(one, fcntl.LOCK_SH), state(two, fcntl.LOCK_SH), state(two, fcntl.LOCK_EX)), ("free", "free", "held"), "shared")
+        equal(
+            (state(one, fcntl.LOCK_SH), state(two, fcntl.LOCK_SH), state(two, fcntl.LOCK_EX)),
+            ("free", "free", "held"),
+            "shared",
+        )
         fcntl.flock(file, fcntl.LOCK_EX)
         for folder in (one, two):
             waiter = start(folder, fcntl.LOCK_EX)
@@ -322,7 +338,10 @@ def background(ctx):
     status, output = ctx.command(helper, url, folder, "-f", *options, env=env)
     if status or output.strip() or os.path.ismount(folder):
         raise Failure(f"mount -f: status {status}: {output.strip()[-200:]}")
-    for command in ([program, "mount", "--noexec", "--uid", "7", "--file-mode", "0640", "--log-file", log, url, folder], [helper, url, folder, *options]):
+    for command in (
+        [program, "mount", "--noexec", "--uid", "7", "--file-mode", "0640", "--log-file", log, url, folder],
+        [helper, url, folder, *options],
+    ):
         status, output = ctx.command(*command, env=env)
         if status or output.strip() or not os.path.ismount(folder):
             raise Failure(f"status {status}: {output.strip()[-200:]}")
@@ -463,12 +482,23 @@ print(done)
 def crowd(ctx, folders, there, seconds):
     """Six programs open, write, cut, move, remove and look at the same four files, in one or several mounts of them."""
     here = folders[0]
-    programs = [subprocess.Popen([sys.executable, "-c", CROWD, folders[seed % len(folders)], str(seed), str(seconds)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for seed in range(1, 7)]
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", CROWD, folders[seed % len(folders)], str(seed), str(seconds)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in range(1, 7)
+    ]
     ended = [(program.communicate(timeout=PATIENCE + seconds), program.returncode) for program in programs]
     for (_, said), status in ended:
         equal((status, said.strip()[-200:]), (0, ""), "what a local file system would have done")
     ctx.log.write(f"crowd: {sum(int(out) for (out, _), _ in ended)} operations\n")
-    until("the mount and the disk have the same names", lambda: sorted(os.listdir(here)) == sorted(os.listdir(there)), 5)
+    until(
+        "the mount and the disk have the same names", lambda: sorted(os.listdir(here)) == sorted(os.listdir(there)), 5
+    )
     for name in os.listdir(there):
         equal((here / name).read_bytes() == (there / name).read_bytes(), True, f"the bytes of {name}")
         equal(os.stat(here / name).st_size, os.stat(there / name).st_size, f"the length of {name}")
@@ -478,7 +508,9 @@ def crowd(ctx, folders, there, seconds):
 def run_fsx(ctx, folder, operations):
     config = ctx.work / "fsx.toml"
     config.write_text("[weights]\nclose_open = 0.3\nfsync = 0.1\n")
-    status, output = ctx.command(FSX, "-q", "-N", operations, "-S", "7", "-f", config, "-P", ctx.work, "fsx.bin", cwd=folder, timeout=900)
+    status, output = ctx.command(
+        FSX, "-q", "-N", operations, "-S", "7", "-f", config, "-P", ctx.work, "fsx.bin", cwd=folder, timeout=900
+    )
     if status or "All operations completed A-OK" not in output:
         raise Failure(output.strip()[-250:])
     os.unlink(folder / "fsx.bin")
@@ -496,7 +528,10 @@ def programs(ctx, here, there):
     ctx.command(*commit, "add", "-A")
     ctx.command(*commit, "commit", "-q", "-m", "a crate")
     with ctx.check("git-clone"):
-        for command in (["clone", "-q", "--no-hardlinks", f"file://{source}", here / "clone"], ["-C", here / "clone", "fsck", "--full", "--strict"]):
+        for command in (
+            ["clone", "-q", "--no-hardlinks", f"file://{source}", here / "clone"],
+            ["-C", here / "clone", "fsck", "--full", "--strict"],
+        ):
             status, output = ctx.command(*GIT, *command, timeout=120)
             if status:
                 raise Failure(output.strip()[-250:])
@@ -504,10 +539,21 @@ def programs(ctx, here, there):
         if status or output.strip():
             raise Failure(f"status: {output.strip()[-200:]}")
         mine = {k: v for k, v in trees.digest(source).items() if not k.startswith(b".git")}
-        equal({k: v for k, v in trees.digest(there / "clone").items() if not k.startswith(b".git")} == mine, True, "the same on disk")
+        equal(
+            {k: v for k, v in trees.digest(there / "clone").items() if not k.startswith(b".git")} == mine,
+            True,
+            "the same on disk",
+        )
     with ctx.check("cargo-build"):
         for wanted in ("Compiling", "Finished"):
-            status, output = ctx.command("cargo", "build", "--offline", cwd=here / "clone/crate", timeout=300, env={"CARGO_TARGET_DIR": str(here / "clone/crate/target")})
+            status, output = ctx.command(
+                "cargo",
+                "build",
+                "--offline",
+                cwd=here / "clone/crate",
+                timeout=300,
+                env={"CARGO_TARGET_DIR": str(here / "clone/crate/target")},
+            )
             if status or wanted not in output:
                 raise Failure(output.strip()[-250:])
         if "Compiling" in output:
@@ -541,7 +587,11 @@ def posix(here, there):
     equal((found.st_mode & 0o777, found.st_uid, found.st_gid), wanted, "seen here")
     os.mkfifo(here / "pipe", 0o622)
     os.symlink("f", here / "link")
-    equal((stat.S_ISFIFO(os.lstat(there / "pipe").st_mode), stat.S_ISFIFO(os.lstat(here / "pipe").st_mode)), (True, True), "a FIFO")
+    equal(
+        (stat.S_ISFIFO(os.lstat(there / "pipe").st_mode), stat.S_ISFIFO(os.lstat(here / "pipe").st_mode)),
+        (True, True),
+        "a FIFO",
+    )
     equal((os.readlink(here / "link"), os.readlink(there / "link")), ("f", "f"), "a link")
     for name in ("a:b", "A:b", "what?", "x. "):
         (here / name).write_bytes(name.encode())
@@ -567,8 +617,19 @@ class Own:
 
     def start(self):
         program = os.environ["FREVO_CLIENT"]
-        command = [program, "serve", self.folder / "share", "--listen", f"127.0.0.1:{self.port}", "--user", "ann",
-                   "--password-file", self.folder / "password", "--state-dir", self.folder / "state"]
+        command = [
+            program,
+            "serve",
+            self.folder / "share",
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--user",
+            "ann",
+            "--password-file",
+            self.folder / "password",
+            "--state-dir",
+            self.folder / "state",
+        ]
         with open(self.folder / "said", "a") as said:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
@@ -636,7 +697,9 @@ def killed(ctx):
     try:
         with mounted(ctx, "survivor", url=f"smb://ann@127.0.0.1:{own.port}/share", password="Passw0rd") as here:
             (here / "read").write_bytes(os.urandom(5_000_000))
-            worker = subprocess.Popen([sys.executable, "-c", WORKER, here, said], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            worker = subprocess.Popen(
+                [sys.executable, "-c", WORKER, here, said], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
 
             def counts():
                 return [int(word) for word in said.read_text().split()]
@@ -648,7 +711,9 @@ def killed(ctx):
                 before = counts()
                 time.sleep(0.3)
                 own.start()
-                until("it goes on", lambda: worker.poll() is not None or all(n > b + 10 for n, b in zip(counts(), before)))
+                until(
+                    "it goes on", lambda: worker.poll() is not None or all(n > b + 10 for n, b in zip(counts(), before))
+                )
             said.with_suffix(".stop").touch()
             output, errors = worker.communicate(timeout=PATIENCE)
             if worker.returncode:
@@ -668,7 +733,9 @@ def gone(process, seconds=5):
 
 
 def reading(path):
-    return subprocess.Popen(["dd", f"if={path}", "of=/dev/null", "bs=64k", "skip=20"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        ["dd", f"if={path}", "of=/dev/null", "bs=64k", "skip=20"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def hung(ctx):
@@ -683,7 +750,10 @@ def hung(ctx):
         (here / "read").write_bytes(data)
         for signal_number in (signal.SIGKILL, signal.SIGTERM):
             own.process.send_signal(signal.SIGSTOP)
-            waiters = [reading(here / "read"), subprocess.Popen(["stat", here / "none"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+            waiters = [
+                reading(here / "read"),
+                subprocess.Popen(["stat", here / "none"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL),
+            ]
             time.sleep(0.5)
             for waiter in waiters:
                 waiter.send_signal(signal_number)
@@ -692,7 +762,9 @@ def hung(ctx):
             equal((here / "read").read_bytes() == data, True, "what is read afterwards")
             (here / "new").write_bytes(b"new")
             equal((own.folder / "share/new").read_bytes(), b"new", "what is written afterwards")
-        writer = subprocess.Popen([sys.executable, "-c", HANGS, here / "unsent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", HANGS, here / "unsent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         writer.stdout.readline()
         own.process.send_signal(signal.SIGSTOP)
         writer.stdin.write(b"\n")
@@ -709,7 +781,11 @@ def hung(ctx):
         mount.process.terminate()
         gone(mount.process)
         said = mount.said.read_text()
-        equal((mount.process.returncode, "4 bytes that were written to it are lost" in said), (130, True), "and says what is lost")
+        equal(
+            (mount.process.returncode, "4 bytes that were written to it are lost" in said),
+            (130, True),
+            "and says what is lost",
+        )
     finally:
         own.process.send_signal(signal.SIGCONT)
         own.kill()
@@ -734,7 +810,9 @@ def cancelled(ctx):
     (disk / "slow").mkdir(parents=True)
     own = Own(ctx, "slow", 4462)
     share = own.folder / "share"
-    bindfs = subprocess.Popen(["bindfs", "-f", disk, share], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    bindfs = subprocess.Popen(
+        ["bindfs", "-f", disk, share], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         until("the disk is there", lambda: os.path.ismount(share))
         own.kill()
@@ -825,7 +903,11 @@ def mount(ctx):
         last.close()
     with ctx.check("unmount-writes"):
         equal((there / "last").read_bytes(), b"gathered", "on the server after the unmount")
-    with ctx.check("two-mounts"), mounted(ctx, "first", "--attr-timeout", "0") as one, mounted(ctx, "second", "--attr-timeout", "0") as two:
+    with (
+        ctx.check("two-mounts"),
+        mounted(ctx, "first", "--attr-timeout", "0") as one,
+        mounted(ctx, "second", "--attr-timeout", "0") as two,
+    ):
         seen(one, two)
         with ctx.check("locks"):
             locks(one, two)

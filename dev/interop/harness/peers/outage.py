@@ -2,6 +2,7 @@
 
 Whatever happens in the middle: the program ends with 0 and both sides hold the same bytes.
 """
+
 import contextlib
 import os
 import shutil
@@ -33,17 +34,29 @@ class Mortal:
         self.path.mkdir()
         (self.directory / "frevo.toml").write_text(
             f'[server]\nname = "FREVO"\nlisten = ["{MORTAL}:445"]\nstate_dir = "{self.directory}/state"\n'
-            + "".join(f'[[share]]\nname = "{name}"\npath = "{self.path}"\ncontinuous = {continuous}\n'
-                      for name, continuous in (("share", "false"), ("continuous", "true"))))
-        subprocess.run([program, "user", "--state-dir", self.directory / "state", "add", self.user, "--password-stdin"],
-                       input=self.password.encode(), stdout=subprocess.DEVNULL, check=True)
+            + "".join(
+                f'[[share]]\nname = "{name}"\npath = "{self.path}"\ncontinuous = {continuous}\n'
+                for name, continuous in (("share", "false"), ("continuous", "true"))
+            )
+        )
+        subprocess.run(
+            [program, "user", "--state-dir", self.directory / "state", "add", self.user, "--password-stdin"],
+            input=self.password.encode(),
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
         self.child = None
         self.start()
 
     def start(self):
         with open(self.directory / "log", "a") as log:
-            self.child = subprocess.Popen([self.program, "serve", "--config", self.directory / "frevo.toml"],
-                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.child = subprocess.Popen(
+                [self.program, "serve", "--config", self.directory / "frevo.toml"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         for line in self.child.stdout:
             if line.strip() == "ready":
                 return
@@ -76,8 +89,14 @@ class Program:
         ctx.log.write("$ " + " ".join(args) + "\n")
         ctx.log.flush()
         self.name = Path(args[0]).name + " " + args[1]
-        self.child = subprocess.Popen([*map(str, within), *args], stdin=subprocess.DEVNULL, stdout=ctx.log, stderr=ctx.log,
-                                      cwd=ctx.work, env={**os.environ, "FREVO_PASSWORD": server.password})
+        self.child = subprocess.Popen(
+            [*map(str, within), *args],
+            stdin=subprocess.DEVNULL,
+            stdout=ctx.log,
+            stderr=ctx.log,
+            cwd=ctx.work,
+            env={**os.environ, "FREVO_PASSWORD": server.password},
+        )
 
     def until(self, happened, what):
         """Waits until `happened()`, while the program runs."""
@@ -209,8 +228,21 @@ class Scenes:
             there.unlink(missing_ok=True)
             program = OUT / "tools/bin/append_locked"
             s = self.server
-            two = [Program(self.ctx, s, program, f"{s.address}:{s.port}", share, "lines", s.user, who, self.lines,
-                           within=self.within) for who in ("a", "b")]
+            two = [
+                Program(
+                    self.ctx,
+                    s,
+                    program,
+                    f"{s.address}:{s.port}",
+                    share,
+                    "lines",
+                    s.user,
+                    who,
+                    self.lines,
+                    within=self.within,
+                )
+                for who in ("a", "b")
+            ]
             total = self.lines * 2 * LINE
 
             def written():
@@ -264,15 +296,23 @@ class Link:
     HERE, THERE, NOBODY = "198.19.7.1", "198.19.7.2", "02:00:00:00:99:99"
 
     def __init__(self):
-        self.keeper = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"],
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.keeper = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.keeper.stdout.readline()
         self.within = ["nsenter", "-t", self.keeper.pid, "-n"]
-        for line in (f"link add cut0 type veth peer name cut1 netns {self.keeper.pid}",
-                     f"addr add {self.HERE}/30 dev cut0", "link set cut0 up"):
+        for line in (
+            f"link add cut0 type veth peer name cut1 netns {self.keeper.pid}",
+            f"addr add {self.HERE}/30 dev cut0",
+            "link set cut0 up",
+        ):
             self.ip(line)
-        for line in (f"addr add {self.THERE}/30 dev cut1", "link set lo up", "link set cut1 up",
-                     f"route add default via {self.HERE}"):
+        for line in (
+            f"addr add {self.THERE}/30 dev cut1",
+            "link set lo up",
+            "link set cut1 up",
+            f"route add default via {self.HERE}",
+        ):
             self.ip(line, self.within)
 
     @staticmethod
@@ -297,13 +337,22 @@ class Link:
 def cuts(ctx, seconds, size, pieces, lines):
     link = Link()
     try:
-        reached, _ = ctx.command(*link.within, "timeout", "5", "bash", "-c",
-                                 f"exec 3<>/dev/tcp/{ctx.server.address}/{ctx.server.port}")
+        reached, _ = ctx.command(
+            *link.within, "timeout", "5", "bash", "-c", f"exec 3<>/dev/tcp/{ctx.server.address}/{ctx.server.port}"
+        )
         if reached:
             ctx.add("link", "fail", 0.0, "the server cannot be reached over the link that is to be cut")
             return
-        scenes = Scenes(ctx, ctx.server, lambda: link.cut(seconds), size=size, pieces=pieces, lines=lines,
-                        within=link.within, timeout=180)
+        scenes = Scenes(
+            ctx,
+            ctx.server,
+            lambda: link.cut(seconds),
+            size=size,
+            pieces=pieces,
+            lines=lines,
+            within=link.within,
+            timeout=180,
+        )
         scenes.put()
         scenes.get()
         scenes.sync()

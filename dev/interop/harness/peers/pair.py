@@ -1,4 +1,5 @@
 """Two Linux kernels on one share: what one does, the other must see."""
+
 import concurrent.futures
 
 from .. import trees
@@ -48,9 +49,24 @@ hear renamed; row old-name-gone gone folder/new; row renamed-name test -e folder
 hear removed; row removed gone folder/renamed; row removed-folder gone folder; row removed-not-listed absent . folder; say removed-seen
 mkdir second; cat $WORK/one >second/file; say made-by-second; hear done
 """
-SEEN = ["data", "overwritten-data", "appended-size", "appended-data", "truncated-size", "not-yet-there", "new-name",
-        "new-data", "old-name-gone", "renamed-name", "old-name-not-listed", "removed", "removed-folder",
-        "removed-not-listed", "other-way-name", "other-way-data"]
+SEEN = [
+    "data",
+    "overwritten-data",
+    "appended-size",
+    "appended-data",
+    "truncated-size",
+    "not-yet-there",
+    "new-name",
+    "new-data",
+    "old-name-gone",
+    "renamed-name",
+    "old-name-not-listed",
+    "removed",
+    "removed-folder",
+    "removed-not-listed",
+    "other-way-name",
+    "other-way-data",
+]
 
 # With leases: the first keeps what it read and what it wrote until the second comes.
 HOLDING = """
@@ -70,8 +86,15 @@ hear cached; began=$SECONDS; cat $WORK/two 1<>cached.bin; row no-wait-for-a-time
 hear dirty; row dirty-data cmp dirty.bin $WORK/one; say dirty-read
 hear open-again; began=$SECONDS; row deletes rm cached.bin; row no-wait-at-delete test $((SECONDS - began)) -lt 10; say deleted; hear done
 """
-HELD = ["second-read-from-cache", "changed-data", "no-wait-for-a-time-out", "dirty-data", "deletes", "no-wait-at-delete",
-        "deleted-under-the-lease"]
+HELD = [
+    "second-read-from-cache",
+    "changed-data",
+    "no-wait-for-a-time-out",
+    "dirty-data",
+    "deletes",
+    "no-wait-at-delete",
+    "deleted-under-the-lease",
+]
 
 
 def pair(ctx, options, first, second, needed):
@@ -115,13 +138,23 @@ def two_clients_leases(ctx):
 def odd_files(ctx):
     """What mfsymlinks and sfu make of symbolic links, pipes and devices."""
     with ctx.check("mfsymlinks"):
-        script(ctx, "mfsymlinks", "echo text >file; ln -s file link; ln -s nowhere/at/all loose\n"
-               '[ "$(readlink link)" = file ]; grep -qx text link; [ "$(readlink loose)" = nowhere/at/all ]; rm loose')
+        script(
+            ctx,
+            "mfsymlinks",
+            "echo text >file; ln -s file link; ln -s nowhere/at/all loose\n"
+            '[ "$(readlink link)" = file ]; grep -qx text link; [ "$(readlink loose)" = nowhere/at/all ]; rm loose',
+        )
         kept = (ctx.server.path / "link").read_bytes()
         if len(kept) != 1067 or not kept.startswith(b"XSym\n0004\n"):
             raise Failure(f"no link of the kind of Minshall and French: {len(kept)} bytes, {kept[:20]!r}")
     with ctx.check("sfu"):
-        script(ctx, "sfu", "mkfifo pipe; mknod zero c 1 5; mknod disk b 8 1\n"
-               '[ -p pipe ]; [ "$(stat -c %t:%T zero)" = 1:5 ]; [ "$(stat -c %F disk)" = "block special file" ]')
-        if (ctx.server.path / "zero").read_bytes() != b"IntxCHR\0" + (1).to_bytes(8, "little") + (5).to_bytes(8, "little"):
+        script(
+            ctx,
+            "sfu",
+            "mkfifo pipe; mknod zero c 1 5; mknod disk b 8 1\n"
+            '[ -p pipe ]; [ "$(stat -c %t:%T zero)" = 1:5 ]; [ "$(stat -c %F disk)" = "block special file" ]',
+        )
+        if (ctx.server.path / "zero").read_bytes() != b"IntxCHR\0" + (1).to_bytes(8, "little") + (5).to_bytes(
+            8, "little"
+        ):
             raise Failure("no device as Interix has them")

@@ -1,4 +1,5 @@
 """Rough use: full disks, clients that are killed, changes behind the server's back, a crowd."""
+
 import concurrent.futures
 import contextlib
 import os
@@ -12,8 +13,17 @@ from .cifs import meanwhile, script
 from .clients import python
 from .smbclient import MIB, Smbclient, holding
 
-RUG = ["removed-while-open", "replaced-before-delete-on-close", "truncated-while-open", "directory-renamed",
-       "directories-swapped", "case-changed", "directory-becomes-link-out", "removed-while-listed", "all-removed"]
+RUG = [
+    "removed-while-open",
+    "replaced-before-delete-on-close",
+    "truncated-while-open",
+    "directory-renamed",
+    "directories-swapped",
+    "case-changed",
+    "directory-becomes-link-out",
+    "removed-while-listed",
+    "all-removed",
+]
 CROWD = 60
 
 
@@ -53,8 +63,14 @@ def smbclient_rough(ctx):
         source = trees.fill(ctx.work / "crowd", 2 * MIB + 7, 32)
 
         def one(number):
-            client.run(f"mkdir {number}", f'put "{source}" {number}\\own', f'put "{source}" shared',
-                       f'get {number}\\own "{ctx.work}/own {number}"', "ls", f"rename {number}\\own {number}\\mine")
+            client.run(
+                f"mkdir {number}",
+                f'put "{source}" {number}\\own',
+                f'put "{source}" shared',
+                f'get {number}\\own "{ctx.work}/own {number}"',
+                "ls",
+                f"rename {number}\\own {number}\\mine",
+            )
             trees.same_file(source, ctx.work / f"own {number}")
             trees.same_file(source, ctx.server.path / str(number) / "mine")
 
@@ -68,9 +84,20 @@ def killed(ctx, client, command, grows):
     """Runs an smbclient and kills it as soon as the file `grows`."""
     server = ctx.server
     child = subprocess.Popen(
-        ["smbclient", f"//{server.address}/{server.share}", "-p", str(server.port), "-U",
-         f"{server.user}%{server.password}", *client.options, "-c", command],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [
+            "smbclient",
+            f"//{server.address}/{server.share}",
+            "-p",
+            str(server.port),
+            "-U",
+            f"{server.user}%{server.password}",
+            *client.options,
+            "-c",
+            command,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         while child.poll() is None and not (grows.exists() and grows.stat().st_size):
@@ -103,11 +130,15 @@ def cifs_rough(ctx):
     """A full disk, changes by the host and its links, seen through a mount."""
     with ctx.check("disk-full"), small_disk(ctx.server.path / "small", 24) as disk:
         ten, twenty = trees.fill(ctx.work / "ten", 10 * MIB, 33), trees.fill(ctx.work / "twenty", 20 * MIB, 34)
-        output = script(ctx, "", f"""
+        output = script(
+            ctx,
+            "",
+            f"""
             cp {ten} small/ten; sync small/ten
             if dd if={twenty} of=small/twenty bs=1M conv=fsync 2>$SMB_MNT/said; then echo it all fitted; exit 1; fi
             cat said; rm said; cmp {ten} small/ten; rm small/twenty
-            cp {ten} small/again; sync small/again; cmp {ten} small/again""")
+            cp {ten} small/again; sync small/again; cmp {ten} small/again""",
+        )
         if "No space left on device" not in output:
             raise Failure(f"another error: {output.strip()[-200:]}")
         trees.same_file(ten, disk / "ten")
@@ -123,12 +154,16 @@ def cifs_rough(ctx):
             os.unlink(share / "gone")
             (share / "came").write_bytes(b"new\n")
 
-        meanwhile(ctx, """
+        meanwhile(
+            ctx,
+            """
             exec 3<>dir/file 4<gone; head -c 10 <&3 >/dev/null; cat gone; ready
             sleep 1.5  # as long as attributes are believed
             printf tail >&3; exec 3>&-; cat <&4; exec 4<&-
             [ ! -e dir ] && [ ! -e gone ] && [ "$(cat came)" = new ] && [ "$(ls moved)" = file ]
-            echo more >>moved/file""", change)
+            echo more >>moved/file""",
+            change,
+        )
         data = (share / "moved/file").read_bytes()
         if data[10:14] != b"tail" or not data.endswith(b"more\n") or len(data) != 100_005:
             raise Failure(f"{len(data)} bytes, {data[8:16]!r}...{data[-6:]!r}")
@@ -138,14 +173,23 @@ def cifs_rough(ctx):
         outside.mkdir()
         (outside / "kept").write_bytes(b"kept\n")
         (links / "file").write_bytes(b"content\n")
-        for name, target in {"near": "file", "dir/up": "../file", "to-dir": "dir", "dangling": "no such",
-                             "out": str(outside)}.items():
+        for name, target in {
+            "near": "file",
+            "dir/up": "../file",
+            "to-dir": "dir",
+            "dangling": "no such",
+            "out": str(outside),
+        }.items():
             (links / name).symlink_to(target)
-        script(ctx, "", f"""
+        script(
+            ctx,
+            "",
+            f"""
             cd links; ls -la; [ "$(readlink near)" = file ] && [ "$(readlink out)" = {outside} ]
             [ "$(cat near)" = content ] && [ "$(cat dir/up)" = content ] && [ "$(cat to-dir/up)" = content ]
             [ -L dangling ] && [ ! -e dangling ]
             # No mv: Linux 6.1 does not rename links.
-            printf more >>near; rm near; rm -r to-dir out dangling dir; [ "$(ls)" = file ]""")
+            printf more >>near; rm near; rm -r to-dir out dangling dir; [ "$(ls)" = file ]""",
+        )
         if (links / "file").read_bytes() != b"content\nmore" or not (outside / "kept").exists():
             raise Failure("what a link led to came to harm")

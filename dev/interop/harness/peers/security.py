@@ -1,4 +1,5 @@
 """Who may do what, by Samba's tools: accounts with rpcclient, access control lists with smbcacls."""
+
 import re
 
 from ..model import Failure, group
@@ -10,10 +11,22 @@ ACCOUNTS = [
     ("lookupdomain", "lookupdomain {domain}", [r"Domain SID: {sid}\b"]),
     ("enumdomusers", "enumdomusers", [r"user:\[{user}\] rid:\[{rid:#x}\]", r"user:\[{user2}\]"]),
     ("enumdomgroups", "enumdomgroups", [r"group:\[None\] rid:\[0x201\]"]),
-    ("enumalsgroups", "enumalsgroups builtin", [r"group:\[Administrators\] rid:\[0x220\]", r"group:\[Users\] rid:\[0x221\]"]),
-    ("queryuser-by-name", "queryuser {user}", [r"User Name\s*:\s*{user}\n", r"user_rid\s*:\s*{rid:#x}\n", r"group_rid\s*:\s*0x201"]),
+    (
+        "enumalsgroups",
+        "enumalsgroups builtin",
+        [r"group:\[Administrators\] rid:\[0x220\]", r"group:\[Users\] rid:\[0x221\]"],
+    ),
+    (
+        "queryuser-by-name",
+        "queryuser {user}",
+        [r"User Name\s*:\s*{user}\n", r"user_rid\s*:\s*{rid:#x}\n", r"group_rid\s*:\s*0x201"],
+    ),
     ("queryuser-by-rid", "queryuser {rid}", [r"User Name\s*:\s*{user}\n"]),
-    ("samlookupnames", "samlookupnames domain {user} none", [r"name {user}: {rid:#x} \(1\)", r"name none: 0x201 \(2\)"]),
+    (
+        "samlookupnames",
+        "samlookupnames domain {user} none",
+        [r"name {user}: {rid:#x} \(1\)", r"name none: 0x201 \(2\)"],
+    ),
     ("samlookuprids", "samlookuprids domain {rid} 513", [r"rid {rid:#x}: {user} \(1\)", r"rid 0x201: None \(2\)"]),
     ("lookupnames", "lookupnames {user}", [r"{user} {sid}-{rid} \(User: 1\)"]),
     ("lookupsids", "lookupsids {sid}-{rid}", [r"{sid}-{rid} {domain}\\{user} \(1\)"]),
@@ -38,8 +51,17 @@ REFUSED = [
 
 def rpc(ctx, command):
     server = ctx.server
-    return ctx.command("rpcclient", server.address, "-p", server.port, "-U", f"{server.user}%{server.password}",
-                       "-c", command, timeout=60)
+    return ctx.command(
+        "rpcclient",
+        server.address,
+        "-p",
+        server.port,
+        "-U",
+        f"{server.user}%{server.password}",
+        "-c",
+        command,
+        timeout=60,
+    )
 
 
 @group("rpcclient/accounts-unlisted")
@@ -51,8 +73,12 @@ def accounts_unlisted(ctx):
     _, output = rpc(ctx, f"lookupnames {server.user}")
     found = re.search(r"(S-1-5-21-\d+-\d+-\d+)-(\d+) \(User: 1\)", output)
     for name, command in [
-        ("enumdomusers", "enumdomusers"), ("enumdomgroups", "enumdomgroups"), ("enumalsgroups", "enumalsgroups builtin"),
-        ("querydispinfo", "querydispinfo 1"), ("querygroupmem", "querygroupmem 513"), ("queryaliasmem", "queryaliasmem builtin 544"),
+        ("enumdomusers", "enumdomusers"),
+        ("enumdomgroups", "enumdomgroups"),
+        ("enumalsgroups", "enumalsgroups builtin"),
+        ("querydispinfo", "querydispinfo 1"),
+        ("querygroupmem", "querygroupmem 513"),
+        ("queryaliasmem", "queryaliasmem builtin 544"),
     ]:
         with ctx.check(name):
             _, output = rpc(ctx, command)
@@ -105,7 +131,8 @@ class Smbcacls:
     def run(self, *args, refused=None):
         server = self.ctx.server
         status, output = self.ctx.command(
-            "smbcacls", f"//{server.address}/torture", *args, "-U", f"{server.user}%{server.password}", timeout=60)
+            "smbcacls", f"//{server.address}/torture", *args, "-U", f"{server.user}%{server.password}", timeout=60
+        )
         if refused:
             if refused not in output:
                 raise Failure(f"wanted {refused}: {output.strip()[-200:] or 'success'}")
@@ -129,8 +156,16 @@ EVERYONE, AUTHENTICATED, NETWORK, USERS = "S-1-1-0", "S-1-5-11", "S-1-5-2", "S-1
 def lists(ctx):
     """Lists shown, set, added to, changed, taken from; owners; inheritance."""
     tool, smb = Smbcacls(ctx), ctx.server
-    ctx.command("smbclient", f"//{smb.address}/torture", "-p", smb.port, "-U", f"{smb.user}%{smb.password}", "-c",
-                "put /etc/hostname file; mkdir folder; mkdir heirs")
+    ctx.command(
+        "smbclient",
+        f"//{smb.address}/torture",
+        "-p",
+        smb.port,
+        "-U",
+        f"{smb.user}%{smb.password}",
+        "-c",
+        "put /etc/hostname file; mkdir folder; mkdir heirs",
+    )
 
     def same(found, *wanted):
         if found != list(wanted):
@@ -151,10 +186,23 @@ def lists(ctx):
     with ctx.check("add"):
         tool.run("file", "-a", f"ACL:{NETWORK}:1/0/0x00000002")
         # What denies comes first.
-        same(tool.aces("file"), f"{NETWORK}:1/0x0/0x00000002", f"{EVERYONE}:0/0x0/{FULL}", f"{AUTHENTICATED}:0/0x0/{READ}")
+        same(
+            tool.aces("file"),
+            f"{NETWORK}:1/0x0/0x00000002",
+            f"{EVERYONE}:0/0x0/{FULL}",
+            f"{AUTHENTICATED}:0/0x0/{READ}",
+        )
     with ctx.check("denied-indeed"):
-        _, output = ctx.command("smbclient", f"//{smb.address}/torture", "-p", smb.port, "-U",
-                                f"{smb.user}%{smb.password}", "-c", "put /etc/hostname file")
+        _, output = ctx.command(
+            "smbclient",
+            f"//{smb.address}/torture",
+            "-p",
+            smb.port,
+            "-U",
+            f"{smb.user}%{smb.password}",
+            "-c",
+            "put /etc/hostname file",
+        )
         if "NT_STATUS_ACCESS_DENIED" not in output:
             raise Failure(output.strip()[-200:] or "written")
     with ctx.check("modify"):
@@ -175,10 +223,20 @@ def lists(ctx):
         same(tool.lines("file"), *before)
     with ctx.check("inherited-by-new"):
         tool.run("heirs", "-S", f"ACL:{EVERYONE}:0/3/{FULL},ACL:{USERS}:0/9/{READ},ACL:{AUTHENTICATED}:0/10/{READ}")
-        ctx.command("smbclient", f"//{smb.address}/torture", "-p", smb.port, "-U", f"{smb.user}%{smb.password}", "-c",
-                    "cd heirs; put /etc/hostname child; mkdir inner")
-        flagless = [re.sub(r"/0x1[0-9a-f]/", lambda m: f"/0x{int(m[0][1:-1], 16) & 0xF:x}/", ace)
-                    for ace in tool.aces("heirs\\child")]
+        ctx.command(
+            "smbclient",
+            f"//{smb.address}/torture",
+            "-p",
+            smb.port,
+            "-U",
+            f"{smb.user}%{smb.password}",
+            "-c",
+            "cd heirs; put /etc/hostname child; mkdir inner",
+        )
+        flagless = [
+            re.sub(r"/0x1[0-9a-f]/", lambda m: f"/0x{int(m[0][1:-1], 16) & 0xF:x}/", ace)
+            for ace in tool.aces("heirs\\child")
+        ]
         same(flagless, f"{EVERYONE}:0/0x0/{FULL}", f"{USERS}:0/0x0/{READ}")
         inner = [ace for ace in tool.aces("heirs\\inner") if ace.startswith(EVERYONE)]
         if not re.fullmatch(rf"{EVERYONE}:0/0x1?3/{FULL}", inner[0] if inner else ""):

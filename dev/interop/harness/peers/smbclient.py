@@ -3,6 +3,7 @@
 That a variant was in use needs no capture: the client is told to accept nothing
 else, and it checks what the server chose.
 """
+
 import os
 import re
 import subprocess
@@ -24,15 +25,29 @@ SIGNED, SEALED = "--client-protection=sign", "--client-protection=encrypt"
 # name, profile, arguments
 VARIANTS = [
     ("3.1.1-default", "default", holding("SMB3_11", "SMB3_11")),
-    ("3.1.1-signed-AES-128-GMAC", "default",
-     holding("SMB3_11", "SMB3_11", SIGNED, "client smb3 signing algorithms=AES-128-GMAC")),
-    ("3.1.1-signed-AES-128-CMAC", "default",
-     holding("SMB3_11", "SMB3_11", SIGNED, "client smb3 signing algorithms=AES-128-CMAC")),
-    ("3.1.1-signed-HMAC-SHA256", "default",
-     holding("SMB3_11", "SMB3_11", SIGNED, "client smb3 signing algorithms=HMAC-SHA256")),
-    *[(f"3.1.1-sealed-{cipher}", "default",
-       holding("SMB3_11", "SMB3_11", SEALED, f"client smb3 encryption algorithms={cipher}"))
-      for cipher in ("AES-128-GCM", "AES-128-CCM", "AES-256-GCM", "AES-256-CCM")],
+    (
+        "3.1.1-signed-AES-128-GMAC",
+        "default",
+        holding("SMB3_11", "SMB3_11", SIGNED, "client smb3 signing algorithms=AES-128-GMAC"),
+    ),
+    (
+        "3.1.1-signed-AES-128-CMAC",
+        "default",
+        holding("SMB3_11", "SMB3_11", SIGNED, "client smb3 signing algorithms=AES-128-CMAC"),
+    ),
+    (
+        "3.1.1-signed-HMAC-SHA256",
+        "default",
+        holding("SMB3_11", "SMB3_11", SIGNED, "client smb3 signing algorithms=HMAC-SHA256"),
+    ),
+    *[
+        (
+            f"3.1.1-sealed-{cipher}",
+            "default",
+            holding("SMB3_11", "SMB3_11", SEALED, f"client smb3 encryption algorithms={cipher}"),
+        )
+        for cipher in ("AES-128-GCM", "AES-128-CCM", "AES-256-GCM", "AES-256-CCM")
+    ],
     ("3.1.1-sealed-by-server", "as-shipped", holding("SMB3_11", "SMB3_11")),
     ("3.1.1-signed-by-server", "signed-only", holding("SMB3_11", "SMB3_11")),
     ("3.0.2", "old-dialects", holding("SMB3_02", "SMB3_02")),
@@ -57,8 +72,17 @@ class Smbclient:
         server = self.ctx.server
         where = f"//{server.address}/{share or server.share}"
         return self.ctx.command(
-            "smbclient", where, "-p", server.port, "-U", f"{user or server.user}%{password or server.password}",
-            *self.options, "-c", "; ".join(script), timeout=timeout, cwd=cwd,
+            "smbclient",
+            where,
+            "-p",
+            server.port,
+            "-U",
+            f"{user or server.user}%{password or server.password}",
+            *self.options,
+            "-c",
+            "; ".join(script),
+            timeout=timeout,
+            cwd=cwd,
         )
 
     def run(self, *script, **more):
@@ -88,16 +112,32 @@ class Smbclient:
 def listing(ctx, client):
     with ctx.check("list-shares"):
         server = ctx.server
-        status, output = ctx.command("smbclient", "-L", server.address, "-p", server.port, "-U",
-                                     f"{server.user}%{server.password}", *client.options)
+        status, output = ctx.command(
+            "smbclient",
+            "-L",
+            server.address,
+            "-p",
+            server.port,
+            "-U",
+            f"{server.user}%{server.password}",
+            *client.options,
+        )
         shares = set(re.findall(r"^\s+(\S+)\s+(?:Disk|IPC)\b", output, re.M))
         if status or not {server.share, server.share2, "IPC$"} <= shares:
             raise Failure(f"status {status}, shares {sorted(shares)}")
     with ctx.check("list-shares-with-rpcclient"):
         # SRVSVC at both of its levels that clients use, and each share's particulars.
         status, output = ctx.command(
-            "rpcclient", server.address, "-p", server.port, "-U", f"{server.user}%{server.password}", *client.options,
-            "-c", f"netshareenum; netshareenumall; netsharegetinfo {server.share}; srvinfo")
+            "rpcclient",
+            server.address,
+            "-p",
+            server.port,
+            "-U",
+            f"{server.user}%{server.password}",
+            *client.options,
+            "-c",
+            f"netshareenum; netshareenumall; netsharegetinfo {server.share}; srvinfo",
+        )
         shares = re.findall(r"^netname: (\S+)", output, re.M)
         if status or shares.count(server.share) != 3 or shares.count(server.share2) != 2:
             raise Failure(f"status {status}, shares {shares}: {output.strip()[-150:]}")
@@ -305,11 +345,14 @@ def snapshots(ctx):
         if "file.bin" not in client.run(f'ls "{stamps[0]}\\dir\\*"', share=share):
             raise Failure("the folder of the past is empty")
     with ctx.check("none-of-that-time"):
-        client.refused("NT_STATUS_OBJECT_NAME_NOT_FOUND", 'get "@GMT-2014.01.01-00.00.00\\dir\\file.bin" x',
-                       share=share)
-    for name, script in {"put": f'put "{pasts[stamps[1]]}" "{stamps[0]}\\dir\\file.bin"',
-                         "del": f'del "{stamps[0]}\\dir\\file.bin"',
-                         "mkdir": f'mkdir "{stamps[0]}\\new"'}.items():
+        client.refused(
+            "NT_STATUS_OBJECT_NAME_NOT_FOUND", 'get "@GMT-2014.01.01-00.00.00\\dir\\file.bin" x', share=share
+        )
+    for name, script in {
+        "put": f'put "{pasts[stamps[1]]}" "{stamps[0]}\\dir\\file.bin"',
+        "del": f'del "{stamps[0]}\\dir\\file.bin"',
+        "mkdir": f'mkdir "{stamps[0]}\\new"',
+    }.items():
         with ctx.check(f"refuses-{name}"):
             _, output = client.status(script, share=share)
             if not re.search("NT_STATUS_(ACCESS_DENIED|MEDIA_WRITE_PROTECTED)", output):
@@ -325,18 +368,38 @@ def notify(ctx):
     (server.path / "watched" / "below").mkdir(parents=True)
     # smbclient listens until it is ended; stdbuf because its lines would stay in it then.
     watcher = subprocess.Popen(
-        ["timeout", "20", "stdbuf", "-oL", "smbclient", f"//{server.address}/{server.share}",
-         "-p", str(server.port), "-U", f"{server.user}%{server.password}", *holding("SMB3_11", "SMB3_11"),
-         "-c", "notify watched"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        [
+            "timeout",
+            "20",
+            "stdbuf",
+            "-oL",
+            "smbclient",
+            f"//{server.address}/{server.share}",
+            "-p",
+            str(server.port),
+            "-U",
+            f"{server.user}%{server.password}",
+            *holding("SMB3_11", "SMB3_11"),
+            "-c",
+            "notify watched",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     time.sleep(1.5)
     script = "echo 1 > new; mv new newer; mkdir folder; echo 2 > below/deep; rm newer"
     subprocess.run(["sh", "-c", script], cwd=server.path / "watched", check=True)
     time.sleep(1.5)
     watcher.terminate()
     told = watcher.communicate(timeout=10)[0]
-    for name, line in {"added": r"0001 new$", "renamed": r"0004 new\n0005 newer$", "folder": r"0001 folder$",
-                       "below": r"0001 below\\deep$", "removed": r"0002 newer$"}.items():
+    for name, line in {
+        "added": r"0001 new$",
+        "renamed": r"0004 new\n0005 newer$",
+        "folder": r"0001 folder$",
+        "below": r"0001 below\\deep$",
+        "removed": r"0002 newer$",
+    }.items():
         with ctx.check(name):
             if not re.search(line, told, re.M):
                 raise Failure(f"told {told.strip()[-300:]!r}")

@@ -1,4 +1,5 @@
 """Samba's smbtorture: a row per test, judged one by one."""
+
 import collections
 import fnmatch
 import os
@@ -11,41 +12,106 @@ from ..model import HERE, Failure, group, selects
 # Suites, and the seconds that smbd takes for them doubled and rounded up.  Frevo answers
 # session's wrong passwords ever more slowly.
 QUICK = {
-    "smb2.connect": 30, "smb2.tcon": 30, "smb2.read": 30, "smb2.rw": 30, "smb2.create": 60, "smb2.mkdir": 30,
-    "smb2.getinfo": 30, "smb2.setinfo": 30, "smb2.dir": 90, "smb2.rename": 30, "smb2.compound": 60,
-    "smb2.credits": 30, "smb2.session": 180, "smb2.session-id": 30, "smb2.delete-on-close-perms": 30,
-    "smb2.sharemode": 30, "smb2.deny": 30, "smb2.maximum_allowed": 30, "smb2.lock": 60, "smb2.fileid": 30,
-    "smb2.openattr": 30, "smb2.winattr": 30, "smb2.sdread": 30, "smb2.acls": 30, "smb2.streams": 30,
-    "smb2.charset": 30, "smb2.durable-open": 30, "smb2.durable-v2-open": 30, "smb2.ioctl": 60,
-    "smb2.compound_find": 60, "smb2.timestamps": 60, "smb2.dosmode": 30, "smb2.ea": 30,
+    "smb2.connect": 30,
+    "smb2.tcon": 30,
+    "smb2.read": 30,
+    "smb2.rw": 30,
+    "smb2.create": 60,
+    "smb2.mkdir": 30,
+    "smb2.getinfo": 30,
+    "smb2.setinfo": 30,
+    "smb2.dir": 90,
+    "smb2.rename": 30,
+    "smb2.compound": 60,
+    "smb2.credits": 30,
+    "smb2.session": 180,
+    "smb2.session-id": 30,
+    "smb2.delete-on-close-perms": 30,
+    "smb2.sharemode": 30,
+    "smb2.deny": 30,
+    "smb2.maximum_allowed": 30,
+    "smb2.lock": 60,
+    "smb2.fileid": 30,
+    "smb2.openattr": 30,
+    "smb2.winattr": 30,
+    "smb2.sdread": 30,
+    "smb2.acls": 30,
+    "smb2.streams": 30,
+    "smb2.charset": 30,
+    "smb2.durable-open": 30,
+    "smb2.durable-v2-open": 30,
+    "smb2.ioctl": 60,
+    "smb2.compound_find": 60,
+    "smb2.timestamps": 60,
+    "smb2.dosmode": 30,
+    "smb2.ea": 30,
 }
 FULL = {
-    "smb2.lease": 400, "smb2.oplock": 300, "smb2.notify": 240, "smb2.replay": 420, "smb2.multichannel": 420,
-    "smb2.compound_async": 60, "smb2.durable-open-disconnect": 60, "smb2.durable-v2-delay": 60, "smb2.scan": 120,
-    "smb2.maxfid": 120, "smb2.secleak": 60, "smb2.mangle": 30, "smb2.twrp": 30, "smb2.ioctl-on-stream": 30,
-    "smb2.set-sparse-ioctl": 30, "smb2.zero-data-ioctl": 30, "smb2.async_dosmode": 30, "smb2.notify-inotify": 30,
-    "smb2.timestamp_resolution": 30, "smb2.create_no_streams": 30, "smb2.acls_non_canonical": 30,
-    "smb2.samba3misc": 30, "smb2.session-require-signing": 30, "smb2.aio_delay": 30, "smb2.change_notify_disabled": 30,
+    "smb2.lease": 400,
+    "smb2.oplock": 300,
+    "smb2.notify": 240,
+    "smb2.replay": 420,
+    "smb2.multichannel": 420,
+    "smb2.compound_async": 60,
+    "smb2.durable-open-disconnect": 60,
+    "smb2.durable-v2-delay": 60,
+    "smb2.scan": 120,
+    "smb2.maxfid": 120,
+    "smb2.secleak": 60,
+    "smb2.mangle": 30,
+    "smb2.twrp": 30,
+    "smb2.ioctl-on-stream": 30,
+    "smb2.set-sparse-ioctl": 30,
+    "smb2.zero-data-ioctl": 30,
+    "smb2.async_dosmode": 30,
+    "smb2.notify-inotify": 30,
+    "smb2.timestamp_resolution": 30,
+    "smb2.create_no_streams": 30,
+    "smb2.acls_non_canonical": 30,
+    "smb2.samba3misc": 30,
+    "smb2.session-require-signing": 30,
+    "smb2.aio_delay": 30,
+    "smb2.change_notify_disabled": 30,
     "smb2.kernel-oplocks": 60,
 }
 # What never ends by design, and what measures: hold-oplock, hold-sharemode, check-sharemode, bench.
 
 # Suites that want a share with other settings than the rest (with-samba and with-frevo have them).
-SHARES = {"smb2.change_notify_disabled": "nonotify", "smb2.kernel-oplocks": "kernel_oplocks", "smb2.twrp": "snapshots",
-          "smb2.acls_non_canonical": "noncanonical", "smb2.ea": "rootless", "smb2.create_no_streams": "nostreams",
-          "smb2.samba3misc": "posixlocks", "smb2.dosmode": "hidefiles", "vfs.fruit": "fruit", "vfs.fruit_netatalk": "fruit",
-          "vfs.fruit_conversion": "fruit", "vfs.fruit_file_id": "fruit_zero_id", "vfs.fruit_timemachine": "backups"}
+SHARES = {
+    "smb2.change_notify_disabled": "nonotify",
+    "smb2.kernel-oplocks": "kernel_oplocks",
+    "smb2.twrp": "snapshots",
+    "smb2.acls_non_canonical": "noncanonical",
+    "smb2.ea": "rootless",
+    "smb2.create_no_streams": "nostreams",
+    "smb2.samba3misc": "posixlocks",
+    "smb2.dosmode": "hidefiles",
+    "vfs.fruit": "fruit",
+    "vfs.fruit_netatalk": "fruit",
+    "vfs.fruit_conversion": "fruit",
+    "vfs.fruit_file_id": "fruit_zero_id",
+    "vfs.fruit_timemachine": "backups",
+}
 # Single tests that want one: files that share extents or are compressed, snapshots.
-APART = {"smb2.ioctl.dup_extents_*": "extents", "smb2.ioctl.compress_[!n]*": "extents",
-         "smb2.ioctl.sparse_compressed": "extents", "smb2.ioctl.shadow_copy": "snapshots",
-         "smb2.read.position": "torture", "smb2.create.gentest": "torture",
-         "smb2.replay.replay5": "continuous"}
+APART = {
+    "smb2.ioctl.dup_extents_*": "extents",
+    "smb2.ioctl.compress_[!n]*": "extents",
+    "smb2.ioctl.sparse_compressed": "extents",
+    "smb2.ioctl.shadow_copy": "snapshots",
+    "smb2.read.position": "torture",
+    "smb2.create.gentest": "torture",
+    "smb2.replay.replay5": "continuous",
+}
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
 # What a suite is told more; the snapshot is the one that snapshot() makes.
 STAMP = "@GMT-2015.10.31-19.40.30"
 OPTIONS = {
-    "smb2.twrp": [f"torture:twrp_snapshot={STAMP}", "torture:twrp_file=file", "torture:twrp_stream=stream",
-                  "torture:twrp_stream_size=11"],
+    "smb2.twrp": [
+        f"torture:twrp_snapshot={STAMP}",
+        "torture:twrp_file=file",
+        "torture:twrp_stream=stream",
+        "torture:twrp_stream_size=11",
+    ],
     # Where descriptors are kept by servers without CAP_SYS_ADMIN: `user.NTACL`.
     "smb2.ea": ["torture:acl_xattr_name=NTACL"],
 }
@@ -87,21 +153,45 @@ def torture(ctx, what, seconds):
     scratch = ctx.work / "smbtorture"
     scratch.mkdir(exist_ok=True)
     user2 = server.user2
-    options = ["torture:progress=no", f"torture:localdir={server.path2}", f"torture:user2name={user2}",
-               f"torture:user2password={server.password}",
-               # for the two that are made to be driven by a script
-               "torture:filename=driven.bin", "torture:offset=0", "torture:beyond_final_zero=4096"]
+    options = [
+        "torture:progress=no",
+        f"torture:localdir={server.path2}",
+        f"torture:user2name={user2}",
+        f"torture:user2password={server.password}",
+        # for the two that are made to be driven by a script
+        "torture:filename=driven.bin",
+        "torture:offset=0",
+        "torture:beyond_final_zero=4096",
+    ]
     suite = next((s for s in SHARES | OPTIONS if what == s or what.startswith(s + ".")), None)
     options += OPTIONS.get(suite, [])
     options += AS_WINDOWS.get(what, []) if server.kind == "frevo" else []
     share = apart(what) or SHARES.get(suite, "torture")
-    command = ["smbtorture", f"--basedir={scratch}", f"//{server.address}/{share}", "-p", str(server.port),
-               f"-U{server.user}%{server.password}", "--format=subunit", "--target=samba3",
-               f"--extra-user={user2}%{server.password}", *[f"--option={o}" for o in options], what]
+    command = [
+        "smbtorture",
+        f"--basedir={scratch}",
+        f"//{server.address}/{share}",
+        "-p",
+        str(server.port),
+        f"-U{server.user}%{server.password}",
+        "--format=subunit",
+        "--target=samba3",
+        f"--extra-user={user2}%{server.password}",
+        *[f"--option={o}" for o in options],
+        what,
+    ]
     ctx.log.write("$ smbtorture ... " + what + "\n")
     ctx.log.flush()
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, errors="replace", start_new_session=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )
     try:
         output, over = child.communicate(timeout=seconds)[0], False
     except subprocess.TimeoutExpired:
@@ -203,7 +293,9 @@ def register(suites, full_only):
             run_suite(ctx, suite, seconds)
 
         run.__doc__ = f"{suite}, at most {seconds} s"
-        group(f"smbtorture/{name}", profile=PROFILES.get(suite, "torture"), full_only=full_only, beside=usual[suite])(run)
+        group(f"smbtorture/{name}", profile=PROFILES.get(suite, "torture"), full_only=full_only, beside=usual[suite])(
+            run
+        )
 
 
 register(QUICK, False)

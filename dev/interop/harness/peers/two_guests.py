@@ -1,4 +1,5 @@
 """Two Linux kernels on one share at once: what one does the other sees, and what it caches it gives up in time."""
+
 import threading
 
 from .. import trees
@@ -17,36 +18,52 @@ say() { echo "$1" >"$WORK/$2"; }
 # name of the check, first guest's part, second guest's part.  Each begins when both are there.
 SCENES = [
     # The first has it in its cache alone: the second's open must bring it out.
-    ("unwritten-data-is-seen",
-     "exec 3<>dirty; cat $WORK/data >&3; mark dirty; await fetched; exec 3>&-",
-     "await dirty; cat dirty >$WORK/dirty.copy; mark fetched"),
+    (
+        "unwritten-data-is-seen",
+        "exec 3<>dirty; cat $WORK/data >&3; mark dirty; await fetched; exec 3>&-",
+        "await dirty; cat dirty >$WORK/dirty.copy; mark fetched",
+    ),
     # Nobody else is there: a lease makes the second reading free.
-    ("reading-again-asks-nobody",
-     "exec 3<data; cat data >$WORK/first.copy; before=$(reads); cat data >$WORK/second.copy; say $(($(reads) - before)) reads; exec 3<&-; mark counted",
-     "await counted"),
+    (
+        "reading-again-asks-nobody",
+        "exec 3<data; cat data >$WORK/first.copy; before=$(reads); cat data >$WORK/second.copy; say $(($(reads) - before)) reads; exec 3<&-; mark counted",
+        "await counted",
+    ),
     # The second writes what the first has in its cache, under an open handle.
-    ("cached-data-is-dropped",
-     "exec 3<data; cat data >$WORK/old.copy; mark cached; await changed; cat data >$WORK/new.copy; exec 3<&-",
-     "await cached; cat $WORK/other >data; sync data; mark changed"),
+    (
+        "cached-data-is-dropped",
+        "exec 3<data; cat data >$WORK/old.copy; mark cached; await changed; cat data >$WORK/new.copy; exec 3<&-",
+        "await cached; cat $WORK/other >data; sync data; mark changed",
+    ),
     # In turn, each with an open of its own that the kernel closes late.
-    ("appended-in-turn",
-     "for n in 0 2 4 6 8; do [ $n = 0 ] || await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1)); done; await turn10",
-     "for n in 1 3 5 7 9; do await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1)); done"),
-    ("new-names-are-listed",
-     "mkdir folder; touch folder/mine; ls folder >$WORK/names.before; mark listed; await made; ls folder >$WORK/names.after",
-     "await listed; echo theirs >folder/theirs; mark made"),
+    (
+        "appended-in-turn",
+        "for n in 0 2 4 6 8; do [ $n = 0 ] || await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1)); done; await turn10",
+        "for n in 1 3 5 7 9; do await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1)); done",
+    ),
+    (
+        "new-names-are-listed",
+        "mkdir folder; touch folder/mine; ls folder >$WORK/names.before; mark listed; await made; ls folder >$WORK/names.after",
+        "await listed; echo theirs >folder/theirs; mark made",
+    ),
     # Attributes are cached for a second without asking, not longer; but whatever shows the inode anew, by
     # whichever name, makes the old name good for another second.
-    ("names-that-went-are-gone",
-     "stat -c %s folder/theirs >$WORK/size.before; mark asked; await moved; sleep 1.5; [ ! -e folder/theirs ] && mark gone; cat folder/moved >$WORK/moved.copy",
-     "await asked; mv folder/theirs folder/moved; mark moved"),
-    ("locks-are-shared",
-     "touch locked; exec 4<>locked; $CHECKS lock locked -; say $? lock.free; python3 -c 'import fcntl,os,time; f=open(\"locked\",\"r+\"); fcntl.lockf(f,fcntl.LOCK_EX); open(os.environ[\"WORK\"]+\"/locked\",\"w\")\nwhile not os.path.exists(os.environ[\"WORK\"]+\"/tried\"): time.sleep(.05)'; exec 4>&-; mark unlocked",
-     "await locked; $CHECKS lock locked -; say $? lock.held; mark tried; await unlocked; $CHECKS lock locked -; say $? lock.again"),
+    (
+        "names-that-went-are-gone",
+        "stat -c %s folder/theirs >$WORK/size.before; mark asked; await moved; sleep 1.5; [ ! -e folder/theirs ] && mark gone; cat folder/moved >$WORK/moved.copy",
+        "await asked; mv folder/theirs folder/moved; mark moved",
+    ),
+    (
+        "locks-are-shared",
+        'touch locked; exec 4<>locked; $CHECKS lock locked -; say $? lock.free; python3 -c \'import fcntl,os,time; f=open("locked","r+"); fcntl.lockf(f,fcntl.LOCK_EX); open(os.environ["WORK"]+"/locked","w")\nwhile not os.path.exists(os.environ["WORK"]+"/tried"): time.sleep(.05)\'; exec 4>&-; mark unlocked',
+        "await locked; $CHECKS lock locked -; say $? lock.held; mark tried; await unlocked; $CHECKS lock locked -; say $? lock.again",
+    ),
     # Both write their own half of one file through their caches.
-    ("halves-are-both-there",
-     "truncate -s 2M halves; mark sized; dd if=$WORK/half0 of=halves bs=64k conv=notrunc status=none; sync halves; mark half0; await half1",
-     "await sized; dd if=$WORK/half1.data of=halves bs=64k seek=16 conv=notrunc status=none; sync halves; mark half1; await half0"),
+    (
+        "halves-are-both-there",
+        "truncate -s 2M halves; mark sized; dd if=$WORK/half0 of=halves bs=64k conv=notrunc status=none; sync halves; mark half0; await half1",
+        "await sized; dd if=$WORK/half1.data of=halves bs=64k seek=16 conv=notrunc status=none; sync halves; mark half1; await half0",
+    ),
 ]
 
 
@@ -62,14 +79,17 @@ def run(ctx, options):
             f"mark end-{name}-{number}; await end-{name}-{1 - number}"
             for name, *scene in SCENES
         )
-        (w / f"script{number}").write_text(f"export WORK={w} CHECKS={TOOLS}/frevo-guest-checks\n" + COMMON + scenes + "\n")
+        (w / f"script{number}").write_text(
+            f"export WORK={w} CHECKS={TOOLS}/frevo-guest-checks\n" + COMMON + scenes + "\n"
+        )
     outcomes = [None, None]
 
     def guest(number):
         mount = ["-o", options] if options else []
         try:
             outcomes[number] = ctx.command(
-                HERE / "linux-client", *mount, "-g", number, "-t", 150, "--", "bash", w / f"script{number}", timeout=180)
+                HERE / "linux-client", *mount, "-g", number, "-t", 150, "--", "bash", w / f"script{number}", timeout=180
+            )
         except Exception as e:  # for the thread that waits
             outcomes[number] = (-1, repr(e))
 
@@ -129,9 +149,16 @@ def run(ctx, options):
         if (ctx.server.path / "halves").read_bytes() != b"".join(half.read_bytes() for half in halves):
             raise Failure("other bytes on the server's disk")
 
-    looked_at = {"unwritten-data-is-seen": lambda: same("dirty.copy", data), "reading-again-asks-nobody": reads,
-                 "cached-data-is-dropped": dropped, "appended-in-turn": appended, "new-names-are-listed": listed,
-                 "names-that-went-are-gone": moved, "locks-are-shared": locks, "halves-are-both-there": both_halves}
+    looked_at = {
+        "unwritten-data-is-seen": lambda: same("dirty.copy", data),
+        "reading-again-asks-nobody": reads,
+        "cached-data-is-dropped": dropped,
+        "appended-in-turn": appended,
+        "new-names-are-listed": listed,
+        "names-that-went-are-gone": moved,
+        "locks-are-shared": locks,
+        "halves-are-both-there": both_halves,
+    }
     for name, *_ in SCENES:
         with ctx.check(name):
             failed = [n for n in (0, 1) if (w / f"failed-{name}-{n}").exists()]
@@ -140,7 +167,11 @@ def run(ctx, options):
             looked_at[name]()
 
 
-for _name, _options, _full in (("two-guests", "", False), ("two-guests-posix", "posix", True), ("two-guests-seal", "seal", True)):
+for _name, _options, _full in (
+    ("two-guests", "", False),
+    ("two-guests-posix", "posix", True),
+    ("two-guests-seal", "seal", True),
+):
 
     @group(f"cifs/{_name}", full_only=_full)
     def _two_guests(ctx, options=_options):

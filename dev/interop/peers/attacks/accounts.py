@@ -1,4 +1,5 @@
 """Attacks of an account that may log on like any other: what it can take from the others."""
+
 import os
 import shutil
 import socket
@@ -96,8 +97,12 @@ def ea_list(scene, say):
         file = link.open("eas2", access=0x1F01FF)
         data = b"".join(struct.pack("<IBBH", 24, 0, 8, 4) + b"%08d\0" % n + b"wert" + bytes(3) for n in range(200_000))
         began = time.monotonic()
-        answer = quietly(link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data[:-24] + bytes(4) + data[-20:]), charge=128)
-        say(f"200,000 names: {f'{answer.status:#x}' if answer else 'a disconnect'} after {time.monotonic() - began:.2f} s")
+        answer = quietly(
+            link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data[:-24] + bytes(4) + data[-20:]), charge=128
+        )
+        say(
+            f"200,000 names: {f'{answer.status:#x}' if answer else 'a disconnect'} after {time.monotonic() - began:.2f} s"
+        )
         siege.others_wait(say)
         siege.newcomers_served(say)
 
@@ -250,8 +255,10 @@ def forbidden_share(scene, say):
             times.append(time.monotonic() - began)
         found[name] = status, sorted(times)[len(times) // 2]
         say(f"{name}: {status:#x}, median {found[name][1] * 1e6:.0f} us")
-    demand(found["forbidden"][0] == found["absent"][0],
-           f"forbidden is answered {found['forbidden'][0]:#x}, absent {found['absent'][0]:#x}")
+    demand(
+        found["forbidden"][0] == found["absent"][0],
+        f"forbidden is answered {found['forbidden'][0]:#x}, absent {found['absent'][0]:#x}",
+    )
 
 
 def symlink_moved(scene, say):
@@ -296,8 +303,11 @@ def log_forging(scene, say):
     before, began = len(scene.log()), time.monotonic()
     eve = "eve\nINFO frevo::session: logged on user=smbuser\tpeer=\u202e\x1b[2J"
     quietly(lambda: scene.link("198.19.238.4", timeout=5).guess(eve, ntlm.nt_hash("x"), session_key=b"12345"))
-    quietly(lambda: scene.link("198.19.239.4", timeout=5).guess(
-        "eve\" user=smbuser sealed=true peer=1.2.3.4 x=\"", ntlm.nt_hash("x"), session_key=b"12345"))
+    quietly(
+        lambda: scene.link("198.19.239.4", timeout=5).guess(
+            'eve" user=smbuser sealed=true peer=1.2.3.4 x="', ntlm.nt_hash("x"), session_key=b"12345"
+        )
+    )
     link = scene.member("198.19.238.5")
     for name in ("absent\nERROR all is lost", "forbidden reason=none user=root", "forbidden"):
         link.connect_tree(name)
@@ -306,9 +316,17 @@ def log_forging(scene, say):
     time.sleep(0.3)
     text, seconds = scene.log()[before:], time.monotonic() - began
     lines = text.splitlines()
-    forged = [line for line in lines if line.startswith(("INFO", "ERROR all")) or "\x1b" in line or "\u202e" in line
-              or " user=smbuser sealed=true peer=1.2.3.4" in line.replace('\\"', "") and 'user="eve\\"' not in line
-              or " reason=none user=root" in line and '"forbidden reason=none' not in line]
+    forged = [
+        line
+        for line in lines
+        if line.startswith(("INFO", "ERROR all"))
+        or "\x1b" in line
+        or "\u202e" in line
+        or " user=smbuser sealed=true peer=1.2.3.4" in line.replace('\\"', "")
+        and 'user="eve\\"' not in line
+        or " reason=none user=root" in line
+        and '"forbidden reason=none' not in line
+    ]
     say(f"{len(lines)} lines, {len(text) // 1024} KiB in {seconds:.1f} s")
     demand(not forged, f"a name forged {forged[:1]}")
     demand(len(lines) < 500, f"3,000 refusals made {len(lines)} lines")
@@ -352,10 +370,29 @@ class Old(Link):
         self.key = None
 
 
-PRIVATE = [".frevo-streams", ".FREVO-STREAMS", ".frevo-streams\\secret", ".frevo-streams::$INDEX_ALLOCATION",
-           ".frevo-streams:$I30:$INDEX_ALLOCATION", ".frevo-streams.", ".frevo-streams ", ".frevo-streams:x", "FREVO-~1",
-           "x\\..\\.frevo-streams", ".\\.frevo-streams", "\\.frevo-streams", "..", "..\\..\\etc\\passwd", "x/../../etc/passwd",
-           "/etc/passwd", "\\\\.\\c:\\x", "a\0b", "\ud800", ".frevo-streams\0", "@GMT-2026.01.01-00.00.00\\..\\..\\etc"]
+PRIVATE = [
+    ".frevo-streams",
+    ".FREVO-STREAMS",
+    ".frevo-streams\\secret",
+    ".frevo-streams::$INDEX_ALLOCATION",
+    ".frevo-streams:$I30:$INDEX_ALLOCATION",
+    ".frevo-streams.",
+    ".frevo-streams ",
+    ".frevo-streams:x",
+    "FREVO-~1",
+    "x\\..\\.frevo-streams",
+    ".\\.frevo-streams",
+    "\\.frevo-streams",
+    "..",
+    "..\\..\\etc\\passwd",
+    "x/../../etc/passwd",
+    "/etc/passwd",
+    "\\\\.\\c:\\x",
+    "a\0b",
+    "\ud800",
+    ".frevo-streams\0",
+    "@GMT-2026.01.01-00.00.00\\..\\..\\etc",
+]
 
 
 def tidy(scene):
@@ -384,8 +421,9 @@ def private_names(scene, say):
         for name in PRIVATE:
             for options, disposition in ((0, 1), (1, 1), (0x200000, 1), (1, 2), (0, 3)):
                 tried += 1
-                body = raw.create_body(name.encode("utf-16-le", "surrogatepass"), access=0x120089, disposition=disposition,
-                                       options=options)
+                body = raw.create_body(
+                    name.encode("utf-16-le", "surrogatepass"), access=0x120089, disposition=disposition, options=options
+                )
                 answer = quietly(link.call, raw.CREATE, body)
                 if answer is None:
                     link = scene.member("198.19.238.9", share=share)
@@ -398,8 +436,14 @@ def private_names(scene, say):
         root = link.open("", access=0x100081, options=1)
         for pattern in ("*", ".frevo*", ".frevo-streams", "FREVO*", "<.*"):
             answer = link.call(raw.QUERY_DIRECTORY, raw.directory_body(root, 12, pattern, flags=0x10))
-            shown = [entry[12:].decode("utf-16-le", "replace").strip("\0").lower() for entry in raw.chained(answer.buffer())] \
-                if answer.status == 0 else []
+            shown = (
+                [
+                    entry[12:].decode("utf-16-le", "replace").strip("\0").lower()
+                    for entry in raw.chained(answer.buffer())
+                ]
+                if answer.status == 0
+                else []
+            )
             if ".frevo-streams" in shown:
                 reached.append(f"{share}: listed by {pattern}")
         folder = link.open("mine", access=0x1F01FF, options=1)
@@ -411,9 +455,19 @@ def private_names(scene, say):
     demand(not reached, "; ".join(reached))
 
 
-ATTACKS = [("02-notify-memory", notify_memory), ("02-notify-crowd", notify_crowd), ("03-ea-list", ea_list),
-           ("04-watches", watches), ("05-sessions", sessions), ("07-big-folder", big_folder),
-           ("11-owner", owner), ("12-forbidden-share", forbidden_share), ("13-symlink-moved", symlink_moved),
-           ("14-log-forging", log_forging), ("16-client-guid", client_guid), ("f4-private-names", private_names)]
+ATTACKS = [
+    ("02-notify-memory", notify_memory),
+    ("02-notify-crowd", notify_crowd),
+    ("03-ea-list", ea_list),
+    ("04-watches", watches),
+    ("05-sessions", sessions),
+    ("07-big-folder", big_folder),
+    ("11-owner", owner),
+    ("12-forbidden-share", forbidden_share),
+    ("13-symlink-moved", symlink_moved),
+    ("14-log-forging", log_forging),
+    ("16-client-guid", client_guid),
+    ("f4-private-names", private_names),
+]
 DESCRIPTORS = [("05-opens", opens)]
 SEALED = [("15-plain-again", plain_again)]

@@ -3,6 +3,7 @@
 `honest` works on a connection that was there before; `newcomer` logs on anew each time.
 Each line: KIND BEGAN SECONDS, KIND being echo, make or logon, or failed with its reason.
 """
+
 import os
 import sys
 import time
@@ -52,7 +53,8 @@ if __name__ == "__main__":
     what, address, port, source, pause = sys.argv[1:6]
     user, password, share = (os.environ["SMB_" + k] for k in ("USER2", "PASS", "SHARE2"))
     try:
-        {"honest": honest, "newcomer": newcomer}[what]((address, int(port)), source or None, user, password, share,
-                                                       float(pause))
+        {"honest": honest, "newcomer": newcomer}[what](
+            (address, int(port)), source or None, user, password, share, float(pause)
+        )
     except (OSError, raw.Refused) as e:
         print("lost", f"{time.monotonic():.6f}", "0", type(e).__name__, e, flush=True)

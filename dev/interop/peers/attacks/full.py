@@ -1,4 +1,5 @@
 """What takes minutes: the figures at their full size."""
+
 from . import strangers
 
 

@@ -1,4 +1,5 @@
 """What a client can make the server keep: memory that waits, descriptors, handles that outlive it."""
+
 import os
 import struct
 import time
@@ -47,6 +48,7 @@ def waiting_locks(scene, say):
             for _ in range(1000):
                 link.send(raw.LOCK, raw.lock_body(mine, [(0, 1, 2)]) + bytes(61_000))
                 sent[0] += 1
+
         links = crowd(scene, 12, begin)
         judge(scene, say, siege, links, f"{sent[0]} waiting LOCKs of 61 kB on {len(links)} connections")
 
@@ -64,6 +66,7 @@ def waiting_creates(scene, say):
             for _ in range(1400):
                 link.send(raw.CREATE, body)
                 sent[0] += 1
+
         links = crowd(scene, 12, begin)
         judge(scene, say, siege, links, f"{sent[0]} waiting CREATEs of 60 kB on {len(links)} connections")
 
@@ -80,6 +83,7 @@ def waiting_reads(scene, say):
             for _ in range(1000):
                 link.send(raw.READ, raw.read_body(pipe, 0, 4096) + bytes(61_000))
                 sent[0] += 1
+
         links = crowd(scene, 12, begin)
         judge(scene, say, siege, links, f"{sent[0]} waiting READs of 61 kB on {len(links)} connections")
 
@@ -98,6 +102,7 @@ def replies_untaken(scene, say):
             for _ in range(14):
                 link.send(raw.READ, raw.read_body(file, 0, 1 << 20), charge=16)
                 sent[0] += 1
+
         links = crowd(scene, 40, begin)
         judge(scene, say, siege, links, f"{sent[0]} replies of 1 MiB asked for on {len(links)} connections")
 
@@ -105,12 +110,14 @@ def replies_untaken(scene, say):
 def frames_begun(scene, say):
     """Frames of 8 MiB of which all but the last byte comes, on 60 connections."""
     with scene.siege() as siege:
+
         def begin(link):
             link.gain_credits(200)
             file = link.open("begun")
             body = raw.write_body(file, 0, bytes((8 << 20) - 4096))
             message = link.sign(link.header(raw.WRITE, 128, 0, link.next_id, link.tree_id, link.session_id) + body)
             link.socket.sendall(struct.pack(">I", len(message)) + message[:-1])
+
         links = crowd(scene, 60, begin, timeout=5)
         judge(scene, say, siege, links, f"{len(links)} frames of 8 MiB begun")
 
@@ -129,14 +136,18 @@ def listings(scene, say):
                 folder = link.open("listed", access=0x100081, options=1)
                 link.call(raw.QUERY_DIRECTORY, raw.directory_body(folder, 12, length=400)).must()
                 begun[0] += 1
+
         links = crowd(scene, 4, begin)
         judge(scene, say, siege, links, f"{begun[0]} listings begun, {scene.descriptors()} descriptors")
 
 
 def pipes(scene, say):
     """Pipes with requests that are never finished, and answers that are never read."""
-    bind = bytes.fromhex("05000b03100000004800000001000000b810b8100000000001000000000001004b324fc8"
-                         "7016d30112785a47bf6ee188030000000" + "4" "5d888aeb1cc9119fe808002b104860" + "02000000")
+    bind = bytes.fromhex(
+        "05000b03100000004800000001000000b810b8100000000001000000000001004b324fc8"
+        "7016d30112785a47bf6ee188030000000" + "4"
+        "5d888aeb1cc9119fe808002b104860" + "02000000"
+    )
     with scene.siege() as siege:
         held = [0]
 
@@ -153,6 +164,7 @@ def pipes(scene, say):
                     piece = part if number == 0 else part[:3] + b"\0" + part[4:]
                     quietly(link.call, raw.WRITE, raw.write_body(pipe, 0, piece))
                 held[0] += 1
+
         links = crowd(scene, 30, begin)
         judge(scene, say, siege, links, f"{held[0]} pipes with unfinished requests on {len(links)} connections")
 
@@ -199,8 +211,11 @@ def tokens(scene, say):
                 quietly(link.call, raw.WRITE, raw.write_body(file, 0, bytes(4096)))
             time.sleep(0.03)
             for file in filter(None, files):
-                answer = quietly(link.call, raw.IOCTL, raw.ioctl_body(
-                    file, 0x94264, struct.pack("<IIIIQQ", 32, 0, 300_000, 0, 0, 4096), most=1024))
+                answer = quietly(
+                    link.call,
+                    raw.IOCTL,
+                    raw.ioctl_body(file, 0x94264, struct.pack("<IIIIQQ", 32, 0, 300_000, 0, 0, 4096), most=1024),
+                )
                 made += bool(answer and answer.status == 0)
                 quietly(link.call, raw.CLOSE, raw.close_body(file))
         held = scene.descriptors() - before
@@ -220,7 +235,9 @@ def persistent_growth(scene, say):
         name = "n" * 200
         for number in range(3000):
             data = struct.pack("<IIQ", 0, 2, 0) + os.urandom(16)
-            answer = link.call(raw.CREATE, raw.create_body(f"{name}{number % 50}", oplock=9, contexts=[(DURABLE, data)]))
+            answer = link.call(
+                raw.CREATE, raw.create_body(f"{name}{number % 50}", oplock=9, contexts=[(DURABLE, data)])
+            )
             if answer.status:
                 break
             opened += 1
@@ -231,7 +248,14 @@ def persistent_growth(scene, say):
         demand(grown <= 16 * MIB, f"the state store grew by {grown // MIB} MiB")
 
 
-MEMORY = [("30-waiting-locks", waiting_locks), ("31-waiting-creates", waiting_creates), ("32-waiting-reads", waiting_reads),
-          ("33-replies-untaken", replies_untaken), ("34-frames-begun", frames_begun), ("35-listings", listings),
-          ("36-pipes", pipes), ("37-persistent-growth", persistent_growth)]
+MEMORY = [
+    ("30-waiting-locks", waiting_locks),
+    ("31-waiting-creates", waiting_creates),
+    ("32-waiting-reads", waiting_reads),
+    ("33-replies-untaken", replies_untaken),
+    ("34-frames-begun", frames_begun),
+    ("35-listings", listings),
+    ("36-pipes", pipes),
+    ("37-persistent-growth", persistent_growth),
+]
 DESCRIPTORS = [("38-tokens", tokens), ("39-durable-junk", durable_junk)]

@@ -3,6 +3,7 @@
 It adds to `raw.Client` what an attack needs: a source address, half a handshake, tokens that lie, sealing, and
 frames that are longer than they should be.
 """
+
 import hashlib
 import os
 import socket
@@ -65,8 +66,10 @@ class Link(raw.Client):
     def setup(self, token, session_id=None, previous=0, flags=0):
         """One SESSION_SETUP; returns its answer, whatever the status, and its token."""
         body = struct.pack("<HBBIIHHQ", 25, flags, 1, 0, 0, 88, len(token), previous) + token
-        message = self.header(raw.SESSION_SETUP, 1, 0, self.next_id, 0,
-                              self.session_id if session_id is None else session_id) + body
+        message = (
+            self.header(raw.SESSION_SETUP, 1, 0, self.next_id, 0, self.session_id if session_id is None else session_id)
+            + body
+        )
         self.next_id += 1
         self.send_frame(message)
         self.hash = hashlib.sha512(self.hash + message).digest()
@@ -78,7 +81,7 @@ class Link(raw.Client):
         if answer.status == raw.MORE_PROCESSING:
             self.hash = hashlib.sha512(self.hash + frame).digest()
         offset, length = struct.unpack_from("<HH", answer.body, 4) if len(answer.body) >= 8 else (0, 0)
-        return answer, answer.message[offset:offset + length]
+        return answer, answer.message[offset : offset + length]
 
     def challenge(self, previous=0):
         """The first half of a logon."""
@@ -98,8 +101,10 @@ class Link(raw.Client):
 
     def keys(self, exported):
         def derive(label):
-            return KBKDFHMAC(SHA256(), Mode.CounterMode, 16, 4, 4, CounterLocation.BeforeFixed, label, self.hash,
-                             None).derive(exported)
+            return KBKDFHMAC(
+                SHA256(), Mode.CounterMode, 16, 4, 4, CounterLocation.BeforeFixed, label, self.hash, None
+            ).derive(exported)
+
         self.key = derive(b"SMBSigningKey\0")
         if self.wants_seal:
             self.key, self.signing = None, self.key
@@ -168,8 +173,22 @@ class Link(raw.Client):
         granted, before = 0, -1
         while granted < wanted and granted != before:
             before = granted
-            header = struct.pack("<4sHHIHHIIQIIQ16s", b"\xfeSMB", 64, 1, 0, raw.ECHO, min(wanted, 8000), 0, 0,
-                                 self.next_id, 0xFEFF, 0, self.session_id, bytes(16))
+            header = struct.pack(
+                "<4sHHIHHIIQIIQ16s",
+                b"\xfeSMB",
+                64,
+                1,
+                0,
+                raw.ECHO,
+                min(wanted, 8000),
+                0,
+                0,
+                self.next_id,
+                0xFEFF,
+                0,
+                self.session_id,
+                bytes(16),
+            )
             message, message_id = header + struct.pack("<HH", 4, 0), self.next_id
             self.next_id += 1
             self.send_frame(self.sign(message) if self.key else message)

@@ -1,4 +1,5 @@
 """NTLMv2 messages, byte by byte (MS-NLMP 2.2.1): each field of AUTHENTICATE can be replaced."""
+
 import hashlib
 import hmac
 import os
@@ -24,14 +25,14 @@ class Challenge:
         self.flags = struct.unpack_from("<I", message, 20)[0]
         self.challenge = message[24:32]
         length, _, offset = struct.unpack_from("<HHI", message, 40)
-        self.target_info = message[offset:offset + length]
+        self.target_info = message[offset : offset + length]
         self.time = None
         info = self.target_info
         while len(info) >= 4:
             kind, size = struct.unpack_from("<HH", info)
             if kind == 7:
-                self.time = info[4:4 + size]
-            info = info[4 + size:]
+                self.time = info[4 : 4 + size]
+            info = info[4 + size :]
 
 
 def nt_hash(password):
@@ -73,8 +74,14 @@ def authenticate(challenge, user, hashed, domain="", **odd):
     if flags & KEY_EXCHANGE:
         exported = os.urandom(16)
         sent = rc4(base, exported)
-    fields = [odd.get("lm", bytes(24)), odd.get("nt", odd.get("proof", proof) + temp), where, name,
-              odd.get("workstation", b""), odd.get("session_key", sent)]
+    fields = [
+        odd.get("lm", bytes(24)),
+        odd.get("nt", odd.get("proof", proof) + temp),
+        where,
+        name,
+        odd.get("workstation", b""),
+        odd.get("session_key", sent),
+    ]
     head, payload = b"NTLMSSP\0" + struct.pack("<I", 3), b""
     for field in fields:
         head += struct.pack("<HHI", len(field), len(field), 88 + len(payload))

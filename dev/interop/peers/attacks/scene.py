@@ -1,4 +1,5 @@
 """The server under attack, its figures, and the bystanders; a line for each attack."""
+
 import contextlib
 import os
 import subprocess
@@ -42,12 +43,28 @@ def attack(name, wanted=()):
     try:
         yield figures
     except Unfit as e:
-        print("skip", name, f"{time.monotonic() - began:.2f}", " ".join(str(e).split()), "|", "; ".join(figures), flush=True)
+        print(
+            "skip",
+            name,
+            f"{time.monotonic() - began:.2f}",
+            " ".join(str(e).split()),
+            "|",
+            "; ".join(figures),
+            flush=True,
+        )
     except Exception as e:
         if not isinstance(e, Succeeded):
             traceback.print_exc(file=sys.stderr)
         reason = str(e) if isinstance(e, Succeeded) else f"{type(e).__name__}: {e}"
-        print("FAIL", name, f"{time.monotonic() - began:.2f}", " ".join(reason.split()), "|", "; ".join(figures), flush=True)
+        print(
+            "FAIL",
+            name,
+            f"{time.monotonic() - began:.2f}",
+            " ".join(reason.split()),
+            "|",
+            "; ".join(figures),
+            flush=True,
+        )
     else:
         print("ok", name, f"{time.monotonic() - began:.2f}", "; ".join(figures), flush=True)
 
@@ -58,8 +75,18 @@ class Bystander:
     def __init__(self, scene, what, source, pause):
         self.lines, self.lost = [], None
         self.child = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("bystander.py"), what, scene.target[0], str(scene.target[1]),
-             source or "", str(pause)], stdout=subprocess.PIPE, text=True)
+            [
+                sys.executable,
+                Path(__file__).with_name("bystander.py"),
+                what,
+                scene.target[0],
+                str(scene.target[1]),
+                source or "",
+                str(pause),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -181,15 +208,22 @@ class Siege:
         last = max((b + s for _, b, s, _ in self.honest.lines), default=self.began)
         stuck = time.monotonic() - last
         demand(stuck < most + 0.5, f"the honest client has waited for {stuck:.1f} s and still waits")
-        say(f"others' ECHO at most {max(echo, default=0) * 1e3:.0f} ms, create and delete {max(make, default=0) * 1e3:.0f} ms")
+        say(
+            f"others' ECHO at most {max(echo, default=0) * 1e3:.0f} ms, create and delete {max(make, default=0) * 1e3:.0f} ms"
+        )
         demand(max(echo, default=0) <= most, f"another client's ECHO waited {max(echo, default=0) * 1e3:.0f} ms")
-        demand(max(make, default=0) <= most * 2, f"another client's create and delete waited {max(make, default=0) * 1e3:.0f} ms")
+        demand(
+            max(make, default=0) <= most * 2,
+            f"another client's create and delete waited {max(make, default=0) * 1e3:.0f} ms",
+        )
 
     def newcomers_served(self, say, most=1.0):
         """Demands that every logon from elsewhere succeeded within `most` seconds."""
         failures, times = self.newcomer.failures(self.began), self.newcomer.since("logon", self.began)
         say(f"newcomers served in at most {max(times, default=float('nan')) * 1e3:.0f} ms, {len(failures)} refused")
-        demand(not failures, f"{len(failures)} newcomers were refused, the first one with {failures and failures[0][1]}")
+        demand(
+            not failures, f"{len(failures)} newcomers were refused, the first one with {failures and failures[0][1]}"
+        )
         demand(times, "no newcomer was served")
         demand(max(times, default=0) <= most, f"a newcomer waited {max(times, default=0) * 1e3:.0f} ms")
 
@@ -205,8 +239,10 @@ class Siege:
         while (now := self.scene.resident()) > self.before + margin and time.monotonic() - began < within:
             time.sleep(0.1)
         say(f"{now // MIB} MiB {time.monotonic() - began:.1f} s after")
-        demand(now <= self.before + margin,
-               f"{within:.0f} s after its end the attack still holds {(now - self.before) // MIB} MiB")
+        demand(
+            now <= self.before + margin,
+            f"{within:.0f} s after its end the attack still holds {(now - self.before) // MIB} MiB",
+        )
 
 
 __all__ = ["MIB", "Bystander", "Scene", "Siege", "Succeeded", "Unfit", "attack", "demand", "percentile", "raw"]

@@ -1,4 +1,5 @@
 """Attacks of somebody without a password."""
+
 import os
 import random
 import resource
@@ -41,7 +42,7 @@ def without_room_for_the_mic(message):
     message = message[:72] + message[88:]
     for at in range(12, 60, 8):
         offset = struct.unpack_from("<I", message, at + 4)[0]
-        message = message[:at + 4] + struct.pack("<I", offset - 16) + message[at + 8:]
+        message = message[: at + 4] + struct.pack("<I", offset - 16) + message[at + 8 :]
     return message
 
 
@@ -137,27 +138,36 @@ def logon_time(scene, source, user=None):
 def neighbour(scene, say):
     """8: wrong guesses from one address keep nobody else out: not elsewhere, not its neighbours."""
     for name, attacker, near, known, far in (
-            ("a network", "198.19.240.2", "198.19.240.3", "198.19.240.4", "198.19.241.3"),
-            ("the local machine", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.9.9.3")):
+        ("a network", "198.19.240.2", "198.19.240.3", "198.19.240.4", "198.19.241.3"),
+        ("the local machine", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.9.9.3"),
+    ):
         target = scene.target
         if attacker.startswith("127."):
             scene.target = ("127.0.0.1", target[1])
         try:
             calm = min(logon_time(scene, known)[0] for _ in range(3))
             until, results = time.monotonic() + 6, []
-            crowd = [threading.Thread(target=pour, args=(scene, attacker, scene.user, WRONG, until, results), daemon=True)
-                     for _ in range(40)]
+            crowd = [
+                threading.Thread(target=pour, args=(scene, attacker, scene.user, WRONG, until, results), daemon=True)
+                for _ in range(40)
+            ]
             for thread in crowd:
                 thread.start()
             time.sleep(2.5)
             there, near_one, known_one = at_once([lambda s=s: logon_time(scene, s) for s in (far, near, known)])
-            for who, found, most in (("elsewhere", there, calm + 0.3), ("a neighbour", near_one, 2.5),
-                                     ("one who had logged on before", known_one, 2.5)):
+            for who, found, most in (
+                ("elsewhere", there, calm + 0.3),
+                ("a neighbour", near_one, 2.5),
+                ("one who had logged on before", known_one, 2.5),
+            ):
                 if isinstance(found, Exception):
                     raise found
                 seconds, status = found
                 say(f"{name}, {who}: {seconds * 1e3:.0f} ms")
-                demand(status == 0, f"{name}, {who}: the right password was {'not answered' if status == NO_ANSWER else f'refused with {status:#x}'} after {seconds:.1f} s")
+                demand(
+                    status == 0,
+                    f"{name}, {who}: the right password was {'not answered' if status == NO_ANSWER else f'refused with {status:#x}'} after {seconds:.1f} s",
+                )
                 demand(seconds <= most, f"{name}, {who}: the right password waited {seconds:.1f} s")
         finally:
             scene.target = target
@@ -176,8 +186,9 @@ def guessing(scene, say, seconds=12, networks=10, sockets=24, rate=300):
         pools.append(pool)
         for at in range(sockets):
             source = f"{pool.network}.{2 + at // 48}"
-            threading.Thread(target=pour, args=(scene, source, scene.user, pool.next, until, pool.answers, pause, 20),
-                             daemon=True).start()
+            threading.Thread(
+                target=pour, args=(scene, source, scene.user, pool.next, until, pool.answers, pause, 20), daemon=True
+            ).start()
     calm = min(logon_time(scene, "198.19.248.6", scene.user2)[0] for _ in range(3))
     elsewhere = []
     while time.monotonic() < until:
@@ -188,10 +199,12 @@ def guessing(scene, say, seconds=12, networks=10, sockets=24, rate=300):
     likely = sum(min(1, (0.5 * seconds + 1) / max(1, count)) for count in submitted)
     hits = sum(any(status == 0 for _, _, status in pool.answers) for pool in pools)
     late = sorted(s for s, _ in elsewhere)
-    say(f"{sum(submitted)} guesses in {seconds} s over {networks * sockets} sockets of {networks} networks, {hits} of"
+    say(
+        f"{sum(submitted)} guesses in {seconds} s over {networks * sockets} sockets of {networks} networks, {hits} of"
         f" {networks} right ones counted where {likely:.1f} may; a logon from elsewhere {percentile(late, 0.5) * 1e3:.0f} ms,"
-        f" at most {late[-1] * 1e3:.0f} ms, {calm * 1e3:.0f} ms without the flood")
-    demand(hits <= likely + 2 * likely ** 0.5 + 1, f"{hits} of {networks} right guesses counted where {likely:.1f} may")
+        f" at most {late[-1] * 1e3:.0f} ms, {calm * 1e3:.0f} ms without the flood"
+    )
+    demand(hits <= likely + 2 * likely**0.5 + 1, f"{hits} of {networks} right guesses counted where {likely:.1f} may")
     demand(all(status == 0 for _, status in elsewhere), "a logon from elsewhere was refused")
     demand(percentile(late, 0.5) <= calm + 0.05, f"logons from elsewhere take {percentile(late, 0.5) * 1e3:.0f} ms")
 
@@ -217,8 +230,11 @@ def hold(scene, sources, count, shape, rate=4000):
     for at in range(count):
         began = time.monotonic()
         try:
-            end = connect(scene.target if ":" not in sources[0] else (scene.six, scene.target[1]),
-                          sources[at % len(sources)], timeout=2)
+            end = connect(
+                scene.target if ":" not in sources[0] else (scene.six, scene.target[1]),
+                sources[at % len(sources)],
+                timeout=2,
+            )
             end.settimeout(2)
             kept.append(end)
             shape(end, at)
@@ -260,8 +276,10 @@ def half_open(scene, say, count=3000):
         time.sleep(0.5)
         echo = percentile(siege.honest.since("echo", siege.began), 0.99)
         make = percentile(siege.honest.since("make", siege.began), 0.99)
-        say(f"{count} connections in {took:.1f} s; p99 of others' ECHO {calm * 1e3:.1f} -> {echo * 1e3:.1f} ms, of create and"
-            f" delete {calm_make * 1e3:.1f} -> {make * 1e3:.1f} ms")
+        say(
+            f"{count} connections in {took:.1f} s; p99 of others' ECHO {calm * 1e3:.1f} -> {echo * 1e3:.1f} ms, of create and"
+            f" delete {calm_make * 1e3:.1f} -> {make * 1e3:.1f} ms"
+        )
         siege.newcomers_served(say)
         siege.memory_stays(say, growth=64 * MIB)
         for end in kept:
@@ -269,7 +287,10 @@ def half_open(scene, say, count=3000):
         siege.memory_returns(say)
         # The floor is what a busy machine of two cores does to anything.
         demand(echo <= max(2 * calm, 0.03), f"p99 of ECHO went from {calm * 1e3:.1f} to {echo * 1e3:.1f} ms")
-        demand(make <= max(2 * calm_make, 0.06), f"p99 of create and delete went from {calm_make * 1e3:.1f} to {make * 1e3:.1f} ms")
+        demand(
+            make <= max(2 * calm_make, 0.06),
+            f"p99 of create and delete went from {calm_make * 1e3:.1f} to {make * 1e3:.1f} ms",
+        )
 
 
 def raise_limit():
@@ -299,8 +320,7 @@ def ipv6(scene, say):
         except OSError:
             pass
     say(f"{alive} of 4600 connections from one /56 are held")
-    found = at_once([lambda: logon_time(scene, "198.19.247.1"),
-                     lambda: other_six(scene)])
+    found = at_once([lambda: logon_time(scene, "198.19.247.1"), lambda: other_six(scene)])
     for end in kept:
         end.close()
     for who, one in zip(("IPv4", "another /48"), found):
@@ -340,6 +360,12 @@ def noise(scene, say):
         siege.memory_stays(say, growth=64 * MIB)
 
 
-ATTACKS = [("01-password-oracle", password_oracle), ("08-neighbour", neighbour), ("09-ipv6", ipv6),
-           ("a4-guessing", guessing), ("r1-half-open", half_open), ("p1-noise", noise)]
+ATTACKS = [
+    ("01-password-oracle", password_oracle),
+    ("08-neighbour", neighbour),
+    ("09-ipv6", ipv6),
+    ("a4-guessing", guessing),
+    ("r1-half-open", half_open),
+    ("p1-noise", noise),
+]
 __all__ = ["ATTACKS", "LOGON_FAILURE"]

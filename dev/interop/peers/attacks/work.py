@@ -1,4 +1,5 @@
 """Requests that are small and make much work: none may keep the other clients of its core waiting."""
+
 import os
 import struct
 import time
@@ -146,8 +147,9 @@ def sparse_ranges(scene, say):
         link.call(raw.IOCTL, raw.ioctl_body(file, 0x900C4, b"\1")).must()
         for _ in range(5):
             began = time.monotonic()
-            answer = link.call(raw.IOCTL, raw.ioctl_body(file, 0x940CF, struct.pack("<QQ", 0, 1 << 40), most=8 << 20),
-                               charge=128)
+            answer = link.call(
+                raw.IOCTL, raw.ioctl_body(file, 0x940CF, struct.pack("<QQ", 0, 1 << 40), most=8 << 20), charge=128
+            )
             told = struct.unpack_from("<I", answer.body, 36)[0] // 16 if len(answer.body) > 40 else 0
             slow = max(slow, time.monotonic() - began)
         say(f"{answer.status:#x}, {told} ranges, an answer took at most {slow * 1e3:.0f} ms")
@@ -209,15 +211,18 @@ def offloads(scene, say):
             os.chmod(scene.directory / "share" / name, 0o666)
         time.sleep(0.1)
         source, target = link.open("source"), link.open("target")
-        answer = link.call(raw.IOCTL, raw.ioctl_body(source, 0x94264, struct.pack("<IIIIQQ", 32, 0, 60000, 0, 0, 64 << 20),
-                                                     most=1024))
+        answer = link.call(
+            raw.IOCTL, raw.ioctl_body(source, 0x94264, struct.pack("<IIIIQQ", 32, 0, 60000, 0, 0, 64 << 20), most=1024)
+        )
         offset, length = struct.unpack_from("<II", answer.body, 32)
-        token = answer.message[offset:offset + length][16:528]
+        token = answer.message[offset : offset + length][16:528]
         begun = 0
         if answer.status == 0:
             for _ in range(300):
-                link.send(raw.IOCTL, raw.ioctl_body(target, 0x98268, struct.pack("<IIQQQ", 544, 0, 0, 64 << 20, 0) + token,
-                                                    most=1024))
+                link.send(
+                    raw.IOCTL,
+                    raw.ioctl_body(target, 0x98268, struct.pack("<IIQQQ", 544, 0, 0, 64 << 20, 0) + token, most=1024),
+                )
                 begun += 1
             time.sleep(2)
         say(f"OFFLOAD_READ {answer.status:#x}, {begun} copies begun")
@@ -228,6 +233,14 @@ def offloads(scene, say):
         demand(not siege.honest.lost, "the honest client was cut off")
 
 
-ATTACKS = [("20-patterns", patterns), ("21-deep-paths", deep_paths), ("22-lock-storm", lock_storm),
-           ("23-watch-trees", watch_trees), ("24-streams", many_streams), ("25-sparse-ranges", sparse_ranges),
-           ("26-renames", renames), ("27-cancel-storm", cancel_storm), ("28-offloads", offloads)]
+ATTACKS = [
+    ("20-patterns", patterns),
+    ("21-deep-paths", deep_paths),
+    ("22-lock-storm", lock_storm),
+    ("23-watch-trees", watch_trees),
+    ("24-streams", many_streams),
+    ("25-sparse-ranges", sparse_ranges),
+    ("26-renames", renames),
+    ("27-cancel-storm", cancel_storm),
+    ("28-offloads", offloads),
+]
