@@ -13,7 +13,9 @@ from pathlib import Path
 
 from . import judge, prepare
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
-from .peers import (
+
+# Each module registers its groups on import.
+from .peers import (  # noqa: F401
     attacks,
     cifs,
     clients,
@@ -35,7 +37,7 @@ from .peers import (
     smbclient,
     smbtorture,
     two_guests,
-)  # noqa: F401  (they register their groups)
+)
 from .servers import ADDRESS, PROFILES, Server
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .model import HERE, OUT, ROOT
+from .model import OUT, ROOT
 
 PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
 GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"

@@ -112,7 +112,10 @@ def same_tree(a, b):
         lost = [n for n in left if n not in right]
         new = [n for n in right if n not in left]
         changed = [n for n in left if n in right and left[n] != right[n]]
-        show = lambda names: [os.fsdecode(n) for n in sorted(names)[:3]]
+
+        def show(names):
+            return [os.fsdecode(n) for n in sorted(names)[:3]]
+
         raise Failure(
             f"of {len(left)} entries {len(lost)} lost {show(lost)}, {len(new)} new {show(new)}, "
             f"{len(changed)} changed {show(changed)}"

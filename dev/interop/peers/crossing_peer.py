@@ -5,7 +5,8 @@
 
 `facts` writes JSON, {facet: {name: value}}; what a server refuses to tell is a value that begins with "error".
 `write` and `change` print a line per facet.  `audit` sets system access control lists and `reaudit` changes them, for
-which the user needs SeSecurityPrivilege, `audits` tells them, and `unprivileged` is refused all of it.  The server and the share are SMB_*'s.
+which the user needs SeSecurityPrivilege, `audits` tells them, and `unprivileged` is refused all of it.
+The server and the share come from the environment, SMB_*.
 """
 
 import json
@@ -16,8 +17,8 @@ import sys
 from raw import Refused, Tree, chained
 from report import check, pattern
 
-# A record as macOS writes it: with Finder information.  One without is none by macOS's rules, smbd's vfs_fruit removes it
-# when it is written, and Frevo shows none; smbd without that module keeps such bytes as it keeps any.
+# An AFP_AfpInfo record as macOS writes it, with Finder information.  A record without counts as absent: smbd with
+# vfs_fruit removes it on write, and Frevo does not list it; smbd without vfs_fruit keeps it like any stream.
 AFP_INFO = b"AFP\0" + bytes.fromhex("00010000 00000000 80000000") + b"TEXTttxt" + bytes(24) + bytes(12)
 assert len(AFP_INFO) == 60
 
@@ -300,19 +301,20 @@ def facts(smb):
             told["attributes"][path] = basic[4]
             if name.startswith("old"):
                 told["creation-times"][path], told["write-times"][path] = basic[0], basic[2]
-            tell(told["streams"], path, lambda: stream_names(smb, file))
+            tell(told["streams"], path, lambda file=file: stream_names(smb, file))
             if isinstance(told["streams"][path], dict):
                 for stream in told["streams"][path]:
                     if stream != "::$DATA":
-                        tell(told["stream-data"], path + stream, lambda: stream_data(smb, path + stream))
-            tell(told["eas"], path, lambda: eas(smb, file))
+                        name = path + stream
+                        tell(told["stream-data"], name, lambda name=name: stream_data(smb, name))
+            tell(told["eas"], path, lambda file=file: eas(smb, file))
             if path in DACLS or "heir" in path:
-                tell(told["dacls"], path, lambda: dacl(smb, file))
-                tell(told["owners"], path, lambda: owners(smb, file))
+                tell(told["dacls"], path, lambda file=file: dacl(smb, file))
+                tell(told["owners"], path, lambda file=file: owners(smb, file))
             if basic[4] & DIRECTORY:
                 pending.append(path)
             else:
-                tell(told["data"], path, lambda: smb.read(file).hex())
+                tell(told["data"], path, lambda file=file: smb.read(file).hex())
             smb.close(file)
     return told
 

@@ -1,4 +1,4 @@
-"""What file systems can do beside keeping bytes, on the guest's ext4, XFS and btrfs: holes, shared extents, snapshots, lists."""
+"""File system features on the guest's ext4, XFS and btrfs: holes, shared extents, snapshots, access control lists."""
 
 import struct
 import tempfile
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import raw
-from guest import ADDRESS, KIND, frevo, has, run, same, sh, smbclient, space, status, tree, write
+from guest import KIND, has, same, sh, smbclient, space, status, tree, write
 from report import check, pattern
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -74,7 +74,7 @@ def holes(disk):
 
 
 def copies(disk, shares):
-    """FSCTL_DUPLICATE_EXTENTS_TO_FILE and SRV_COPYCHUNK: the same bytes, and where extents are shared no room for them."""
+    """FSCTL_DUPLICATE_EXTENTS_TO_FILE and SRV_COPYCHUNK: equal bytes, and no space used where extents are shared."""
     t = tree(disk)
     source = t.open("source", access=0x001F01FF, disposition=5)
     fill(t, source, 4 * MIB)
@@ -214,9 +214,8 @@ def snapshots():
     t.close(old)
     said = smbclient("btrfs", "smbuser", "allinfo kept")
     assert "@GMT-2026.01.02-03.04.05" in said, said
-    sh(
-        "btrfs subvolume create btrfs/sub >/dev/null; chmod 777 btrfs/sub; echo in it > btrfs/sub/file; chmod 666 btrfs/sub/file"
-    )
+    sh("btrfs subvolume create btrfs/sub >/dev/null; chmod 777 btrfs/sub")
+    sh("echo in it > btrfs/sub/file; chmod 666 btrfs/sub/file")
     same(t.list("sub"), ["file"])
     inner = t.open("sub\\file")
     same(t.read(inner), b"in it\n")

@@ -4,7 +4,8 @@ import io
 import os
 import sys
 
-from impacket.smbconnection import SMBConnection, SessionError
+from impacket.smbconnection import SessionError, SMBConnection
+
 from report import check, pattern
 
 address, port, share, user, password = (os.environ["SMB_" + k] for k in ("ADDR", "PORT", "SHARE", "USER", "PASS"))

@@ -1,7 +1,6 @@
 """A share on NFS whose server answers, stalls and answers again: the kernel's, of the guest itself."""
 
 import struct
-import threading
 import time
 
 import raw
@@ -47,11 +46,10 @@ def everything():
 
 
 def stalls():
-    """While the NFS server does not answer: its own requests wait and say so, nobody else's do, and all are answered at last."""
-    names, threads = 12, []
+    """An NFS server that stops answering: requests for it get an interim response, all others are served at once."""
     clients = [tree("nfs") for _ in range(3)]
     files = [c.open(f"f{at}", access=0x001F01FF, disposition=5) for at, c in enumerate(clients)]
-    for c, f in zip(clients, files):
+    for c, f in zip(clients, files, strict=True):
         write(c, f, 0, BLOCK)
         status(c.client.call(raw.FLUSH, raw.flush_body(f)), "SUCCESS")
     other = tree("ext4")
@@ -59,7 +57,7 @@ def stalls():
     sh("echo 3 > /proc/sys/vm/drop_caches; ip link set lo down")
     began = time.monotonic()
     waiting = []
-    for at, (c, f) in enumerate(zip(clients, files)):
+    for at, (c, f) in enumerate(zip(clients, files, strict=True)):
         waiting.append((c, c.client.send(raw.WRITE, raw.write_body(f, 65536, BLOCK, 1))))
         waiting.append((c, c.client.send(raw.CREATE, raw.create_body(f"new{at}", disposition=5))))
         waiting.append((c, c.client.send(raw.FLUSH, raw.flush_body(f))))
@@ -76,18 +74,17 @@ def stalls():
         timed(one)
     for c in clients:
         # On the same connections as what waits.
-        timed(lambda: status(c.client.call(13, struct.pack("<HH", 4, 0), tree_id=0), "SUCCESS"))
+        timed(lambda c=c: status(c.client.call(13, struct.pack("<HH", 4, 0), tree_id=0), "SUCCESS"))
     timed(lambda: tree("ext4", "smbuser2").client.close())
     timed(lambda: same("meanwhile" in smbclient("ext4", "smbuser", "ls"), True))
     # What is given up is answered at once, and what waits is not in the way of an end.
-    c, message = waiting[2]
     assert time.monotonic() - began > 0.3
     sh("ip link set lo up; ip addr add 127.0.0.1/8 dev lo 2>/dev/null || true")
     for c, message in waiting:
         answer = status(c.client.await_answer(message), "SUCCESS")
         if answer.command == raw.CREATE:
             c.close(answer.body[64:80])
-    for at, (c, f) in enumerate(zip(clients, files)):
+    for c, f in zip(clients, files, strict=True):
         same(
             c.client.call(raw.READ, raw.read_body(f, 65536, 65536)).must().buffer() == BLOCK,
             True,
@@ -97,9 +94,8 @@ def stalls():
         c.client.close()
     same(sorted(other.list("")), ["lost+found", "meanwhile"])
     other.client.close()
-    sh(
-        "cd /mnt/exp; for n in 0 1 2; do [ $(stat -c %s f$n) = 131072 ]; done; rm -f f? new?; rm /mnt/srv/ext4/meanwhile"
-    )
+    sh("cd /mnt/exp; for n in 0 1 2; do [ $(stat -c %s f$n) = 131072 ]; done; rm -f f? new?")
+    sh("rm /mnt/srv/ext4/meanwhile")
 
 
 if has("nfs", "everything", "stalls"):

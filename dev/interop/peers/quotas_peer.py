@@ -1,4 +1,7 @@
-"""Quotas that a kernel keeps: told, enforced and set, on the guest's ext4 and XFS. Raw requests, smbcquotas, smbclient."""
+"""Quotas kept by the kernel of a guest with ext4 and XFS: queried, enforced and set.
+
+The requests come from the raw client, smbcquotas and smbclient.
+"""
 
 import os
 import re
@@ -299,9 +302,8 @@ def projects():
     """A folder's own limit, which ext4 calls a project's: the share that is this folder has that room."""
     with check("ext4-project"):
         t = tree("ext4", ADMIN)
-        sh(
-            "mkdir -p ext4/project; chmod 777 ext4/project; chattr -p 77 +P ext4/project; setquota -P 77 0 1024 0 0 /mnt/srv/ext4"
-        )
+        sh("mkdir -p ext4/project; chmod 777 ext4/project; chattr -p 77 +P ext4/project")
+        sh("setquota -P 77 0 1024 0 0 /mnt/srv/ext4")
         file = t.open("project\\f", disposition=5)
         answers = [
             t.client.call(raw.WRITE, raw.write_body(file, at * 65536, pattern(65536))).status for at in range(24)
@@ -312,9 +314,10 @@ def projects():
     with check("df-by-mount"):
         limit("ext4", 0, 4096)
         said = sh(
-            """mkdir -p /mnt/df; USER=smbuser PASSWD=%s mount.cifs //%s/ext4 /mnt/df -o vers=3.1.1,port=%d,username=smbuser
+            f"""mkdir -p /mnt/df
+            export USER=smbuser PASSWD={PASSWORD}
+            mount.cifs //{ADDRESS}/ext4 /mnt/df -o vers=3.1.1,port={PORT},username=smbuser
             df -k --output=size,avail /mnt/df | tail -n 1; umount /mnt/df"""
-            % (PASSWORD, ADDRESS, PORT)
         )
         size, available = map(int, said.split())
         same((size, available), (4096, 4096 - kept("ext4")[0]), "df")

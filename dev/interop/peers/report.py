@@ -1,9 +1,9 @@
 """What the Python peers have in common: a line per check, and the bytes they leave."""
 
 import contextlib
+import sys
 import time
 import traceback
-import sys
 
 
 def pattern(size):

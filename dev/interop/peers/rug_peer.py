@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 
 import smbclient
-from report import check, pattern
 from smbprotocol.connection import Connection
 from smbprotocol.exceptions import SMBException, SMBOSError
 from smbprotocol.open import (
@@ -21,6 +20,8 @@ from smbprotocol.open import (
 )
 from smbprotocol.session import Session
 from smbprotocol.tree import TreeConnect
+
+from report import check, pattern
 
 address, port, share, user, password = (os.environ["SMB_" + k] for k in ("ADDR", "PORT", "SHARE", "USER", "PASS"))
 disk = Path(sys.argv[1])

@@ -5,9 +5,8 @@ import sys
 import uuid
 
 import smbclient
-from report import check, pattern
 from smbprotocol.connection import Connection
-from smbprotocol.exceptions import LogonFailure, SharingViolation, SMBOSError
+from smbprotocol.exceptions import LogonFailure, SMBOSError
 from smbprotocol.file_info import FileStandardInformation, InfoType
 from smbprotocol.open import (
     CreateDisposition,
@@ -22,6 +21,8 @@ from smbprotocol.open import (
 )
 from smbprotocol.session import Session
 from smbprotocol.tree import TreeConnect
+
+from report import check, pattern
 
 address, port, share, user, password = (os.environ["SMB_" + k] for k in ("ADDR", "PORT", "SHARE", "USER", "PASS"))
 sealed = sys.argv[1] == "sealed"

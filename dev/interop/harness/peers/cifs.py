@@ -230,8 +230,12 @@ def programs(ctx):
         script(
             ctx,
             "",
-            f"export GIT_CONFIG_GLOBAL=/dev/null; git -c safe.directory='*' clone -q --no-hardlinks 'file://{source}' clone\n"
-            "cd clone; git -c safe.directory='*' fsck --full --strict 2>&1; git -c safe.directory='*' status --porcelain",
+            f"""export GIT_CONFIG_GLOBAL=/dev/null
+            git -c safe.directory='*' clone -q --no-hardlinks 'file://{source}' clone
+            cd clone
+            git -c safe.directory='*' fsck --full --strict 2>&1
+            git -c safe.directory='*' status --porcelain
+            """,
         )
         here = {k: v for k, v in trees.digest(source).items() if not k.startswith(b".git")}
         there = {k: v for k, v in trees.digest(share / "clone").items() if not k.startswith(b".git")}
@@ -269,7 +273,8 @@ def programs(ctx):
         script(
             ctx,
             "",
-            f"mkdir tarred; tar --no-same-owner -C tarred -xf {ctx.work}/in.tar; tar -C tarred -cf {ctx.work}/out.tar .",
+            f"mkdir tarred; tar --no-same-owner -C tarred -xf {ctx.work}/in.tar\n"
+            f"tar -C tarred -cf {ctx.work}/out.tar .",
         )
         ctx.command("tar", "-C", back, "-xf", ctx.work / "out.tar")
         trees.same_tree(tree, share / "tarred")

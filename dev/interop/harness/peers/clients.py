@@ -1,11 +1,9 @@
 """Client libraries of other languages, each driven by a small program of ours or its own suite."""
 
 import json
-import os
 import re
 
-from .. import trees
-from ..model import HERE, OUT, Failure, Skip, group
+from ..model import HERE, OUT, Failure, group
 from ..prepare import GO_SUITE, VENV
 
 PEERS = HERE / "peers"

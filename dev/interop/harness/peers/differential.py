@@ -21,13 +21,17 @@ def listed():
     for entry in entries:
         if set(entry) != {"name", "why"} or not entry["why"]:
             raise SystemExit(f"differences.toml: {entry} wants name and why")
-    names = lambda e: e["name"] if isinstance(e["name"], list) else [e["name"]]  # noqa: E731
     return [(name, entry["why"]) for entry in entries for name in names(entry)]
+
+
+def names(entry):
+    """Returns the names that one entry lists."""
+    return entry["name"] if isinstance(entry["name"], list) else [entry["name"]]
 
 
 @group("differential/requests", profile="torture")
 def requests(ctx):
-    """Seeded requests to both (6,000, with --full 30,000): statuses and contents are the same, or the difference is listed."""
+    """Seeded requests to Frevo and smbd (6,000; --full 30,000): equal statuses and contents, or a listed difference."""
     wanted = int(os.environ.get("DIFFERENTIAL_REQUESTS", FULL if ctx.full else QUICK))
     out = ctx.work / "differences.json"
     known, found = listed(), None

@@ -1,4 +1,4 @@
-"""The server in a guest whose kernel has what the host's may lack: quotas, disks that fail, file systems of each kind."""
+"""The server in a guest kernel with features that the host may lack: quotas, failing disks, several file systems."""
 
 import contextlib
 import os

@@ -14,7 +14,7 @@ import subprocess
 from .. import trees
 from ..model import Failure, group
 from ..servers import Server
-from .mount import mounted, no_fuse, refused
+from .mount.fixture import mounted, no_fuse, refused
 
 # name, profile, arguments
 VARIANTS = [

@@ -103,7 +103,7 @@ def filled(client, verb, source, disk, copy, arguments, words):
 
 @group("client/disk-full")
 def disk_full(ctx):
-    """A full disk in the middle of put -r, sync and get -r: one sentence, no half file and no part, and then it goes on."""
+    """A disk fills up during put -r, sync and get -r: one message, no partial file; a second run completes."""
     client, there = Client(ctx, []), ctx.server.path
     for kind, small, large in (("small files", 1200, 0), ("large files", 40, 4)):
         tree = ctx.work / kind.split()[0]

@@ -10,7 +10,11 @@ from .cifs import script
 COMMON = """
 set -uo pipefail
 say() { touch "$WORK/$1"; }
-hear() { local i; for ((i = 0; i < 600; i++)); do [ -e "$WORK/$1" ] && return; sleep 0.05; done; echo "never heard $1"; exit 9; }
+hear() {
+    local i
+    for ((i = 0; i < 600; i++)); do [ -e "$WORK/$1" ] && return; sleep 0.05; done
+    echo "never heard $1"; exit 9
+}
 row() { # NAME COMMAND...: a line for the table
     local name=$1 out; shift
     if out=$("$@" 2>&1); then echo "ok $name 0"; else echo "FAIL $name 0 ${out//$'\\n'/ }"; fi
@@ -45,8 +49,10 @@ hear appended; row appended-size size data.bin 600000; cat $WORK/two $WORK/one >
 row appended-data cmp data.bin $WORK/both; say appended-seen
 hear truncated; row truncated-size size data.bin 1000; row not-yet-there gone folder; say truncated-seen
 hear made; row new-name test -e folder/new; row new-data grep -qx text folder/new; say made-seen
-hear renamed; row old-name-gone gone folder/new; row renamed-name test -e folder/renamed; row old-name-not-listed absent folder new; say renamed-seen
-hear removed; row removed gone folder/renamed; row removed-folder gone folder; row removed-not-listed absent . folder; say removed-seen
+hear renamed; row old-name-gone gone folder/new; row renamed-name test -e folder/renamed
+row old-name-not-listed absent folder new; say renamed-seen
+hear removed; row removed gone folder/renamed; row removed-folder gone folder
+row removed-not-listed absent . folder; say removed-seen
 mkdir second; cat $WORK/one >second/file; say made-by-second; hear done
 """
 SEEN = [
@@ -82,9 +88,11 @@ cat cached.bin >/dev/null; say open-again; hear deleted; sleep 1.5
 row deleted-under-the-lease test ! -e cached.bin; say done
 """
 COMING = """
-hear cached; began=$SECONDS; cat $WORK/two 1<>cached.bin; row no-wait-for-a-time-out test $((SECONDS - began)) -lt 10; say changed
+hear cached; began=$SECONDS; cat $WORK/two 1<>cached.bin
+row no-wait-for-a-time-out test $((SECONDS - began)) -lt 10; say changed
 hear dirty; row dirty-data cmp dirty.bin $WORK/one; say dirty-read
-hear open-again; began=$SECONDS; row deletes rm cached.bin; row no-wait-at-delete test $((SECONDS - began)) -lt 10; say deleted; hear done
+hear open-again; began=$SECONDS; row deletes rm cached.bin
+row no-wait-at-delete test $((SECONDS - began)) -lt 10; say deleted; hear done
 """
 HELD = [
     "second-read-from-cache",

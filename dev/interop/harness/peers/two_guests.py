@@ -9,13 +9,26 @@ from .cifs import TOOLS
 # What both guests' scripts begin with.  They tell each other by files of the host, which both see.
 COMMON = """set -uo pipefail
 mark() { touch "$WORK/$1"; }
-await() { for ((i = 0; i < 600; i++)); do [ -e "$WORK/$1" ] && return; sleep 0.05; done; echo "nobody said $1" >&2; exit 9; }
+await() {
+    for ((i = 0; i < 600; i++)); do [ -e "$WORK/$1" ] && return; sleep 0.05; done
+    echo "nobody said $1" >&2; exit 9
+}
 # Answers of READ so far, on all shares.
 reads() { sed -n 's/.*Reads: \\([0-9]*\\).*/\\1/p' /proc/fs/cifs/Stats | head -n 1; }
 say() { echo "$1" >"$WORK/$2"; }
 """
 
-# name of the check, first guest's part, second guest's part.  Each begins when both are there.
+# Locks the whole file until the second guest has tried.
+HOLD_LOCK = """import fcntl, os, time
+work = os.environ["WORK"]
+file = open("locked", "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+open(work + "/locked", "w")
+while not os.path.exists(work + "/tried"):
+    time.sleep(.05)
+"""
+
+# (name of the check, script of the first guest, script of the second).  Each begins when both guests are there.
 SCENES = [
     # The first has it in its cache alone: the second's open must bring it out.
     (
@@ -26,7 +39,8 @@ SCENES = [
     # Nobody else is there: a lease makes the second reading free.
     (
         "reading-again-asks-nobody",
-        "exec 3<data; cat data >$WORK/first.copy; before=$(reads); cat data >$WORK/second.copy; say $(($(reads) - before)) reads; exec 3<&-; mark counted",
+        """exec 3<data; cat data >$WORK/first.copy; before=$(reads); cat data >$WORK/second.copy
+        say $(($(reads) - before)) reads; exec 3<&-; mark counted""",
         "await counted",
     ),
     # The second writes what the first has in its cache, under an open handle.
@@ -38,31 +52,43 @@ SCENES = [
     # In turn, each with an open of its own that the kernel closes late.
     (
         "appended-in-turn",
-        "for n in 0 2 4 6 8; do [ $n = 0 ] || await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1)); done; await turn10",
-        "for n in 1 3 5 7 9; do await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1)); done",
+        """for n in 0 2 4 6 8; do
+            [ $n = 0 ] || await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1))
+        done; await turn10""",
+        """for n in 1 3 5 7 9; do
+            await turn$n; echo line $n >>log; tail -n 1 log >$WORK/seen$n; mark turn$((n + 1))
+        done""",
     ),
     (
         "new-names-are-listed",
-        "mkdir folder; touch folder/mine; ls folder >$WORK/names.before; mark listed; await made; ls folder >$WORK/names.after",
+        """mkdir folder; touch folder/mine; ls folder >$WORK/names.before; mark listed
+        await made; ls folder >$WORK/names.after""",
         "await listed; echo theirs >folder/theirs; mark made",
     ),
     # Attributes are cached for a second without asking, not longer; but whatever shows the inode anew, by
     # whichever name, makes the old name good for another second.
     (
         "names-that-went-are-gone",
-        "stat -c %s folder/theirs >$WORK/size.before; mark asked; await moved; sleep 1.5; [ ! -e folder/theirs ] && mark gone; cat folder/moved >$WORK/moved.copy",
+        """stat -c %s folder/theirs >$WORK/size.before; mark asked; await moved; sleep 1.5
+        [ ! -e folder/theirs ] && mark gone; cat folder/moved >$WORK/moved.copy""",
         "await asked; mv folder/theirs folder/moved; mark moved",
     ),
     (
         "locks-are-shared",
-        'touch locked; exec 4<>locked; $CHECKS lock locked -; say $? lock.free; python3 -c \'import fcntl,os,time; f=open("locked","r+"); fcntl.lockf(f,fcntl.LOCK_EX); open(os.environ["WORK"]+"/locked","w")\nwhile not os.path.exists(os.environ["WORK"]+"/tried"): time.sleep(.05)\'; exec 4>&-; mark unlocked',
-        "await locked; $CHECKS lock locked -; say $? lock.held; mark tried; await unlocked; $CHECKS lock locked -; say $? lock.again",
+        f"""touch locked; exec 4<>locked; $CHECKS lock locked -; say $? lock.free
+python3 -c '{HOLD_LOCK}'
+exec 4>&-; mark unlocked""",
+        """await locked; $CHECKS lock locked -; say $? lock.held; mark tried
+        await unlocked; $CHECKS lock locked -; say $? lock.again""",
     ),
     # Both write their own half of one file through their caches.
     (
         "halves-are-both-there",
-        "truncate -s 2M halves; mark sized; dd if=$WORK/half0 of=halves bs=64k conv=notrunc status=none; sync halves; mark half0; await half1",
-        "await sized; dd if=$WORK/half1.data of=halves bs=64k seek=16 conv=notrunc status=none; sync halves; mark half1; await half0",
+        """truncate -s 2M halves; mark sized
+        dd if=$WORK/half0 of=halves bs=64k conv=notrunc status=none; sync halves; mark half0; await half1""",
+        """await sized
+        dd if=$WORK/half1.data of=halves bs=64k seek=16 conv=notrunc status=none
+        sync halves; mark half1; await half0""",
     ),
 ]
 
@@ -75,7 +101,8 @@ def run(ctx, options):
     (ctx.server.path / "data").write_bytes(data.read_bytes())
     for number in (0, 1):
         scenes = "\n".join(
-            f"mark begin-{name}-{number}; await begin-{name}-{1 - number}\n({scene[number]}) || mark failed-{name}-{number}\n"
+            f"mark begin-{name}-{number}; await begin-{name}-{1 - number}\n"
+            f"({scene[number]}) || mark failed-{name}-{number}\n"
             f"mark end-{name}-{number}; await end-{name}-{1 - number}"
             for name, *scene in SCENES
         )

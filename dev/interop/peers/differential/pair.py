@@ -1,0 +1,66 @@
+"""Two clients that send every request to two servers, and the report of their differences."""
+
+import collections
+import os
+
+import raw
+from raw import Client
+
+from .values import said
+
+
+class Pair:
+    """Two clients that are told the same; `files` are pairs of FileIds."""
+
+    def __init__(self, addresses, port, share, report):
+        self.where, self.port, self.share, self.report = addresses, port, share, report
+        self.clients = []
+        self.connect()
+
+    def connect(self):
+        for client in self.clients:
+            client.close()
+        self.clients = [
+            Client(a, self.port, os.environ["SMB_USER"], os.environ["SMB_PASS"], timeout=15) for a in self.where
+        ]
+        for client, address in zip(self.clients, self.where, strict=True):
+            client.tree_connect(address, self.share)
+
+    def call(self, command, bodies, **more):
+        """The final answers of both to one request; `bodies` is one body or a pair."""
+        bodies = bodies if isinstance(bodies, tuple) else (bodies, bodies)
+        ids = [c.send(command, b, **more) for c, b in zip(self.clients, bodies, strict=True)]
+        self.report.requests += 1
+        return [c.await_answer(i) for c, i in zip(self.clients, ids, strict=True)]
+
+    def on(self, file, make, *args, **more):
+        """A pair of bodies of a request that names a file."""
+        return tuple(make(f, *args, **more) for f in file)
+
+    def open(self, name, **more):
+        """What both must be able to do: a pair of FileIds."""
+        return tuple(a.must().body[64:80] for a in self.call(raw.CREATE, raw.create_body(name, **more)))
+
+    def close(self, file):
+        self.call(raw.CLOSE, self.on(file, raw.close_body))
+
+
+class Report:
+    def __init__(self):
+        self.requests, self.differences = 0, collections.OrderedDict()
+
+    def differ(self, name, example):
+        entry = self.differences.setdefault(name, [0, example])
+        entry[0] += 1
+
+
+class Differs(Exception):
+    """The two are no longer in the same state; the scene is over."""
+
+
+def same_status(report, what, answers, example):
+    """Whether both said the same; a difference is reported."""
+    ours, theirs = (a.status for a in answers)
+    if ours != theirs:
+        report.differ(f"{what}: {said(ours)}, smbd {said(theirs)}", example)
+    return ours == theirs
