@@ -89,7 +89,7 @@ class Worker:
         self.args, self.program, self.address, self.server = args, program, address, None
 
     def run(self, group):
-        """The rows of a group."""
+        """Returns the rows of one group."""
         if self.server and self.server.profile != group.profile:
             self.stop()
         try:
@@ -115,7 +115,7 @@ class Worker:
 
 
 def run_groups(groups, args, program):
-    """The rows of all groups: those that may run beside others first, on several servers, then the rest in turn."""
+    """Returns the rows of all groups: first the groups that may run side by side, then the rest in turn."""
     order = list(PROFILES)
     beside = sorted((g for g in groups if g.beside is not None), key=lambda g: -g.beside)
     alone = sorted((g for g in groups if g.beside is None), key=lambda g: order.index(g.profile))
@@ -156,7 +156,7 @@ def compare(rows, path):
 
 
 def go_inside(program):
-    """This command once more, in a namespace of its own; what it made goes with it."""
+    """Runs this command again in namespaces of its own; its mounts and networks end with it."""
     # The servers' directories are in memory, since smbtorture's allocation sizes want that; the
     # peers' are on disk, where a guest can see them.
     with (
@@ -207,7 +207,7 @@ def main():
     skipped = sum(r.result == "skip" for r in rows)
     print(f"{len(rows) - passed - skipped - bad} of {len(rows)} checks failed as expected")
     print(f"interop: {passed} passed, {bad} failed, {skipped} skipped")
-    # A part of a run may be in the middle of things; the whole may not have lost anything for no good reason.
+    # Only a whole run is compared with the baseline: a pass may be lost only for a cited reason.
     return 1 if bad or worse or not rows or (args.full and uncited) else 0
 
 

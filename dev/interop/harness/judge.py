@@ -1,4 +1,4 @@
-"""Results against dev/interop/expected.toml, and the table that comes of it."""
+"""Judges results by dev/interop/expected.toml and writes the table."""
 
 import collections
 import datetime
@@ -12,12 +12,12 @@ from .model import HERE, OUT
 
 WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference server", "choice": "by choice"}
 
-# A section of a specification, as a reason for doing otherwise than smbd.
+# A section of a specification that justifies a difference from smbd.
 CITATION = re.compile(r"\bMS-[A-Z0-9]+ \d|\bRFC ?\d")
 
 
 def results(path):
-    """{test: result} of an earlier table."""
+    """Reads an earlier table; returns {test: result}."""
     with open(path) as f:
         if f.readline().rstrip("\n").split("\t")[:2] != ["test", "result"]:
             raise SystemExit(f"{path}: not a table of this run")
@@ -25,7 +25,7 @@ def results(path):
 
 
 def guest_version():
-    """The version of Linux that guests run, as with 6.1.176, or nothing where there is none."""
+    """Returns the Linux version of the guests, for example 6.1.176, or None without a guest kernel."""
     kernel = os.environ.get("UML_KERNEL", "linux.uml")
     try:
         return subprocess.run([kernel, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
@@ -34,7 +34,7 @@ def guest_version():
 
 
 class Expectations:
-    """Rows that are known not to pass, each with its reason."""
+    """The rows that are known not to pass, each with its reason."""
 
     def __init__(self, server):
         self.server, self.baseline = server, results(HERE / "baseline-smbd-4.17.tsv")
@@ -102,7 +102,7 @@ class Expectations:
         return lines
 
     def idle(self):
-        """Entries that no row met."""
+        """Returns the entries that matched no row."""
         return [e["test"] for e in self.entries if not e["hits"]]
 
 
@@ -115,7 +115,7 @@ def summary(rows):
 
 
 def cell(text):
-    """Text that cannot break a Markdown table."""
+    """Escapes text for a cell of a Markdown table."""
     return str(text).replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""What a check is: groups of rows, and the context in which a group runs."""
+"""Checks: groups of rows, and the context in which a group runs."""
 
 import contextlib
 import fnmatch
@@ -15,11 +15,11 @@ OUT = ROOT / "target/interop"
 
 
 class Failure(Exception):
-    """A check found the peer's or the server's answer wrong."""
+    """A check found an answer of the peer or of the server wrong."""
 
 
 class Skip(Exception):
-    """A check cannot be made here: the tool or the feature is missing."""
+    """A check cannot run on this machine: a tool or a feature is missing."""
 
 
 @dataclass
@@ -42,20 +42,20 @@ class Group:
     run: object
     full_only: bool = False
     about: str = ""
-    # Seconds that smbd takes, for groups that may run beside others, each on a server of its own.
+    # Seconds the group takes on smbd, if it may run beside other groups on a server of its own.
     beside: float | None = None
-    # Left out unless `--only` asks for it.
+    # True if the group runs only when `--only` names it.
     named_only: bool = False
 
 
 GROUPS: list[Group] = []
 
 
-def group(name, *, profile="default", full_only=False, beside=None, named_only=False):
-    """Registers a function that takes a Context as the group `name`."""
+def group(name, *, profile="default", full_only=False, beside=None, named_only=False, doc=None):
+    """Registers a function that takes a Context as the group `name`; `doc` describes it instead of its docstring."""
 
     def register(function):
-        about = (function.__doc__ or "").strip().splitlines()
+        about = (doc or function.__doc__ or "").strip().splitlines()
         GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside, named_only))
         return function
 
@@ -63,12 +63,12 @@ def group(name, *, profile="default", full_only=False, beside=None, named_only=F
 
 
 def selects(patterns, name):
-    """Whether a row of this name is wanted: a pattern also takes what is under it."""
+    """Returns True if `patterns` select the row `name`; a pattern selects all rows under it, no pattern selects all."""
     return not patterns or any(fnmatch.fnmatchcase(name, p) or fnmatch.fnmatchcase(name, p + "/*") for p in patterns)
 
 
 def may_select(patterns, group_name):
-    """Whether a row under this group could be wanted."""
+    """Returns True if `patterns` may select a row of this group."""
     depth = group_name.count("/") + 1
     return selects(patterns, group_name) or any(
         fnmatch.fnmatchcase(group_name, "/".join(p.split("/")[:depth])) or fnmatch.fnmatchcase(group_name + "/", p)
@@ -78,7 +78,7 @@ def may_select(patterns, group_name):
 
 @dataclass
 class Context:
-    """One group under way."""
+    """A running group: its server, its scratch directory, its rows so far."""
 
     group: Group
     server: object
@@ -89,12 +89,12 @@ class Context:
     rows: list = field(default_factory=list)
 
     def add(self, name, result, seconds=0.0, detail=""):
-        """Takes in a finished row, `name` under the group's."""
+        """Adds a finished row; `name` is relative to the group."""
         name = f"{self.group.name}/{name}"
         if selects(self.patterns, name):
             detail = " ".join(str(detail).split())[:300]
             self.rows.append(Row(name, result, seconds, detail))
-            # One write, that groups beside each other do not break each other's lines.
+            # One write per line: groups that run side by side must not mix their lines.
             print(f"  {result:4} {name} {seconds:.1f} s{'  ' + detail if detail else ''}\n", end="", flush=True)
 
     @contextlib.contextmanager
@@ -117,7 +117,7 @@ class Context:
         self.add(name, result, time.monotonic() - began, detail)
 
     def command(self, *args, timeout=60, env=None, cwd=None, **more):
-        """Runs a program to its end, writes what it said to the log, returns (status, output)."""
+        """Runs a program to its end and logs its output; returns (status, output)."""
         args = [str(a) for a in args]
         self.log.write("$ " + " ".join(args).replace(self.server.password, "***") + "\n")
         began = time.monotonic()
@@ -141,7 +141,7 @@ class Context:
         return done.returncode, output
 
     def report(self, output, needed=()):
-        """Rows from a peer's lines `ok|FAIL|skip NAME SECONDS [DETAIL]`; `needed` must be among them."""
+        """Adds a row for each line `ok|FAIL|skip NAME SECONDS [DETAIL]`; a name of `needed` without a line fails."""
         seen = set()
         for line in output.splitlines():
             words = line.split(maxsplit=3)
@@ -157,7 +157,7 @@ class Context:
 
 
 def require_tool(name):
-    """The path of a program, or Skip."""
+    """Returns the path of a program; raises Skip if it is not installed."""
     path = shutil.which(name)
     if not path:
         raise Skip(f"{name} is not installed")

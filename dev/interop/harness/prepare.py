@@ -1,7 +1,6 @@
-"""What the run needs from outside its namespace: programs built, clients fetched.
+"""Prepares the run before it enters its namespace: builds programs, fetches clients.
 
-Everything goes under target/interop and is made once; a pinned version that
-changes here is fetched anew.
+Everything is kept under target/interop; a changed version here is fetched anew.
 """
 
 import json
@@ -17,7 +16,7 @@ PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
 GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
 FSX = "0.3.2"
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
-# Its cryptography must be pycryptodome, of which the others' requirements want nothing: a venv of its own.
+# pike needs pycryptodome, the others do not: it has a virtual environment of its own.
 PIKE, PIKE_TESTS = (
     OUT / "pike",
     ["pike-smb2==0.4.6", "attrs==25.3.0", "future==1.0.0", "pycryptodome==3.23.0", "six==1.17.0"],
@@ -25,7 +24,7 @@ PIKE, PIKE_TESTS = (
 
 
 def stamped(directory, text):
-    """Whether `directory` was finished with exactly these contents in mind."""
+    """Returns True if `directory` was prepared for exactly `text`."""
     stamp = directory / ".frevo-stamp"
     return stamp.exists() and stamp.read_text() == text
 
@@ -96,7 +95,7 @@ def fsx():
 
 
 def python_clients(venv=VENV, packages=PYTHON_CLIENTS):
-    """A virtual environment with exactly these packages."""
+    """Makes a virtual environment with exactly these packages."""
     wanted = " ".join(packages)
     if not stamped(venv, wanted):
         shutil.rmtree(venv, ignore_errors=True)
@@ -106,7 +105,7 @@ def python_clients(venv=VENV, packages=PYTHON_CLIENTS):
 
 
 def go_suite():
-    """The test program of go-smb2's own suite, or nothing where there is no Go new enough."""
+    """Builds the test program of go-smb2's own suite; prints a note if Go is missing."""
     if stamped(GO_SUITE, GO_SMB2):
         return
     go = shutil.which("go")
@@ -145,7 +144,7 @@ def everything(args, groups):
     if "clients" in names:
         go_suite()
         packages.append("frevo-peer-smb2")
-    # The checks' own programs are small and never measured: the dev profile will do.
+    # The checks' own programs are never measured: the dev profile is enough.
     if packages:
         programs = cargo_build("dev", *packages)
         for package in packages:
@@ -158,6 +157,6 @@ def everything(args, groups):
         program = str(Path(args.frevo).resolve())
     else:
         program = str(copy_program(cargo_build(args.profile, "frevo") / "frevo"))
-    # The client's groups run it too, whoever serves.
+    # The client's groups run it too, with any server.
     os.environ["FREVO_CLIENT"] = program
     return program if args.server == "frevo" else None

@@ -11,15 +11,15 @@ from .model import HERE, OUT
 
 ADDRESS, PORT = "198.18.0.1", 445
 
-# Frevo runs as root here; so does smbd's work on the shares, that the host may put files there.
+# Frevo runs as root here, and smbd works as root on the shares: the host may put files there.
 AS_ROOT = ["-s", "force user = root"]
 
-# Frevo demands encryption and signatures unless told otherwise; smbd offers both.  So that
-# clients use just what a check is about, both offer unless the profile's name says more.
+# By default Frevo requires encryption and signatures, smbd only offers them.  Here both only offer,
+# so that a client uses what its check names; the profile's name says otherwise.
 OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offered"]
 OLD = ["-x", "--min-dialect", "-x", "2.0.2"]
 
-# One core, so that nobody is on another than the one that is attacked.
+# One core: every client is on the core that is attacked.
 ATTACKED = [
     *OFFERED,
     "-x",
@@ -36,16 +36,16 @@ ATTACKED = [
     'forbidden=deny = ["smbuser"]',
 ]
 
-# What each profile asks of the server: arguments of with-frevo and of with-samba, {address} being its own.
+# Arguments of with-frevo and of with-samba for each profile; {address} is the server's address.
 PROFILES = {
     "default": (OFFERED, [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
     "old-dialects": ([*OFFERED, *OLD], AS_ROOT),
-    # What a user gets who says nothing.
+    # The defaults of the program.
     "as-shipped": ([], [*AS_ROOT, "-g", "server smb encrypt = required", "-g", "server signing = mandatory"]),
     "signed-only": (["-x", "--encryption", "-x", "offered"], [*AS_ROOT, "-g", "server signing = mandatory"]),
     "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
     "read-only": ([*OFFERED, "-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
-    # A client makes one channel for each address, and several to one that tells of RSS.
+    # A client makes one channel per address, and several to an address with RSS.
     "multichannel": (
         [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],
         [*AS_ROOT, "-i", "{address};speed=10000000000,capability=RSS"],
@@ -60,13 +60,13 @@ PROFILES = {
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     # Root may read and set system access control lists.
     "crossing": ([*OFFERED, "-r"], [*AS_ROOT, "-r"]),
-    # What an attacker meets: little memory, every address of the machine, a share that is not for everybody.
+    # Little memory, all addresses of the machine, and a share that the account may not use.
     "attacks": (ATTACKED, []),
     "attacks-as-shipped": (["-x", "--listen", "-x", f":{PORT}"], []),
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
-    # Accounts are listed for everybody, as on smbd.
+    # Every user may list accounts, as on smbd.
     "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
-    # Files are used as the user of the host who has logged on.
+    # Files are accessed with the rights of the logged-on user of the host.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }
 
@@ -87,7 +87,7 @@ class Server:
         args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
         if kind == "frevo":
             args += ["-b", program]
-        # It lives until its CMD's input ends, which happens even if this process is killed.
+        # The server lives until the input of CMD ends, which happens even if this process is killed.
         self.child = subprocess.Popen(
             [*map(str, args), "--", "sh", "-c", "echo ready; exec cat"],
             stdin=subprocess.PIPE,
@@ -99,8 +99,14 @@ class Server:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise RuntimeError(f"{kind} did not start with profile {profile}: {said.strip()}")
 
+    def smbclient(self, *commands, share=None, user=None, password=None, options=()):
+        """Returns the command line of an smbclient that runs `commands` in a share, by default as the first user."""
+        where = f"//{self.address}/{share or self.share}"
+        account = f"{user or self.user}%{password or self.password}"
+        return ["smbclient", where, "-p", str(self.port), "-U", account, *options, "-c", "; ".join(commands)]
+
     def environment(self):
-        """What peers and linux-client find in their environment."""
+        """Returns the environment variables for peers and linux-client."""
         return {
             "SMB_ADDR": self.address,
             "SMB_PORT": str(self.port),
@@ -113,7 +119,7 @@ class Server:
         }
 
     def is_alive(self):
-        """Whether it still accepts a connection."""
+        """Returns True if the server still accepts connections."""
         try:
             socket.create_connection((self.address, self.port), timeout=5).close()
         except OSError:
@@ -124,7 +130,7 @@ class Server:
         return self.directory / ("log.frevo" if self.kind == "frevo" else "log.smbd")
 
     def panics(self):
-        """Lines of its log that tell of a crash, or of a request that kept all others waiting."""
+        """Returns log lines about a crash, or about a request that held a core."""
         words = ("panicked at", "INTERNAL ERROR", "PANIC", "held a core")
         try:
             with open(self.log_path(), errors="replace") as log:
@@ -142,7 +148,7 @@ class Server:
                     os.unlink(entry.path)
 
     def stop(self):
-        """Ends it, keeps its log, removes the rest."""
+        """Stops the server, keeps its log and removes its directory."""
         self.child.stdin.close()
         try:
             status = self.child.wait(timeout=30)

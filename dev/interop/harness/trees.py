@@ -11,7 +11,7 @@ from .model import OUT, Failure, Skip
 
 ODD_SIZES = [0, 1, 2, 4095, 4096, 4097, 65535, 65536, 65537, 1048575, 1048577, 8 * 1048576 + 13]
 
-# Names a file server must carry unharmed; none is reserved by MS-FSCC 2.1.5.
+# Names that a file server must keep unchanged; MS-FSCC 2.1.5 reserves none of them.
 NAMES = [
     "plain.txt",
     "with several  spaces inside.txt",
@@ -39,7 +39,7 @@ NAMES = [
 
 
 def fill(path, size, seed):
-    """A file of `size` reproducible bytes that no block of which repeats."""
+    """Makes a file of `size` reproducible bytes without repeated blocks."""
     source = random.Random(seed)
     with open(path, "wb") as f:
         while size > 0:
@@ -50,7 +50,7 @@ def fill(path, size, seed):
 
 
 def big_file(size):
-    """`size` random bytes, made once."""
+    """Returns a file of `size` random bytes, made once."""
     path = OUT / "data" / f"big-{size}"
     if not path.exists() or path.stat().st_size != size:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,13 +59,13 @@ def big_file(size):
 
 
 def odd_files(directory):
-    """A file for each odd size."""
+    """Makes one file for each size that is an edge case."""
     directory.mkdir(parents=True, exist_ok=True)
     return [fill(directory / f"size-{size}", size, size) for size in ODD_SIZES]
 
 
 def named_tree(directory):
-    """A small tree with every odd name, as file and as directory, four levels deep."""
+    """Makes a small tree with every odd name, as file and as directory, four levels deep."""
     for i, name in enumerate(NAMES):
         base = directory / f"dir {i}" if len(os.fsencode(name)) > 200 else directory / f"{i} {name}"
         deep = base / "x" / "y y"
@@ -77,7 +77,7 @@ def named_tree(directory):
 
 
 def digest(root, names=None):
-    """{relative name as bytes: 'dir' or 'SIZE SHA-256'} for everything under `root`."""
+    """Returns {relative name as bytes: 'dir' or 'SIZE SHA-256'} for everything under `root`."""
     root, found = os.fsencode(root), {}
     for where, dirs, files in os.walk(root):
         for name in dirs:
@@ -124,7 +124,7 @@ def same_tree(a, b):
 
 
 def toolchain_tree(count=20_000):
-    """`count` files of the Rust toolchain, as hard links, made once."""
+    """Makes a tree of `count` files of the Rust toolchain as hard links, once."""
     target = OUT / "data" / f"toolchain-{count}"
     if target.exists():
         return target

@@ -1,6 +1,6 @@
 """Attacks on the server in SMB_*: attacks_peer.py DIRECTORY KIND [NAME...].
 
-DIRECTORY is the server's, KIND one of KINDS. With names only those run; with --list they are listed.
+DIRECTORY is the server's, KIND one of KINDS. With names, only those attacks run; --list prints the names.
 """
 
 import fnmatch
@@ -33,7 +33,7 @@ def main():
 
     slow, cut = None, []
     if kind == "accounts" and wanted("06-slow-reader"):
-        # It mostly waits, so it goes on beside the others.
+        # It mostly waits, so it runs in parallel with the others.
         slow = threading.Thread(target=lambda: cut.append(accounts.slow_reader(scene)), daemon=True)
         slow.start()
     for name, function in KINDS[kind]:

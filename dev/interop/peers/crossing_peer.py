@@ -26,7 +26,7 @@ FILE, SECURITY = 1, 3
 BASIC, STREAMS, EAS = 4, 22, 15
 NO_EAS = (0xC0000052,)  # STATUS_NO_EAS_ON_FILE
 DACL = 4
-READ, WRITE_ALL = 0x00120089, 0x001301BF  # read; everything but ownership
+READ, WRITE_ALL = 0x00120089, 0x001301BF  # read; all rights except ownership
 READONLY, HIDDEN, SYSTEM, DIRECTORY, ARCHIVE = 1, 2, 4, 0x10, 0x20
 
 ATTRIBUTES = {
@@ -51,7 +51,7 @@ STREAMED = {
 }
 WITH_EAS = {"with eas.txt": {b"ONE": b"value", b"TWO": bytes(range(200))}, "folder with eas": {b"THREE": b"3"}}
 NAMES = ["MiXeD.TXT", "äöü", "cafe\u0301", "語" * 80, "emoji 🦀", ".dot", "trailing\u00a0", "comma,+=[]"]
-# Days long gone, in 100 ns since 1601, to the full 100 ns.
+# Dates in the past, in 100 ns since 1601, not rounded.
 BORN, WRITTEN = 126_227_808_001_234_567, 127_000_000_007_654_321
 
 EVERYONE, AUTHENTICATED, OWNER, CREATOR, USERS = (
@@ -65,7 +65,7 @@ PROTECTED, PRESENT, SELF_RELATIVE = 0x1000, 4, 0x8000
 
 
 def descriptor(*aces, control=0):
-    """A security descriptor with nothing but a DACL; an entry is (type, flags, mask, sid)."""
+    """Returns a security descriptor with only a DACL; an entry is (type, flags, mask, sid)."""
     acl = b"".join(struct.pack("<BBHI", kind, flags, 8 + len(sid), mask) + sid for kind, flags, mask, sid in aces)
     acl = struct.pack("<BBHHH", 2, 0, 8 + len(acl), len(aces), 0) + acl
     return struct.pack("<BBHIIII", 1, 0, SELF_RELATIVE | PRESENT | control, 0, 0, 0, 20) + acl
@@ -85,7 +85,7 @@ SUCCESS, FAILURE, HEIRS = 0x40, 0x80, 3
 
 
 def audit_list(*aces):
-    """A security descriptor with nothing but a SACL; an entry is (flags, mask, sid)."""
+    """Returns a security descriptor with only a SACL; an entry is (flags, mask, sid)."""
     acl = b"".join(struct.pack("<BBHI", 2, flags, 8 + len(sid), mask) + sid for flags, mask, sid in aces)
     acl = struct.pack("<BBHHH", 2, 0, 8 + len(acl), len(aces), 0) + acl
     return struct.pack("<BBHIIII", 1, 0, SELF_RELATIVE | SACL_PRESENT, 0, 0, 20, 0) + acl
@@ -98,7 +98,7 @@ AUDITS = {
 
 
 def audit(smb, lists):
-    """Sets these lists; in the folder something inherits them, or not."""
+    """Sets these lists, on files and on a folder with inheriting children."""
     for name, wanted in lists.items():
         with check("audit-" + name.replace(" ", "-")):
             smb.close(make(smb, name, folder="folder" in name))
@@ -110,7 +110,7 @@ def audit(smb, lists):
 
 
 def audits(smb):
-    """What is audited, by name: entries as hexadecimal digits."""
+    """Returns {name: SACL entries in hexadecimal}."""
     told = {}
     for name in [*AUDITS, "audited folder\\heir.txt"]:
         file = smb.open(name, access=SYSTEM_SECURITY | 0x00020080, options=0, disposition=1)
@@ -124,7 +124,7 @@ def audits(smb):
 
 
 def unprivileged(smb):
-    """Without the privilege no handle has the right, and without the right nothing is told."""
+    """Without the privilege no handle gets ACCESS_SYSTEM_SECURITY, and without it the SACL is not shown."""
     with check("unprivileged"):
         for name in AUDITS:
             try:
@@ -195,7 +195,7 @@ def write(smb):
 
 
 def change(smb):
-    """What the other server had written, changed by this one."""
+    """Changes the files that the other server has written."""
     with check("change-names"):
         file = smb.open("mixed.txt", access=0x00110080, disposition=1)
         target = "renamed.txt".encode("utf-16-le")
@@ -255,7 +255,7 @@ def eas(smb, file):
 
 
 def dacl(smb, file):
-    """Control bits that are the DACL's, and the entries."""
+    """Returns the control bits of the DACL and its entries."""
     data = smb.query(file, SECURITY, 0, additional=DACL)
     control, offset = struct.unpack_from("<H", data, 2)[0], struct.unpack_from("<I", data, 16)[0]
     size, count = struct.unpack_from("<HH", data, offset + 2)
@@ -268,7 +268,7 @@ def dacl(smb, file):
 
 
 def owners(smb, file):
-    """Owner and group, as they are stored."""
+    """Returns owner and group as stored."""
     data = smb.query(file, SECURITY, 0, additional=3)
     return [data[at : at + 8 + 4 * data[at + 1]].hex() for at in struct.unpack_from("<II", data, 4)]
 

@@ -1,9 +1,9 @@
-"""One seeded stream of requests to two servers, answer by answer compared.
+"""One seeded stream of requests to two servers, compared answer by answer.
 
     differential_peer.py ADDRESS OTHER SHARE SEED REQUESTS OUT
 
-OUT is JSON: {"requests": n, "differences": {name: [count, example]}}.  The stream is cut into scenes, each in a folder
-of its own that both servers are given alike; a scene ends at a difference that leaves them in different states.
+OUT is JSON: {"requests": n, "differences": {name: [count, example]}}.  The stream is cut into scenes, each in a
+folder of its own with equal files on both servers; a scene ends at a difference that leaves them in different states.
 """
 
 import json
@@ -38,7 +38,7 @@ def main():
     areas = os.environ.get("DIFFERENTIAL_AREAS", ",".join(TURNS)).split(",")
     while report.requests < int(requests):
         number += 1
-        # A scene of its own seed: one that ends early does not shift what follows.
+        # Each scene has a seed of its own: an early end does not change the next scenes.
         rng = random.Random(f"{seed} {number}")
         area = areas[number % len(areas)]
         try:
@@ -49,10 +49,10 @@ def main():
         except raw.Refused as e:
             report.differ(f"{area}: refused on one side", f"scene {number}: {e}")
         except (OSError, struct.error) as e:
-            # Whoever it was: an address at the beginning of the text is the one that ended the connection.
+            # An address at the beginning of the text names the server that ended the connection.
             whose = "smbd" if str(e).startswith(other + " ") else "the server under test"
             report.differ(f"{area}: {whose}: {type(e).__name__}", f"scene {number}: {e}")
-        # Handles that a scene left go with the connection.
+        # The end of the connection closes the handles that a scene left.
         pair.connect()
     with open(out, "w") as f:
         json.dump({"requests": report.requests, "scenes": number, "differences": report.differences}, f, indent=1)

@@ -1,5 +1,5 @@
-"""Disks that are full, read-only or failing under a server that goes on: which status each operation gets, and that no
-acknowledged FLUSH lies."""
+"""Full, read-only and failing disks under a running server: the status of each operation, and no
+acknowledged FLUSH without data on the disk."""
 
 import hashlib
 import struct
@@ -13,12 +13,12 @@ from report import check, pattern
 
 KIB, MIB = 1 << 10, 1 << 20
 BLOCK = pattern(65536)
-# smbd tells a medium's fault by another name, and a read-only one as a lack of rights.
+# smbd reports a disk error with another status, and a read-only disk as ACCESS_DENIED.
 IO = "UNEXPECTED_IO_ERROR" if KIND == "frevo" else "IO_DEVICE_ERROR"
 READ_ONLY = "MEDIA_WRITE_PROTECTED"
 ALL = 0x001F01FF
 
-# A share on another disk than the one that fails.
+# A share on a disk that does not fail.
 OTHER = "share2" if "xfs" in MISSING else "xfs"
 
 
@@ -40,13 +40,13 @@ def flush(t, file, *wanted):
 
 
 def told(answers, wanted):
-    """Fails unless each named operation was answered with its status."""
+    """Fails unless each operation got its status."""
     found = {name: NAMES.get(answer.status, hex(answer.status)) for name, answer in answers.items()}
     same(found, {name: wanted.get(name, wanted[""]) for name in answers})
 
 
 def changes(t, file, folder):
-    """One of each operation that changes something; `file` is open for all, `folder` a directory that is."""
+    """Sends one of each changing operation; `file` is open with all rights, `folder` is an open directory."""
     call = t.client.call
     ea = struct.pack("<IBBH", 0, 0, 2, 5) + b"EA\0" + b"value"
     return {
@@ -69,7 +69,7 @@ def changes(t, file, folder):
 
 
 def read_only():
-    """The file system becomes read-only under open files, as ext4 does after an error, and writable again."""
+    """The file system turns read-only under open files, as ext4 does after an error, then writable again."""
     t = tree("ext4")
     for name in ("open", "other"):
         file = t.open(name, disposition=5)
@@ -77,7 +77,7 @@ def read_only():
         flush(t, file)
         t.close(file)
     file, folder = t.open("open", access=ALL), t.open("", access=0x100081, options=1)
-    # An error, by which the file system becomes read-only.
+    # After this error the file system is read-only.
     sh("""disk=$(basename $(findmnt -no SOURCE /mnt/srv/ext4))
         echo 1 > /sys/fs/ext4/$disk/trigger_fs_error; ! touch ext4/probe 2>/dev/null""")
     # ext4 still takes overwrites and times into memory: FLUSH fails. Since 2024 no mount flag shows the state, so the
@@ -124,7 +124,7 @@ def remounted():
         wanted = "CANNOT_DELETE" if name == "delete-on-close" else READ_ONLY
         assert answer.status == STATUS[wanted], f"{name}: {NAMES.get(answer.status, hex(answer.status))}"
     same(t.read(reader, 65536), BLOCK)
-    # A handle with rights that name no data: what it changes is refused when it does.
+    # A handle without data rights: its changes are refused when sent.
     handle = t.open("kept", access=0x00110180)
     for answer in (
         info(t, handle, 4, struct.pack("<QQQQII", 0, 0, 0, 0, 2, 0)),
@@ -144,7 +144,7 @@ def remounted():
 
 
 def no_inodes():
-    """Not one file more, though there is room: what is there can be read, written and deleted."""
+    """No inodes left, though there is space: files can be read, written and deleted."""
     t = tree("few")
     made = []
     while (answer := create(t, f"file{len(made)}", disposition=2)).status == 0:
@@ -167,7 +167,7 @@ def no_inodes():
 
 
 def full():
-    """A full disk: each write that does not fit says so before it is acknowledged, and what was there stays."""
+    """A full disk: a write that does not fit is refused, and old data stays."""
     t = tree("few")
     old = t.open("old", access=ALL, disposition=5)
     t.write(old, BLOCK)
@@ -189,13 +189,13 @@ def full():
             True,
             f"acknowledged at {offset}",
         )
-    # One byte at the end, by which clients ask whether it would fit, is no lie either.
+    # Clients write one byte at the new end to test the space: that must fail, too.
     status(t.client.call(raw.WRITE, raw.write_body(old, 64 * MIB, b"x")), "DISK_FULL")
     status(info(t, old, 19, struct.pack("<Q", 16 * MIB)), "DISK_FULL")
     large = struct.pack("<IBBH", 0, 0, 2, 3000) + b"EA\0" + bytes(3000)
     found = info(t, old, 15, large).status
     assert found in (STATUS["DISK_FULL"], STATUS["SUCCESS"]), hex(found)
-    # What needs no room can be done.
+    # Operations that need no space succeed.
     write(t, old, 0, BLOCK[::-1])
     status(rename(t, old, "older"), "SUCCESS")
     flush(t, old)
@@ -213,7 +213,7 @@ def full():
 
 
 def table(kind):
-    """The device of `sick` from now on."""
+    """Sets the state of the device under the share `sick`."""
     sh(f"""dev=$(cat /run/sick); size=$(blockdev --getsz $dev)
         dmsetup suspend --noflush --nolockfs sick
         dmsetup reload sick --table "0 $size {kind.replace("DEV", "$dev")}"
@@ -234,10 +234,10 @@ def failing():
     flush(t, file, IO)
     flush(t, file, IO)
     write(t, file, 0, BLOCK[::-1], IO, flags=1)
-    # What is not in memory cannot be read.
+    # Data outside the page cache cannot be read.
     status(t.client.call(raw.READ, raw.read_body(cold, 0, 65536)), IO)
     alive(OTHER)
-    # A write through that cannot be carried out is not acknowledged, by another Open either.
+    # A failed write-through is not acknowledged, through another Open either.
     write(t, other, 0, BLOCK[::-1], IO, flags=1)
     table("linear DEV 0")
     flush(t, file, IO)
@@ -281,7 +281,7 @@ def acknowledged():
         t.client.call(raw.CLOSE, raw.close_body(file))
     t.client.close()
     assert len(kept) >= 50, len(kept)
-    # Another mount of the same bytes sees what is on the disk and nothing that is only in memory.
+    # A second mount of a copy shows only what is on the disk.
     said = sh("""mkdir -p /mnt/again; cp --sparse=always /dev/shm/sick.img /dev/shm/copy.img
         mount -o loop,ro /dev/shm/copy.img /mnt/again; (cd /mnt/again; sha256sum f[0-9]*)
         umount /mnt/again; rm /dev/shm/copy.img""")
@@ -291,7 +291,7 @@ def acknowledged():
 
 
 def alive(share):
-    """The server goes on."""
+    """Fails unless the server still answers."""
     t = tree(share)
     file = t.open("alive", disposition=5)
     t.write(file, b"yes")

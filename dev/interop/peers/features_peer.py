@@ -27,7 +27,7 @@ def ioctl(t, file, code, data=b"", *wanted):
 
 
 def output(answer):
-    """The output buffer of an IOCTL."""
+    """Returns the output buffer of an IOCTL."""
     offset, length = struct.unpack_from("<II", answer.body, 32)
     return answer.message[offset : offset + length]
 
@@ -42,7 +42,7 @@ def flush(t, file):
 
 
 def blocks(path):
-    """Bytes that a file takes on the guest's disk."""
+    """Returns the bytes that a file takes on the guest's disk."""
     return int(sh(f"sync -f {path}; stat -c %b {path}")) * 512
 
 
@@ -52,7 +52,7 @@ def ranges(t, file, length):
 
 
 def holes(disk):
-    """FSCTL_SET_ZERO_DATA of a sparse file gives its room back: FALLOC_FL_PUNCH_HOLE."""
+    """FSCTL_SET_ZERO_DATA of a sparse file frees its space: FALLOC_FL_PUNCH_HOLE."""
     t = tree(disk)
     file = t.open("holes", access=0x001F01FF, disposition=5)
     fill(t, file, 2 * MIB)
@@ -93,11 +93,11 @@ def copies(disk, shares):
         status(answer, "SUCCESS")
         sh(f"cmp {disk}/source {disk}/duplicate; sync -f {disk}/source")
         assert free - space(t)[2] < MIB, (free, space(t)[2])
-        # What is written to one is not in the other.
+        # A write to one file does not change the other.
         write(t, copy, 0, bytes(65536))
         flush(t, copy)
         same(t.read(source, 65536), pattern(65536))
-        # Beyond what a block's boundary allows.
+        # A range that is not aligned to blocks.
         status(
             t.client.call(raw.IOCTL, raw.ioctl_body(copy, DUPLICATE, source + struct.pack("<QQQ", 1, 0, 4096))),
             "INVALID_PARAMETER",
@@ -119,7 +119,7 @@ def copies(disk, shares):
 
 
 def streams(disk):
-    """Streams and attributes of all sizes: what the file system's attributes do not hold lies elsewhere."""
+    """Streams and extended attributes of all sizes: large ones are stored in files of their own."""
     t = tree(disk)
     t.close(t.open("streamed", disposition=5))
     sizes = {"empty": 0, "small": 100, "block": 3000, "page": 4096, "large": 70_000, "huge": 3 * MIB}
@@ -142,7 +142,7 @@ def streams(disk):
         e[24 : 24 + struct.unpack_from("<I", e, 4)[0]].decode("utf-16-le") for e in raw.chained(t.query(file, 1, 22))
     }
     same(names, {"::$DATA", *(f":{name}:$DATA" for name in sizes)}, "listed")
-    # Renamed, copied by the host's user with attributes or not: they go with the file, and with it.
+    # Streams follow the file when it is renamed, and when the host copies it with attributes.
     t.close(file)
     said = smbclient(disk, "smbuser", "rename streamed moved", f"get moved:huge {here}/huge")
     same((here / "huge").stat().st_size, 3 * MIB, said)
@@ -156,7 +156,7 @@ def streams(disk):
 
 
 def default_lists(disk):
-    """A folder's default POSIX list is passed on to what a client makes in it, as the kernel does it."""
+    """New files inherit a folder's default POSIX ACL, as by the kernel."""
     sh(f"mkdir {disk}/lists; chmod 777 {disk}/lists; setfacl -d -m u:61001:rwx,g:61002:r-x,o::--- {disk}/lists")
     said = smbclient(disk, "smbuser", "cd lists", "mkdir inner", "put /etc/hostname file")
     assert "NT_STATUS" not in said, said
@@ -167,7 +167,7 @@ def default_lists(disk):
     t = tree(disk)
     handle = t.open("lists\\file", access=0x20080)
     descriptor = t.query(handle, 3, 0, additional=7)
-    # What a client sees has both of them: S-1-22-1-61001 and S-1-22-2-61002.
+    # The client sees both entries: S-1-22-1-61001 and S-1-22-2-61002.
     for sub, number in ((1, 61001), (2, 61002)):
         assert struct.pack("<BB6sII", 1, 2, b"\0\0\0\0\0\x16", sub, number) in descriptor, descriptor.hex()
     t.close(handle)
@@ -176,7 +176,7 @@ def default_lists(disk):
 
 
 def host_changes(disk):
-    """What the host does in a folder is told to a client that watches it."""
+    """A client that watches a folder is notified of the host's changes."""
     t = tree(disk)
     sh(f"mkdir {disk}/watched; chmod 777 {disk}/watched")
     folder = t.open("watched", access=0x100081, options=1)
@@ -197,7 +197,7 @@ def host_changes(disk):
 
 
 def snapshots():
-    """Subvolumes: snapshots of the share are previous versions, and one inside it is a folder like any other."""
+    """Subvolumes: snapshots of the share are previous versions; a subvolume inside it is an ordinary folder."""
     t = tree("btrfs")
     file = t.open("kept", access=0x001F01FF, disposition=5)
     t.write(file, b"as it was")
@@ -219,7 +219,7 @@ def snapshots():
     same(t.list("sub"), ["file"])
     inner = t.open("sub\\file")
     same(t.read(inner), b"in it\n")
-    # Both roots are inode 256; clients take all of a share for one file system.
+    # Both roots have inode 256; clients expect one file system per share.
     roots = [t.open(name, access=0x100081, options=1) for name in ("", "sub")]
     numbers = [t.query(f, 1, 6) for f in roots]
     assert numbers[0] != numbers[1] or KIND != "frevo", f"one number for two folders: {numbers[0].hex()}"
@@ -229,7 +229,7 @@ def snapshots():
     same(listing.buffer()[96:104], numbers[1], "as it is listed")
     for f in roots:
         t.close(f)
-    # What is in another file system is not renamed there, for a client to copy.
+    # A rename into another file system is refused: the client copies instead.
     path = "sub\\moved".encode("utf-16-le")
     mover = t.open("kept", access=0x00110000)
     status(

@@ -1,4 +1,4 @@
-"""What the programs that check a server in a guest have in common: its shell, its shares, and the host's clients."""
+"""Shared by the programs that check a server in a guest: its shell, its shares, and the host's clients."""
 
 import os
 import struct
@@ -10,9 +10,9 @@ import raw
 
 JOBS, KIND = Path(os.environ["GUEST_JOBS"]), os.environ["GUEST_SERVER"]
 ADDRESS, PORT, PASSWORD = os.environ["SMB_ADDR"], int(os.environ["SMB_PORT"]), os.environ["SMB_PASS"]
-# As dev/interop/accounts has them.
+# The accounts of dev/interop/accounts.
 USERS = {"smbuser": 50001, "smbuser2": 50002}
-# Quotas of others are for administrators; to smbd that is root alone.
+# Only an administrator sees the quotas of others; for smbd that is root.
 ADMIN = "smbuser2" if KIND == "frevo" else "root"
 MISSING = (
     dict(line.split(": ", 1) for line in (JOBS / "missing").read_text().splitlines() if ": " in line)
@@ -44,14 +44,14 @@ NAMES = {value: name for name, value in STATUS.items()}
 
 
 def has(disk, *checks):
-    """Whether the guest has a disk; if not, these checks are left out, by their names."""
+    """Returns True if the guest has the disk; otherwise prints a skip for each named check."""
     for name in checks if disk in MISSING else ():
         print(f"skip {name} 0.0 {MISSING[disk] or 'the guest cannot make ' + disk}", flush=True)
     return disk not in MISSING
 
 
 def sh(script, timeout=30):
-    """Runs a script in the guest, as root; returns what it said. Its folder is where the shares are."""
+    """Runs a script in the guest as root, in the folder of the shares; returns its output."""
     number = sum(1 for name in os.listdir(JOBS) if name.isdigit()) + 1
     fresh = JOBS / f"{number}.new"
     fresh.write_text("cd /mnt/srv\n" + script + "\n")
@@ -68,7 +68,7 @@ def sh(script, timeout=30):
 
 
 def run(*args, timeout=60, cwd=None):
-    """Runs a client on the host; returns (status, what it said)."""
+    """Runs a client on the host; returns (status, output)."""
     done = subprocess.run(
         [str(a) for a in args],
         stdin=subprocess.DEVNULL,
@@ -81,14 +81,14 @@ def run(*args, timeout=60, cwd=None):
 
 
 def smbclient(share, user, *commands):
-    """What smbclient says to these commands."""
+    """Returns smbclient's output for these commands."""
     return run("smbclient", f"//{ADDRESS}/{share}", "-p", PORT, "-U", f"{user}%{PASSWORD}", "-c", "; ".join(commands))[
         1
     ]
 
 
 def frevo(verb, share, path, *args, user="smbuser"):
-    """Frevo's own client."""
+    """Runs Frevo's client; returns (status, output)."""
     url = f"smb://{user}@{ADDRESS}:{PORT}/{share}/{path}"
     env = {**os.environ, "FREVO_PASSWORD": PASSWORD}
     done = subprocess.run(
@@ -103,7 +103,7 @@ def frevo(verb, share, path, *args, user="smbuser"):
 
 
 def tree(share, user="smbuser"):
-    """A raw client in a share."""
+    """Returns a raw client in a share."""
     return raw.Tree(ADDRESS, PORT, user, PASSWORD, share)
 
 
@@ -123,7 +123,7 @@ def status(answer, *wanted):
 
 
 def write(t, file, offset, data, *wanted, flags=0):
-    """A WRITE that is answered so."""
+    """Sends a WRITE and fails unless it gets one of these statuses."""
     charge = max(1, (len(data) + 65535) // 65536)
     return status(
         t.client.call(raw.WRITE, raw.write_body(file, offset, data, flags), charge=charge), *wanted or ("SUCCESS",)
@@ -131,7 +131,7 @@ def write(t, file, offset, data, *wanted, flags=0):
 
 
 def space(t):
-    """FileFsFullSizeInformation of a share's root in bytes: all there is, what the caller may have, what is free."""
+    """Returns FileFsFullSizeInformation of a share's root in bytes: total, available to the caller, free."""
     root = t.open("", access=0x100081, options=1)
     total, caller, free, sectors, sector = struct.unpack("<QQQII", t.query(root, 2, 7))
     t.close(root)

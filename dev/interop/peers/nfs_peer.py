@@ -1,4 +1,4 @@
-"""A share on NFS whose server answers, stalls and answers again: the kernel's, of the guest itself."""
+"""A share on NFS whose server stalls and recovers; the NFS server is the guest's own kernel."""
 
 import struct
 import time
@@ -8,12 +8,12 @@ from guest import has, same, sh, smbclient, space, status, tree, write
 from report import check, pattern
 
 BLOCK = pattern(65536)
-# How long a request may take that has nothing to do with what stalls, in a slow guest.
+# The most seconds for a request that does not use NFS, in a slow guest.
 PROMPT = 3.0
 
 
 def timed(act):
-    """Runs it; fails when it was not prompt."""
+    """Runs `work`; fails if it takes longer than that."""
     began = time.monotonic()
     act()
     took = time.monotonic() - began
@@ -30,7 +30,7 @@ def everything():
     same(sh("stat -c %s /mnt/exp/file").strip(), "524288", "on the server's disk")
     same(t.read(file, 65536), BLOCK)
     same(t.list(""), ["file"])
-    # Attributes and streams are kept in extended attributes, which NFS has since 4.2.
+    # Attributes and streams need extended attributes, which NFS has since 4.2.
     status(t.client.call(raw.SET_INFO, raw.set_body(file, 1, 4, struct.pack("<QQQQII", 0, 0, 0, 0, 2, 0))), "SUCCESS")
     same(struct.unpack_from("<I", t.query(file, 1, 4), 32)[0] & 2, 2, "HIDDEN")
     stream = t.open("file:stream", disposition=5)
@@ -53,7 +53,7 @@ def stalls():
         write(c, f, 0, BLOCK)
         status(c.client.call(raw.FLUSH, raw.flush_body(f)), "SUCCESS")
     other = tree("ext4")
-    # Its connection lies dead; the guest's other interface does not.
+    # The NFS connection is dead; the guest's other interface works.
     sh("echo 3 > /proc/sys/vm/drop_caches; ip link set lo down")
     began = time.monotonic()
     waiting = []
@@ -73,7 +73,7 @@ def stalls():
 
         timed(one)
     for c in clients:
-        # On the same connections as what waits.
+        # On the connections with the waiting requests.
         timed(lambda c=c: status(c.client.call(13, struct.pack("<HH", 4, 0), tree_id=0), "SUCCESS"))
     timed(lambda: tree("ext4", "smbuser2").client.close())
     timed(lambda: same("meanwhile" in smbclient("ext4", "smbuser", "ls"), True))

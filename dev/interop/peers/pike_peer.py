@@ -1,4 +1,4 @@
-"""A module of pike's own tests against the server in PIKE_*; a line per test.
+"""Runs a module of pike's own tests against the server in PIKE_*; prints a line per test.
 
 pike_peer.py MODULE|--list [PATTERN...]
 """
@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-SECONDS = 150  # for one test; some wait two minutes for a handle to be given up
+SECONDS = 150  # seconds for one test; some wait two minutes until a handle expires
 
 
 class Lines(unittest.TestResult):
@@ -26,7 +26,7 @@ class Lines(unittest.TestResult):
         super().stopTest(test)
 
     def tell(self, word, test, reason=""):
-        # A test whose end fails as well is told of once.
+        # A test whose cleanup fails as well is reported once.
         if not self.told:
             reason = " ".join(reason.split())[:250]
             print(f"{word} {name(test)} {time.monotonic() - self.began:.2f} {reason}".rstrip(), flush=True)
@@ -51,12 +51,12 @@ class Lines(unittest.TestResult):
 
 
 def name(test):
-    """Case.test, without the module."""
+    """Returns Case.test, without the module."""
     return ".".join(test.id().split(".")[-2:])
 
 
 def tests(module):
-    """Every test of a module, in its own order."""
+    """Returns every test of a module, in its order."""
     pending = [unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module("pike.test." + module))]
     while pending:
         one = pending.pop(0)

@@ -41,17 +41,17 @@ here = Path(tempfile.mkdtemp())
 
 
 def sid(uid):
-    """S-1-22-1-uid: a user of a Unix host."""
+    """Returns the SID S-1-22-1-uid, a user of a Unix host."""
     return struct.pack("<BB6sII", 1, 2, b"\0\0\0\0\0\x16", 1, uid)
 
 
 def limit(disk, soft, hard, uid=UID):
-    """Limits by the host, in KiB."""
+    """Sets a user's limits on the host, in KiB."""
     sh(f"setquota -u {uid} {soft} {hard} 0 0 /mnt/srv/{disk}")
 
 
 def kept(disk, uid=UID):
-    """What the kernel keeps of a user, as repquota tells it in KiB: used, soft, hard."""
+    """Returns the kernel's figures for a user by repquota, in KiB: used, soft limit, hard limit."""
     for line in sh(f"repquota -v -u -n -O csv /mnt/srv/{disk}").splitlines():
         if line.startswith(f"#{uid},"):
             fields = line.split(",")
@@ -60,13 +60,13 @@ def kept(disk, uid=UID):
 
 
 def entry(uid, threshold, most, who=None):
-    """A FILE_QUOTA_INFORMATION that is the only one."""
+    """Returns a FILE_QUOTA_INFORMATION without a successor."""
     who = sid(uid) if who is None else who
     return struct.pack("<IIQqqq", 0, len(who), 0, 0, threshold, most) + who
 
 
 def quotas(answer):
-    """{SID: (used, threshold, limit)} of an answer."""
+    """Returns {SID: (used, threshold, limit)} of an answer."""
     found = {}
     for data in raw.chained(answer.buffer()):
         length, _, used, threshold, most = struct.unpack_from("<IQqqq", data, 4)
@@ -75,7 +75,7 @@ def quotas(answer):
 
 
 def ask(t, file, *uids, restart=True):
-    """QUERY_INFO of quotas: of these users, or of all."""
+    """Queries the quotas of these users, or of all."""
     sids = b""
     for at, uid in enumerate(uids):
         sids += struct.pack("<II", 24 if at + 1 < len(uids) else 0, 16) + sid(uid)
@@ -97,7 +97,7 @@ def smbcquotas(disk, *args, user=ADMIN):
 
 
 def control(t):
-    """DefaultQuotaThreshold, DefaultQuotaLimit and FileSystemControlFlags."""
+    """Returns DefaultQuotaThreshold, DefaultQuotaLimit and FileSystemControlFlags."""
     root = t.open("", access=0x100081, options=1)
     data = t.query(root, 2, 6)
     t.close(root)
@@ -118,7 +118,7 @@ def of(disk):
         status(user.client.call(raw.FLUSH, raw.flush_body(file)), "SUCCESS")
         used, soft, hard = kept(disk)
         same((soft, hard), (2048, 4096), "the host's limits")
-        # XFS takes room ahead of what is written.
+        # XFS preallocates beyond the written data.
         assert 1024 <= used <= 2048, used
         mine = (used * KIB, 2 * MIB, 4 * MIB)
         found = quotas(status(ask(admin, index), "SUCCESS"))
@@ -187,7 +187,7 @@ def of(disk):
         smbclient(disk, "smbuser", "del small")
     with check(f"{disk}-soft"):
         sh(f"find {disk} -type f -delete")
-        # Past the threshold he is warned by nobody, and after the time of grace it is a limit.
+        # SMB reports no passed threshold; after the grace time it is a hard limit.
         sh(f"setquota -u {UID} 512 8192 0 0 /mnt/srv/{disk}; setquota -t -u 1 1 /mnt/srv/{disk}")
         file = user.open("soft", disposition=5)
         for at in range(16):
@@ -205,7 +205,7 @@ def of(disk):
 
 
 def set_exactly(disk, admin, user, index):
-    """Setting, to the letter of MS-FSA 2.1.5.22."""
+    """Checks setting of quotas by MS-FSA 2.1.5.22."""
     with check(f"{disk}-set-exactly"):
         for data, wanted, after in [
             (entry(UID, -1, 2 * MIB), "SUCCESS", (0, 2048)),
@@ -227,7 +227,7 @@ def set_exactly(disk, admin, user, index):
             status(set_quota(admin, index, data), wanted)
             if after is not None:
                 same(kept(disk)[1:], after, f"after {wanted} to {data[24:40].hex()}")
-        # Two at once, and an account by its own name.
+        # Two entries in one request, and an account's domain SID.
         first = struct.pack("<IIQqqq", 56, 16, 0, 0, MIB, 2 * MIB) + sid(UID)
         status(set_quota(admin, index, first + entry(61001, -1, 8 * MIB)), "SUCCESS")
         same((kept(disk)[1:], kept(disk, 61001)[1:]), ((1024, 2048), (0, 8192)), "two at once")
@@ -262,7 +262,7 @@ def set_exactly(disk, admin, user, index):
 
 
 def beyond(disk, user):
-    """Whatever takes space beyond the limit is refused, and what was there stays."""
+    """Every operation that exceeds the limit is refused, and old data stays."""
     limit(disk, 0, 2048)
     file = user.open("told", disposition=1)
     before = sh(f"sha256sum < {disk}/told")
@@ -272,11 +272,11 @@ def beyond(disk, user):
     full = answers.index(STATUS["DISK_FULL"])
     assert 10 <= full <= 16 and set(answers[:full]) == {0} and set(answers[full:]) == {STATUS["DISK_FULL"]}, answers
     same(sh(f"head -c {MIB} {disk}/told | sha256sum"), before, "what was there")
-    # FileAllocationInformation, and FSCTL_SET_ZERO_DATA's opposite: room that is asked for.
+    # Preallocation by FileAllocationInformation.
     status(user.client.call(raw.SET_INFO, raw.set_body(file, 1, 19, struct.pack("<Q", 8 * MIB))), "DISK_FULL")
     status(user.client.call(raw.SET_INFO, raw.set_body(file, 1, 20, struct.pack("<Q", MIB))), "SUCCESS")
     same(sh(f"sha256sum < {disk}/told"), before, "cut again")
-    # A reservation at the CREATE.
+    # Preallocation by CREATE.
     answer = user.client.call(
         raw.CREATE, raw.create_body("reserved", disposition=2, contexts=[(b"AlSi", struct.pack("<Q", 8 * MIB))])
     )
@@ -299,7 +299,7 @@ def beyond(disk, user):
 
 
 def projects():
-    """A folder's own limit, which ext4 calls a project's: the share that is this folder has that room."""
+    """A project quota of ext4 limits a folder: a share of this folder reports that size."""
     with check("ext4-project"):
         t = tree("ext4", ADMIN)
         sh("mkdir -p ext4/project; chmod 777 ext4/project; chattr -p 77 +P ext4/project")

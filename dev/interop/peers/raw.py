@@ -1,6 +1,6 @@
-"""A raw SMB 3.1.1 client: every byte of a request's body is the caller's, every byte of an answer his to see.
+"""A raw SMB 3.1.1 client: the caller chooses every byte of a request's body and sees every byte of an answer.
 
-It knows what it takes to log on and to sign, and nothing of what a command means.  Needs pyspnego and
+It can log on and sign; the meaning of commands is left to the caller.  Needs pyspnego and
 cryptography, which come with smbprotocol.
 """
 
@@ -37,13 +37,13 @@ from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFHMAC, CounterLocation,
 ) = range(19)
 
 SUCCESS, PENDING, MORE_PROCESSING = 0, 0x103, 0xC0000016
-RELATED = b"\xff" * 16  # the FileId of the request before, in a compound
+RELATED = b"\xff" * 16  # the FileId of the preceding request in a compound
 
 SIGNED, RELATED_OPERATIONS, ASYNC = 8, 4, 2
 
 
 class Refused(Exception):
-    """An answer with a status that the caller did not await."""
+    """An answer with a status that the caller did not expect."""
 
     def __init__(self, command, status):
         super().__init__(f"command {command}: status {status:#010x}")
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 class Answer:
-    """One response: its header's fields and its body."""
+    """One response: the fields of its header, and its body."""
 
     def __init__(self, message):
         self.message = message
@@ -63,20 +63,20 @@ class Answer:
         self.body = message[64:]
 
     def buffer(self):
-        """What the offset and length of QUERY_INFO, QUERY_DIRECTORY, CHANGE_NOTIFY and READ name."""
+        """Returns the data of QUERY_INFO, QUERY_DIRECTORY, CHANGE_NOTIFY and READ."""
         offset = self.body[2] if self.command == READ else struct.unpack_from("<H", self.body, 2)[0]
         length = struct.unpack_from("<I", self.body, 4)[0]
         return self.message[offset : offset + length] if length else b""
 
     def must(self, *statuses):
-        """This answer, if its status is one of these or success."""
+        """Returns this answer if its status is one of `statuses`, by default success; raises Refused otherwise."""
         if self.status not in (statuses or (SUCCESS,)):
             raise Refused(self.command, self.status)
         return self
 
 
 class Client:
-    """A connection with a session on it."""
+    """A connection with one session."""
 
     def __init__(self, address, port, user, password, client_guid=None, timeout=30):
         self.address = address
@@ -165,14 +165,14 @@ class Client:
         return ids
 
     def cancel(self, message_id, async_id=0):
-        """CANCEL uses up no MessageId and has no answer of its own."""
+        """Sends a CANCEL, which uses up no MessageId and has no answer."""
         header = self.header(CANCEL, 0, ASYNC if async_id else 0, message_id, self.tree_id, self.session_id)
         if async_id:
             header = header[:32] + struct.pack("<Q", async_id) + header[40:]
         self.send_frame(self.sign(header + struct.pack("<HH", 4, 0)))
 
     def read_answers(self):
-        """Takes one frame in."""
+        """Receives one frame and files its answers by MessageId."""
         frame = self.receive_frame()
         while frame:
             following = struct.unpack_from("<I", frame, 20)[0]
@@ -181,7 +181,7 @@ class Client:
             frame = frame[following:] if following else b""
 
     def await_answer(self, message_id, final=True):
-        """The answer to a request; the interim response is passed over unless `final` is false."""
+        """Waits for the answer to a request; skips the interim response unless `final` is false."""
         while True:
             for answer in self.answers.get(message_id, []):
                 if not (final and answer.status == PENDING and answer.flags & ASYNC):
@@ -190,10 +190,10 @@ class Client:
             self.read_answers()
 
     def call(self, command, body, **more):
-        """A request and its final answer."""
+        """Sends a request; returns its final answer."""
         return self.await_answer(self.send(command, body, **more))
 
-    # The way in.
+    # Negotiation and logon.
 
     def negotiate(self):
         salt = bytes(32)
@@ -202,7 +202,7 @@ class Client:
         self.preauthenticated(NEGOTIATE, body + bytes(-len(body) % 8) + context)
 
     def preauthenticated(self, command, body):
-        """A call that both sides take into the pre-authentication hash, the last answer apart."""
+        """Sends a request that enters the pre-authentication hash, as its answer does, except the last one."""
         message = self.header(command, 0 if command == NEGOTIATE else 1, 0, self.next_id, 0, self.session_id) + body
         self.next_id += 1
         self.send_frame(message)
@@ -238,11 +238,11 @@ class Client:
         return answer.tree_id
 
 
-# Bodies of requests, as they are when nothing is odd about them.
+# Well-formed bodies of requests.
 
 
 def create_body(name, access=0x0012019F, disposition=3, options=0, share=7, attributes=0, oplock=0, contexts=()):
-    """CREATE; `contexts` is [(tag, data)]."""
+    """Returns a CREATE; `contexts` is [(tag, data)]."""
     path = name.encode("utf-16-le") if isinstance(name, str) else name
     tail = path + bytes(-len(path) % 8) if path else bytes(8)
     blob = b""
@@ -283,7 +283,7 @@ def close_body(file, flags=0):
 
 
 def query_body(file, kind, level, length=65536, additional=0, flags=0, data=b""):
-    """QUERY_INFO: `kind` 1 file, 2 file system, 3 security, 4 quota."""
+    """Returns a QUERY_INFO; `kind` is 1 file, 2 file system, 3 security, 4 quota."""
     return (
         struct.pack("<HBBIHHIII", 41, kind, level, length, 104 if data else 0, 0, len(data), additional, flags)
         + file
@@ -318,7 +318,7 @@ def ioctl_body(file, code, data=b"", most=65536, flags=1):
 
 
 def lock_body(file, locks, sequence=0):
-    """LOCK; `locks` is [(offset, length, flags)]."""
+    """Returns a LOCK; `locks` is [(offset, length, flags)]."""
     return (
         struct.pack("<HHI", 48, len(locks), sequence)
         + file
@@ -335,7 +335,7 @@ def flush_body(file):
 
 
 class Tree:
-    """A client in a share, for checks that want results and not answers."""
+    """A client in a share, whose methods return results instead of answers."""
 
     def __init__(self, address, port, user, password, share):
         self.client = Client(address, port, user, password)
@@ -349,7 +349,7 @@ class Tree:
         self.client.call(CLOSE, close_body(file)).must()
 
     def query(self, file, kind, level, additional=0, empty=()):
-        """What QUERY_INFO returns; nothing for a status in `empty`."""
+        """Returns the data of QUERY_INFO, or no bytes for a status in `empty`."""
         answer = self.client.call(QUERY_INFO, query_body(file, kind, level, additional=additional))
         return b"" if answer.status in empty else answer.must().buffer()
 
@@ -357,7 +357,7 @@ class Tree:
         self.client.call(SET_INFO, set_body(file, kind, level, data, additional)).must()
 
     def read(self, file, length=65536):
-        """From the beginning; nothing of an empty file."""
+        """Reads from the beginning; returns no bytes of an empty file."""
         answer = self.client.call(READ, read_body(file, 0, length))
         return b"" if answer.status == 0xC0000011 else answer.must().buffer()
 
@@ -365,7 +365,7 @@ class Tree:
         self.client.call(WRITE, write_body(file, 0, data)).must()
 
     def list(self, name):
-        """Names in a directory, without the dots."""
+        """Returns the names in a directory, without `.` and `..`."""
         file, names, flags = self.open(name, access=0x100081, options=1), [], 1
         while True:
             answer = self.client.call(QUERY_DIRECTORY, directory_body(file, 12, flags=flags))
@@ -379,7 +379,7 @@ class Tree:
 
 
 def chained(data):
-    """The entries of a list whose members begin with the offset of the next."""
+    """Yields the entries of a list in which each begins with the offset of the next."""
     while data:
         step = struct.unpack_from("<I", data)[0]
         yield data[:step] if step else data

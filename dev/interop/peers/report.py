@@ -1,4 +1,4 @@
-"""What the Python peers have in common: a line per check, and the bytes they leave."""
+"""Shared by the Python peers: the line of a check, and the bytes they write."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ import traceback
 
 
 def pattern(size):
-    """Bytes that the caller computes too."""
+    """Returns the test bytes: byte i is i * 7 + i / 256."""
     return bytes((i * 7 + (i >> 8)) & 255 for i in range(size))
 
 

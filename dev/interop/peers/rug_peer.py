@@ -1,4 +1,4 @@
-"""Changes on the host's side under a client's open handles; the argument is the share's directory there."""
+"""The host changes files under a client's open handles; the argument is the share's directory on the host."""
 
 import os
 import shutil
@@ -66,11 +66,11 @@ def get(name):
 
 
 def refused(function, *args, wanted, **more):
-    """Runs what must fail with one of these NTSTATUS values."""
+    """Fails unless the action fails with one of these NTSTATUS values."""
     try:
         function(*args, **more)
     except (SMBOSError, SMBException) as e:
-        # SMBLinkRedirectionError, which has no status: told of a link that leaves the share.
+        # SMBLinkRedirectionError has no status: the client's answer for a link that leaves the share.
         status = getattr(e, "ntstatus", getattr(e, "status", STOPPED))
         assert status in wanted, f"{e}: not among {[hex(w) for w in wanted]}"
     else:

@@ -106,7 +106,7 @@ with check("lock-out"):
             raise AssertionError("opened although nothing was shared")
     assert read("exclusive.bin") == b"mine"
 
-# From here on the raw requests.
+# Raw requests follow.
 connection = Connection(uuid.uuid4(), address, int(port))
 connection.connect()
 session = Session(connection, user, password, require_encryption=sealed)

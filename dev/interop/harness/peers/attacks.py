@@ -1,7 +1,7 @@
-"""Attacks from outside: what a stranger and what an account may not do to a server and to others.
+"""Attacks from the network, by clients with and without an account.
 
-They are run when they are named (`--only 'attacks/*'`, `./dev/test attacks`): they measure, so they want a
-release build and a machine that does nothing else.
+They run only when named (`--only 'attacks/*'`, `./dev/test attacks`): they measure, so they need an optimised
+build and an otherwise idle machine.
 """
 
 import resource
@@ -15,7 +15,7 @@ PEERS = HERE / "peers"
 
 
 def roads():
-    """Every address of two networks is this machine's, so that an attacker has as many as it wants."""
+    """Routes two whole networks to this machine, so that an attacker has any number of addresses."""
     for command in (
         "ip route replace local 198.19.0.0/16 dev lo",
         "ip -6 route replace local 2001:db8::/32 dev lo",
@@ -23,13 +23,13 @@ def roads():
         "sysctl -q -w net.ipv6.ip_nonlocal_bind=1",
     ):
         subprocess.run(command.split(), check=True)
-    # Thousands of connections on this side, too.
+    # The attacker needs thousands of descriptors, too.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def attacks(ctx, kind, timeout=600):
-    """Runs the attacks of a kind that are wanted; each is a row."""
+def attacks(ctx, kind, timeout):
+    """Runs the selected attacks of `kind`; each gives one row."""
     roads()
     peer = [VENV / "bin/python", PEERS / "attacks_peer.py", ctx.server.directory, kind]
     names = [
@@ -41,51 +41,27 @@ def attacks(ctx, kind, timeout=600):
         ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip().splitlines()[-1] if output.strip() else ''}")
 
 
-@group("attacks/strangers", profile="attacks", named_only=True)
-def strangers(ctx):
-    """What somebody without a password can do."""
-    attacks(ctx, "strangers")
+# Kind of attacks, server profile, only with --full, timeout in seconds, description.
+KINDS = [
+    ("strangers", "attacks", False, 600, "Attacks of a client without a password."),
+    ("accounts", "attacks", False, 600, "Attacks of one account on others; 64 MiB for large buffers."),
+    ("work", "attacks", True, 600, "Small requests that cause much work."),
+    ("holdings", "attacks", True, 600, "Requests that make the server keep memory or descriptors."),
+    ("descriptors", "attacks-descriptors", False, 600, "Attacks on a server with at most 2,048 descriptors."),
+    ("sealed", "as-shipped", False, 600, "Attacks on a server that requires encryption."),
+    ("full", "attacks", True, 1200, "Full size: password guessing for five minutes, 20,000 connections."),
+]
 
+for _kind, _profile, _full, _timeout, _text in KINDS:
 
-@group("attacks/accounts", profile="attacks", named_only=True)
-def accounts(ctx):
-    """What an account can do to others, with memory for 64 MiB of large buffers."""
-    attacks(ctx, "accounts")
-
-
-@group("attacks/work", profile="attacks", full_only=True, named_only=True)
-def work(ctx):
-    """Small requests that make much work."""
-    attacks(ctx, "work")
-
-
-@group("attacks/holdings", profile="attacks", full_only=True, named_only=True)
-def holdings(ctx):
-    """What a client can make the server keep."""
-    attacks(ctx, "holdings")
-
-
-@group("attacks/descriptors", profile="attacks-descriptors", named_only=True)
-def descriptors(ctx):
-    """The same where the process may have 2,048 descriptors."""
-    attacks(ctx, "descriptors")
-
-
-@group("attacks/sealed", profile="as-shipped", named_only=True)
-def sealed(ctx):
-    """The same where encryption is required."""
-    attacks(ctx, "sealed")
-
-
-@group("attacks/full", profile="attacks", full_only=True, named_only=True)
-def full(ctx):
-    """The figures at their full size: guessing for five minutes, 20,000 connections."""
-    attacks(ctx, "full", timeout=1200)
+    @group(f"attacks/{_kind}", profile=_profile, full_only=_full, named_only=True, doc=_text)
+    def _attacks(ctx, kind=_kind, timeout=_timeout):
+        attacks(ctx, kind, timeout)
 
 
 @group("attacks/host", profile="attacks", named_only=True)
 def host(ctx):
-    """A local user: a configuration that others may write is not served."""
+    """A local user: a configuration file that others may write is refused."""
     with ctx.check("18-config-writable"):
         config = ctx.server.directory / "frevo.toml"
         for mode in (0o666, 0o664):

@@ -36,7 +36,7 @@ MOUNTS_FULL = [
     ("cifsacl", "torture", "cifsacl"),
 ]
 
-# What the kernel tells of a mount with these options.
+# What /proc/mounts or DebugData shows for each mount option.
 PROOFS = {
     "posix": ",posix,",
     "sign": "signed",
@@ -47,7 +47,7 @@ PROOFS = {
 
 
 def guest(ctx, options, *command, limit=180, memory="512M", env=None):
-    """Runs a command in a guest, on the mount; returns (status, output)."""
+    """Runs a command in a guest, in the mounted share; returns (status, output)."""
     mount = ["-o", options] if options else []
     return ctx.command(
         HERE / "linux-client", *mount, "-m", memory, "-t", limit, "--", *command, timeout=limit + 30, env=env
@@ -55,7 +55,7 @@ def guest(ctx, options, *command, limit=180, memory="512M", env=None):
 
 
 def script(ctx, options, text, **more):
-    """A shell script on the mount, which must exit with 0."""
+    """Runs a shell script in the mounted share; it must exit with 0."""
     path = ctx.work / "script"
     path.write_text("set -euo pipefail\n" + text)
     status, output = guest(ctx, options, "bash", path, **more)
@@ -65,7 +65,7 @@ def script(ctx, options, text, **more):
 
 
 def checks(ctx, options, share=None):
-    """Boots, mounts, lets frevo-guest-checks work, then verifies the server's disk."""
+    """Boots a guest, mounts the share, runs frevo-guest-checks, then verifies the server's disk."""
     report = ctx.work / "report"
     program = TOOLS / "frevo-guest-checks"
     with ctx.check("mount"):
@@ -96,7 +96,7 @@ def checks(ctx, options, share=None):
 
 
 def posix(ctx, options):
-    """What only the POSIX extensions can: on the mount, then on the server's disk."""
+    """Checks the POSIX extensions, on the mount and on the server's disk."""
     report = ctx.work / "posix"
     guest(ctx, options, TOOLS / "frevo-guest-checks", "posix", ".", report)
     ctx.report(report.read_text() if report.exists() else "", needed=["posix-statfs"])
@@ -112,7 +112,7 @@ def posix(ctx, options):
             ("made", 0o1777),
         ):
             found = (room / name).stat().st_mode & 0o7777
-            # Set-group-ID is not given from afar but to directories.
+            # Clients may set set-group-ID on directories only.
             if found != mode & (0o3777 if (room / name).is_dir() else 0o1777):
                 raise Failure(f"{name} has mode {found:o}")
         if (room / "twin").read_text() != "lower" or (room / "TWIN").read_text() != "upper":
@@ -122,7 +122,7 @@ def posix(ctx, options):
 
 
 def mfsymlinks(ctx, options):
-    """Minshall and French's symbolic links: plain files of one size, here as their clients write them."""
+    """Minshall and French's symbolic links: plain files of a fixed size, in the layout that clients write."""
     with ctx.check("links-on-disk"):
         target = "somewhere/é else"
         output = script(ctx, options, f"ln -s '{target}' mf-link; readlink mf-link; stat -c %F mf-link")
@@ -157,7 +157,7 @@ def sfu(ctx, options):
 
 
 def is_system(path):
-    """Whether user.DOSATTRIB, in version 5 of Samba's layout, has FILE_ATTRIBUTE_SYSTEM."""
+    """Returns True if user.DOSATTRIB (Samba's layout, version 5) has FILE_ATTRIBUTE_SYSTEM."""
     version, _, _, attributes = struct.unpack("<HIII", os.getxattr(path, "user.DOSATTRIB")[2:16])
     return version == 5 and bool(attributes & 0x4)
 
@@ -173,7 +173,7 @@ def cifsacl(ctx, options):
         if output.split() != ["640", "751"]:
             raise Failure(output.strip()[-200:])
         if ctx.server.kind != "frevo":
-            return  # smbd keeps a POSIX list, whose mask the mode shows.
+            return  # smbd keeps a POSIX ACL; the mode shows its mask.
         for name, shown in (("acl-file", 0o40), ("acl-dir", 0o51)):
             path = ctx.server.path / name
             mode = path.stat().st_mode & 0o77
@@ -183,7 +183,7 @@ def cifsacl(ctx, options):
                 raise Failure(f"{name} has no stored list: {os.listxattr(path)}")
 
 
-# What mounts with these options leave on the server's disk beside what all leave.
+# Further checks for mounts with these options.
 LEFT = {"posix": posix, "mfsymlinks": mfsymlinks, "sfu": sfu, "cifsacl": cifsacl}
 
 
@@ -208,7 +208,7 @@ def persistent(ctx):
 
 
 def repository(ctx):
-    """A local repository with some history, made on the host."""
+    """Makes a git repository with five commits on the host."""
     path = ctx.work / "repository"
     path.mkdir()
     git = ["git", "-c", "user.name=Frevo", "-c", "user.email=frevo@localhost", "-C", path]
@@ -258,8 +258,8 @@ def programs(ctx):
             + "CREATE INDEX h ON t(h); DELETE FROM t WHERE id % 3 = 0; UPDATE t SET v = h WHERE id % 5 = 0; VACUUM;\n"
         )
         query = "PRAGMA integrity_check; SELECT count(*), sum(id), sum(length(v)), max(h) FROM t;"
-        # Over an owner's own shared lock SMB grants no exclusive one, which is how SQLite locks:
-        # nobrl is what cifs.ko has for that.
+        # SQLite takes an exclusive lock over its own shared lock, which SMB refuses; the mount option nobrl
+        # keeps locks local.
         output = script(ctx, "nobrl", f"sqlite3 work.db < {ctx.work}/work.sql; sqlite3 work.db '{query}'")
         ctx.command("sh", "-c", f"sqlite3 {ctx.work}/local.db < {ctx.work}/work.sql")
         _, local = ctx.command("sqlite3", ctx.work / "local.db", query)
@@ -316,7 +316,7 @@ def meanwhile(ctx, text, act):
 
 @group("cifs/leases")
 def leases(ctx):
-    """What one client holds in its cache, another must find on the server, and the other way round."""
+    """Another client's access makes a client write back or drop its cache."""
     from .smbclient import Smbclient, holding
 
     other = Smbclient(ctx, holding("SMB3_11", "SMB3_11"))
@@ -339,7 +339,7 @@ def leases(ctx):
         trees.same_file(old, ctx.work / "before")
         trees.same_file(new, ctx.work / "after")
     with ctx.check("deferred-close-gives-way"):
-        # The client keeps the handle open after close; a rename by another must not wait for it.
+        # The client keeps the handle open after close; another client's rename must not wait for it.
         began = []
 
         def rename():
@@ -353,7 +353,7 @@ def leases(ctx):
             raise Failure("other bytes under the new name")
 
 
-# Reopening and syncing as well; without a cache, a map and a read do not see each other's pages.
+# With reopening and syncing; without a cache, a map and a read do not share pages.
 MAPPED = "[weights]\nclose_open = 0.3\nfsync = 0.1\n"
 UNMAPPED = MAPPED + "mapread = 0.0\nmapwrite = 0.0\n"
 
@@ -387,7 +387,7 @@ for _name, _options, _config in (
 
 @group("cifs/tree-20000", full_only=True)
 def tree_20000(ctx):
-    """20,000 files of a toolchain onto the mount and back, checksums equal."""
+    """20,000 files of a toolchain copied onto the mount and back; checksums are equal."""
     source, back = trees.toolchain_tree(), ctx.work / "back"
     back.mkdir()
     with ctx.check("there"):

@@ -1,4 +1,4 @@
-"""Client libraries of other languages, each driven by a small program of ours or its own suite."""
+"""Client libraries of other languages, each driven by a small program here or by its own suite."""
 
 import json
 import re
@@ -10,7 +10,7 @@ PEERS = HERE / "peers"
 
 
 def python(ctx, program, *args, needed):
-    """A Python peer in the venv; its lines become rows, its leftovers are compared on disk."""
+    """Runs a Python peer in the virtual environment; its lines become rows."""
     status, output = ctx.command(VENV / "bin/python", PEERS / program, *args, timeout=240)
     ctx.report(output, needed=needed)
     if status:
@@ -18,7 +18,7 @@ def python(ctx, program, *args, needed):
 
 
 def left_behind(ctx, name, size):
-    """The file that a peer leaves: byte i is i * 7 + i / 256."""
+    """Checks the file that a peer leaves: byte i is i * 7 + i / 256."""
     with ctx.check("disk-bytes"):
         try:
             found = (ctx.server.path / name).read_bytes()
@@ -92,7 +92,7 @@ def smb2_rs_plain(ctx):
 
 @group("clients/smb2-rs-sealed", profile="as-shipped")
 def smb2_rs_sealed(ctx):
-    """The Rust crate smb2, on a server that demands encryption."""
+    """The Rust crate smb2, on a server that requires encryption."""
     smb2_rs(ctx)
 
 

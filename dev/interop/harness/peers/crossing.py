@@ -1,4 +1,4 @@
-"""One folder, two servers: what smbd wrote, Frevo must show, and the other way round."""
+"""One folder served by smbd and Frevo in turn: each must show what the other wrote."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ FACETS = [
 WRITTEN = ["names", "attributes", "times", "streams", "eas", "dacls"]
 CHANGED = ["names", "attributes", "streams", "eas", "dacls"]
 
-# Beside the server under test, which has 198.18.0.1.
+# The second server's address; the server under test has 198.18.0.1.
 OTHER_ADDRESS = "198.18.1.1"
 
 
@@ -31,10 +31,10 @@ OTHER_ADDRESS = "198.18.1.1"
 def both(ctx):
     """Yields (the server under test, smbd), both serving one and the same folder as their share `torture`.
 
-    They are to be used in turn: neither knows of the other's open files. In a run of the reference both are smbd.
+    Use them in turn: neither knows the other's open files. With --server smbd both are smbd.
     """
     other = Server("smbd", "crossing", address=OTHER_ADDRESS)
-    # Frevo holds its folder by a handle, so it is smbd's that gives way; only this run's mount namespace sees it.
+    # Frevo holds its folder by a handle, so smbd's folder is mounted over; only this mount namespace sees it.
     subprocess.run(["mount", "--bind", ctx.server.path2, other.path2], check=True)
     try:
         yield ctx.server, other
@@ -44,7 +44,7 @@ def both(ctx):
 
 
 def peer(ctx, server, what, *args, **more):
-    """crossing_peer.py against one of the two; its output."""
+    """Runs crossing_peer.py against one server; returns (status, output)."""
     status, output = ctx.command(
         VENV / "bin/python",
         HERE / "peers/crossing_peer.py",
@@ -65,7 +65,7 @@ def facts(ctx, server, name, what="facts", **more):
 
 
 def compare(ctx, prefix, here, there):
-    """A row for each facet: what two servers tell of one folder."""
+    """Adds a row for each facet: both servers must describe the folder alike."""
     for facet in FACETS:
         with ctx.check(prefix + facet):
             ours, theirs = here()[facet], there()[facet]
@@ -82,7 +82,7 @@ def crossing(ctx, writer, reader):
     done = {}
 
     def once(server, name):
-        """The facts, asked for once and before anything else happens to the folder."""
+        """Asks for the facts once, before anything else changes the folder."""
         if name not in done:
             try:
                 done[name] = facts(ctx, server, name)
@@ -104,20 +104,20 @@ def crossing(ctx, writer, reader):
 
 @group("crossing/from-smbd", profile="crossing")
 def from_smbd(ctx):
-    """A folder that smbd filled, shown and then changed by the server under test."""
+    """smbd fills a folder; the server under test shows and changes it."""
     with both(ctx) as (server, smbd):
         crossing(ctx, smbd, server)
 
 
 @group("crossing/to-smbd", profile="crossing")
 def to_smbd(ctx):
-    """A folder that the server under test filled, shown and then changed by smbd."""
+    """The server under test fills a folder; smbd shows and changes it."""
     with both(ctx) as (server, smbd):
         crossing(ctx, server, smbd)
 
 
 def audited(ctx, writer, reader):
-    """System access control lists that `writer` sets and `reader` shows and changes, for who may; root may on both."""
+    """`writer` sets system access control lists; `reader` shows and changes them.  Root has the right on both."""
     names = ["audit-audited.txt", "audit-audited-folder"]
     ctx.report(peer(ctx, writer, "audit", SMB_USER="root")[1], needed=names)
     for prefix in ("", "changed-"):
@@ -137,13 +137,13 @@ def audited(ctx, writer, reader):
 
 @group("crossing/audits-from-smbd", profile="crossing")
 def audits_from_smbd(ctx):
-    """What smbd keeps of auditing, shown and changed by the server under test."""
+    """smbd sets audit lists; the server under test shows and changes them."""
     with both(ctx) as (server, smbd):
         audited(ctx, smbd, server)
 
 
 @group("crossing/audits-to-smbd", profile="crossing")
 def audits_to_smbd(ctx):
-    """The same the other way round."""
+    """The server under test sets audit lists; smbd shows and changes them."""
     with both(ctx) as (server, smbd):
         audited(ctx, server, smbd)

@@ -1,4 +1,4 @@
-"""The same requests to the server under test and to smbd, answer by answer."""
+"""The same requests to the server under test and to smbd, compared answer by answer."""
 
 import fnmatch
 import json
@@ -10,12 +10,12 @@ from ..prepare import VENV
 from ..servers import Server
 from .crossing import OTHER_ADDRESS
 
-# The quick set's, and the full one's: every difference that is listed shows in the longer stream.
+# Requests of a quick and of a full run. Every listed difference shows in the longer stream.
 SEED, QUICK, FULL = 1, 6_000, 30_000
 
 
 def listed():
-    """Differences that are known, each with the section that settles it."""
+    """Reads the known differences, [(name, reason)]."""
     with open(HERE / "differences.toml", "rb") as f:
         entries = tomllib.load(f).get("difference", [])
     for entry in entries:
@@ -66,7 +66,7 @@ def requests(ctx):
         met.add(entry)
         if entry is None and ctx.server.kind == "frevo":
             ctx.add(name.replace("/", "|"), "fail", 0.0, f"{count} times; {example}")
-    # A shorter stream does not come across all that are listed.
+    # A shorter stream does not meet every listed difference.
     if wanted < FULL:
         return
     with ctx.check("all-listed-differ"):

@@ -9,12 +9,12 @@ import time
 from ..model import HERE, Failure, group
 from .clients import python
 
-# Debian's, which has quotas, XFS, btrfs and the device mapper.
+# Debian's kernel, which has quotas, XFS, btrfs and the device mapper.
 KERNEL = os.environ.get("DISKS_KERNEL", "linux.uml")
 
 
 class GuestServer:
-    """Frevo or smbd in a guest, with disks of its own, until it is let go."""
+    """Frevo or smbd in a guest with disks of its own; it runs until closed."""
 
     address, port = "198.18.0.2", 445
     share, share2, user, user2, password = "share", "share2", "smbuser", "smbuser2", "Passw0rd"
@@ -90,7 +90,7 @@ class GuestServer:
 
 @contextlib.contextmanager
 def guest(ctx, disks, acting=False):
-    """The group's server, in a guest; that it lives to the end is a check too."""
+    """Runs the group's server in a guest; one row checks that it is alive at the end."""
     before, served = ctx.server, None
     try:
         ctx.server = served = GuestServer(ctx, disks, acting)
@@ -104,7 +104,7 @@ def guest(ctx, disks, acting=False):
 
 
 def missing(ctx):
-    """Says so where there is no such kernel."""
+    """Skips the group on machines without such a kernel."""
     if not shutil.which(KERNEL):
         ctx.add("kernel", "skip", 0.0, "no user-mode-linux")
     return not shutil.which(KERNEL)
@@ -112,7 +112,7 @@ def missing(ctx):
 
 @group("disks/quotas")
 def quotas(ctx):
-    """Quotas of users that the guest's kernel keeps on ext4 and XFS: told, enforced, set."""
+    """User quotas of the guest's kernel on ext4 and XFS: queried, enforced, set."""
     if not missing(ctx):
         with guest(ctx, ["ext4", "xfs"], acting=True):
             python(ctx, "quotas_peer.py", needed=["ext4-told", "xfs-told", "df-by-mount"])
@@ -120,7 +120,7 @@ def quotas(ctx):
 
 @group("disks/features")
 def features(ctx):
-    """Holes, shared extents, streams too large for attributes, default lists, snapshots on ext4, XFS and btrfs."""
+    """Holes, shared extents, large streams, default ACLs and snapshots on ext4, XFS and btrfs."""
     if not missing(ctx):
         with guest(ctx, ["ext4", "xfs", "btrfs"]):
             python(ctx, "features_peer.py", needed=["ext4-copies", "xfs-copies", "btrfs-snapshots"])
@@ -128,7 +128,7 @@ def features(ctx):
 
 @group("disks/faults")
 def faults(ctx):
-    """Full, read-only and failing disks under the server: statuses, and FLUSH that does not lie."""
+    """Full, read-only and failing disks: the right statuses, and no false success of FLUSH."""
     if not missing(ctx):
         with guest(ctx, ["ext4", "xfs", "few", "sick"]):
             python(ctx, "faults_peer.py", needed=["full", "fails", "flush-never-lies"])
@@ -136,7 +136,7 @@ def faults(ctx):
 
 @group("disks/nfs", full_only=True)
 def nfs(ctx):
-    """A share on NFS whose server stalls: its requests wait, nobody else's do."""
+    """A share on NFS whose server stalls: its requests wait, all others are served."""
     if not missing(ctx):
         with guest(ctx, ["ext4", "nfs"]):
             python(ctx, "nfs_peer.py", needed=["everything", "stalls"])

@@ -1,4 +1,4 @@
-"""What others' tools learn of a server without a password: nothing beyond NEGOTIATE."""
+"""Scanners without a password learn nothing beyond NEGOTIATE."""
 
 import concurrent.futures
 import shutil
@@ -9,7 +9,7 @@ from ..model import Failure, Skip, group
 from ..prepare import VENV
 from .attacks import roads
 
-# Names of accounts, shares, files and SIDs; the server's own name is in its answer to NEGOTIATE and in its challenge.
+# Names of accounts, shares, files and SIDs. The server's own name is public: NEGOTIATE and the challenge show it.
 SECRETS = [
     "smbuser",
     "share2",
@@ -33,7 +33,7 @@ NMAP = (
 
 BIN = VENV / "bin"
 
-# Name, what must be in the output as a sign that the tool came through, program and arguments.
+# Name, a text in the output that proves that the tool reached the server, program and arguments.
 TOOLS = [
     (
         "nmap",
@@ -93,7 +93,7 @@ TOOLS = [
 
 
 def learn(ctx, number, name, sign, command):
-    """One tool against an address of its own, so that none waits for another's refusals."""
+    """Runs one tool from an address of its own, so that its refusals throttle no other tool."""
     address, began = f"198.19.{100 + number}.1", time.monotonic()
     known = {"address": address, "work": ctx.work}
     command = [str(word).format(**known) for word in command]
@@ -112,7 +112,7 @@ def learn(ctx, number, name, sign, command):
     except subprocess.TimeoutExpired as e:
         output = (e.stdout or b"").decode(errors="replace") + "\n[no end after 150 s]"
     ctx.log.write(f"$ {' '.join(command)}\n{output}[{time.monotonic() - began:.1f} s]\n")
-    # What was asked for is no knowledge.
+    # A name that the tool itself sent proves nothing.
     told = output
     for word in command[1:]:
         told = told.replace(word, "")

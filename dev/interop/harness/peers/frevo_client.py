@@ -1,7 +1,6 @@
 """Frevo's own client against the server: every command, in every protection and dialect.
 
-The client refuses what it was not told to accept, so that a variant that works is the
-variant that was in use.
+The client accepts only what its variant allows: if a command works, that variant was in use.
 """
 
 import errno
@@ -37,7 +36,7 @@ QUICK = {"3.1.1-default", "3.1.1-sealed-aes-128-gcm", "3.1.1-channels-sealed", "
 
 
 class Client:
-    """The binary with one variant's arguments."""
+    """The program `frevo` with the arguments of one variant."""
 
     def __init__(self, ctx, options):
         self.ctx, self.options = ctx, options
@@ -64,13 +63,13 @@ class Client:
 
 
 class Disk:
-    """The server's share as this machine sees it, for comparison."""
+    """The server's share as this machine's file system shows it, for comparison."""
 
     def __init__(self, ctx):
         self.root = ctx.server.path
 
     def folder(self, name=""):
-        """A directory with what the server's has in it."""
+        """A directory with a copy of the server's share."""
         return self.root / name
 
     def bytes(self, name):
@@ -88,7 +87,7 @@ class Disk:
 
 
 def everything(ctx, options, disk=None):
-    """Every command once, compared with the server's disk."""
+    """Runs every command once and compares with the server's disk."""
     client, there = Client(ctx, options), disk or Disk(ctx)
     with ctx.check("shares"):
         output = client.run("shares", client.url().rsplit("/", 2)[0])
@@ -162,13 +161,13 @@ def everything(ctx, options, disk=None):
         names = ["co:lon", "st*r", "back\\slash", "end.", "plain"]
         for name in names:
             (odd / name).write_bytes(name.encode())
-        # None of them is a stream of this, or in it.
+        # None of these names a stream of this file.
         there.write("co", b"mine")
         client.run("put", *(f"odd/{name}" for name in names), client.url("taken/"))
         client.run("sync", "odd", client.url("odd"))
         client.run("get", "-r", client.url("taken"), "given")
         client.run("get", client.url("taken/plain"), client.url("co"), "given/")
-        # Not the one in the place of the other.
+        # A file never replaces a directory, nor the reverse.
         client.refused(1, "get", client.url("taken/plain"), client.url("odd/plain"), "given/")
         if there.bytes("co") != b"mine" or (ctx.work / "given/co").read_bytes() != b"mine":
             raise Failure("a name with a colon was taken for a stream")
@@ -239,7 +238,7 @@ def against_smbd(ctx):
 
 @group("client/acl")
 def acl(ctx):
-    """Access lists: Frevo's client and smbcacls show what the other set."""
+    """Access lists: Frevo's client shows what smbcacls set, and the reverse."""
     client, server = Client(ctx, []), ctx.server
     (server.path / "listed").write_bytes(b"x")
     (server.path / "folder").mkdir()
@@ -301,7 +300,7 @@ def acl(ctx):
 
 @group("client/dfs")
 def dfs(ctx):
-    """Links of smbd's DFS namespace: into the server under test, past a dead target, on, in a circle, in trees."""
+    """smbd's DFS namespace: links to the server under test, past a dead target, chained, circular and in trees."""
     address = "198.18.0.40"
     subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
     root = Server("smbd", "default", address=address)
@@ -310,7 +309,7 @@ def dfs(ctx):
         links = {
             "there": f"{target.address}\\{target.share}",
             "below": f"{target.address}\\{target.share}\\folder",
-            # Nobody is at the first.
+            # No server listens on the first target.
             "spare": f"198.18.0.41\\gone,{target.address}\\{target.share}",
             "on": f"{address}\\dfs\\there",
             "round": f"{address}\\dfs\\round",

@@ -1,12 +1,12 @@
-"""What macOS expects, as Samba's smbtorture knows it of vfs_fruit: a row per test."""
+"""macOS semantics, tested by smbtorture's suites for vfs_fruit: a row per test."""
 
 import re
 
 from ..model import group, selects
 from .smbtorture import WORDS, listing, short_name, torture
 
-# Suites, and the seconds that smbd takes for one test at the most, doubled. vfs.unfruit is
-# about smbd's tool for leaving vfs_fruit.
+# Suites, and twice the seconds of the longest test on smbd. vfs.unfruit is left out: it tests smbd's
+# tool for leaving vfs_fruit.
 SUITES = {
     "vfs.fruit": 60,
     "vfs.fruit_netatalk": 30,
@@ -17,7 +17,7 @@ SUITES = {
 
 
 def run_suite(ctx, suite, seconds):
-    """Each test by itself, for they turn on for their session what others do without."""
+    """Runs each test by itself: a test may turn on for its session what others run without."""
     for test in listing(ctx, suite):
         short = short_name(suite, test)
         row = re.sub(r"[^\w-]+", "-", short)
@@ -33,5 +33,5 @@ for _suite, _seconds in SUITES.items():
 
     @group(f"torture-fruit/{_suite.removeprefix('vfs.')}", profile="torture", full_only=True)
     def _(ctx, suite=_suite, seconds=_seconds):
-        """smbtorture's suite of this name, on a share for macOS."""
+        """The smbtorture suite of this name, on a share for macOS."""
         run_suite(ctx, suite, seconds)

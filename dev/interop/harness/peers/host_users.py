@@ -1,4 +1,4 @@
-"""Two users of the host on one share: whose files are on disk, and what POSIX keeps from whom."""
+"""Two users of the host on one share: owners on disk, and POSIX permissions between them."""
 
 import concurrent.futures
 import os
@@ -7,21 +7,21 @@ from .. import trees
 from ..model import Failure, group
 from .smbclient import MIB, Smbclient, holding
 
-# As dev/interop/accounts has them; the group is one that both are in.
+# The accounts of dev/interop/accounts; both are in the group.
 UIDS, BOTH = {"smbuser": 50001, "smbuser2": 50002}, 50003
 DENIED = "NT_STATUS_ACCESS_DENIED"
 AT_ONCE = 40
 
 
 def belongs(path, uid, gid=None):
-    """The file must be of this user and group."""
+    """Fails unless the file has this owner and group."""
     found, wanted = os.stat(path), (uid, uid if gid is None else gid)
     if (found.st_uid, found.st_gid) != wanted:
         raise Failure(f"{path.name} belongs to {found.st_uid}:{found.st_gid}, wanted {wanted[0]}:{wanted[1]}")
 
 
 def place(path, uid, gid, mode, content=None):
-    """What the host has put there: a file, or without content a folder."""
+    """Makes a file on the host, or a folder if `content` is None."""
     if content is None:
         path.mkdir()
     else:
@@ -37,7 +37,7 @@ def holds(path, content):
 
 @group("smbclient/host-users", profile="host-users")
 def host_users(ctx):
-    """Two users where files are used as who has logged on: owners on disk, and EACCES where POSIX says so."""
+    """Two users under `run_as = "user"`: owners on disk, and EACCES by POSIX permissions."""
     client, there = Smbclient(ctx, holding("SMB3_11", "SMB3_11")), ctx.server.path
     one, two = UIDS
     source, back = trees.fill(ctx.work / "source", 3 * MIB + 5, 50), ctx.work / "back"

@@ -1,6 +1,6 @@
-"""Frevo's client when it is interrupted in the middle of a tree, and when a disk is full in the middle of one.
+"""Frevo's client, interrupted in the middle of a tree, or with a disk that fills up.
 
-One sentence, the right exit code, no file that is not whole under its own name, and the next run goes on.
+Each time: one message, the right exit code, no partial file under its final name, and the next run continues.
 """
 
 import os
@@ -29,7 +29,7 @@ def fill(root, small, large):
 
 
 def whole_ones(source, copy):
-    """That each file of `copy` which is not a part is as in `source`; how many there are."""
+    """Fails unless every finished file of `copy` equals its source; returns their number."""
     count = 0
     for path in copy.rglob("*"):
         if path.is_file() and not path.name.endswith(".frevo-part"):
@@ -46,7 +46,7 @@ def one_sentence(status, output, wanted, words):
 
 
 def interrupted(ctx, client, verb, source, copy, arguments):
-    """Ctrl-C when a third of the files are there, then the same command once more."""
+    """Presses Ctrl-C when a third of the files are copied, then runs the command again."""
     child = subprocess.Popen(
         [client.program, *verb.split(), *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def interrupted(ctx, client, verb, source, copy, arguments):
 
 @group("client/interrupted")
 def ctrl_c(ctx):
-    """Ctrl-C in the middle of put -r, sync and get -r: 130, no half file, and the next time it goes on."""
+    """Ctrl-C during put -r, sync and get -r: status 130, no partial file; the next run continues."""
     client, there = Client(ctx, []), ctx.server.path
     tree = ctx.work / "tree"
     fill(tree, 1500, 6)
@@ -89,7 +89,7 @@ def ctrl_c(ctx):
 
 
 def filled(client, verb, source, disk, copy, arguments, words):
-    """A disk that is full in the middle, then larger, and the same command once more."""
+    """Runs a command on a disk that fills up, enlarges the disk and runs the command again."""
     one_sentence(*client.status(*verb.split(), *arguments), 1, words)
     count = whole_ones(source, copy)
     if count >= files(source):

@@ -1,6 +1,6 @@
 """Frevo's client against the Linux kernel's SMB server, in a guest: every command, plain, signed and sealed.
 
-The server's disk cannot be seen from here; what is on it, smbclient tells.
+The server's disk is inside the guest; smbclient shows what is on it.
 """
 
 import os
@@ -28,7 +28,7 @@ VARIANTS = [
 
 
 def built():
-    """The kernel and ksmbd-tools, or the reason why there are none."""
+    """Returns the kernel and ksmbd-tools; raises Skip with the reason if there are none."""
     kernel = os.environ.get("UML_KERNEL") or OUT / "kernel/linux-6.12"
     tools = os.environ.get("KSMBD_TOOLS") or OUT / "kernel/ksmbd-tools"
     if not Path(kernel).exists() or not Path(tools, "usr/sbin/ksmbd.mountd").exists():
@@ -41,7 +41,7 @@ def built():
 
 
 class Ksmbd:
-    """The server, in a guest that runs until this process lets it go."""
+    """The server in a guest, which runs until this process closes it."""
 
     kind, address, port = "ksmbd", "198.18.0.2", 445
     share, share2, user, user2, password = "share", "share2", "smbuser", "smbuser2", "Passw0rd"
@@ -73,7 +73,7 @@ class Ksmbd:
 
 
 class ThroughSmbclient:
-    """The share as smbclient shows it, fetched anew for each look."""
+    """The share as smbclient shows it, fetched anew for each comparison."""
 
     def __init__(self, ctx):
         self.ctx, self.count = ctx, 0
@@ -81,14 +81,7 @@ class ThroughSmbclient:
     def smbclient(self, commands, cwd=None):
         s = self.ctx.server
         return self.ctx.command(
-            "smbclient",
-            f"//{s.address}/{s.share}",
-            "-p",
-            s.port,
-            "-U",
-            f"{s.user}%{s.password}",
-            "-c",
-            commands,
+            *s.smbclient(commands),
             cwd=cwd,
             timeout=120,
         )

@@ -1,6 +1,6 @@
-"""Frevo's client while its server is killed and started again, and while its link is cut.
+"""Frevo's client while its server is killed and restarted, and while its link is cut.
 
-Whatever happens in the middle: the program ends with 0 and both sides hold the same bytes.
+In every case the program ends with status 0, and both sides hold the same bytes.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ EXTRA = 6000
 
 
 class Mortal:
-    """A Frevo of our own, that is killed and comes back with what it left."""
+    """A Frevo server that is killed and restarted with its old state."""
 
     user, password, share, port, address = "smbuser", "Passw0rd", "share", 445, MORTAL
 
@@ -70,7 +70,7 @@ class Mortal:
         self.child.stdout.close()
 
     def outage(self):
-        """Dead for a moment in which clients run against a closed port."""
+        """Leaves the port closed for a moment, so that clients are refused."""
         self.kill()
         time.sleep(0.5)
         self.start()
@@ -82,7 +82,7 @@ class Mortal:
 
 
 class Program:
-    """A client's program that runs while something happens to its server."""
+    """A client program that runs while its server fails."""
 
     def __init__(self, ctx, server, *args, within=()):
         args = [str(a) for a in args]
@@ -99,7 +99,7 @@ class Program:
         )
 
     def until(self, happened, what):
-        """Waits until `happened()`, while the program runs."""
+        """Waits until `happened()` is true, while the program runs."""
         end = time.monotonic() + 60
         while not happened():
             if self.child.poll() is not None:
@@ -111,7 +111,7 @@ class Program:
             raise Failure(f"{self.name} was too quick: it had ended at {what}")
 
     def good(self, timeout):
-        """Waits for its end, which must be 0."""
+        """Waits for the end of the program, whose status must be 0."""
         try:
             status = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -122,7 +122,7 @@ class Program:
 
 
 def parts(folder):
-    """Bytes in files that are not whole yet."""
+    """Returns the bytes in partial files."""
     total = 0
     for part in folder.glob("*.frevo-part"):
         with contextlib.suppress(FileNotFoundError):
@@ -151,7 +151,7 @@ def no_leftovers(folder):
 
 
 class Scenes:
-    """What is in the middle of being done when `strike` happens; the same for every kind of outage."""
+    """Runs every command with `strike` in the middle of it; all kinds of outage use this."""
 
     def __init__(self, ctx, server, strike, *, size, pieces, lines, within=(), timeout=120):
         self.ctx, self.server, self.strike, self.within, self.timeout = ctx, server, strike, within, timeout
@@ -211,7 +211,7 @@ class Scenes:
         with self.ctx.check("sync --delete"):
             shutil.rmtree(tree / "d3")
             shutil.rmtree(tree / "d4")
-            # So many more, and counted by themselves, that the quickest client is caught among them.
+            # So many files that even a fast client is interrupted among them.
             extra = there / "extra"
             for at in range(EXTRA):
                 folder = extra / f"d{at % 20}"
@@ -222,7 +222,7 @@ class Scenes:
             trees.same_tree(tree, there)
 
     def locked(self, share, name, may_look=True):
-        """Two programs that lock a file and append to it, one line after the other."""
+        """Two programs lock a file and append lines to it in turn."""
         with self.ctx.check(name):
             there = self.server.path / "lines"
             there.unlink(missing_ok=True)
@@ -271,7 +271,7 @@ class Scenes:
 
 @group("client/server-killed")
 def server_killed(ctx):
-    """Frevo's client: its server is killed with -9 and comes back, twice in the middle of each command."""
+    """Frevo's client: kill -9 and restart of the server, twice during each command."""
     if ctx.server.kind != "frevo":
         ctx.add("skip", "skip", 0.0, "the reference is not killed")
         return
@@ -288,9 +288,9 @@ def server_killed(ctx):
 
 
 class Link:
-    """A network namespace for clients, whose way to the servers can be cut so that packets vanish.
+    """A network namespace for clients, whose packets to the servers can be made to vanish.
 
-    Both ends are told a link address that nobody has: nothing is refused, no carrier is lost.
+    Both ends get a wrong link address for each other: nothing is refused, and no carrier is lost.
     """
 
     HERE, THERE, NOBODY = "198.19.7.1", "198.19.7.2", "02:00:00:00:99:99"
@@ -328,7 +328,7 @@ class Link:
             self.ip(f"neigh del {end}", within)
 
     def end(self):
-        # With the namespace it would go some time later.
+        # The end of the namespace would remove it only later.
         self.ip("link del cut0")
         self.keeper.stdin.close()
         self.keeper.wait()
@@ -365,11 +365,11 @@ def cuts(ctx, seconds, size, pieces, lines):
 
 @group("client/link-cut", full_only=True)
 def link_cut(ctx):
-    """Frevo's client: all packets vanish for 30 s, twice in the middle of each command."""
+    """Frevo's client: all packets are lost for 30 s, twice during each command."""
     cuts(ctx, 30, 200 << 20, 1500, 400)
 
 
 @group("client/link-cut-short")
 def link_cut_short(ctx):
-    """Frevo's client: all packets vanish for 2 s, which nobody should notice but in the time it takes."""
+    """Frevo's client: all packets are lost for 2 s, which costs time and nothing else."""
     cuts(ctx, 2, 96 << 20, 900, 250)

@@ -1,4 +1,4 @@
-"""Two Linux kernels on one share: what one does, the other must see."""
+"""Two Linux kernels on one share: each must see the other's changes."""
 
 import concurrent.futures
 
@@ -6,7 +6,7 @@ from .. import trees
 from ..model import HERE, Failure, group
 from .cifs import script
 
-# Each side works through the same numbered steps: what one says, the other waits to hear.
+# Both sides go through the same steps: `say` announces one, `hear` waits for it.
 COMMON = """
 set -uo pipefail
 say() { touch "$WORK/$1"; }
@@ -19,12 +19,12 @@ row() { # NAME COMMAND...: a line for the table
     local name=$1 out; shift
     if out=$("$@" 2>&1); then echo "ok $name 0"; else echo "FAIL $name 0 ${out//$'\\n'/ }"; fi
 }
-# A name that was not there stays so for a second in the kernel's lookup cache, whatever actimeo says.
+# The kernel caches an absent name for a second, regardless of actimeo.
 echo 0 >/proc/fs/cifs/LookupCacheEnabled
 reads() { grep -o 'Reads: [0-9]*' /proc/fs/cifs/Stats | head -1 | tr -dc 0-9; }
 """
 
-# What two clients with no cache of attributes see of each other at once.
+# Changes that clients without an attribute cache see at once.
 FIRST = """
 exec 3<>data.bin; cat $WORK/one >&3; say written; hear read
 cat $WORK/two 1<>data.bin; say overwritten; hear reread
@@ -74,7 +74,7 @@ SEEN = [
     "other-way-data",
 ]
 
-# With leases: the first keeps what it read and what it wrote until the second comes.
+# With leases: the first client caches reads and writes until the second opens the file.
 HOLDING = """
 grows() { [ "$(reads)" -gt "$1" ]; }
 same() { [ "$(reads)" -eq "$1" ] || { echo "$1 READs before, $(reads) after"; false; }; }
@@ -106,7 +106,7 @@ HELD = [
 
 
 def pair(ctx, options, first, second, needed):
-    """Boots two guests, lets each run its script on the mount, makes rows of what both print."""
+    """Boots two guests, runs a script in each, and makes rows from their output."""
 
     def boot(number, text):
         script = ctx.work / f"script{number}"
@@ -126,7 +126,7 @@ def pair(ctx, options, first, second, needed):
 
 @group("cifs/two-clients")
 def two_clients(ctx):
-    """Two kernels without a cache of attributes: each sees at once what the other does."""
+    """Two kernels without attribute caches: each sees the other's changes at once."""
     trees.fill(ctx.work / "one", 300_000, 60)
     trees.fill(ctx.work / "two", 300_000, 61)
     pair(ctx, "actimeo=0", FIRST, SECOND, SEEN)
@@ -144,7 +144,7 @@ def two_clients_leases(ctx):
 
 @group("cifs/odd-files")
 def odd_files(ctx):
-    """What mfsymlinks and sfu make of symbolic links, pipes and devices."""
+    """Symbolic links, pipes and devices with mfsymlinks and with sfu."""
     with ctx.check("mfsymlinks"):
         script(
             ctx,

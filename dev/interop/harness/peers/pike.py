@@ -34,7 +34,7 @@ MODULES = {
 }
 
 
-# These want a share that is continuously available.
+# These need a continuously available share.
 CONTINUOUS = {"appinstanceid", "negotiate", "persistent"}
 
 
@@ -61,5 +61,5 @@ for _module, _seconds in MODULES.items():
 
     @group(f"pike/{_module}", profile="torture", beside=_seconds)
     def _(ctx, module=_module):
-        """pike.test's module of this name."""
+        """The module of pike.test with this name."""
         run_module(ctx, module)

@@ -1,4 +1,4 @@
-"""Rough use: full disks, clients that are killed, changes behind the server's back, a crowd."""
+"""Rough use: full disks, killed clients, changes by the host, many clients."""
 
 import concurrent.futures
 import contextlib
@@ -29,7 +29,7 @@ CROWD = 60
 
 @contextlib.contextmanager
 def small_disk(path, megabytes):
-    """A directory with a file system of its own, soon full."""
+    """A directory with a small file system of its own."""
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=777", "small", path], check=True)
     try:
@@ -41,7 +41,7 @@ def small_disk(path, megabytes):
 
 @group("smbclient/rough")
 def smbclient_rough(ctx):
-    """A full disk, clients killed in the middle, 60 clients at once."""
+    """A full disk, clients killed during a transfer, 60 clients at once."""
     client = Smbclient(ctx, holding("SMB3_11", "SMB3_11"))
     ten, twenty = trees.fill(ctx.work / "ten", 10 * MIB, 30), trees.fill(ctx.work / "twenty", 20 * MIB, 31)
     with ctx.check("disk-full"), small_disk(ctx.server.path / "small", 24) as disk:
@@ -55,7 +55,7 @@ def smbclient_rough(ctx):
     for name, command in {"put": f'put "{big}" cut.bin', "get": f'get cut.bin "{ctx.work}/cut.bin"'}.items():
         with ctx.check(f"killed-in-{name}"):
             killed(ctx, client, command, ctx.server.path / "cut.bin" if name == "put" else ctx.work / "cut.bin")
-            # Its handles went with it: what it had open can be deleted and made anew.
+            # Its handles are closed: its files can be deleted and made anew.
             patiently(lambda: client.run("del cut.bin"))
             client.run(f'put "{big}" cut.bin')
             trees.same_file(big, ctx.server.path / "cut.bin")
@@ -84,17 +84,7 @@ def killed(ctx, client, command, grows):
     """Runs an smbclient and kills it as soon as the file `grows`."""
     server = ctx.server
     child = subprocess.Popen(
-        [
-            "smbclient",
-            f"//{server.address}/{server.share}",
-            "-p",
-            str(server.port),
-            "-U",
-            f"{server.user}%{server.password}",
-            *client.options,
-            "-c",
-            command,
-        ],
+        server.smbclient(command, options=client.options),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -108,7 +98,7 @@ def killed(ctx, client, command, grows):
 
 
 def patiently(act, seconds=10):
-    """Tries until it works or the time is over."""
+    """Repeats `work` until it succeeds or the time is over."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -121,13 +111,13 @@ def patiently(act, seconds=10):
 
 @group("clients/rug")
 def rug(ctx):
-    """Files and directories that the host changes under a client's open handles (Python smbprotocol)."""
+    """The host changes files and directories under a client's open handles (Python smbprotocol)."""
     python(ctx, "rug_peer.py", ctx.server.path, needed=RUG)
 
 
 @group("cifs/rough")
 def cifs_rough(ctx):
-    """A full disk, changes by the host and its links, seen through a mount."""
+    """A full disk, and changes and links made by the host, seen through a mount."""
     with ctx.check("disk-full"), small_disk(ctx.server.path / "small", 24) as disk:
         ten, twenty = trees.fill(ctx.work / "ten", 10 * MIB, 33), trees.fill(ctx.work / "twenty", 20 * MIB, 34)
         output = script(

@@ -1,11 +1,11 @@
-"""Who may do what, by Samba's tools: accounts with rpcclient, access control lists with smbcacls."""
+"""Samba's tools: accounts with rpcclient, access control lists with smbcacls."""
 
 import re
 
 from ..model import Failure, group
 
-# SamrConnect5 and all that goes with it; the words that must be in the answer.  Names of the
-# server's own: {domain} is its NetBIOS name, {rid} the user's number, {sid} the domain's.
+# Commands of SAMR, and the words that must be in the answer.  {domain} is the server's NetBIOS name,
+# {rid} the user's RID, {sid} the domain's SID.
 ACCOUNTS = [
     ("enumdomains", "enumdomains", [r"name:\[{domain}\]", r"name:\[Builtin\]"]),
     ("lookupdomain", "lookupdomain {domain}", [r"Domain SID: {sid}\b"]),
@@ -33,7 +33,7 @@ ACCOUNTS = [
     ("queryusergroups", "queryusergroups {rid}", [r"group rid:\[0x201\] attr:\[0x7\]"]),
     ("querygroup", "querygroup 513", [r"Group Name:\s*None"]),
     ("querydominfo", "querydominfo 2", [r"Total Users:\s*[2-9]"]),
-    # Three ways to ask the same; the fourth word is what an account is.
+    # Three commands with one answer; the fourth word is the kind of account.
     ("querydispinfo", "querydispinfo 1", [r"RID: {rid:#x} acb: 0x00000[0-9a-f]1[0-9a-f] Account: {user}\s"]),
     ("querydispinfo2", "querydispinfo2 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
     ("querydispinfo3", "querydispinfo3 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
@@ -41,7 +41,7 @@ ACCOUNTS = [
     ("querydispinfo-groups", "querydispinfo 3", [r"Account: None\s"]),
     ("querysecobj", "samquerysecobj", [r"type: ACCESS ALLOWED", r"SID: S-1-5-11|SID: S-1-1-0"]),
 ]
-# What nobody may do from afar, here or there; rpcclient's word for it.
+# Refused to every client, by smbd too; rpcclient's text.
 REFUSED = [
     ("queryuser-of-nobody", "queryuser 4711", "NO_SUCH_USER"),
     ("createdomuser-refused", "createdomuser intruder", "NT_STATUS_(ACCESS_DENIED|RPC_PROCNUM_OUT_OF_RANGE)"),
@@ -66,7 +66,7 @@ def rpc(ctx, command):
 
 @group("rpcclient/accounts-unlisted")
 def accounts_unlisted(ctx):
-    """Lists of accounts are for administrators; a user looks up names one by one."""
+    """Only administrators may list accounts; a user may look up single names."""
     server = ctx.server
     if server.kind != "frevo":
         return
@@ -99,7 +99,7 @@ def accounts_unlisted(ctx):
 
 @group("rpcclient/accounts", profile="accounts")
 def accounts(ctx):
-    """Users, groups and domains as samr tells of them."""
+    """Users, groups and domains as SAMR shows them."""
     server = ctx.server
     with ctx.check("who-is-who"):
         _, output = rpc(ctx, f"lookupnames {server.user}")
@@ -141,7 +141,7 @@ class Smbcacls:
         return output
 
     def lines(self, name):
-        """OWNER, GROUP, CONTROL and each ACL line, with numbers."""
+        """Returns the lines OWNER, GROUP, CONTROL and ACL, with numbers."""
         return [line.strip() for line in self.run(name, "--numeric").splitlines() if re.match(r"[A-Z]+:", line)]
 
     def aces(self, name):
@@ -154,18 +154,9 @@ EVERYONE, AUTHENTICATED, NETWORK, USERS = "S-1-1-0", "S-1-5-11", "S-1-5-2", "S-1
 
 @group("smbcacls/lists", profile="torture")
 def lists(ctx):
-    """Lists shown, set, added to, changed, taken from; owners; inheritance."""
+    """Access lists: show, set, add, modify, delete; owners; inheritance."""
     tool, smb = Smbcacls(ctx), ctx.server
-    ctx.command(
-        "smbclient",
-        f"//{smb.address}/torture",
-        "-p",
-        smb.port,
-        "-U",
-        f"{smb.user}%{smb.password}",
-        "-c",
-        "put /etc/hostname file; mkdir folder; mkdir heirs",
-    )
+    ctx.command(*smb.smbclient("put /etc/hostname file; mkdir folder; mkdir heirs", share="torture"))
 
     def same(found, *wanted):
         if found != list(wanted):
@@ -185,7 +176,7 @@ def lists(ctx):
         same(tool.aces("file"), f"{EVERYONE}:0/0x0/{FULL}", f"{AUTHENTICATED}:0/0x0/{READ}")
     with ctx.check("add"):
         tool.run("file", "-a", f"ACL:{NETWORK}:1/0/0x00000002")
-        # What denies comes first.
+        # Denying entries come first.
         same(
             tool.aces("file"),
             f"{NETWORK}:1/0x0/0x00000002",
@@ -193,16 +184,7 @@ def lists(ctx):
             f"{AUTHENTICATED}:0/0x0/{READ}",
         )
     with ctx.check("denied-indeed"):
-        _, output = ctx.command(
-            "smbclient",
-            f"//{smb.address}/torture",
-            "-p",
-            smb.port,
-            "-U",
-            f"{smb.user}%{smb.password}",
-            "-c",
-            "put /etc/hostname file",
-        )
+        _, output = ctx.command(*smb.smbclient("put /etc/hostname file", share="torture"))
         if "NT_STATUS_ACCESS_DENIED" not in output:
             raise Failure(output.strip()[-200:] or "written")
     with ctx.check("modify"):
@@ -223,16 +205,7 @@ def lists(ctx):
         same(tool.lines("file"), *before)
     with ctx.check("inherited-by-new"):
         tool.run("heirs", "-S", f"ACL:{EVERYONE}:0/3/{FULL},ACL:{USERS}:0/9/{READ},ACL:{AUTHENTICATED}:0/10/{READ}")
-        ctx.command(
-            "smbclient",
-            f"//{smb.address}/torture",
-            "-p",
-            smb.port,
-            "-U",
-            f"{smb.user}%{smb.password}",
-            "-c",
-            "cd heirs; put /etc/hostname child; mkdir inner",
-        )
+        ctx.command(*smb.smbclient("cd heirs; put /etc/hostname child; mkdir inner", share="torture"))
         flagless = [
             re.sub(r"/0x1[0-9a-f]/", lambda m: f"/0x{int(m[0][1:-1], 16) & 0xF:x}/", ace)
             for ace in tool.aces("heirs\\child")
@@ -252,7 +225,7 @@ def lists(ctx):
         if not int(control.split(":")[1].split("/")[0], 16) & 0x1000:
             raise Failure(f"not protected: {control}")
     with ctx.check("sddl"):
-        # Its own look-up of the domain's SID dies where a server tells that a workgroup has none.
+        # The tool's own look-up of the domain's SID crashes on a server without a domain.
         owner = next(line for line in tool.lines("file") if line.startswith("OWNER:")).removeprefix("OWNER:")
         said = tool.run("file", "--sddl", "--domain-sid=" + owner.rpartition("-")[0]).strip().splitlines()[-1]
         if not re.search(rf"O:{owner}G:\S+?D:\S*\(A;;(FA|0x001f01ff);;;WD\)", said):

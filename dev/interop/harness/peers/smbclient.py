@@ -1,7 +1,7 @@
-"""Samba's smbclient: every dialect, signing algorithm and cipher it can be held to.
+"""Samba's smbclient with every dialect, signing algorithm and cipher.
 
-That a variant was in use needs no capture: the client is told to accept nothing
-else, and it checks what the server chose.
+The client accepts only its variant and checks the server's choice: if it works, the
+variant was in use.
 """
 
 import os
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def holding(low, high, *options):
-    """smbclient's arguments for a range of dialects and further smb.conf options."""
+    """Returns smbclient's arguments for a range of dialects and further smb.conf options."""
     args = [f"--option=client min protocol={low}", f"--option=client max protocol={high}"]
     return args + [o if o.startswith("--") else f"--option={o}" for o in options]
 
@@ -68,22 +68,9 @@ class Smbclient:
         self.ctx, self.options = ctx, options
 
     def status(self, *script, share=None, user=None, password=None, timeout=120, cwd=None):
-        """Runs commands; returns (status, output).  smbclient goes on after a failed one."""
-        server = self.ctx.server
-        where = f"//{server.address}/{share or server.share}"
-        return self.ctx.command(
-            "smbclient",
-            where,
-            "-p",
-            server.port,
-            "-U",
-            f"{user or server.user}%{password or server.password}",
-            *self.options,
-            "-c",
-            "; ".join(script),
-            timeout=timeout,
-            cwd=cwd,
-        )
+        """Runs commands; returns (status, output).  smbclient continues after a failed command."""
+        command = self.ctx.server.smbclient(*script, share=share, user=user, password=password, options=self.options)
+        return self.ctx.command(*command, timeout=timeout, cwd=cwd)
 
     def run(self, *script, **more):
         """Runs commands that must all succeed."""
@@ -100,7 +87,7 @@ class Smbclient:
             raise Failure(f"wanted {status_name}, got: {output.strip()[-200:] or 'success'}")
 
     def names(self, mask="*"):
-        """The names that `ls` shows."""
+        """Returns the names that `ls` shows."""
         found = set()
         for line in self.run(f'ls "{mask}"').splitlines():
             m = re.match(r"  (.+?)\s+([ADHNRS]*)\s+(\d+)  \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$", line)
@@ -126,7 +113,7 @@ def listing(ctx, client):
         if status or not {server.share, server.share2, "IPC$"} <= shares:
             raise Failure(f"status {status}, shares {sorted(shares)}")
     with ctx.check("list-shares-with-rpcclient"):
-        # SRVSVC at both of its levels that clients use, and each share's particulars.
+        # SRVSVC at both levels that clients use, and the details of each share.
         status, output = ctx.command(
             "rpcclient",
             server.address,
@@ -275,7 +262,7 @@ def information(ctx, client):
 
 
 def workout(ctx, options, large):
-    """The same work for every variant, compared with the server's disk."""
+    """Runs the commands of every variant and compares with the server's disk."""
     client = Smbclient(ctx, options)
     sizes = trees.odd_files(ctx.work / "odd") + ([trees.big_file(100 * MIB)] if large or ctx.full else [])
     listing(ctx, client)
@@ -300,7 +287,7 @@ register()
 
 @group("smbclient/read-only", profile="read-only")
 def read_only(ctx):
-    """What a read-only share gives and what it refuses."""
+    """A read-only share: reads work, changes are refused."""
     client = Smbclient(ctx, holding("SMB3_11", "SMB3_11"))
     source = trees.fill(ctx.server.path / "there.bin", 99_999, 10)
     with ctx.check("get"):
@@ -323,7 +310,7 @@ def read_only(ctx):
 
 @group("smbclient/snapshots")
 def snapshots(ctx):
-    """Previous versions: listed, read by their @GMT names, and not written to."""
+    """Previous versions: listed, read by their @GMT names, protected from writes."""
     client, share = Smbclient(ctx, holding("SMB3_11", "SMB3_11")), "snapshots"
     live, stamps = ctx.server.path2, ["@GMT-2015.10.31-19.40.30", "@GMT-2016.02.29-00.00.00"]
     (live / "dir").mkdir()
@@ -363,25 +350,17 @@ def snapshots(ctx):
 
 @group("smbclient/notify")
 def notify(ctx):
-    """A client that watches a folder is told what other programs on the host do in it."""
+    """A client that watches a folder is notified of changes by programs of the host."""
     server = ctx.server
     (server.path / "watched" / "below").mkdir(parents=True)
-    # smbclient listens until it is ended; stdbuf because its lines would stay in it then.
+    # smbclient listens until it is killed; stdbuf makes it write each line at once.
     watcher = subprocess.Popen(
         [
             "timeout",
             "20",
             "stdbuf",
             "-oL",
-            "smbclient",
-            f"//{server.address}/{server.share}",
-            "-p",
-            str(server.port),
-            "-U",
-            f"{server.user}%{server.password}",
-            *holding("SMB3_11", "SMB3_11"),
-            "-c",
-            "notify watched",
+            *server.smbclient("notify watched", options=holding("SMB3_11", "SMB3_11")),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -407,7 +386,7 @@ def notify(ctx):
 
 @group("smbclient/refusals")
 def refusals(ctx):
-    """Dialects below the floor and unprotected sessions where protection is demanded."""
+    """Refused: dialects below `min_dialect`, and unprotected sessions where protection is required."""
     for name, low, high in (("SMB1", "NT1", "NT1"), ("2.0.2", "SMB2_02", "SMB2_02")):
         with ctx.check(f"dialect-{name}"):
             Smbclient(ctx, holding(low, "SMB3_11")).run("ls")  # served, if only for a higher dialect
@@ -416,7 +395,7 @@ def refusals(ctx):
 
 @group("smbclient/refusals-sealed", profile="as-shipped")
 def refusals_sealed(ctx):
-    """A server that demands encryption serves no client that has none."""
+    """A server that requires encryption refuses clients without it."""
     with ctx.check("client-without-encryption"):
         Smbclient(ctx, holding("SMB3_11", "SMB3_11")).run("ls")
         _, output = Smbclient(ctx, holding("SMB2_10", "SMB2_10")).status("ls")
@@ -426,7 +405,7 @@ def refusals_sealed(ctx):
 
 @group("smbclient/tree-20000", full_only=True)
 def tree_20000(ctx):
-    """20,000 files of a toolchain, there and back, checksums equal."""
+    """20,000 files of a toolchain copied to the share and back; checksums are equal."""
     client = Smbclient(ctx, holding("SMB3_11", "SMB3_11"))
     source, back = trees.toolchain_tree(), ctx.work / "back"
     back.mkdir()

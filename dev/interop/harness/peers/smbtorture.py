@@ -9,8 +9,8 @@ import subprocess
 
 from ..model import HERE, Failure, group, selects
 
-# Suites, and the seconds that smbd takes for them doubled and rounded up.  Frevo answers
-# session's wrong passwords ever more slowly.
+# Suites, and their time limit: twice the seconds on smbd, rounded up.  Frevo throttles the wrong
+# passwords of `session`.
 QUICK = {
     "smb2.connect": 30,
     "smb2.tcon": 30,
@@ -74,9 +74,9 @@ FULL = {
     "smb2.change_notify_disabled": 30,
     "smb2.kernel-oplocks": 60,
 }
-# What never ends by design, and what measures: hold-oplock, hold-sharemode, check-sharemode, bench.
+# Left out: hold-oplock, hold-sharemode and check-sharemode never end, bench measures.
 
-# Suites that want a share with other settings than the rest (with-samba and with-frevo have them).
+# Suites that need a share with settings of its own, from with-samba and with-frevo.
 SHARES = {
     "smb2.change_notify_disabled": "nonotify",
     "smb2.kernel-oplocks": "kernel_oplocks",
@@ -92,7 +92,7 @@ SHARES = {
     "vfs.fruit_file_id": "fruit_zero_id",
     "vfs.fruit_timemachine": "backups",
 }
-# Single tests that want one: files that share extents or are compressed, snapshots.
+# Single tests that need such a share: shared extents, compression, snapshots.
 APART = {
     "smb2.ioctl.dup_extents_*": "extents",
     "smb2.ioctl.compress_[!n]*": "extents",
@@ -103,7 +103,7 @@ APART = {
     "smb2.replay.replay5": "continuous",
 }
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
-# What a suite is told more; the snapshot is the one that snapshot() makes.
+# Further options for a suite; snapshot() makes the snapshot.
 STAMP = "@GMT-2015.10.31-19.40.30"
 OPTIONS = {
     "smb2.twrp": [
@@ -115,7 +115,7 @@ OPTIONS = {
     # Where descriptors are kept by servers without CAP_SYS_ADMIN: `user.NTACL`.
     "smb2.ea": ["torture:acl_xattr_name=NTACL"],
 }
-# What smbtorture is told of a server that does here as Windows does, and smbd otherwise.
+# Options that describe a server which acts like Windows where smbd differs.
 AS_WINDOWS = {
     # A handle that is not for synchronous I/O has no position (MS-FSA 2.1.5.3).
     "smb2.read.position": ["torture:windows=yes"],
@@ -126,17 +126,17 @@ LISTS = {}
 
 
 def short_name(suite, test):
-    """A test's name under its suite's; a lone test bears the suite's own."""
+    """Returns a test's name relative to its suite; the only test of a suite has the suite's name."""
     return (test if test != suite else "." + suite).removeprefix(suite + ".").rsplit("smb2.", 1)[-1]
 
 
 def apart(test):
-    """The share that this test alone wants, if it does."""
+    """Returns the share that this test needs, or None for the default."""
     return next((share for pattern, share in APART.items() if fnmatch.fnmatchcase(test, pattern)), None)
 
 
 def listing(ctx, suite):
-    """The full names of a suite's tests, as they can be run."""
+    """Returns the full names of a suite's tests, as smbtorture runs them."""
     if suite not in LISTS:
         _, output = ctx.command("smbtorture", "--list", suite)
         names = [line.strip().split(".") for line in output.splitlines() if line.startswith(("smb2.", "vfs."))]
@@ -148,7 +148,7 @@ def listing(ctx, suite):
 
 
 def torture(ctx, what, seconds):
-    """Runs a suite or a test; {name as smbtorture prints it: [result, seconds, reason]}."""
+    """Runs a suite or a test; returns {name as smbtorture prints it: [result, seconds, reason]}."""
     server = ctx.server
     scratch = ctx.work / "smbtorture"
     scratch.mkdir(exist_ok=True)
@@ -230,7 +230,7 @@ WORDS = {"success": "pass", "uxsuccess": "pass", "xfail": "fail", "skip": "skip"
 
 
 def rows(ctx, suite, tests, found):
-    """A row for each test of the suite, whether it came to run or not."""
+    """Adds a row for each test of the suite, also for tests that did not run."""
     for test in tests:
         names = (test, short_name(suite, test), test.rsplit(".", 1)[-1])
         hit = next((found[n] for n in names if n in found), None)
@@ -241,7 +241,7 @@ def rows(ctx, suite, tests, found):
 
 
 def snapshot(ctx):
-    """A folder of the past in the place where the share is told to find its snapshots."""
+    """Makes a snapshot folder in the place where the share looks for snapshots."""
     for root in (ctx.server.path2, ctx.server.path2 / ".snapshots" / STAMP):
         (root / "subdir").mkdir(parents=True)
         for name in ("file", "subdir/hardlink"):
@@ -260,7 +260,7 @@ def run_suite(ctx, suite, seconds):
     wanted = [t for t in tests if selects(ctx.patterns, f"{ctx.group.name}/{short_name(suite, t)}")]
     if not wanted:
         return
-    # Tests can depend on what ran before them, so only a short selection runs one by one.
+    # Tests may depend on earlier tests, so only a short selection runs one by one.
     if len(wanted) < len(tests):
         for test in wanted:
             rows(ctx, suite, [test], torture(ctx, test, seconds))
@@ -274,7 +274,7 @@ def run_suite(ctx, suite, seconds):
 
 
 def usual_seconds():
-    """{suite: seconds it takes on smbd}, by which the long ones are begun first."""
+    """Returns {suite: seconds on smbd}; long suites start first."""
     seconds = collections.Counter()
     with open(HERE / "baseline-smbd-4.17.tsv") as f:
         for line in f.readlines()[1:]:

@@ -1,4 +1,4 @@
-"""Two Linux kernels on one share at once: what one does the other sees, and what it caches it gives up in time."""
+"""Two Linux kernels on one share at once: each sees the other's changes and gives up its cache in time."""
 
 import threading
 
@@ -6,7 +6,7 @@ from .. import trees
 from ..model import HERE, Failure, group
 from .cifs import TOOLS
 
-# What both guests' scripts begin with.  They tell each other by files of the host, which both see.
+# The beginning of both guests' scripts.  The guests signal each other by files of the host, which both see.
 COMMON = """set -uo pipefail
 mark() { touch "$WORK/$1"; }
 await() {
@@ -30,26 +30,26 @@ while not os.path.exists(work + "/tried"):
 
 # (name of the check, script of the first guest, script of the second).  Each begins when both guests are there.
 SCENES = [
-    # The first has it in its cache alone: the second's open must bring it out.
+    # The data is only in the first guest's cache: the second guest's open must make it write back.
     (
         "unwritten-data-is-seen",
         "exec 3<>dirty; cat $WORK/data >&3; mark dirty; await fetched; exec 3>&-",
         "await dirty; cat dirty >$WORK/dirty.copy; mark fetched",
     ),
-    # Nobody else is there: a lease makes the second reading free.
+    # No other client uses the file: with a lease, the second reading needs no READ.
     (
         "reading-again-asks-nobody",
         """exec 3<data; cat data >$WORK/first.copy; before=$(reads); cat data >$WORK/second.copy
         say $(($(reads) - before)) reads; exec 3<&-; mark counted""",
         "await counted",
     ),
-    # The second writes what the first has in its cache, under an open handle.
+    # The second guest writes a file that the first has cached under an open handle.
     (
         "cached-data-is-dropped",
         "exec 3<data; cat data >$WORK/old.copy; mark cached; await changed; cat data >$WORK/new.copy; exec 3<&-",
         "await cached; cat $WORK/other >data; sync data; mark changed",
     ),
-    # In turn, each with an open of its own that the kernel closes late.
+    # In turn, each with its own handle, which the kernel closes late.
     (
         "appended-in-turn",
         """for n in 0 2 4 6 8; do
@@ -65,8 +65,8 @@ SCENES = [
         await made; ls folder >$WORK/names.after""",
         "await listed; echo theirs >folder/theirs; mark made",
     ),
-    # Attributes are cached for a second without asking, not longer; but whatever shows the inode anew, by
-    # whichever name, makes the old name good for another second.
+    # The kernel caches attributes for one second; another look at the inode, under any name, keeps the old
+    # name valid for one second more.
     (
         "names-that-went-are-gone",
         """stat -c %s folder/theirs >$WORK/size.before; mark asked; await moved; sleep 1.5
@@ -81,7 +81,7 @@ exec 4>&-; mark unlocked""",
         """await locked; $CHECKS lock locked -; say $? lock.held; mark tried
         await unlocked; $CHECKS lock locked -; say $? lock.again""",
     ),
-    # Both write their own half of one file through their caches.
+    # Each guest writes one half of a file through its cache.
     (
         "halves-are-both-there",
         """truncate -s 2M halves; mark sized
@@ -94,7 +94,7 @@ exec 4>&-; mark unlocked""",
 
 
 def run(ctx, options):
-    """Boots both, plays every scene, looks at what each saw and at the server's disk."""
+    """Boots both guests, runs every scene, then checks what each saw and the server's disk."""
     w = ctx.work
     data, other = trees.fill(w / "data", 300_000, 40), trees.fill(w / "other", 300_000, 41)
     halves = trees.fill(w / "half0", 1 << 20, 42), trees.fill(w / "half1.data", 1 << 20, 43)
@@ -202,5 +202,5 @@ for _name, _options, _full in (
 
     @group(f"cifs/{_name}", full_only=_full)
     def _two_guests(ctx, options=_options):
-        """Two kernels on one share: data, names and locks of each are the other's at once."""
+        """Two kernels on one share: each sees the other's data, names and locks at once."""
         run(ctx, options)

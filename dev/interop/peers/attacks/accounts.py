@@ -1,4 +1,4 @@
-"""Attacks of an account that may log on like any other: what it can take from the others."""
+"""Attacks by an ordinary account on the service of others."""
 
 import os
 import shutil
@@ -9,22 +9,10 @@ import time
 import raw
 
 from . import ntlm
-from .link import Link
-from .scene import MIB, demand
+from .link import Link, quietly
+from .scene import MIB, Slowest, crowd, demand
 
 FILE, SECURITY = 1, 3
-
-
-def quietly(function, *args, **more):
-    """The result, or nothing if the server ended the connection or was too slow."""
-    try:
-        return function(*args, **more)
-    except (OSError, raw.Refused):
-        return None
-
-
-def directory(link, name="", access=0x100081):
-    return link.open(name, access=access, options=1)
 
 
 def notify_memory(scene, say):
@@ -32,7 +20,7 @@ def notify_memory(scene, say):
     with scene.siege() as siege:
         link = scene.member("198.19.230.1", timeout=5)
         link.gain_credits(400)
-        folder = directory(link)
+        folder = link.open_directory()
         body = raw.notify_body(folder, length=4096) + bytes((8 << 20) - 200)
         sent = 0
         for _ in range(70):
@@ -51,29 +39,15 @@ def notify_memory(scene, say):
 def notify_crowd(scene, say):
     """2: a thousand waiting requests of 61 kB each on several connections."""
     with scene.siege() as siege:
-        links, sent = [], 0
-        for number in range(12):
-            link = quietly(scene.member, f"198.19.230.{number + 2}", timeout=5)
-            if not link:
-                break
-            links.append(link)
-            if quietly(link.gain_credits, 1100) is None:
-                continue
-            folder = quietly(directory, link)
-            if folder is None:
-                continue
-            body = raw.notify_body(folder) + bytes(61_000)
+
+        def begin(link):
+            link.gain_credits(1100)
+            body = raw.notify_body(link.open_directory()) + bytes(61_000)
             for _ in range(1000):
-                if quietly(link.send, raw.CHANGE_NOTIFY, body) is None:
-                    break
-                sent += 1
-        time.sleep(1)
-        say(f"{sent} requests of 61 kB on {len(links)} connections")
-        siege.newcomers_served(say)
-        siege.memory_stays(say)
-        for link in links:
-            link.close()
-        siege.memory_returns(say)
+                yield link.send(raw.CHANGE_NOTIFY, body)
+
+        links, sent = crowd(scene, 12, begin, "198.19.229", timeout=5)
+        siege.judge_crowd(say, links, f"{sent} requests of 61 kB on {len(links)} connections")
 
 
 def ea_list(scene, say):
@@ -82,7 +56,7 @@ def ea_list(scene, say):
         link = scene.member("198.19.231.1", timeout=60)
         link.gain_credits(400)
         file = link.open("eas", access=0x1F01FF)
-        # What is there already is looked through for each name.
+        # Each new name is compared with the existing ones.
         some = b"".join(struct.pack("<IBBH", 16, 0, 5, 1) + b"e%04d\0" % n + b"v" + b"\0" for n in range(900))
         link.call(raw.SET_INFO, raw.set_body(file, FILE, 15, some[:-16] + bytes(4) + some[-12:]))
         entry = struct.pack("<IBBH", 12, 0, 2, 0) + b"ab\0" + b"\0"
@@ -91,7 +65,7 @@ def ea_list(scene, say):
         answer = quietly(link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data), charge=128)
         say(f"answered {f'{answer.status:#x}' if answer else 'by a disconnect'} after {time.monotonic() - began:.2f} s")
         siege.others_wait(say)
-        # Names that differ, each of them new, as many as 64 KiB hold.
+        # Different new names, more than 64 KiB of attributes hold.
         link = scene.member("198.19.231.2", timeout=30)
         link.gain_credits(400)
         file = link.open("eas2", access=0x1F01FF)
@@ -109,36 +83,29 @@ def ea_list(scene, say):
 
 
 def watches(scene, say):
-    """4: 3,000 watches of one folder cost neither memory nor the time of those who change it."""
-    os.makedirs(scene.directory / "share" / "watched", exist_ok=True)
-    os.chmod(scene.directory / "share" / "watched", 0o777)
+    """4: 3,000 watches of one folder cost little memory and do not slow down changes in it."""
+    scene.folder("watched")
     with scene.siege() as siege:
-        links, made = [], 0
-        for number in range(3):
-            link = quietly(scene.member, f"198.19.232.{number + 1}", timeout=20)
-            if not link:
-                break
-            links.append(link)
+
+        def begin(link):
             quietly(link.gain_credits, 1100)
             for _ in range(1000):
-                folder = quietly(directory, link, "watched")
-                if folder is None or quietly(link.send, raw.CHANGE_NOTIFY, raw.notify_body(folder)) is None:
-                    break
-                made += 1
-        # What changes the folder is nobody's accomplice: its own time counts.
-        writer, slow = scene.member("198.19.233.1", user=scene.user2, timeout=30), 0.0
+                yield link.send(raw.CHANGE_NOTIFY, raw.notify_body(link.open_directory("watched")))
+
+        links, made = crowd(scene, 3, begin, "198.19.232", timeout=20)
+        # Another account changes the folder, and must not pay for the watches.
+        writer, slowest = scene.member("198.19.233.1", user=scene.user2, timeout=30), Slowest()
         for number in range(400):
-            began = time.monotonic()
-            file = writer.open("watched\\" + f"{number:04}" + "n" * 120, options=0x1000, access=0x12019F | 0x10000)
-            writer.call(raw.CLOSE, raw.close_body(file)).must()
-            slow = max(slow, time.monotonic() - began)
-        say(f"{made} watches; a create and delete there at most {slow * 1e3:.0f} ms")
+            with slowest:
+                file = writer.open("watched\\" + f"{number:04}" + "n" * 120, options=0x1000, access=0x12019F | 0x10000)
+                writer.shut(file).must()
+        say(f"{made} watches; a create and delete there at most {slowest}")
         siege.others_wait(say)
         siege.memory_stays(say, growth=64 * MIB)
         for link in links:
             link.close()
         siege.memory_returns(say)
-        demand(slow <= 0.05, f"a create and delete below {made} watches took {slow * 1e3:.0f} ms")
+        demand(slowest.seconds <= 0.05, f"a create and delete below {made} watches took {slowest}")
 
 
 def sessions(scene, say):
@@ -167,16 +134,12 @@ def sessions(scene, say):
 def opens(scene, say):
     """5: the opens of one account leave descriptors for newcomers."""
     with scene.siege() as siege:
-        links, opened = [], 0
-        for number in range(3):
-            link = quietly(scene.member, f"198.19.235.{number + 1}", timeout=20)
-            if not link:
-                break
-            links.append(link)
+
+        def begin(link):
             for at in range(1000):
-                if quietly(link.open, f"open-{number}-{at}") is None:
-                    break
-                opened += 1
+                yield link.open(f"open-{link.guid.hex()}-{at}")
+
+        links, opened = crowd(scene, 3, begin, "198.19.235", timeout=20)
         time.sleep(1)
         say(f"{opened} opens, {scene.descriptors()} descriptors")
         siege.newcomers_served(say)
@@ -186,7 +149,7 @@ def opens(scene, say):
 
 
 def slow_reader(scene, seconds=85):
-    """6: a peer that takes nothing of its replies is cut, though it sends an ECHO each five seconds."""
+    """6: a client that reads no replies is disconnected, though it sends an ECHO every five seconds."""
     link = scene.member("198.19.236.1", timeout=5)
     link.gain_credits(600)
     file = link.open("slow", access=0x12019F)
@@ -214,18 +177,17 @@ def big_folder(scene, say, count=530_000):
     os.close(fd)
     os.chmod(folder, 0o777)
     with scene.siege() as siege:
-        link, slow = scene.member("198.19.237.1", timeout=60), 0.0
+        link, slowest = scene.member("198.19.237.1", timeout=60), Slowest()
         for number in range(6):
-            began = time.monotonic()
-            answer = link.call(raw.CREATE, raw.create_body(f"big\\absent-{number}", disposition=1))
-            slow = max(slow, time.monotonic() - began)
+            with slowest:
+                answer = link.call(raw.CREATE, raw.create_body(f"big\\absent-{number}", disposition=1))
             demand(answer.status == 0xC0000034, f"an absent name was answered {answer.status:#x}")
-        say(f"{count} names, an absent one is told after at most {slow * 1e3:.0f} ms")
+        say(f"{count} names, an absent one is reported after at most {slowest}")
         siege.others_wait(say)
 
 
 def owner(scene, say):
-    """11: an owner S-1-22-1-N is no chown to any user, and set-user-ID is not put back."""
+    """11: setting the owner S-1-22-1-N does not chown to that user, and does not restore set-user-ID."""
     link = scene.member("198.19.238.1")
     path, gained = scene.directory / "share" / "owned", []
     for uid in (0, 4711):
@@ -236,7 +198,7 @@ def owner(scene, say):
         sid = struct.pack("<BB", 1, 2) + (22).to_bytes(6, "big") + struct.pack("<II", 1, uid)
         descriptor = struct.pack("<BBHIIII", 1, 0, 0x8000, 20, 0, 0, 0) + sid
         answer = link.call(raw.SET_INFO, raw.set_body(file, SECURITY, 0, descriptor, 1))
-        link.call(raw.CLOSE, raw.close_body(file))
+        link.shut(file)
         found = path.stat()
         say(f"owner S-1-22-1-{uid}: {answer.status:#x}, uid {found.st_uid}, mode {found.st_mode & 0o7777:o}")
         if found.st_uid == uid:
@@ -246,7 +208,7 @@ def owner(scene, say):
 
 
 def forbidden_share(scene, say):
-    """12: a share that is forbidden and one that is absent get one answer, in one time."""
+    """12: a forbidden share and an absent one get equal answers in equal time."""
     link, found = scene.member("198.19.238.2"), {}
     for name in ("forbidden", "absent"):
         times = []
@@ -263,27 +225,27 @@ def forbidden_share(scene, say):
 
 
 def symlink_moved(scene, say):
-    """13: a symbolic link that stays inside does not lead out after its rename, for programs of the host."""
+    """13: a symbolic link that stays in the share does not lead out of it after a rename, for programs of the host."""
     link, root = scene.member("198.19.238.3"), scene.directory / "share"
     for name in ("deep", "deep\\er", "up"):
-        link.call(raw.CLOSE, raw.close_body(link.open(name, options=1, access=0x1F01FF)))
+        link.shut(link.open(name, options=1, access=0x1F01FF))
     target = "..\\..\\inside".encode("utf-16-le")
     body = struct.pack("<HHHHI", 0, len(target), len(target), len(target), 1) + target * 2
     data = struct.pack("<IHH", 0xA000000C, len(body), 0) + body
     file = link.open("deep\\er\\link", access=0x1F01FF, options=0x200000)
     made = link.call(raw.IOCTL, raw.ioctl_body(file, 0x900A4, data))
-    link.call(raw.CLOSE, raw.close_body(file))
+    link.shut(file)
     out = []
     for what, into in (("deep\\er\\link", "link"), ("deep\\er", "er")):
         if what == "deep\\er":
-            quietly(link.call, raw.CLOSE, raw.close_body(b"\0" * 16))
+            quietly(link.shut, b"\0" * 16)
             file = quietly(link.open, "link", access=0x1F01FF, options=0x200000, disposition=1)
             if file:
-                rename(link, file, "deep\\er\\link")
+                link.rename(file, "deep\\er\\link")
         file = quietly(link.open, what, access=0x1F01FF, options=0x200000, disposition=1)
         if not file:
             continue
-        status = rename(link, file, into)
+        status = link.rename(file, into)
         place = root / ("link" if into == "link" else "er/link")
         leads = os.path.realpath(place) if place.is_symlink() else ""
         say(f"made {made.status:#x}, {what} renamed {status:#x}")
@@ -292,15 +254,8 @@ def symlink_moved(scene, say):
     demand(not out, "; ".join(out))
 
 
-def rename(link, file, name):
-    to = name.encode("utf-16-le")
-    status = link.call(raw.SET_INFO, raw.set_body(file, FILE, 10, struct.pack("<B7xQI", 1, 0, len(to)) + to)).status
-    link.call(raw.CLOSE, raw.close_body(file))
-    return status
-
-
 def log_forging(scene, say):
-    """14: names in the log forge no field and no line, and refusals do not fill it."""
+    """14: names cannot forge fields or lines of the log, and refusals do not fill it."""
     before, began = len(scene.log()), time.monotonic()
     eve = "eve\nINFO frevo::session: logged on user=smbuser\tpeer=\u202e\x1b[2J"
     quietly(lambda: scene.link("198.19.238.4", timeout=5).guess(eve, ntlm.nt_hash("x"), session_key=b"12345"))
@@ -334,7 +289,7 @@ def log_forging(scene, say):
 
 
 def plain_again(scene, say):
-    """15: a sealed session is not authenticated anew in plain."""
+    """15: a sealed session cannot be reauthenticated unsealed."""
     link = scene.member("198.19.238.6", seal=True)
     sealing, link.sealing = link.sealing, None
     try:
@@ -350,7 +305,7 @@ def plain_again(scene, say):
 
 
 def client_guid(scene, say):
-    """16: another account's use of a ClientGuid does not keep its owner out."""
+    """16: another account's use of a ClientGuid does not block the client that owns it."""
     guid = os.urandom(16)
     thief = Old(scene.target, "198.19.238.7", guid=guid)
     demand(thief.guess(scene.user2, ntlm.nt_hash(scene.password)) == 0, "the other account cannot log on with 3.0")
@@ -397,7 +352,7 @@ PRIVATE = [
 
 
 def tidy(scene):
-    """Removes what an attack made in the shares' roots; true if there was anything."""
+    """Removes new entries from the shares' roots; returns True if there were any."""
     made = False
     for share in ("share", "share2"):
         for entry in os.scandir(scene.directory / share):
@@ -408,7 +363,7 @@ def tidy(scene):
 
 
 def private_names(scene, say):
-    """F4, F5: no spelling reaches the folder of streams, what is above the share, or a name that is none."""
+    """F4, F5: no spelling reaches the folder of streams, a path above the share, or an invalid name."""
     for share in ("share", "share2"):
         for entry in os.scandir(scene.directory / share):
             shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
@@ -429,12 +384,12 @@ def private_names(scene, say):
                 if answer is None:
                     link = scene.member("198.19.238.9", share=share)
                 elif answer.status == 0:
-                    # What it made is gone with it, unless it is no new object of its own.
-                    link.call(raw.CLOSE, raw.close_body(answer.body[64:80]))
+                    # tidy() removes a new object; an old one is an entry that must not be reachable.
+                    link.shut(answer.body[64:80])
                     made = tidy(scene)
                     if disposition == 1 or not made:
                         reached.append(f"{share}\\{name!r} (options {options:#x}, disposition {disposition})")
-        root = link.open("", access=0x100081, options=1)
+        root = link.open_directory()
         for pattern in ("*", ".frevo*", ".frevo-streams", "FREVO*", "<.*"):
             answer = link.call(raw.QUERY_DIRECTORY, raw.directory_body(root, 12, pattern, flags=0x10))
             shown = (
@@ -448,7 +403,7 @@ def private_names(scene, say):
             if ".frevo-streams" in shown:
                 reached.append(f"{share}: listed by {pattern}")
         folder = link.open("mine", access=0x1F01FF, options=1)
-        status = rename(link, folder, ".frevo-streams\\in")
+        status = link.rename(folder, ".frevo-streams\\in")
         tidy(scene)
         if status == 0:
             reached.append(f"{share}: renamed into it")

@@ -1,6 +1,6 @@
-"""A client that has nothing to do with the attack, in a process of its own; its lines are its latencies.
+"""A client that is not part of the attack, in a process of its own; it prints its latencies.
 
-`honest` works on a connection that was there before; `newcomer` logs on anew each time.
+`honest` uses one connection from before the attack; `newcomer` logs on anew each time.
 Each line: KIND BEGAN SECONDS, KIND being echo, make or logon, or failed with its reason.
 """
 

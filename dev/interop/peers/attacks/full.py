@@ -1,4 +1,4 @@
-"""What takes minutes: the figures at their full size."""
+"""Attacks at full size, which take minutes."""
 
 from . import strangers
 

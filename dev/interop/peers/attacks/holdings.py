@@ -1,4 +1,4 @@
-"""What a client can make the server keep: memory that waits, descriptors, handles that outlive it."""
+"""Attacks that make the server keep resources: memory of waiting requests, descriptors, durable handles."""
 
 import os
 import struct
@@ -6,109 +6,79 @@ import time
 
 import raw
 
-from .accounts import quietly
-from .scene import MIB, demand
-from .work import folder_of
+from .link import quietly
+from .scene import MIB, crowd, demand
 
-
-def crowd(scene, count, begin, network="198.19.221", timeout=10):
-    """`count` links, `begin` being called with each; those that the server let in."""
-    links = []
-    for number in range(count):
-        link = quietly(scene.member, f"{network}.{number + 1}", timeout=timeout)
-        if not link:
-            break
-        links.append(link)
-        quietly(begin, link)
-    return links
-
-
-def judge(scene, say, siege, links, text):
-    """Others are served, memory stays and comes back."""
-    time.sleep(1)
-    say(text)
-    siege.newcomers_served(say)
-    siege.memory_stays(say)
-    for link in links:
-        link.close()
-    siege.memory_returns(say)
+NETWORK = "198.19.221"
 
 
 def waiting_locks(scene, say):
-    """LOCKs that wait, in frames of 61 kB."""
+    """Waiting LOCKs, in frames of 61 kB."""
     with scene.siege() as siege:
         owner = scene.member("198.19.222.1", user=scene.user2)
         file = owner.open("waited-for")
         owner.call(raw.LOCK, raw.lock_body(file, [(0, 100, 2 | 0x10)])).must()
-        sent = [0]
 
         def begin(link):
             link.gain_credits(1100)
             mine = link.open("waited-for")
             for _ in range(1000):
-                link.send(raw.LOCK, raw.lock_body(mine, [(0, 1, 2)]) + bytes(61_000))
-                sent[0] += 1
+                yield link.send(raw.LOCK, raw.lock_body(mine, [(0, 1, 2)]) + bytes(61_000))
 
-        links = crowd(scene, 12, begin)
-        judge(scene, say, siege, links, f"{sent[0]} waiting LOCKs of 61 kB on {len(links)} connections")
+        links, sent = crowd(scene, 12, begin, NETWORK)
+        siege.judge_crowd(say, links, f"{sent} waiting LOCKs of 61 kB on {len(links)} connections")
 
 
 def waiting_creates(scene, say):
-    """CREATEs with 60 kB of contexts that wait for an oplock that its holder does not give back."""
+    """CREATEs with 60 kB of contexts that wait for an oplock whose holder ignores the break."""
     with scene.siege() as siege:
         holder = scene.member("198.19.222.2", user=scene.user2)
         holder.open("held", oplock=9, share=7)
-        sent = [0]
 
         def begin(link):
             link.gain_credits(1500)
             body = raw.create_body("held", disposition=5, contexts=[(b"JunkJunkJunkJunk", bytes(60_000))])
             for _ in range(1400):
-                link.send(raw.CREATE, body)
-                sent[0] += 1
+                yield link.send(raw.CREATE, body)
 
-        links = crowd(scene, 12, begin)
-        judge(scene, say, siege, links, f"{sent[0]} waiting CREATEs of 60 kB on {len(links)} connections")
+        links, sent = crowd(scene, 12, begin, NETWORK)
+        siege.judge_crowd(say, links, f"{sent} waiting CREATEs of 60 kB on {len(links)} connections")
 
 
 def waiting_reads(scene, say):
-    """READs of empty pipes that wait, in frames of 61 kB."""
+    """Waiting READs of empty pipes, in frames of 61 kB."""
     with scene.siege() as siege:
-        sent = [0]
 
         def begin(link):
             link.connect_tree("IPC$").must()
             link.gain_credits(1100)
             pipe = link.open("srvsvc", access=0x12019F)
             for _ in range(1000):
-                link.send(raw.READ, raw.read_body(pipe, 0, 4096) + bytes(61_000))
-                sent[0] += 1
+                yield link.send(raw.READ, raw.read_body(pipe, 0, 4096) + bytes(61_000))
 
-        links = crowd(scene, 12, begin)
-        judge(scene, say, siege, links, f"{sent[0]} waiting READs of 61 kB on {len(links)} connections")
+        links, sent = crowd(scene, 12, begin, NETWORK)
+        siege.judge_crowd(say, links, f"{sent} waiting READs of 61 kB on {len(links)} connections")
 
 
 def replies_untaken(scene, say):
-    """Replies of 1 MiB that nobody takes, on 40 connections."""
+    """Replies of 1 MiB that the client does not read, on 40 connections."""
     with scene.siege() as siege:
         path = scene.directory / "share" / "large"
         path.write_bytes(bytes(8 << 20))
         os.chmod(path, 0o666)
-        sent = [0]
 
         def begin(link):
             link.gain_credits(600)
             file = link.open("large")
             for _ in range(14):
-                link.send(raw.READ, raw.read_body(file, 0, 1 << 20), charge=16)
-                sent[0] += 1
+                yield link.send(raw.READ, raw.read_body(file, 0, 1 << 20), charge=16)
 
-        links = crowd(scene, 40, begin)
-        judge(scene, say, siege, links, f"{sent[0]} replies of 1 MiB asked for on {len(links)} connections")
+        links, sent = crowd(scene, 40, begin, NETWORK)
+        siege.judge_crowd(say, links, f"{sent} replies of 1 MiB asked for on {len(links)} connections")
 
 
 def frames_begun(scene, say):
-    """Frames of 8 MiB of which all but the last byte comes, on 60 connections."""
+    """Frames of 8 MiB without their last byte, on 60 connections."""
     with scene.siege() as siege:
 
         def begin(link):
@@ -116,40 +86,37 @@ def frames_begun(scene, say):
             file = link.open("begun")
             body = raw.write_body(file, 0, bytes((8 << 20) - 4096))
             message = link.sign(link.header(raw.WRITE, 128, 0, link.next_id, link.tree_id, link.session_id) + body)
-            link.socket.sendall(struct.pack(">I", len(message)) + message[:-1])
+            yield link.socket.sendall(struct.pack(">I", len(message)) + message[:-1])
 
-        links = crowd(scene, 60, begin, timeout=5)
-        judge(scene, say, siege, links, f"{len(links)} frames of 8 MiB begun")
+        links, _ = crowd(scene, 60, begin, NETWORK, timeout=5)
+        siege.judge_crowd(say, links, f"{len(links)} frames of 8 MiB begun")
 
 
 def listings(scene, say):
-    """Enumerations that are begun and left, each with its buffer, on 4 connections."""
-    path = folder_of(scene, "listed")
+    """Unfinished enumerations, each with its buffer, on 4 connections."""
+    path = scene.folder("listed")
     for number in range(300):
         os.mknod(path / f"{number:03}", 0o100666)
     with scene.siege() as siege:
-        begun = [0]
 
         def begin(link):
             link.gain_credits(200)
             for _ in range(1000):
-                folder = link.open("listed", access=0x100081, options=1)
-                link.call(raw.QUERY_DIRECTORY, raw.directory_body(folder, 12, length=400)).must()
-                begun[0] += 1
+                folder = link.open_directory("listed")
+                yield link.call(raw.QUERY_DIRECTORY, raw.directory_body(folder, 12, length=400)).must()
 
-        links = crowd(scene, 4, begin)
-        judge(scene, say, siege, links, f"{begun[0]} listings begun, {scene.descriptors()} descriptors")
+        links, begun = crowd(scene, 4, begin, NETWORK)
+        siege.judge_crowd(say, links, f"{begun} listings begun, {scene.descriptors()} descriptors")
 
 
 def pipes(scene, say):
-    """Pipes with requests that are never finished, and answers that are never read."""
+    """Pipes with unfinished requests and unread answers."""
     bind = bytes.fromhex(
         "05000b03100000004800000001000000b810b8100000000001000000000001004b324fc8"
         "7016d30112785a47bf6ee188030000000" + "4"
         "5d888aeb1cc9119fe808002b104860" + "02000000"
     )
     with scene.siege() as siege:
-        held = [0]
 
         def begin(link):
             link.connect_tree("IPC$").must()
@@ -157,16 +124,16 @@ def pipes(scene, say):
                 pipe = link.open("srvsvc", access=0x12019F)
                 link.call(raw.WRITE, raw.write_body(pipe, 0, bind))
                 link.call(raw.READ, raw.read_body(pipe, 0, 4096))
-                # A first fragment whose last one does not come.
+                # A first fragment; the last one never comes.
                 stub = bytes(4200)
                 part = struct.pack("<BBBBIHHIIHH", 5, 0, 0, 1, 16, 24 + len(stub), 0, 2, 60_000, 0, 15) + stub
                 for number in range(14):
                     piece = part if number == 0 else part[:3] + b"\0" + part[4:]
                     quietly(link.call, raw.WRITE, raw.write_body(pipe, 0, piece))
-                held[0] += 1
+                yield pipe
 
-        links = crowd(scene, 30, begin)
-        judge(scene, say, siege, links, f"{held[0]} pipes with unfinished requests on {len(links)} connections")
+        links, held = crowd(scene, 30, begin, NETWORK)
+        siege.judge_crowd(say, links, f"{held} pipes with unfinished requests on {len(links)} connections")
 
 
 DURABLE = b"DH2Q"
@@ -178,7 +145,7 @@ def durable_body(name, timeout_ms=300_000):
 
 
 def durable_junk(scene, say):
-    """Durable opens that are left behind, again and again, leave descriptors and memory for others."""
+    """Many abandoned durable opens leave descriptors and memory for others."""
     with scene.siege() as siege:
         left = 0
         for round_ in range(5):
@@ -198,7 +165,7 @@ def durable_junk(scene, say):
 
 
 def tokens(scene, say):
-    """Tokens of offloaded copies keep files open that are closed: they count all the same."""
+    """Offload tokens keep closed files open: those descriptors are limited, too."""
     with scene.siege() as siege:
         before, made, links = scene.descriptors(), 0, []
         for number in range(36):
@@ -217,7 +184,7 @@ def tokens(scene, say):
                     raw.ioctl_body(file, 0x94264, struct.pack("<IIIIQQ", 32, 0, 300_000, 0, 0, 4096), most=1024),
                 )
                 made += bool(answer and answer.status == 0)
-                quietly(link.call, raw.CLOSE, raw.close_body(file))
+                quietly(link.shut, file)
         held = scene.descriptors() - before
         say(f"{made} tokens on {len(links)} connections, {held} descriptors held though all files are closed")
         siege.newcomers_served(say)
@@ -227,7 +194,7 @@ def tokens(scene, say):
 
 
 def persistent_growth(scene, say):
-    """Persistent handles opened and closed without end leave a state store that does not grow without end."""
+    """Persistent handles opened and closed many times: the state store stays small."""
     store = scene.directory / "state" / "persistent-opens"
     with scene.siege() as siege:
         link = scene.member("198.19.225.1", share="continuous", timeout=30)
@@ -241,7 +208,7 @@ def persistent_growth(scene, say):
             if answer.status:
                 break
             opened += 1
-            link.call(raw.CLOSE, raw.close_body(answer.body[64:80]))
+            link.shut(answer.body[64:80])
         grown = (store.stat().st_size if store.exists() else 0) - before
         say(f"{opened} persistent opens, the store grew by {grown // 1024} KiB")
         siege.others_wait(say, most=0.5)

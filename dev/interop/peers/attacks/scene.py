@@ -1,4 +1,4 @@
-"""The server under attack, its figures, and the bystanders; a line for each attack."""
+"""The server under attack, its measurements, and the bystanders; prints a line for each attack."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import raw
 
-from .link import Link
+from .link import Link, quietly
 
 MIB = 1 << 20
 
 
 class Succeeded(Exception):
-    """The attack did what it must not."""
+    """The attack had an effect that it must not have."""
 
 
 def demand(holds, text):
@@ -26,11 +26,11 @@ def demand(holds, text):
 
 
 class Unfit(Exception):
-    """The machine is too busy for the attack, or for its figures to mean anything."""
+    """The machine is too busy for the attack or for meaningful measurements."""
 
 
 class Figures(list):
-    """What was measured, for the line of an attack."""
+    """The measurements for the line of an attack; calling it adds one."""
 
     def __call__(self, text):
         self.append(text)
@@ -43,30 +43,53 @@ def attack(name, wanted=()):
     try:
         yield figures
     except Unfit as e:
-        print(
-            "skip",
-            name,
-            f"{time.monotonic() - began:.2f}",
-            " ".join(str(e).split()),
-            "|",
-            "; ".join(figures),
-            flush=True,
-        )
+        report("skip", name, began, figures, str(e))
     except Exception as e:
         if not isinstance(e, Succeeded):
             traceback.print_exc(file=sys.stderr)
-        reason = str(e) if isinstance(e, Succeeded) else f"{type(e).__name__}: {e}"
-        print(
-            "FAIL",
-            name,
-            f"{time.monotonic() - began:.2f}",
-            " ".join(reason.split()),
-            "|",
-            "; ".join(figures),
-            flush=True,
-        )
+        report("FAIL", name, began, figures, str(e) if isinstance(e, Succeeded) else f"{type(e).__name__}: {e}")
     else:
-        print("ok", name, f"{time.monotonic() - began:.2f}", "; ".join(figures), flush=True)
+        report("ok", name, began, figures)
+
+
+def report(result, name, began, figures, reason=None):
+    """Prints the line of an attack; `began` is when it started, `reason` why it failed or was skipped."""
+    why = [] if reason is None else [" ".join(reason.split()), "|"]
+    print(result, name, f"{time.monotonic() - began:.2f}", *why, "; ".join(figures), flush=True)
+
+
+class Slowest:
+    """The longest of the blocks that it times: `with slowest: ...`. Its text is in milliseconds."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __enter__(self):
+        self.began = time.monotonic()
+
+    def __exit__(self, *_):
+        self.seconds = max(self.seconds, time.monotonic() - self.began)
+
+    def __str__(self):
+        return f"{self.seconds * 1e3:.0f} ms"
+
+
+def crowd(scene, count, begin, network, timeout=10):
+    """Logs on from `count` addresses of `network` and runs the generator `begin` on each link.
+
+    Stops at the first refused logon; a refusal within `begin` ends only that link's part.
+    Returns the links and the number of steps that all generators took.
+    """
+    links, steps = [], 0
+    for number in range(count):
+        link = quietly(scene.member, f"{network}.{number + 1}", timeout=timeout)
+        if not link:
+            break
+        links.append(link)
+        with contextlib.suppress(OSError, raw.Refused):
+            for _ in begin(link):
+                steps += 1
+    return links, steps
 
 
 class Bystander:
@@ -99,13 +122,13 @@ class Bystander:
                 self.lines.append((kind, float(began), float(seconds), " ".join(why)))
 
     def stop(self):
-        """Ends it; what it was in the middle of counts as it stands."""
+        """Kills the process; its unfinished request is not counted."""
         self.child.kill()
         self.child.wait()
         self.reader.join(5)
 
     def since(self, kind, began, until=None):
-        """The latencies of what began, or was not over, after this time."""
+        """Returns the latencies of requests that ended after `began` and began before `until`."""
         return [s for k, b, s, _ in self.lines if k == kind and b + s >= began and (until is None or b < until)]
 
     def failures(self, began):
@@ -118,7 +141,7 @@ def percentile(values, part):
 
 
 class Scene:
-    """The server: where it listens, which process it is, who may log on."""
+    """The server: its address, its process, its accounts."""
 
     def __init__(self, directory):
         env = os.environ
@@ -138,7 +161,7 @@ class Scene:
         raise SystemExit("the server's process was not found")
 
     def network(self):
-        """The start of a network of 256 addresses that no attack has used before, such as 198.19.7."""
+        """Returns an unused network of 256 addresses, such as 198.19.7."""
         self.used += 1
         return f"198.19.{self.used}"
 
@@ -146,19 +169,26 @@ class Scene:
         return Link(self.target, source, **more)
 
     def member(self, source=None, user=None, share=None, **more):
-        """A link that is logged on and in a share."""
+        """Returns a link with a session and a connected share."""
         link = Link(self.target, source, **more).log_on_as(user or self.user, self.password)
         link.connect_tree(share or self.share).must()
         return link
 
-    # Figures of the process.
+    # Measurements of the process.
 
     def resident(self):
-        """VmRSS, bytes."""
+        """Returns the resident memory, VmRSS, in bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise SystemExit("the server has ended")
+
+    def folder(self, name):
+        """Makes a directory of the share that every user may write to; returns its path on the host."""
+        path = self.directory / "share" / name
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o777)
+        return path
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -168,7 +198,7 @@ class Scene:
 
     @contextlib.contextmanager
     def siege(self, honest="198.19.250.1", newcomer="198.19.251.1"):
-        """Bystanders at work and memory watched, while an attack runs."""
+        """Runs bystanders and measures memory while an attack runs."""
         siege = Siege(self, honest, newcomer)
         try:
             yield siege
@@ -177,7 +207,7 @@ class Scene:
 
 
 class Siege:
-    """What others meet, and what memory the server has, from its beginning on."""
+    """Latencies of bystanders and memory of the server since the attack began."""
 
     def __init__(self, scene, honest, newcomer):
         self.scene, self.peak, self.over = scene, 0, threading.Event()
@@ -201,7 +231,7 @@ class Siege:
         self.newcomer.stop()
 
     def others_wait(self, say, most=0.25):
-        """Demands that nobody's ECHO or create and delete took longer than `most` seconds."""
+        """Demands that every bystander's ECHO took at most `most` seconds, create and delete twice that."""
         time.sleep(0.3)
         echo, make = self.honest.since("echo", self.began), self.honest.since("make", self.began)
         demand(not self.honest.lost, f"the honest client was cut off: {self.honest.lost}")
@@ -219,7 +249,7 @@ class Siege:
         )
 
     def newcomers_served(self, say, most=1.0):
-        """Demands that every logon from elsewhere succeeded within `most` seconds."""
+        """Demands that every logon of the newcomer succeeded within `most` seconds."""
         failures, times = self.newcomer.failures(self.began), self.newcomer.since("logon", self.began)
         say(f"newcomers served in at most {max(times, default=float('nan')) * 1e3:.0f} ms, {len(failures)} refused")
         demand(
@@ -234,8 +264,18 @@ class Siege:
         if growth is not None:
             demand(self.peak - self.before <= growth, f"the process grew by {(self.peak - self.before) // MIB} MiB")
 
+    def judge_crowd(self, say, links, text):
+        """Demands that newcomers are served while `links` stand, and that memory stays and comes back after them."""
+        time.sleep(1)
+        say(text)
+        self.newcomers_served(say)
+        self.memory_stays(say)
+        for link in links:
+            link.close()
+        self.memory_returns(say)
+
     def memory_returns(self, say, within=5.0, margin=16 * MIB):
-        """Demands that resident memory is back; to be called when the attack has ended."""
+        """Demands that resident memory returns to its old size; call it after the end of the attack."""
         began = time.monotonic()
         while (now := self.scene.resident()) > self.before + margin and time.monotonic() - began < within:
             time.sleep(0.1)
@@ -244,6 +284,3 @@ class Siege:
             now <= self.before + margin,
             f"{within:.0f} s after its end the attack still holds {(now - self.before) // MIB} MiB",
         )
-
-
-__all__ = ["MIB", "Bystander", "Scene", "Siege", "Succeeded", "Unfit", "attack", "demand", "percentile", "raw"]

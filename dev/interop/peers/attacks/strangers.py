@@ -1,4 +1,4 @@
-"""Attacks of somebody without a password."""
+"""Attacks without a password."""
 
 import os
 import random
@@ -14,19 +14,19 @@ from . import ntlm
 from .link import LOGON_FAILURE, Link, connect
 from .scene import MIB, Unfit, demand, percentile
 
-# In place of a status.
+# Stands for a status when no answer came.
 NO_ANSWER = -1
 WRONG = ntlm.nt_hash("not the password")
 
 
 def at_once(works):
-    """Runs all of these at the same time; what each returned, or its exception."""
+    """Runs all functions at the same time; returns each result or exception."""
     results = [None] * len(works)
 
     def run(at):
         try:
             results[at] = works[at]()
-        except Exception as e:  # an attack's own failure is judged by whoever asked
+        except Exception as e:  # the caller judges the failure
             results[at] = e
 
     threads = [threading.Thread(target=run, args=(at,), daemon=True) for at in range(len(works))]
@@ -38,7 +38,7 @@ def at_once(works):
 
 
 def without_room_for_the_mic(message):
-    """The payload begins where the MIC belongs, though MsvAvFlags announces one."""
+    """Places the payload where the MIC belongs, though MsvAvFlags announces a MIC."""
     message = message[:72] + message[88:]
     for at in range(12, 60, 8):
         offset = struct.unpack_from("<I", message, at + 4)[0]
@@ -46,7 +46,7 @@ def without_room_for_the_mic(message):
     return message
 
 
-# Fields of AUTHENTICATE that lie, whoever knows the password.
+# False fields of AUTHENTICATE, sent with the right password and with a wrong one.
 LIES = {
     "a key of 5 bytes": {"session_key": bytes(5)},
     "a key of 15 bytes": {"session_key": bytes(15)},
@@ -71,7 +71,7 @@ LIES = {
 
 
 def password_oracle(scene, say):
-    """1: the right password must not be told from a wrong one by a token whose other fields lie."""
+    """1: a token with false fields must not reveal whether the password is right."""
     right = ntlm.nt_hash(scene.password)
 
     def judged(hashed, lie):
@@ -109,7 +109,7 @@ def password_oracle(scene, say):
 
 
 def pour(scene, source, user, hashed, until, results, pace=0.0, timeout=90):
-    """Guesses on one socket after the other until `until`; (began, seconds, status) each."""
+    """Guesses on new sockets until `until`; appends (began, seconds, status) of each guess to `results`."""
     while time.monotonic() < until:
         try:
             link = scene.link(source, timeout=timeout)
@@ -124,7 +124,7 @@ def pour(scene, source, user, hashed, until, results, pace=0.0, timeout=90):
 
 
 def logon_time(scene, source, user=None):
-    """Seconds and status of one honest logon."""
+    """Returns the seconds and the status of one honest logon."""
     began = time.monotonic()
     try:
         link = scene.link(source, timeout=10)
@@ -136,7 +136,7 @@ def logon_time(scene, source, user=None):
 
 
 def neighbour(scene, say):
-    """8: wrong guesses from one address keep nobody else out: not elsewhere, not its neighbours."""
+    """8: wrong guesses from one address block no other address, not even neighbours."""
     for name, attacker, near, known, far in (
         ("a network", "198.19.240.2", "198.19.240.3", "198.19.240.4", "198.19.241.3"),
         ("the local machine", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.9.9.3"),
@@ -223,7 +223,7 @@ class Pool:
 
 
 def hold(scene, sources, count, shape, rate=4000):
-    """Begins `count` connections of this shape and leaves them; the sockets that are open."""
+    """Opens `count` connections, calls shape(socket, number) on each, and returns the open sockets."""
     kept, pause = [], 1 / rate
     for at in range(count):
         began = time.monotonic()
@@ -252,7 +252,7 @@ def negotiate_frame():
 
 
 def halves(end, at):
-    """Silent, half a prefix, half a frame, a large frame begun, NEGOTIATE alone, half of the next request."""
+    """Sends one of six beginnings: nothing, half a prefix, a cut frame, a large frame, NEGOTIATE, a cut request."""
     frame = negotiate_frame()
     data = (b"", b"\0", frame[:50], b"\0\1\xff\0" + bytes(1000), frame, frame + b"\0\1\0\0\xfeSMB")[at % 6]
     if data:
@@ -260,7 +260,7 @@ def halves(end, at):
 
 
 def half_open(scene, say, count=3000):
-    """Half-open and half-spoken connections from one address: others do not notice, memory comes back."""
+    """Half-open connections and partial frames from one address: others are served, memory returns."""
     raise_limit()
     with scene.siege() as siege:
         time.sleep(1.5)
@@ -283,7 +283,7 @@ def half_open(scene, say, count=3000):
         for end in kept:
             end.close()
         siege.memory_returns(say)
-        # The floor is what a busy machine of two cores does to anything.
+        # 30 ms is normal on a busy machine with two cores.
         demand(echo <= max(2 * calm, 0.03), f"p99 of ECHO went from {calm * 1e3:.1f} to {echo * 1e3:.1f} ms")
         demand(
             make <= max(2 * calm_make, 0.06),
@@ -297,13 +297,13 @@ def raise_limit():
 
 
 def ipv6(scene, say):
-    """9: one /56 of IPv6, 256 networks of 64 bits, takes not all places before authentication."""
+    """9: one IPv6 /56, 256 networks of 64 bits, cannot take all places for half-open connections."""
     raise_limit()
     scene.six = "2001:db8:ff:1::1"
     sources = [f"2001:db8:7:{n:x}::{host:x}" for host in (1, 2) for n in range(256)]
     began = time.monotonic()
     kept = hold(scene, sources, 4600, lambda end, at: None, rate=3000)
-    # What does not speak is closed after 10 s: they must be there together.
+    # Silent connections are closed after 10 s: all must be open at one time.
     if (took := time.monotonic() - began) > 6:
         for end in kept:
             end.close()
@@ -337,7 +337,7 @@ def other_six(scene):
 
 
 def noise(scene, say):
-    """Frames without sense: each ends its connection, none the server."""
+    """Senseless frames: each ends its connection, none ends the server."""
     chance, frame = random.Random(7), negotiate_frame()
     with scene.siege() as siege:
         for _ in range(1500):

@@ -1,4 +1,4 @@
-"""Requests that are small and make much work: none may keep the other clients of its core waiting."""
+"""Small requests that cause much work: none may delay the other clients of its core."""
 
 import os
 import struct
@@ -6,42 +6,33 @@ import time
 
 import raw
 
-from .accounts import quietly, rename
-from .scene import demand
+from .link import quietly
+from .scene import Slowest, demand
 
 STALL = 0.25
 
 
-def folder_of(scene, name):
-    """A directory of the share that everybody may write to, made on the host."""
-    path = scene.directory / "share" / name
-    os.makedirs(path, exist_ok=True)
-    os.chmod(path, 0o777)
-    return path
-
-
 def patterns(scene, say):
-    """Listing 4,000 long names by a pattern that nearly matches each in many ways."""
-    path = folder_of(scene, "patterns")
+    """Listing 4,000 long names by patterns that backtrack much."""
+    path = scene.folder("patterns")
     for number in range(4000):
         os.mknod(path / (f"{number:04}" + "a" * 240), 0o100666)
     with scene.siege() as siege:
-        link, slow = scene.member("198.19.220.1", timeout=30), 0.0
-        folder = link.open("patterns", access=0x100081, options=1)
+        link, slowest = scene.member("198.19.220.1", timeout=30), Slowest()
+        folder = link.open_directory("patterns")
         for pattern in ("*a" * 120 + "b", "*?" * 100 + "b", "<a" * 100 + "b", "*" + "?" * 250 + "*"):
             for _ in range(3):
-                began = time.monotonic()
-                link.call(raw.QUERY_DIRECTORY, raw.directory_body(folder, 12, pattern, flags=0x10 | 1))
-                slow = max(slow, time.monotonic() - began)
-        say(f"a listing took at most {slow * 1e3:.0f} ms")
+                with slowest:
+                    link.call(raw.QUERY_DIRECTORY, raw.directory_body(folder, 12, pattern, flags=0x10 | 1))
+        say(f"a listing took at most {slowest}")
         siege.others_wait(say, STALL)
 
 
 def deep_paths(scene, say):
-    """Compounds of 100 CREATEs, each of a path of 700 components."""
+    """Compounds of 100 CREATEs, each with a path of 700 components."""
     link = scene.member("198.19.220.2", timeout=30)
     path = ""
-    fd = os.open(folder_of(scene, "deep"), os.O_RDONLY)
+    fd = os.open(scene.folder("deep"), os.O_RDONLY)
     for _ in range(700):
         os.mkdir("a", dir_fd=fd)
         inner = os.open("a", os.O_RDONLY, dir_fd=fd)
@@ -52,15 +43,14 @@ def deep_paths(scene, say):
     os.close(fd)
     with scene.siege() as siege:
         link.gain_credits(400)
-        slow = 0.0
+        slowest = Slowest()
         for number in range(6):
             body = raw.create_body("deep" + path + f"\\absent-{number}", disposition=1)
-            began = time.monotonic()
-            ids = link.send_compound([(raw.CREATE, body, 0)] * 100)
-            for one in ids:
-                quietly(link.await_answer, one)
-            slow = max(slow, time.monotonic() - began)
-        say(f"a compound took at most {slow * 1e3:.0f} ms")
+            with slowest:
+                ids = link.send_compound([(raw.CREATE, body, 0)] * 100)
+                for one in ids:
+                    quietly(link.await_answer, one)
+        say(f"a compound took at most {slowest}")
         siege.others_wait(say, STALL)
 
 
@@ -70,13 +60,12 @@ def lock_storm(scene, say):
         link = scene.member("198.19.220.3", timeout=60)
         link.gain_credits(400)
         file = link.open("locked")
-        slow, taken = 0.0, 0
+        slowest, taken = Slowest(), 0
         for round_ in range(22):
-            # Shared, all over the same bytes: each of another length.
+            # Shared locks that all overlap, each of a different length.
             locks = [(0, (1 << 40) + round_ * 2700 + n, 1 | 0x10) for n in range(2700)]
-            began = time.monotonic()
-            answer = quietly(link.call, raw.LOCK, raw.lock_body(file, locks))
-            slow = max(slow, time.monotonic() - began)
+            with slowest:
+                answer = quietly(link.call, raw.LOCK, raw.lock_body(file, locks))
             if not answer or answer.status != 0:
                 break
             taken += len(locks)
@@ -84,52 +73,48 @@ def lock_storm(scene, say):
         theirs = other.open("locked")
         for _ in range(6):
             locks = [(n, (1 << 39) + n, 1 | 0x10) for n in range(2700)] + [(5, 100, 2 | 0x10)]
-            began = time.monotonic()
-            quietly(other.call, raw.LOCK, raw.lock_body(theirs, locks))
-            slow = max(slow, time.monotonic() - began)
-        began = time.monotonic()
+            with slowest:
+                quietly(other.call, raw.LOCK, raw.lock_body(theirs, locks))
         link.close()
-        say(f"{taken} locks, a LOCK at most {slow * 1e3:.0f} ms")
+        say(f"{taken} locks, a LOCK at most {slowest}")
         siege.others_wait(say, STALL)
 
 
 def watch_trees(scene, say):
-    """Watching a tree of 6,000 directories, again and again."""
-    path = folder_of(scene, "trees")
+    """Watching a tree of 6,000 directories, 30 times."""
+    path = scene.folder("trees")
     for number in range(6000):
         os.mkdir(path / f"{number % 60:02}-{number}")
     with scene.siege() as siege:
-        link, slow = scene.member("198.19.220.5", timeout=30), 0.0
+        link, slowest = scene.member("198.19.220.5", timeout=30), Slowest()
         link.gain_credits(200)
         for _ in range(30):
-            folder = link.open("trees", access=0x100081, options=1)
-            began = time.monotonic()
-            one = link.send(raw.CHANGE_NOTIFY, raw.notify_body(folder, flags=1))
-            link.await_answer(one, final=False)
-            slow = max(slow, time.monotonic() - began)
-            link.call(raw.CLOSE, raw.close_body(folder))
-        say(f"a watch took at most {slow * 1e3:.0f} ms")
+            folder = link.open_directory("trees")
+            with slowest:
+                one = link.send(raw.CHANGE_NOTIFY, raw.notify_body(folder, flags=1))
+                link.await_answer(one, final=False)
+            link.shut(folder)
+        say(f"a watch took at most {slowest}")
         siege.others_wait(say, STALL)
 
 
 def many_streams(scene, say, count=4000):
     """A file with thousands of named streams: they are listed, opened and missed."""
     with scene.siege() as siege:
-        link, slow, made = scene.member("198.19.220.6", timeout=60), 0.0, 0
+        link, slowest, made = scene.member("198.19.220.6", timeout=60), Slowest(), 0
         link.gain_credits(400)
         for number in range(count):
             file = quietly(link.open, f"streams:s{number:05}")
             if not file:
                 break
-            quietly(link.call, raw.CLOSE, raw.close_body(file))
+            quietly(link.shut, file)
             made += 1
         file = link.open("streams")
         for number in range(20):
-            began = time.monotonic()
-            quietly(link.call, raw.QUERY_INFO, raw.query_body(file, 1, 22, length=1 << 20), charge=16)
-            quietly(link.call, raw.CREATE, raw.create_body(f"streams:absent{number}", disposition=1))
-            slow = max(slow, time.monotonic() - began)
-        say(f"{made} streams, listing and missing one took at most {slow * 1e3:.0f} ms")
+            with slowest:
+                quietly(link.call, raw.QUERY_INFO, raw.query_body(file, 1, 22, length=1 << 20), charge=16)
+                quietly(link.call, raw.CREATE, raw.create_body(f"streams:absent{number}", disposition=1))
+        say(f"{made} streams, listing and missing one took at most {slowest}")
         siege.others_wait(say, STALL)
 
 
@@ -141,37 +126,35 @@ def sparse_ranges(scene, say):
             os.pwrite(file.fileno(), b"x", number * 8192)
     os.chmod(path, 0o666)
     with scene.siege() as siege:
-        link, slow = scene.member("198.19.220.7", timeout=60), 0.0
+        link, slowest = scene.member("198.19.220.7", timeout=60), Slowest()
         link.gain_credits(400)
         file = link.open("sparse")
         link.call(raw.IOCTL, raw.ioctl_body(file, 0x900C4, b"\1")).must()
         for _ in range(5):
-            began = time.monotonic()
-            answer = link.call(
-                raw.IOCTL, raw.ioctl_body(file, 0x940CF, struct.pack("<QQ", 0, 1 << 40), most=8 << 20), charge=128
-            )
-            told = struct.unpack_from("<I", answer.body, 36)[0] // 16 if len(answer.body) > 40 else 0
-            slow = max(slow, time.monotonic() - began)
-        say(f"{answer.status:#x}, {told} ranges, an answer took at most {slow * 1e3:.0f} ms")
+            with slowest:
+                answer = link.call(
+                    raw.IOCTL, raw.ioctl_body(file, 0x940CF, struct.pack("<QQ", 0, 1 << 40), most=8 << 20), charge=128
+                )
+                told = struct.unpack_from("<I", answer.body, 36)[0] // 16 if len(answer.body) > 40 else 0
+        say(f"{answer.status:#x}, {told} ranges, an answer took at most {slowest}")
         siege.others_wait(say, STALL)
 
 
 def renames(scene, say):
-    """Renames of a directory while one has opened thousands of files, below it and elsewhere."""
-    folder_of(scene, "moved")
+    """Renames of a directory while a client has thousands of files open."""
+    scene.folder("moved")
     with scene.siege() as siege:
         link, opened = scene.member("198.19.220.8", timeout=60), 0
         for number in range(4000):
             if not quietly(link.open, f"elsewhere-{number}"):
                 break
             opened += 1
-        slow = 0.0
+        slowest = Slowest()
         for number in range(100):
             folder = link.open("moved" if number % 2 == 0 else "moved2", access=0x1F01FF, options=1, disposition=1)
-            began = time.monotonic()
-            rename(link, folder, "moved2" if number % 2 == 0 else "moved")
-            slow = max(slow, time.monotonic() - began)
-        say(f"{opened} opens, a rename at most {slow * 1e3:.0f} ms")
+            with slowest:
+                link.rename(folder, "moved2" if number % 2 == 0 else "moved")
+        say(f"{opened} opens, a rename at most {slowest}")
         siege.others_wait(say, STALL)
 
 
@@ -182,7 +165,7 @@ def cancel_storm(scene, say):
         link.gain_credits(2000)
         waiting = []
         for _ in range(1000):
-            folder = quietly(link.open, "", access=0x100081, options=1)
+            folder = quietly(link.open_directory)
             if not folder:
                 break
             one = link.send(raw.CHANGE_NOTIFY, raw.notify_body(folder))

@@ -18,7 +18,7 @@ def stream_list(data):
 
 
 def file_content(level, data):
-    """A file information class without times, ids and allocation."""
+    """Returns the comparable part of a file information class: no times, ids and allocation."""
     if level in (6, 46, 55, 56, 59, 60, 64, 65, 67, 68, 69, 70, 71):
         return len(data)
     if level == 4 and len(data) >= 36:
@@ -26,7 +26,7 @@ def file_content(level, data):
     if level == 5 and len(data) >= 22:
         return [data[8:22].hex(), len(data)]
     if level == 18 and len(data) >= 100:
-        # The name is told from different roots.
+        # The two servers report the name relative to different roots.
         return [struct.unpack_from("<I", data, 32)[0], data[48:62].hex(), data[72:96].hex()]
     if level == 34 and len(data) >= 56:
         return [data[40:48].hex(), struct.unpack_from("<I", data, 48)[0]]

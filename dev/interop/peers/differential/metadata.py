@@ -10,7 +10,7 @@ from .values import ACCESSES, ATTRIBUTES, LENGTHS, NAMES, OFFSETS, OPTIONS
 
 
 def create(scene):
-    """One CREATE of anything, and what came of it; then a second beside it."""
+    """Sends one to three CREATEs, compares results and access, and looks at what they left."""
     rng, held = scene.rng, []
     for turn in range(rng.choice((1, 1, 2, 3))):
         kind = rng.choice(list(NAMES)) if rng.random() < 0.5 else rng.choice(("file", "folder", "missing"))
@@ -53,7 +53,7 @@ def create(scene):
             )
     for file in held:
         scene.pair.close(file)
-    # What is left, and of which kind.
+    # Compare which objects are left.
     for kind in ("file", "folder", "missing"):
         answers = scene.pair.call(raw.CREATE, raw.create_body(scene.path(NAMES[kind]), access=0x80, disposition=1))
         same_status(scene.report, f"left after create, {kind}", answers, "")
@@ -89,7 +89,7 @@ def query(scene):
 
 
 def setting(scene, level):
-    """Data for SET_INFO of a class, mostly right."""
+    """Returns data for SET_INFO of a class, mostly valid."""
     rng = scene.rng
     name = rng.choice(("renamed", "a", "b", "d", "d\\in", "none\\x", "bad*", "x:y", "", "\\lead")).encode("utf-16-le")
     to = name if rng.random() < 0.2 else (scene.base + "\\").encode("utf-16-le") + name
@@ -119,7 +119,7 @@ def setting(scene, level):
 
 
 def set(scene):
-    """SET_INFO of every class, with what is right and what is not."""
+    """SET_INFO of every class, with valid and invalid data."""
     rng = scene.rng
     kind, file = scene.some_file(rng.choice((0x1F01FF, 0x1F01FF, 0x1F01FF, 0x80, 0x100, 2)))
     for _ in range(5):
@@ -211,6 +211,6 @@ def directory(scene):
             scene.report.differ("directory: names", f"{example}: {names[0]}, smbd {names[1]}")
             raise Differs
         if length != 65536 or flags & 2:
-            # Which come first is the file system's affair, and so is how many fit.
+            # The file system decides the order, and so which names fit.
             return
     scene.pair.close(file)

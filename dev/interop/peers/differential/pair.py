@@ -10,7 +10,7 @@ from .values import said
 
 
 class Pair:
-    """Two clients that are told the same; `files` are pairs of FileIds."""
+    """Two clients that send equal requests; a file is a pair of FileIds."""
 
     def __init__(self, addresses, port, share, report):
         self.where, self.port, self.share, self.report = addresses, port, share, report
@@ -27,18 +27,18 @@ class Pair:
             client.tree_connect(address, self.share)
 
     def call(self, command, bodies, **more):
-        """The final answers of both to one request; `bodies` is one body or a pair."""
+        """Returns both final answers to one request; `bodies` is one body or a pair."""
         bodies = bodies if isinstance(bodies, tuple) else (bodies, bodies)
         ids = [c.send(command, b, **more) for c, b in zip(self.clients, bodies, strict=True)]
         self.report.requests += 1
         return [c.await_answer(i) for c, i in zip(self.clients, ids, strict=True)]
 
     def on(self, file, make, *args, **more):
-        """A pair of bodies of a request that names a file."""
+        """Returns the pair of bodies of a request that names a file."""
         return tuple(make(f, *args, **more) for f in file)
 
     def open(self, name, **more):
-        """What both must be able to do: a pair of FileIds."""
+        """Opens a file on both servers, which must succeed; returns the pair of FileIds."""
         return tuple(a.must().body[64:80] for a in self.call(raw.CREATE, raw.create_body(name, **more)))
 
     def close(self, file):
@@ -55,11 +55,11 @@ class Report:
 
 
 class Differs(Exception):
-    """The two are no longer in the same state; the scene is over."""
+    """The two servers are in different states; the scene ends."""
 
 
 def same_status(report, what, answers, example):
-    """Whether both said the same; a difference is reported."""
+    """Returns True if both statuses are equal; reports a difference."""
     ours, theirs = (a.status for a in answers)
     if ours != theirs:
         report.differ(f"{what}: {said(ours)}, smbd {said(theirs)}", example)

@@ -9,7 +9,7 @@ from .values import FSCTLS, NAMES, OFFSETS, said
 
 
 def io(scene):
-    """READ, WRITE, LOCK, FLUSH and IOCTL at odd places."""
+    """READ, WRITE, LOCK, FLUSH and IOCTL at edge offsets."""
     rng = scene.rng
     access = rng.choice((0x1F01FF, 0x1F01FF, 0x1F01FF, 1, 2, 4, 0x80, 0x20))
     kind, file = scene.some_file(access)
@@ -42,7 +42,7 @@ def io(scene):
                 )
                 for _ in range(rng.choice((1, 1, 1, 2, 0)))
             ]
-            # One that would wait is a matter for another test.
+            # Locks never wait here.
             locks = [(o, n, f | 0x10 if f & 3 else f) for o, n, f in locks]
             arguments = (locks,)
             body = scene.pair.on(target, raw.lock_body, locks)
@@ -67,7 +67,7 @@ def io(scene):
 
 
 def compound(scene):
-    """Chains, related or not, with a failure somewhere."""
+    """Compounds, related or not, with failures at any place."""
     rng, elements, words = scene.rng, [], []
     for index in range(rng.randrange(2, 6)):
         related = raw.RELATED_OPERATIONS if index and rng.random() < 0.85 else 0
@@ -106,7 +106,7 @@ def compound(scene):
 
 
 def notify(scene):
-    """CHANGE_NOTIFY, then something that happens, or nothing that is asked about."""
+    """CHANGE_NOTIFY, then a change that matches the filter, or the end of the handle."""
     rng = scene.rng
     kind, name = rng.choice((("folder", "d"), ("folder", "d"), ("file", "a")))
     file = scene.pair.open(scene.path(name), access=rng.choice((0x1F01FF, 0x1F01FF, 0x80)), disposition=1)
@@ -124,7 +124,7 @@ def notify(scene):
     if not same_status(scene.report, "notify", first, example):
         raise Differs
     if first[0].status == raw.PENDING:
-        # A new file that is asked about, or the end of the handle.
+        # A new file that matches the filter, or the end of the handle.
         wakes = arguments[2] & 1
         if wakes:
             scene.pair.close(scene.pair.open(scene.path("d\\told"), disposition=2, options=0x40))
@@ -142,7 +142,7 @@ def notify(scene):
 
 
 def names(scene):
-    """Rename, delete and create anew, with handles that stand in the way."""
+    """Rename, delete and create again, with open handles in the way."""
     rng, open_files, done = scene.rng, [], []
     for _ in range(8):
         turn = rng.choice(("open", "open", "rename", "rename", "delete", "close", "doc"))

@@ -1,4 +1,4 @@
-"""A folder with files that both servers have alike, and what every area needs of it."""
+"""A folder with equal files on both servers, and the functions that all areas use."""
 
 import struct
 
@@ -6,7 +6,7 @@ import raw
 
 
 class Scene:
-    """A folder with a file of 5,000 bytes, an empty one, a folder with three files, and requests about them."""
+    """A folder with a file of 5,000 bytes, an empty file and a folder with three files."""
 
     def __init__(self, pair, rng, number):
         self.pair, self.rng, self.report, self.base = pair, rng, pair.report, f"scene{number}"
@@ -30,12 +30,12 @@ class Scene:
         return f"{self.base}\\{name}"
 
     def some_file(self, access=0x1F01FF):
-        """An object of the scene, open: (what it is, pair of FileIds)."""
+        """Opens an object of the scene; returns (kind, pair of FileIds)."""
         kind, name, options = self.rng.choice((("file", "a", 0), ("empty", "b", 0), ("folder", "d", 1)))
         return kind, self.pair.open(self.path(name), access=access, options=options, disposition=1)
 
     def listing(self, folder):
-        """Names and sizes in a folder of the scene, on both."""
+        """Returns names, sizes and attributes in a folder of the scene, on both servers."""
         file = self.pair.open(self.path(folder) if folder else self.base, access=0x100081, options=1, disposition=1)
         answers = self.pair.call(raw.QUERY_DIRECTORY, self.pair.on(file, raw.directory_body, 1, "*", 1))
         self.pair.close(file)

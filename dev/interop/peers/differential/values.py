@@ -59,7 +59,7 @@ def said(status):
     return STATUS.get(status, f"{status:#010x}")
 
 
-NAMES = {  # what it is: name
+NAMES = {  # kind of name: name
     "file": "a",
     "folder": "d",
     "missing": "new",
@@ -118,7 +118,7 @@ LENGTHS = [0, 1, 2, 3, 4, 7, 8, 12, 16, 23, 24, 25, 32, 40, 41, 56, 64, 100, 104
 OFFSETS = [0, 1, 4999, 5000, 5001, 4096, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 64) - 2, (1 << 63) - 10]
 
 
-# FSCTLs whose answer does not hang on the disk below.
+# FSCTLs whose answer does not depend on the disk.
 FSCTLS = {
     0x90064: "SET_COMPRESSION?",
     0x9003C: "GET_COMPRESSION",

@@ -1,4 +1,4 @@
-"""`frevo mount`: a FUSE mount, driven by programs as any folder is, and compared with the server's disk."""
+"""`frevo mount`: programs use a FUSE mount like a local folder; the server's disk must show the same."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from .workloads import programs, run_fsx
 
 @group("client/mount")
 def mount(ctx):
-    """frevo mount: files, names, maps, locks, leases; in full git, cargo and a server that is killed"""
+    """frevo mount: files, names, maps, locks, leases; with --full git, cargo and a killed server"""
     there = ctx.server.path
     if why := no_fuse():
         ctx.add("fuse", "skip", 0.0, why)

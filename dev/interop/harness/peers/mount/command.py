@@ -10,7 +10,7 @@ from .fixture import equal, until
 
 
 def background(ctx):
-    """Without --foreground: it returns when the share is mounted, and goes on until it is unmounted."""
+    """Without --foreground the command returns when the share is mounted; the mount lasts until the unmount."""
     server = ctx.server
     url = f"smb://{server.user}@{server.address}:{server.port}/{server.share}"
     folder, log = ctx.work / "behind", ctx.work / "behind.log"
@@ -56,7 +56,7 @@ def command_of(process):
 
 
 def helpful(ctx):
-    """What cannot be mounted says why."""
+    """A mount that fails says why."""
     server = ctx.server
     url = f"smb://{server.user}@{server.address}:{server.port}/{server.share}"
     full = ctx.work / "full"

@@ -14,7 +14,7 @@ from .fixture import PATIENCE, Mount, equal, mounted, until
 
 
 class Own:
-    """A Frevo of this check alone, which can be killed."""
+    """A Frevo server for one check, which may kill it."""
 
     def __init__(self, ctx, name="own", port=4460):
         self.ctx, self.folder, self.port = ctx, ctx.work / name, port
@@ -99,7 +99,7 @@ print(counts[0])
 
 
 def killed(ctx):
-    """kill -9 of the server, four times, under a program that reads and writes: a pause, and no error."""
+    """kill -9 of the server, four times, while a program reads and writes: a pause and no error."""
     own = Own(ctx)
     said = ctx.work / "counts"
     try:

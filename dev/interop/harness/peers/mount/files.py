@@ -12,7 +12,7 @@ from .fixture import equal, refused, until
 
 
 def tree(ctx, here, there):
-    """A tree of odd names onto the mount, looked at on the server's disk, and back."""
+    """Copies a tree of odd names onto the mount and back, and compares it on the server's disk."""
     source = ctx.work / "tree"
     if not source.exists():
         for at in range(60):
@@ -31,7 +31,7 @@ def tree(ctx, here, there):
 
 
 def names(here, there):
-    """What is done to names, and names that SMB keeps for itself."""
+    """Making, renaming and removing names, and names that are reserved in SMB."""
     os.mkdir(here / "dir")
     refused(17, lambda: os.mkdir(here / "dir"))
     (here / "dir/a").write_bytes(b"a")
@@ -60,7 +60,7 @@ def names(here, there):
 
 
 def attributes(here, there):
-    """Sizes, times, READONLY and the room on the volume."""
+    """Sizes, times, READONLY and the free space of the volume."""
     (here / "f").write_bytes(b"12345")
     os.truncate(here / "f", 3)
     equal((there / "f").read_bytes(), b"123", "cut")
@@ -81,7 +81,7 @@ def attributes(here, there):
 
 
 def open_files(here, there):
-    """A file that is removed, or replaced, while it is open goes on working."""
+    """An open file stays usable after it is removed or replaced."""
     with open(here / "gone", "w+b", buffering=0) as file:
         file.write(b"before ")
         os.unlink(here / "gone")
@@ -103,7 +103,7 @@ def open_files(here, there):
 
 
 def maps(here, there):
-    """Maps, private and shared, and what is read and written beside them."""
+    """Private and shared maps, with reads and writes of the same file."""
     (here / "mapped").write_bytes(bytes(300_000))
     with open(here / "mapped", "r+b", buffering=0) as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
@@ -120,7 +120,7 @@ def maps(here, there):
 
 
 def sparse(here, there):
-    """Copies on the server, holes, reserved room."""
+    """Copies on the server, holes, preallocation."""
     data = os.urandom(3_000_000)
     (here / "from").write_bytes(data)
     with open(here / "from", "rb") as source, open(here / "to", "w+b") as target:
@@ -142,7 +142,7 @@ def sparse(here, there):
 
 
 def posix(here, there):
-    """The POSIX extensions: modes, owners, kinds and names are the server's own."""
+    """The POSIX extensions: modes, owners, file types and names are those of the server's disk."""
     old = os.umask(0o027)
     try:
         os.close(os.open(here / "f", os.O_CREAT | os.O_WRONLY, 0o664))

@@ -26,7 +26,7 @@ def equal(found, wanted, what):
 
 
 def refused(error, act):
-    """`act` must fail with this errno."""
+    """Fails unless `act` raises OSError with this errno."""
     try:
         act()
     except OSError as found:
@@ -35,7 +35,7 @@ def refused(error, act):
 
 
 def no_fuse():
-    """Why nothing can be mounted over FUSE on this machine, or nothing."""
+    """Returns why FUSE cannot be used on this machine, or None if it can."""
     try:
         os.close(os.open("/dev/fuse", os.O_RDWR))
     except OSError as e:
@@ -61,7 +61,7 @@ class Mount:
             raise Failure(f"not mounted: {self.said.read_text()[-250:]}")
 
     def end(self, number=signal.SIGTERM):
-        """Ends it as a user does; it must be clean."""
+        """Ends the mount by a signal; the exit must be clean."""
         self.process.send_signal(number)
         try:
             status = self.process.wait(PATIENCE)
@@ -71,7 +71,7 @@ class Mount:
             raise Failure(f"status {status}: {self.said.read_text()[-250:]}")
 
     def abandon(self):
-        """Whatever happened, nothing is left."""
+        """Kills the program and removes the mount, in any state."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

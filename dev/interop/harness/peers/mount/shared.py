@@ -65,7 +65,7 @@ with open(sys.argv[1], "rb") as file:
 
 
 def flocks(one, two):
-    """flock: the whole file, for the open file that took it; the next mount sees it too."""
+    """flock: the whole file, held by one open file description; the second mount sees it too."""
 
     def start(folder, kind):
         return subprocess.Popen(
@@ -79,7 +79,7 @@ def flocks(one, two):
     with open(one / "whole", "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         equal((state(one, fcntl.LOCK_SH), state(two, fcntl.LOCK_SH)), ("held", "held"), "exclusive")
-        # Who has it writes through another file descriptor, as scripts do.
+        # The holder writes through another file descriptor, as scripts do.
         with open(one / "whole", "r+b", buffering=0) as writer:
             writer.write(b"more")
         equal(state(two, fcntl.LOCK_EX), "held", "closing another descriptor lets nothing go")
@@ -109,15 +109,15 @@ def expect_read(file, offset, data):
 
 
 def seen(one, two):
-    """Each of two mounts sees at once what the other does, with files open and closed."""
+    """Each of two mounts sees changes of the other at once, with files open and closed."""
     for round in range(30):
         (one / "f").write_text(f"one {round}")
         equal((two / "f").read_text(), f"one {round}", "written by one")
         (two / "f").write_text(f"and two {round}")
         equal((one / "f").read_text(), f"and two {round}", "written by two")
     with open(one / "f", "r+b", buffering=0) as a, open(two / "f", "r+b", buffering=0) as b:
-        # A server does not wait until readers have dropped what they keep, it only tells them (MS-SMB2 3.3.4.7):
-        # for as long as that message is on its way they may read what was before.
+        # A server does not wait until readers have dropped their caches (MS-SMB2 3.3.4.7): while the lease break is
+        # on its way, they may read the old data.
         for round in range(30):
             for writer, reader, at in ((a, b, 0), (b, a, 100_000)):
                 data = f"{round:08}".encode()
@@ -169,7 +169,7 @@ def make_and_rename(maker, other, name):
     until("nothing is listed", lambda: not os.listdir(other), 2)
 
 
-# Everything at once to the same few files. A local file system answers each of these, or that there is no such file.
+# Many operations at once on the same few files. A local file system carries out each, or answers ENOENT.
 CROWD = """
 import errno, os, random, sys, time
 here, seed, until = sys.argv[1], int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
@@ -227,7 +227,7 @@ print(done)
 
 
 def crowd(ctx, folders, there, seconds):
-    """Six programs open, write, cut, move, remove and look at the same four files, in one or several mounts of them."""
+    """Six programs open, write, truncate, rename, remove and read the same four files, in one or several mounts."""
     here = folders[0]
     programs = [
         subprocess.Popen(

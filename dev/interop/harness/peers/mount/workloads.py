@@ -26,7 +26,7 @@ def run_fsx(ctx, folder, operations):
 
 
 def programs(ctx, here, there):
-    """git and cargo at work on the mount."""
+    """Runs git and cargo on the mount."""
     source = repository(ctx)
     crate = source / "crate"
     (crate / "src").mkdir(parents=True)
