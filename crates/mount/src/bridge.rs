@@ -1,4 +1,4 @@
-//! The kernel's requests, each carried out by a task of its own.
+//! The kernel's requests; each runs as a task of its own.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,57 +18,60 @@ use tokio::runtime::Handle as Runtime;
 
 mod answers;
 
-use answers::{Undone, answered, attr, data, empty, entry, opened, value, written};
+use answers::{Undo, answered, attr, data, empty, entry, opened, value, written};
 
 use crate::errno::Outcome;
 use crate::limits;
+use crate::node::Range;
 use crate::poll_inline::begin;
-use crate::volume::{Caller, Changes, Entry, NameLookup, Range, Told, Volume};
+use crate::volume::{Caller, Changes, Entry, EntryReply, NameLookup, Volume};
 
-/// What fuser calls.
+/// The implementation of fuser's trait.
 pub(crate) struct Bridge {
     pub(crate) volume: Arc<Volume>,
     pub(crate) runtime: Runtime,
 }
 
-/// Numbers are never used again for something else while the kernel has them.
+/// The kernel never sees one number for two nodes at once.
 const GENERATION: Generation = Generation(0);
 
 impl Bridge {
-    /// Starts what an operation does, whose outcome `answer` is given, by a task of its own.
-    /// See [`answered`].
-    fn go<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
+    /// Runs `work` as a task and passes its outcome to `answer`. See [`answered`].
+    fn spawn<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
         &self,
         asks: &Request,
         work: impl FnOnce(Arc<Volume>) -> F,
         answer: impl FnOnce(Outcome<T>) + Send + 'static,
     ) {
-        self.go_undone(asks, work, answer, |_, _| {});
+        self.spawn_undoable(asks, work, answer, |_, _| {});
     }
 
-    /// The same of what tells the kernel of a node, which it then does not know of.
-    fn go_told<F: Future<Output = Outcome<Told>> + Send + 'static>(
+    /// Runs `work`, whose reply adds a lookup of a node. If the caller is gone, the lookup is taken
+    /// back.
+    fn spawn_entry<F: Future<Output = Outcome<EntryReply>> + Send + 'static>(
         &self,
         asks: &Request,
         work: impl FnOnce(Arc<Volume>) -> F,
         reply: ReplyEntry,
     ) {
         let answer = move |outcome| entry(reply, &outcome);
-        self.go_undone(asks, work, answer, |volume, told| volume.not_told(told.attr.ino.0));
+        self.spawn_undoable(asks, work, answer, |volume, entry_reply| {
+            volume.forget_one(entry_reply.attr.ino.0)
+        });
     }
 
-    fn go_undone<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
+    fn spawn_undoable<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
         &self,
         asks: &Request,
         work: impl FnOnce(Arc<Volume>) -> F,
         answer: impl FnOnce(Outcome<T>) + Send + 'static,
-        undo: Undone<T>,
+        undo: Undo<T>,
     ) {
         let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
         self.runtime.spawn(answered(volume, Caller::new(asks.pid()), work, answer, Some(undo)));
     }
 
-    /// A read, which is given up when nobody waits for it any more.
+    /// Runs a read, which is cancelled when its caller is killed.
     fn read<T, F: Future<Output = Outcome<T>> + Send + 'static>(
         &self,
         asks: &Request,
@@ -80,7 +83,7 @@ impl Bridge {
     {
         let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
         let work = answered(volume, Caller::new(asks.pid()), work, answer, None);
-        // Begun on this thread: it mostly need not wait, or has little to do before it does.
+        // Runs on this thread: it mostly needs no wait, or little work before it.
         if is_here {
             begin(&self.runtime, work);
         } else {
@@ -88,8 +91,8 @@ impl Bridge {
         }
     }
 
-    /// The kernel has forgotten a node so many times. This thread is none of the
-    /// runtime's, on which what was kept open is closed.
+    /// Subtracts `count` from a node's lookup count. This thread is outside the runtime, so a task
+    /// closes the files of a forgotten node.
     pub(crate) fn forgotten(&self, id: u64, count: u64) {
         if let Some(node) = self.volume.forget(id, count) {
             let volume = Arc::clone(&self.volume);
@@ -108,7 +111,7 @@ fn time(time: TimeOrNow) -> SystemTime {
 #[allow(clippy::too_many_arguments, reason = "fuser's trait")]
 impl Filesystem for Bridge {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel does not have is done without.
+        // Older kernels lack some capabilities, which are optional.
         for wanted in [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -127,18 +130,22 @@ impl Filesystem for Bridge {
 
     fn lookup(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
-        self.go_undone(
+        self.spawn_undoable(
             asks,
             async move |volume| volume.lookup(parent.0, &name).await,
             |found| match found {
-                Ok(NameLookup::There(Told { attr, ttl })) => reply.entry(&ttl, &attr, GENERATION),
-                // Number 0 is nothing, which is kept as a name is.
-                Ok(NameLookup::Absent(ttl)) => reply.entry(&ttl, &Told::nothing(), GENERATION),
+                Ok(NameLookup::Found(EntryReply { attr, ttl })) => {
+                    reply.entry(&ttl, &attr, GENERATION)
+                }
+                // The number 0 stands for an absent name, which the kernel caches.
+                Ok(NameLookup::Absent(ttl)) => {
+                    reply.entry(&ttl, &EntryReply::negative(), GENERATION)
+                }
                 Err(error) => reply.error(error),
             },
             |volume, found| {
-                if let NameLookup::There(told) = found {
-                    volume.not_told(told.attr.ino.0);
+                if let NameLookup::Found(entry_reply) = found {
+                    volume.forget_one(entry_reply.attr.ino.0);
                 }
             },
         );
@@ -150,7 +157,7 @@ impl Filesystem for Bridge {
 
     fn getattr(&self, asks: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let work = async move |volume: Arc<Volume>| volume.getattr(ino.0).await;
-        self.go(asks, work, |outcome| attr(reply, &outcome));
+        self.spawn(asks, work, |outcome| attr(reply, &outcome));
     }
 
     fn setattr(
@@ -174,13 +181,13 @@ impl Filesystem for Bridge {
         let (accessed, modified) = (accessed.map(time), modified.map(time));
         let changes = Changes { mode, uid, gid, size, accessed, modified };
         let work = async move |volume: Arc<Volume>| volume.setattr(ino.0, changes).await;
-        self.go(asks, work, |outcome| attr(reply, &outcome));
+        self.spawn(asks, work, |outcome| attr(reply, &outcome));
     }
 
     fn readlink(&self, asks: &Request, ino: INodeNo, reply: ReplyData) {
         let work = async move |volume: Arc<Volume>| volume.readlink(ino.0).await;
         let bytes = |target: PathBuf| target.into_os_string().into_vec();
-        self.go(asks, work, move |outcome| data(reply, outcome.map(bytes)));
+        self.spawn(asks, work, move |outcome| data(reply, outcome.map(bytes)));
     }
 
     fn mknod(
@@ -199,11 +206,11 @@ impl Filesystem for Bridge {
                 return volume.mknod(parent.0, &name, mode, rdev).await;
             }
             let flags = libc::O_EXCL | libc::O_RDWR;
-            let (told, handle) = volume.create(parent.0, &name, flags, mode).await?;
+            let (entry_reply, handle) = volume.create(parent.0, &name, flags, mode).await?;
             volume.release(handle).await;
-            Ok(told)
+            Ok(entry_reply)
         };
-        self.go_told(asks, work, reply);
+        self.spawn_entry(asks, work, reply);
     }
 
     fn mkdir(
@@ -217,19 +224,19 @@ impl Filesystem for Bridge {
     ) {
         let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.mkdir(parent.0, &name, mode).await;
-        self.go_told(asks, work, reply);
+        self.spawn_entry(asks, work, reply);
     }
 
     fn unlink(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.unlink(parent.0, &name).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn rmdir(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.rmdir(parent.0, &name).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn symlink(
@@ -242,7 +249,7 @@ impl Filesystem for Bridge {
     ) {
         let (name, target) = (name.to_owned(), target.to_owned());
         let work = async move |volume: Arc<Volume>| volume.symlink(parent.0, &name, &target).await;
-        self.go_told(asks, work, reply);
+        self.spawn_entry(asks, work, reply);
     }
 
     fn rename(
@@ -260,7 +267,7 @@ impl Filesystem for Bridge {
             let (from, to) = ((parent.0, &*name), (new_parent.0, &*new_name));
             volume.rename(from, to, flags.bits()).await
         };
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn link(
@@ -273,11 +280,11 @@ impl Filesystem for Bridge {
     ) {
         let name = new_name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.link(ino.0, new_parent.0, &name).await;
-        self.go_told(asks, work, reply);
+        self.spawn_entry(asks, work, reply);
     }
 
     fn open(&self, asks: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.go_undone(
+        self.spawn_undoable(
             asks,
             async move |volume| volume.open(ino.0, flags.0).await,
             |outcome| opened(reply, outcome, FopenFlags::FOPEN_DIRECT_IO),
@@ -296,19 +303,19 @@ impl Filesystem for Bridge {
         reply: ReplyCreate,
     ) {
         let name = name.to_owned();
-        self.go_undone(
+        self.spawn_undoable(
             asks,
             async move |volume| volume.create(parent.0, &name, flags, mode).await,
             |outcome| match outcome {
-                Ok((Told { attr, ttl }, handle)) => {
+                Ok((EntryReply { attr, ttl }, handle)) => {
                     let direct = FopenFlags::FOPEN_DIRECT_IO;
                     reply.created(&ttl, &attr, GENERATION, FileHandle(handle), direct);
                 }
                 Err(error) => reply.error(error),
             },
-            |volume, (told, handle)| {
+            |volume, (entry_reply, handle)| {
                 volume.not_opened(handle);
-                volume.not_told(told.attr.ino.0);
+                volume.forget_one(entry_reply.attr.ino.0);
             },
         );
     }
@@ -326,7 +333,7 @@ impl Filesystem for Bridge {
     ) {
         let size = size.min(limits::REQUEST_MAX);
         let work = async move |volume: Arc<Volume>| volume.read(handle.0, offset, size).await;
-        // Much data is for all cores.
+        // Large reads are spread over all cores.
         self.read(asks, size <= limits::READ_HERE, work, |outcome| data(reply, outcome));
     }
 
@@ -344,7 +351,7 @@ impl Filesystem for Bridge {
     ) {
         let is_mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if !is_mapped {
-            // Whoever sends it is a task.
+            // Sending data spawns a task, which needs the runtime.
             let _inside = self.runtime.enter();
             if let Some(count) = self.volume.write_now(handle.0, offset, data) {
                 return reply.written(count);
@@ -358,7 +365,7 @@ impl Filesystem for Bridge {
                 volume.write(handle.0, offset, &data).await
             }
         };
-        self.go(asks, work, |outcome| written(reply, outcome));
+        self.spawn(asks, work, |outcome| written(reply, outcome));
     }
 
     fn flush(
@@ -370,7 +377,7 @@ impl Filesystem for Bridge {
         reply: ReplyEmpty,
     ) {
         let work = async move |volume: Arc<Volume>| volume.flush(handle.0, owner.0).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn release(
@@ -392,7 +399,7 @@ impl Filesystem for Bridge {
 
     fn fsync(&self, asks: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
         let work = async move |volume: Arc<Volume>| volume.fsync(handle.0).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -409,7 +416,7 @@ impl Filesystem for Bridge {
     ) {
         let spelling = self.volume.spelling();
         let work = async move |volume: Arc<Volume>| volume.entries(handle.0, offset, true).await;
-        self.go(asks, work, move |outcome| match outcome {
+        self.spawn(asks, work, move |outcome| match outcome {
             Ok(listed) => {
                 for (next, entry) in listed.entries() {
                     let number = INodeNo(entry.number());
@@ -433,20 +440,27 @@ impl Filesystem for Bridge {
     ) {
         let volume = Arc::clone(&self.volume);
         let work = async move |volume: Arc<Volume>| volume.entries(handle.0, offset, false).await;
-        self.go(asks, work, move |outcome| match outcome {
+        self.spawn(asks, work, move |outcome| match outcome {
             Ok(listed) => {
                 let spelling = volume.spelling();
                 for (next, entry) in listed.entries() {
                     let name = entry.name(spelling);
                     let full = match entry {
                         Entry::Itself(..) => {
-                            // Not looked up by being listed.
-                            let told = volume.tell_itself(&listed.node);
-                            reply.add(told.ino, next, name, &Duration::ZERO, &told, GENERATION)
+                            // `.` and `..` do not count as lookups.
+                            let entry_reply = volume.attr_of_directory(&listed.node);
+                            reply.add(
+                                entry_reply.ino,
+                                next,
+                                name,
+                                &Duration::ZERO,
+                                &entry_reply,
+                                GENERATION,
+                            )
                         }
                         Entry::Named(named) => {
-                            let told = volume.tell_entry(&listed, named);
-                            let (attr, ttl) = (told.attr, told.ttl);
+                            let entry_reply = volume.reply_listed(&listed, named);
+                            let (attr, ttl) = (entry_reply.attr, entry_reply.ttl);
                             let full = reply.add(attr.ino, next, name, &ttl, &attr, GENERATION);
                             if full {
                                 volume.forget(attr.ino.0, 1);
@@ -477,13 +491,13 @@ impl Filesystem for Bridge {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // What is done to names is done when the server has answered.
+        // The server has completed changes of names when it answers.
         reply.ok();
     }
 
     fn statfs(&self, asks: &Request, _: INodeNo, reply: ReplyStatfs) {
         let work = async move |volume: Arc<Volume>| volume.statfs().await;
-        self.go(asks, work, |outcome| match outcome {
+        self.spawn(asks, work, |outcome| match outcome {
             Ok(room) => {
                 let unit = u32::try_from(room.unit).unwrap_or(4096).max(1);
                 let name = limits::NAME_MAX;
@@ -506,24 +520,24 @@ impl Filesystem for Bridge {
         let (name, value) = (name.to_owned(), value.to_vec());
         let work =
             async move |volume: Arc<Volume>| volume.setxattr(ino.0, &name, &value, flags).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn getxattr(&self, asks: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.getxattr(ino.0, &name).await;
-        self.go(asks, work, move |outcome| value(reply, outcome, size));
+        self.spawn(asks, work, move |outcome| value(reply, outcome, size));
     }
 
     fn listxattr(&self, asks: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let work = async move |volume: Arc<Volume>| volume.listxattr(ino.0).await;
-        self.go(asks, work, move |outcome| value(reply, outcome, size));
+        self.spawn(asks, work, move |outcome| value(reply, outcome, size));
     }
 
     fn removexattr(&self, asks: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.removexattr(ino.0, &name).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn getlk(
@@ -540,7 +554,7 @@ impl Filesystem for Bridge {
     ) {
         let wanted = Range::of(owner.0, pid, (start, end), kind);
         let work = async move |volume: Arc<Volume>| volume.getlk(handle.0, wanted).await;
-        self.go(asks, work, move |outcome| match outcome {
+        self.spawn(asks, work, move |outcome| match outcome {
             Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
             Ok(Some(found)) => {
                 reply.locked(found.start, found.last, found.kind(), found.pid);
@@ -566,9 +580,9 @@ impl Filesystem for Bridge {
         let waits = sleep.then(|| Caller::new(asks.pid()));
         if kind == libc::F_UNLCK {
             let work = async move |volume: Arc<Volume>| volume.unlock(handle.0, wanted).await;
-            return self.go(asks, work, |outcome| empty(reply, outcome));
+            return self.spawn(asks, work, |outcome| empty(reply, outcome));
         }
-        self.go_undone(
+        self.spawn_undoable(
             asks,
             async move |volume| {
                 volume.setlk(handle.0, wanted, waits).await.map(|()| (handle.0, wanted))
@@ -590,7 +604,7 @@ impl Filesystem for Bridge {
     ) {
         let work =
             async move |volume: Arc<Volume>| volume.fallocate(handle.0, offset, len, mode).await;
-        self.go(asks, work, |outcome| empty(reply, outcome));
+        self.spawn(asks, work, |outcome| empty(reply, outcome));
     }
 
     fn ioctl(
@@ -604,7 +618,7 @@ impl Filesystem for Bridge {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        // Whoever asks whether it is a terminal: it is not.
+        // Programs ask whether the file is a terminal.
         reply.error(Errno::ENOTTY);
     }
 
@@ -619,7 +633,7 @@ impl Filesystem for Bridge {
     ) {
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
         let work = async move |volume: Arc<Volume>| volume.lseek(handle.0, offset, whence).await;
-        self.go(asks, work, |outcome| match outcome {
+        self.spawn(asks, work, |outcome| match outcome {
             Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
             Err(error) => reply.error(error),
         });
@@ -642,12 +656,11 @@ impl Filesystem for Bridge {
             let (source, target) = ((from.0, from_offset), (to.0, to_offset));
             volume.copy_range(source, target, len).await
         };
-        self.go(asks, work, |outcome| written(reply, outcome));
+        self.spawn(asks, work, |outcome| written(reply, outcome));
     }
 
     fn access(&self, _: &Request, _: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
-        // The kernel judges by the modes (default_permissions); the server has
-        // the last word when something is done.
+        // The kernel checks the modes (default_permissions), and the server checks each operation.
         let refused = mask.contains(AccessFlags::W_OK) && self.volume.settings.read_only;
         empty(reply, if refused { Err(Errno::EROFS) } else { Ok(()) });
     }

@@ -1,4 +1,4 @@
-//! The client's errors as the numbers that programs know.
+//! Maps errors of the client library to errno values.
 
 use std::io::ErrorKind;
 
@@ -6,11 +6,11 @@ use frevo_client::{Cause, Error};
 use frevo_wire::Status;
 use fuser::Errno;
 
-/// What an operation of the mount ends with.
+/// The result of an operation of the mount.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
-/// The number for an error of the client library. What programs cannot tell
-/// apart anyway is EIO, and is said in the log.
+/// Returns the errno for an error of the client library. An error without an errno of its own is
+/// logged and becomes EIO.
 pub(crate) fn errno(error: &Error) -> Errno {
     let found = match error.cause() {
         Cause::Status(status) => of_status(*status),
@@ -34,7 +34,7 @@ fn of_status(status: Status) -> Option<Errno> {
         | Status::NO_SUCH_FILE
         | Status::NOT_FOUND
         | Status::DELETE_PENDING
-        // Others have removed what was just being opened.
+        // Another client removed the file during the open.
         | Status::FILE_DELETED => Errno::ENOENT,
         Status::OBJECT_PATH_SYNTAX_BAD | Status::OBJECT_NAME_INVALID => Errno::EINVAL,
         Status::ACCESS_DENIED
@@ -69,7 +69,7 @@ fn of_status(status: Status) -> Option<Errno> {
     })
 }
 
-/// What the library's kind says of a status that is not named above.
+/// Returns the errno for a status that is not named above, by the library's error kind.
 fn kind(status: Status) -> Option<Errno> {
     let kind = Error::new(Cause::Status(status), "", "").kind();
     Some(match kind {

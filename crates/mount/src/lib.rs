@@ -1,10 +1,10 @@
-//! An SMB share as a folder of this machine: the kernel's FUSE requests, carried
-//! out by [`frevo_client`].
+//! Mounts an SMB share as a folder of this machine: [`frevo_client`] carries out the kernel's FUSE
+//! requests.
 //!
-//! The kernel keeps nothing of what it reads (`FOPEN_DIRECT_IO`), but what it maps:
-//! what may be kept, and for how long, is known here, where the leases are.
+//! The kernel caches no reads (`FOPEN_DIRECT_IO`), only mapped pages. The cache is in this crate,
+//! next to the leases that decide what may be cached and for how long.
 #![forbid(unsafe_code)]
-// The server may be anybody's.
+// The server is not trusted.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)

@@ -2,101 +2,97 @@
 
 use std::time::Duration;
 
-/// How long names and attributes that no lease protects are believed, unless told.
+/// Default for how long names and attributes without a lease stay valid.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(1);
-/// Threads that take requests from the kernel; the work is done by tasks.
+/// Threads that take requests from the kernel; tasks carry them out.
 pub const THREADS: usize = 2;
-/// Requests that the kernel may have under way in the background (read-ahead,
-/// written-back pages).
+/// Most background requests of the kernel at once (read-ahead, write-back of pages).
 pub const BACKGROUND: u16 = 64;
-/// Longest read and write that the kernel asks for, bytes.
+/// Longest read and write that the kernel requests, bytes.
 pub const REQUEST_MAX: u32 = 1 << 20;
-/// Reads so long are begun by the thread that takes them from the kernel, bytes.
+/// Longest read that starts on the thread that takes it from the kernel, bytes.
 pub const READ_HERE: u32 = 128 << 10;
-/// Tries at an operation whose outcome a lost connection left unknown.
+/// Attempts at an operation whose outcome is unknown after a lost connection.
 pub const UNKNOWN_TRIES: usize = 4;
-/// Longest name of a component, bytes, as NAME_MAX has it.
+/// Longest name of a component, bytes; NAME_MAX of POSIX.
 pub const NAME_MAX: u32 = 255;
-/// Longest value of an extended attribute, bytes: what an EA's length can say.
+/// Longest value of an extended attribute, bytes; the length field of an EA has 16 bits.
 pub const XATTR_MAX: usize = 65_535;
-/// Bytes in a page of what is kept of a file.
+/// Size of a page of the data cache, bytes.
 pub const PAGE_BYTES: usize = 64 << 10;
-/// Most bytes kept of what was read, of all files together.
+/// Default for the most bytes of cached data, over all files.
 pub const CACHE_BYTES: usize = 256 << 20;
-/// Pages fetched by one READ.
+/// Most pages fetched by one READ.
 pub const FETCH_PAGES: u64 = 16;
-/// How many pages that were asked for in part are remembered of each file.
+/// Pages per file that are remembered as read in part.
 pub const ASKED_PAGES: usize = 1024;
-/// How far is read ahead of who reads from one end to the other, bytes.
+/// Largest read-ahead for a sequential reader, bytes.
 pub const AHEAD_BYTES: u64 = 8 << 20;
-/// Writes so long are not copied twice, and are a WRITE of their own, bytes.
+/// Writes from this size on share one copy between cache and WRITE, bytes.
 pub const SHARED_FROM: usize = 512 << 10;
-/// Most bytes in one WRITE of what was gathered.
+/// Most bytes in one WRITE of write-back data.
 pub const EXTENT_BYTES: usize = 1 << 20;
-/// So many gathered bytes of a file are sent without being asked for.
+/// Unsent bytes of a file at which sending starts.
 pub const GATHER_BYTES: u64 = 4 << 20;
-/// So many gathered extents of a file too: they are a WRITE each.
+/// Unsent extents of a file at which sending starts; each extent is a WRITE.
 pub const GATHER_EXTENTS: usize = 1024;
-/// How many times as much a file may gather before its writers wait.
+/// Factor over `GATHER_BYTES` and `GATHER_EXTENTS` at which writers of a file wait.
 pub const GATHER_MOST: usize = 4;
-/// WRITEs of one file under way at once, of what was gathered.
+/// Write-back WRITEs of one file at once.
 pub const SENDS_AT_ONCE: usize = 64;
-/// Notes of pages that have gone, beside as many as there are pages.
+/// Entries in the eviction queue for evicted pages, beyond one for each page.
 pub const STALE_NOTES: usize = 1024;
-/// Longest file that POSIX knows, bytes.
+/// Longest file in POSIX, bytes.
 pub const LEN_MAX: u64 = i64::MAX as u64;
-/// Tries at a read through the pages while others write.
+/// Attempts at a cached read while others write.
 pub const READ_TRIES: usize = 8;
-/// With so many unsent bytes of all files together writers wait.
+/// Unsent bytes of all files at which writers wait.
 pub const UNSENT_BYTES: u64 = 64 << 20;
-/// What was written is sent after this time at the latest.
+/// Longest time before written data is sent.
 pub const SEND_AFTER: Duration = Duration::from_secs(1);
-/// How often it is looked for.
+/// Interval of the maintenance task, which sends old data and closes idle files.
 pub const TIDY_EVERY: Duration = Duration::from_millis(500);
 /// How long a file that was only read stays open after its last close.
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
-/// Most files that are open for nobody.
+/// Most idle files that stay open on the server.
 pub const KEPT_FILES: usize = 256;
-/// Most directories that are kept open for what their leases allow to keep, and most of
-/// which a listing is kept.
+/// Most directories that stay open for their leases, and most cached listings.
 pub const HELD_DIRS: usize = 256;
-/// Longest listing that is kept of one of them.
+/// Most entries of one cached listing.
 pub const HELD_ENTRIES: usize = 16_384;
-/// Most entries in all listings that are kept.
+/// Most entries of all cached listings together.
 pub const LISTED_ENTRIES: usize = 16 * HELD_ENTRIES;
-/// Most special files of a directory that are looked into when it is listed.
+/// Most special files of a directory whose kind is looked up when it is listed.
 pub const SPECIALS_MAX: usize = 256;
-/// How many of them at once.
+/// Look-ups of special files at once.
 pub const SPECIALS_AT_ONCE: usize = 16;
-/// How long the kernel may believe, unless it is told otherwise, that a name is not there
-/// which the lease on its directory speaks for.
+/// How long the kernel may cache an absent name under a directory lease.
 pub const ABSENT_FOR: Duration = Duration::from_secs(30);
-/// Most such names of one directory.
+/// Most absent names cached by the kernel for one directory.
 pub const ABSENT_MAX: usize = 4096;
-/// So many names of a directory that are asked about in one second are worth a listing.
+/// Look-ups in one directory within a second at which it is listed instead.
 pub const WORTH_LISTING: u32 = 3;
-/// Longest directory that is listed for that.
+/// Most entries of a directory that is listed instead of single look-ups.
 pub const WORTH_ENTRIES: usize = 2048;
-/// A directory whose lease was taken is not held again, but for who lists it, for
-/// this long.
+/// How long after a lease break a directory is opened for a lease only by a listing.
 pub const NOT_HELD_FOR: Duration = Duration::from_secs(1);
-/// How often the server is asked whether it is there while leases are trusted.
+/// Interval of requests that check the server's presence while directory leases are held.
 pub const ECHO_EVERY: Duration = Duration::from_secs(5);
 /// Most byte-range locks of one file.
 pub const LOCKS_MAX: usize = 4096;
-/// First pause of who waits for a lock; it doubles.
+/// First pause between attempts at a lock; it doubles.
 pub const LOCK_AGAIN_FIRST: Duration = Duration::from_millis(10);
-/// Longest pause of who waits for a lock.
+/// Longest pause between attempts at a lock.
 pub const LOCK_AGAIN_MAX: Duration = Duration::from_millis(500);
-/// How often it is looked whether who waits for a lock was sent a signal.
+/// Interval of checks for signals to a thread that waits for a lock.
 pub const SIGNALS_EVERY: Duration = Duration::from_millis(25);
-/// How often it is looked whether who waits for anything else was killed.
+/// Interval of checks whether a waiting thread was killed.
 pub const KILLED_EVERY: Duration = Duration::from_millis(250);
-/// Files that are written and closed at once when all is over.
+/// Files that are sent and closed at once during unmount.
 pub const AT_ONCE_AT_THE_END: usize = 64;
-/// How long that may take, once all is written.
+/// Longest time to close all files during unmount, after their data is sent.
 pub const CLOSED_WITHIN: Duration = Duration::from_secs(5);
-/// Tries at removing a directory in which a removed file is not closed yet.
+/// Attempts at removing a directory that contains a removed file which is still open.
 pub const REMOVE_TRIES: usize = 25;
-/// Pause between two of them.
+/// Pause between these attempts.
 pub const REMOVE_AGAIN: Duration = Duration::from_millis(20);

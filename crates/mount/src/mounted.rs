@@ -1,4 +1,4 @@
-//! From a share to a mounted folder and back.
+//! Mounts and unmounts a share.
 
 use std::fmt;
 use std::io;
@@ -18,24 +18,24 @@ use crate::limits;
 use crate::settings::Settings;
 use crate::volume::Volume;
 
-/// Why a share was not mounted.
+/// The reason why a share was not mounted.
 #[derive(Debug)]
 pub enum MountError {
-    /// The server, or the share, or the path in it.
+    /// An error of the server, of the share or of the path in it.
     Server(frevo_client::Error),
-    /// The path in the share is no directory.
+    /// The path in the share is not a directory.
     NotADirectory(String),
-    /// The folder, with what is wrong with it.
+    /// The local folder, and why it cannot be used.
     Folder(PathBuf, &'static str),
-    /// /dev/fuse is not there.
+    /// /dev/fuse does not exist.
     NoDevice,
-    /// /dev/fuse is not open to this user.
+    /// This user may not open /dev/fuse.
     DeviceClosed,
-    /// Without root fusermount3 has to be asked, and it is not installed.
+    /// fusermount3 is not installed; without root the mount needs it.
     NoHelper,
-    /// fusermount3 wants a line in /etc/fuse.conf before others may go in.
+    /// /etc/fuse.conf does not permit `allow_other`, which fusermount3 requires.
     OthersNotAllowed,
-    /// What the kernel or fusermount3 said.
+    /// An error of the kernel or of fusermount3.
     Refused(io::Error),
 }
 
@@ -43,54 +43,53 @@ impl fmt::Display for MountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(error) => error.fmt(f),
-            Self::NotADirectory(url) => write!(f, "{url} is no directory"),
+            Self::NotADirectory(url) => write!(f, "{url} is not a directory"),
             Self::Folder(path, what) => write!(f, "{} {what}", path.display()),
             Self::NoDevice => f.write_str(
                 "there is no /dev/fuse: load the kernel's module (modprobe fuse), or give the \
                  container the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
             ),
             Self::DeviceClosed => f.write_str(
-                "/dev/fuse is not open to you: as root, chmod 666 /dev/fuse, which is what udev \
-                 makes of it elsewhere",
+                "you may not open /dev/fuse: as root, run chmod 666 /dev/fuse, its usual mode",
             ),
             Self::NoHelper => f.write_str(
-                "mounting without root takes fusermount3: install it (apt install fuse3, dnf \
+                "mounting without root needs fusermount3: install it (apt install fuse3, dnf \
                  install fuse3), or run as root",
             ),
             Self::OthersNotAllowed => f.write_str(
-                "--allow-other without root takes a line user_allow_other in /etc/fuse.conf",
+                "--allow-other without root needs the line user_allow_other in /etc/fuse.conf",
             ),
-            Self::Refused(error) => write!(f, "the kernel does not mount: {error}"),
+            Self::Refused(error) => write!(f, "the kernel refused the mount: {error}"),
         }
     }
 }
 
 impl std::error::Error for MountError {}
 
-/// A mounted share. Dropping it leaves it mounted.
+/// A mounted share. Dropping it leaves the share mounted.
 #[derive(Debug)]
 pub struct Mounted {
     folder: PathBuf,
     volume: Arc<Volume>,
     ended: oneshot::Receiver<io::Result<()>>,
-    /// What ended it, and how many bytes had been lost before.
+    /// The result of the FUSE session after its end, and the bytes lost before.
     over: Option<(io::Result<()>, u64)>,
 }
 
-/// What came of an unmount.
+/// The result of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmount {
-    /// It is done.
+    /// The share is unmounted.
     Done,
-    /// A program has a file open there or is in the folder. All that was written is on the
-    /// server, or what is said to be lost.
+    /// The mount is in use: a program has an open file or its working directory there. All written
+    /// data is on the server or reported as lost.
     Busy,
 }
 
-/// Looks a folder over that something is to be mounted on.
+/// Checks the folder for a mount.
 ///
 /// # Errors
-/// When it is not there, is none, or is not empty: what is in it would be hidden.
+/// The folder does not exist, is not a directory, or is not empty: a mount would hide its files.
 pub fn check_folder(folder: &Path) -> Result<(), MountError> {
     let wrong = |what| Err(MountError::Folder(folder.to_owned(), what));
     let found = match std::fs::metadata(folder) {
@@ -99,21 +98,23 @@ pub fn check_folder(folder: &Path) -> Result<(), MountError> {
             return wrong("does not exist: make it first (mkdir)");
         }
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-            return wrong("is a mount that has lost its program: fusermount3 -u it first");
+            return wrong(
+                "is the mount of a program that has ended: run fusermount3 -u on it first",
+            );
         }
-        Err(_) => return wrong("cannot be looked at: permission denied"),
+        Err(_) => return wrong("cannot be accessed: permission denied"),
     };
     if !found.is_dir() {
-        return wrong("is no folder");
+        return wrong("is not a directory");
     }
     match std::fs::read_dir(folder).map(|mut entries| entries.next().is_some()) {
         Ok(false) => Ok(()),
-        Ok(true) => wrong("is not empty: what is in it would be hidden"),
+        Ok(true) => wrong("is not empty: the mount would hide its files"),
         Err(_) => wrong("cannot be read: permission denied"),
     }
 }
 
-/// What must be there before anything is asked of a server.
+/// Checks that this machine can mount, before the server is asked.
 fn check_machine() -> Result<(), MountError> {
     if !Path::new("/dev/fuse").exists() {
         return Err(MountError::NoDevice);
@@ -157,7 +158,7 @@ pub async fn mount(
     }
     let config = config(&share, path, &settings);
     let volume = Volume::new(share, path.trim_matches('/'), settings);
-    volume.nodes.root().learn(found, asked);
+    volume.nodes.root().set_metadata(found, asked);
     let bridge = Bridge { volume: Arc::clone(&volume), runtime: Runtime::current() };
     let place = folder.to_owned();
     let folder = folder.canonicalize().unwrap_or_else(|_| place.clone());
@@ -171,14 +172,14 @@ pub async fn mount(
     std::thread::Builder::new()
         .name(String::from("frevo-mount"))
         .spawn(move || {
-            // Whoever waited may have gone.
+            // The receiver may be gone.
             let _ = tell.send(started.join());
         })
         .map_err(MountError::Refused)?;
     Ok(Mounted { folder, volume, ended, over: None })
 }
 
-/// Does what is done from time to time, until the mount is gone.
+/// Runs the maintenance of a volume until the mount ends.
 async fn tidy(volume: Weak<Volume>) {
     let mut heard = tokio::time::Instant::now();
     loop {
@@ -193,7 +194,7 @@ async fn tidy(volume: Weak<Volume>) {
 }
 
 fn config(share: &Share, path: &str, settings: &Settings) -> Config {
-    // Commas and backslashes are fusermount3's.
+    // Commas and backslashes are special to fusermount3.
     let name = share.url(path).replace(['\\', ','], "_");
     let mut config = Config::default();
     config.mount_options = vec![
@@ -203,9 +204,8 @@ fn config(share: &Share, path: &str, settings: &Settings) -> Config {
         MountOption::NoSuid,
         MountOption::NoAtime,
     ];
-    // The server's modes are about its own users, and it judges by them itself; where
-    // others of this machine may go in as the one who mounts, they must not do more than
-    // the modes say.
+    // With POSIX extensions the server checks its modes itself. With `allow_other` the kernel
+    // checks them too: local users must not get more rights than the modes allow.
     if settings.allow_other || !share.is_posix() {
         config.mount_options.push(MountOption::DefaultPermissions);
     }
@@ -232,16 +232,16 @@ fn refused(error: io::Error) -> MountError {
 }
 
 impl Mounted {
-    /// Where, as the kernel calls it.
+    /// Returns the mount point, as the kernel spells it.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Waits until somebody has unmounted it, and all is written and closed.
+    /// Waits until the share is unmounted, and all data is sent and all files are closed.
     ///
     /// # Errors
-    /// What ended the conversation with the kernel, if it was no unmount; that what was
-    /// written last did not get to the server.
+    /// The error that ended the FUSE session, if it was not an unmount; or data that did not reach
+    /// the server.
     pub async fn ended(&mut self) -> io::Result<()> {
         if self.over.is_none() {
             let outcome = (&mut self.ended).await.unwrap_or(Ok(()));
@@ -258,22 +258,22 @@ impl Mounted {
         Ok(())
     }
 
-    /// Whether it is unmounted: then [`Self::ended`], once it was called, only waits for the
-    /// server.
+    /// Returns true if the share is unmounted: [`Self::ended`], once called, then only waits for
+    /// the server.
     pub const fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
-    /// Bytes that were written and are not on the server yet.
+    /// Returns the bytes that were written and are not on the server yet.
     pub fn unsent(&self) -> u64 {
         self.volume.unsent_and_lost().0
     }
 
-    /// Unmounts it; [`Self::ended`] tells when all that was written is on the server.
-    /// When it is in use, that is waited for here.
+    /// Unmounts the share; [`Self::ended`] returns when all data is on the server. While the mount
+    /// is in use, this waits until the data is sent.
     ///
     /// # Errors
-    /// What the kernel or fusermount3 says.
+    /// The error of the kernel or of fusermount3.
     pub async fn unmount(&self) -> io::Result<Unmount> {
         let folder = self.folder.clone();
         let done = tokio::task::spawn_blocking(move || unmount(&folder)).await;
@@ -285,12 +285,12 @@ impl Mounted {
     }
 }
 
-/// As root by the system call, else by fusermount3.
+/// Unmounts by the system call as root, otherwise with fusermount3.
 fn unmount(folder: &Path) -> io::Result<Unmount> {
     match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(Unmount::Done),
         Err(Code::BUSY) => return Ok(Unmount::Busy),
-        // Somebody was faster.
+        // Another program unmounted it first.
         Err(Code::INVAL | Code::NOENT) => return Ok(Unmount::Done),
         Err(Code::PERM) => {}
         Err(error) => return Err(error.into()),

@@ -1,13 +1,13 @@
-//! Names as POSIX has them and as SMB has them.
+//! Converts names between POSIX and SMB.
 //!
-//! What SMB keeps for itself (`: * ? " < > |`, the backslash, a space or a period
-//! at the end) goes over the wire as the characters of the private use area that
-//! Services for Macintosh chose, and that macOS and the Linux kernel use as well:
-//! such a name is readable from all of them, and no name names a stream.
+//! Characters that SMB reserves (`: * ? " < > |`, the backslash, a space or a period at the end)
+//! are sent as characters of the private use area. Services for Macintosh chose them, and macOS and
+//! the Linux kernel use them too, so that all these clients can read such a name. No mapped name
+//! can name a stream.
 
 use std::ffi::OsStr;
 
-/// The characters and what they become.
+/// Reserved characters and their replacements.
 const MAPPED: [(char, char); 8] = [
     ('"', '\u{f020}'),
     ('*', '\u{f021}'),
@@ -21,19 +21,19 @@ const MAPPED: [(char, char); 8] = [
 const LAST_SPACE: char = '\u{f028}';
 const LAST_PERIOD: char = '\u{f029}';
 
-/// How names are spelled on the wire.
+/// The spelling of names on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
-    /// As SMB has them, with what it reserves mapped.
+    /// Reserved characters are mapped.
     Mapped,
-    /// As the POSIX extensions have them: only the backslash separates.
+    /// Names of the POSIX extensions: only the backslash is mapped.
     Exact,
 }
 
-/// What stands for a backslash where it separates.
+/// Replaces a backslash within a name.
 const BACKSLASH: char = '\u{f026}';
 
-/// One component for the wire; nothing if it is no Unicode or cannot be a name.
+/// Converts one component for the wire; None if it is not Unicode or not a valid name.
 pub fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
     let name = name.to_str()?;
     if name.is_empty() || name.contains(['/', '\0']) {
@@ -49,7 +49,7 @@ pub fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
             .map(|(at, one)| match one {
                 ' ' if at == last => LAST_SPACE,
                 '.' if at == last => LAST_PERIOD,
-                // Control characters below the space too: U+F001 and on.
+                // Control characters map to U+F001 and up.
                 '\u{1}'..='\u{1f}' => char::from_u32(0xf000 + one as u32).unwrap_or(one),
                 _ => {
                     MAPPED.iter().find(|(ours, _)| *ours == one).map_or(one, |(_, theirs)| *theirs)
@@ -59,7 +59,7 @@ pub fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
     )
 }
 
-/// One component from the wire.
+/// Converts one component from the wire.
 pub fn from_wire(wire: &str, spelling: Spelling) -> String {
     if spelling == Spelling::Exact {
         return wire.replace(BACKSLASH, "\\");
@@ -71,7 +71,7 @@ pub fn from_wire(wire: &str, spelling: Spelling) -> String {
         _ => MAPPED.iter().find(|(_, theirs)| *theirs == one).map_or(one, |(ours, _)| *ours),
     };
     let name: String = wire.chars().map(back).collect();
-    // No name of a file, here or there: it is shown as the server has it.
+    // `.` and `..` are no file names: such a name keeps the server's spelling.
     if matches!(&*name, "." | "..") { wire.to_owned() } else { name }
 }
 
@@ -92,7 +92,7 @@ mod tests {
         }
         let to_wire = |name: &str| to_wire(OsStr::new(name), Spelling::Mapped);
         assert_eq!(to_wire("a. b").unwrap(), "a. b");
-        // What would be the directory itself, or the one above.
+        // Would be the directory itself, or its parent.
         for wire in ["\u{f029}", ".\u{f029}"] {
             assert_eq!(from_wire(wire, Spelling::Mapped), wire);
             assert_eq!(to_wire(wire).unwrap(), wire);

@@ -1,8 +1,16 @@
-//! Nodes: what the kernel knows by a number.
+//! Nodes: files and directories that the kernel knows by a number.
 //!
-//! The number is the file's id on the server, so that two links of one file are
-//! one node; where there is none, one is made up. A node's path is that of its
-//! directory and its name there, so that renaming a directory moves all below.
+//! The number is the file's id on the server, so that two links of one file are one node. A server
+//! without ids gets generated numbers. A node's path is the path of its directory plus its name, so
+//! that renaming a directory moves everything below it.
+
+mod directory;
+mod locks;
+mod opens;
+
+pub(crate) use directory::{DirectoryListing, KEEPING, LeasedDirectory};
+pub(crate) use locks::{HeldLock, Range};
+pub(crate) use opens::Opened;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -16,47 +24,49 @@ use frevo_wire::fscc::reparse::ReparseTag;
 use fuser::{Errno, FileType};
 use parking_lot::Mutex;
 
-use crate::cache::Content;
+use crate::cache::FileCache;
 use crate::errno::Outcome;
-use crate::volume::{ListedDir, Locks, Opens};
+use directory::DirectoryCache;
+use locks::Locks;
+use opens::Opens;
 
-/// The share's folder that is mounted.
+/// The number of the mounted folder.
 pub(crate) const ROOT: u64 = 1;
-/// Where made-up numbers begin.
+/// The first generated number.
 const MADE_UP: u64 = 1 << 63;
 
-/// More links than this of one file need not be remembered.
+/// Most names remembered for one file.
 const LINKS_KNOWN: usize = 8;
 
-/// No directory is deeper.
+/// Greatest depth of a directory.
 const DEPTH_MAX: usize = 4096;
 
-/// What a file or directory is called: its directory, and its name there.
+/// The name of a node: its directory, and its name there.
 pub(crate) type Name = (Arc<Node>, String);
 
-/// A file, directory or link that the kernel has asked about.
+/// A file, directory or link that the kernel has looked up.
 pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) kind: FileType,
-    /// The path of the mounted folder in the share, for the root.
+    /// The path of the mounted folder in the share; only the root has one.
     base: Option<String>,
-    /// All names that were seen, the last one last. None when it was removed.
+    /// All known names, the latest last. Empty after removal.
     names: Mutex<Vec<Name>>,
-    /// How often the kernel was told of it and has not forgotten.
+    /// The kernel's lookup count: replies about this node minus forgets.
     lookups: AtomicU64,
-    known: Mutex<Learned>,
-    /// The server's Opens of it.
+    known: Mutex<MetadataState>,
+    /// The server's Opens of the node.
     pub(crate) opens: Mutex<Opens>,
-    /// Held while that changes.
+    /// Held while `opens` changes.
     pub(crate) opening: tokio::sync::Mutex<()>,
-    /// What is kept of it, if it is a directory.
-    pub(crate) listed: ListedDir,
-    /// Byte-range locks of programs of this machine.
+    /// The directory's cache; unused for files.
+    pub(crate) directory: DirectoryCache,
+    /// Byte-range locks of local programs.
     pub(crate) locks: tokio::sync::Mutex<Locks>,
-    /// Told when one of them is let go of.
+    /// Notified when a lock is released.
     pub(crate) unlocked: tokio::sync::Notify,
-    /// What is kept of its data.
-    content: Mutex<Option<Arc<Content>>>,
+    /// The data cache, once the file was opened.
+    content: Mutex<Option<Arc<FileCache>>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -65,17 +75,17 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// What the server said of a node, and when it was asked.
+/// Metadata from the server, and when it was requested.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct TimedMetadata {
     pub(crate) metadata: Metadata,
     pub(crate) at: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Learned {
-    known: Option<Known>,
-    /// Since when it is otherwise than before.
+struct MetadataState {
+    known: Option<TimedMetadata>,
+    /// The time of the last local change.
     changed: Option<Instant>,
 }
 
@@ -90,7 +100,7 @@ impl Node {
             known: Mutex::default(),
             opens: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            listed: ListedDir::default(),
+            directory: DirectoryCache::default(),
             locks: tokio::sync::Mutex::default(),
             unlocked: tokio::sync::Notify::new(),
             content: Mutex::new(None),
@@ -101,14 +111,14 @@ impl Node {
         self.kind == FileType::Directory
     }
 
-    /// Its path in the share.
+    /// Returns the path in the share.
     ///
     /// # Errors
-    /// ENOENT when it has none any more.
+    /// ENOENT for a node without a name.
     pub(crate) fn path(&self) -> Outcome<String> {
         let mut parts: Vec<String> = Vec::new();
         let mut at: Option<Arc<Self>> = None;
-        // A directory cannot be below itself, but names may be of different times.
+        // Names may be of different times and form a circle; the depth bounds the walk.
         for _ in 0..DEPTH_MAX {
             let node = at.as_deref().unwrap_or(self);
             if let Some(base) = &node.base {
@@ -125,23 +135,23 @@ impl Node {
         Err(Errno::ELOOP)
     }
 
-    /// The path of `name` in this directory, both as the wire has them.
+    /// Returns the path of `name` in this directory; both are in wire spelling.
     pub(crate) fn below(&self, name: &str) -> Outcome<String> {
         let path = self.path()?;
         Ok(if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") })
     }
 
-    /// The directory that it was seen in last, and its name there.
+    /// Returns the latest directory and name of the node.
     pub(crate) fn name(&self) -> Option<Name> {
         self.names.lock().last().cloned()
     }
 
-    /// Whether it is known as `name` in `parent`.
-    pub(crate) fn is_seen_as(&self, parent: u64, name: &str) -> bool {
+    /// Returns true if the node is known as `name` in `parent`.
+    pub(crate) fn has_name(&self, parent: u64, name: &str) -> bool {
         self.names.lock().iter().any(|(at, known)| at.id == parent && known == name)
     }
 
-    /// Whether the directory is, or lies in, the one of that number.
+    /// Returns true if this directory is the directory `id`, or is below it.
     fn is_within(&self, id: u64) -> bool {
         let mut at: Option<Arc<Self>> = None;
         for _ in 0..DEPTH_MAX {
@@ -155,8 +165,8 @@ impl Node {
         true
     }
 
-    /// Forgets names by which it holds itself: in a directory that was moved below it
-    /// meanwhile, or that a hostile server says is. It would never go.
+    /// Forgets names that form a reference cycle: in a directory that moved below this one, or that
+    /// a hostile server reports so. The cycle would never be freed.
     fn untie(self: &Arc<Self>) {
         if self.is_dir() {
             let known = std::mem::take(&mut *self.names.lock());
@@ -166,12 +176,12 @@ impl Node {
         }
     }
 
-    /// Whether its number is none of the server's.
+    /// Returns true if the number was generated by the mount.
     pub(crate) const fn is_made_up(&self) -> bool {
         self.id >= MADE_UP
     }
 
-    /// It was seen as `name` in `parent`. Gives a name that is remembered no more.
+    /// Adds the name `name` in `parent`. Returns the oldest name if there are too many.
     fn seen_as(&self, parent: &Arc<Self>, name: &str) -> Option<Name> {
         let mut names = self.names.lock();
         names.retain(|(at, known)| at.id != parent.id || known != name);
@@ -180,19 +190,19 @@ impl Node {
         oldest
     }
 
-    /// It is not called `name` in `parent` any more.
+    /// Removes the name `name` in `parent`.
     fn not_seen_as(&self, parent: u64, name: &str) {
         self.names.lock().retain(|(at, known)| at.id != parent || known != name);
     }
 
-    /// What is kept of its data, once it was opened.
-    pub(crate) fn content(&self) -> Option<Arc<Content>> {
+    /// Returns the data cache, once the file was opened.
+    pub(crate) fn content(&self) -> Option<Arc<FileCache>> {
         self.content.lock().clone()
     }
 
-    /// `content` is that from now on, unless it is open with another. The number may
-    /// have been another file's before.
-    pub(crate) fn keep(&self, content: Content) {
+    /// Sets the data cache, unless the node is open with another one. The number may have belonged
+    /// to another file before.
+    pub(crate) fn keep(&self, content: FileCache) {
         let is_open = self.is_open();
         let mut kept = self.content.lock();
         if kept.is_none() || !is_open {
@@ -200,42 +210,42 @@ impl Node {
         }
     }
 
-    /// Whether the server has it open for this mount.
+    /// Returns true if this mount has the file open on the server.
     pub(crate) fn is_open(&self) -> bool {
         self.opens.lock().is_open()
     }
 
-    /// What the server said last.
-    pub(crate) fn known(&self) -> Option<Known> {
+    /// Returns the latest metadata from the server.
+    pub(crate) fn known(&self) -> Option<TimedMetadata> {
         self.known.lock().known
     }
 
-    /// The server, asked at `asked`, says so. What was done since then it does not
-    /// know of, perhaps.
-    pub(crate) fn learn(&self, metadata: Metadata, asked: Instant) {
+    /// Stores metadata that was requested at `asked`, unless local changes since then may be
+    /// missing from it.
+    pub(crate) fn set_metadata(&self, metadata: Metadata, asked: Instant) {
         if self.content().is_some_and(|content| content.is_ahead_of(asked)) {
             return;
         }
         let mut learned = self.known.lock();
         let is_newer = learned.known.is_none_or(|known| known.at <= asked);
         if is_newer && learned.changed.is_none_or(|changed| changed < asked) {
-            learned.known = Some(Known { metadata, at: asked });
+            learned.known = Some(TimedMetadata { metadata, at: asked });
         }
     }
 
-    /// The same from a listing, which does not tell how many links there are.
-    pub(crate) fn learn_listed(&self, metadata: Metadata, asked: Instant) {
+    /// Stores metadata of a listing, which may lack the link count.
+    pub(crate) fn set_listed_metadata(&self, metadata: Metadata, asked: Instant) {
         let links = match metadata.links() {
             0 => self.known().map_or(1, |known| known.metadata.links()),
-            // With the POSIX extensions it does.
-            told => told,
+            // The POSIX extensions report the link count.
+            links => links,
         };
-        self.learn(metadata.with_links(links.max(1)), asked);
+        self.set_metadata(metadata.with_links(links.max(1)), asked);
     }
 
-    /// What was known is not so any more.
-    pub(crate) fn unlearn(&self) {
-        *self.known.lock() = Learned { known: None, changed: Some(Instant::now()) };
+    /// Discards the metadata after a local change.
+    pub(crate) fn invalidate(&self) {
+        *self.known.lock() = MetadataState { known: None, changed: Some(Instant::now()) };
     }
 }
 
@@ -248,15 +258,15 @@ pub(crate) struct Nodes {
 #[derive(Default)]
 struct Table {
     by_id: HashMap<u64, Arc<Node>>,
-    /// How many numbers were made up.
+    /// Count of generated numbers.
     made_up: u64,
-    /// Who was seen as a name in a directory: the inverse of the names of all nodes
-    /// in `by_id`. Several, when others put a new file in an old one's place.
+    /// The nodes known by a name in a directory: the inverse of the names of all nodes in `by_id`.
+    /// Several, if another client replaced the file under that name.
     seen_as: HashMap<(u64, String), Vec<u64>>,
 }
 
 impl Nodes {
-    /// With the root alone, which is `base` in the share.
+    /// Returns the nodes with only the root, which is `base` in the share.
     pub(crate) fn new(base: &str) -> Self {
         let root = Node::new(ROOT, FileType::Directory, Some(base.to_owned()));
         let mut table = Table::default();
@@ -268,16 +278,16 @@ impl Nodes {
         &self.root
     }
 
-    /// The node of a number that the kernel has.
+    /// Returns the node of a number that the kernel has.
     ///
     /// # Errors
-    /// ESTALE when there is none: the kernel has forgotten it itself.
+    /// ESTALE if there is none: the kernel has forgotten it.
     pub(crate) fn find(&self, id: u64) -> Outcome<Arc<Node>> {
         self.table.lock().by_id.get(&id).cloned().ok_or(Errno::from_i32(libc::ESTALE))
     }
 
-    /// The node for what the server says is `name` in `parent`, of which the
-    /// kernel is going to be told.
+    /// Returns the node for `name` in `parent` with fresh metadata, and counts one lookup for the
+    /// kernel.
     pub(crate) fn found(
         &self,
         parent: &Arc<Node>,
@@ -286,12 +296,12 @@ impl Nodes {
         asked: Instant,
     ) -> Arc<Node> {
         let node = self.enter(parent, name, &metadata);
-        node.learn(metadata, asked);
+        node.set_metadata(metadata, asked);
         node
     }
 
-    /// The same for an entry of a listing, which knows less: what is open tells
-    /// more of itself, and how many links there are stays as it was.
+    /// Returns the node for an entry of a listing, and counts one lookup. The metadata of an open
+    /// node and the link count stay, since a listing knows less.
     pub(crate) fn listed(
         &self,
         parent: &Arc<Node>,
@@ -301,7 +311,7 @@ impl Nodes {
     ) -> Arc<Node> {
         let node = self.enter(parent, name, &metadata);
         if !node.is_open() {
-            node.learn_listed(metadata, asked);
+            node.set_listed_metadata(metadata, asked);
         }
         node
     }
@@ -311,10 +321,10 @@ impl Nodes {
         let mut table = self.table.lock();
         let id = match metadata.file_id() {
             0 => table.id_of(parent.id, name),
-            // The root's number is the kernel's to choose.
+            // The kernel reserves the root's number.
             ROOT => MADE_UP | ROOT,
-            // The top of another file system, which has the number of the one that it is
-            // mounted in, or a lie: no directory is below itself.
+            // The root of another file system has the number of the directory where it is mounted;
+            // or the server lies, since no directory is below itself.
             id if kind == FileType::Directory && parent.is_within(id) => {
                 table.id_of(parent.id, name)
             }
@@ -324,7 +334,7 @@ impl Nodes {
         let node = known.unwrap_or_else(|| {
             let node = Node::new(id, kind, None);
             if let Some(old) = table.by_id.insert(id, Arc::clone(&node)) {
-                // The kernel forgets both by one number.
+                // The kernel forgets both nodes by one number.
                 let lookups = old.lookups.load(Ordering::Acquire);
                 node.lookups.store(lookups, Ordering::Release);
                 table.left(&old);
@@ -336,8 +346,8 @@ impl Nodes {
         node
     }
 
-    /// The kernel has forgotten it `count` times. The node, when that was
-    /// altogether.
+    /// Subtracts `count` from the lookup count. Returns the node if the kernel has forgotten it
+    /// completely.
     pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
         let mut table = self.table.lock();
         let node = table.by_id.get(&id)?;
@@ -352,40 +362,40 @@ impl Nodes {
         Some(node)
     }
 
-    /// Those that are known as `name` in `parent`.
+    /// Returns the nodes known as `name` in `parent`.
     pub(crate) fn seen_as(&self, parent: u64, name: &str) -> Vec<Arc<Node>> {
         let table = self.table.lock();
         let ids = table.seen_as.get(&(parent, name.to_owned()));
         ids.into_iter().flatten().filter_map(|id| table.by_id.get(id).cloned()).collect()
     }
 
-    /// `name` in `parent` is no more: who was known so has its other names.
+    /// Removes the name `name` in `parent` from all its nodes; they keep their other names.
     pub(crate) fn removed(&self, parent: u64, name: &str) {
         for node in self.table.lock().unname(parent, name) {
-            node.unlearn();
+            node.invalidate();
         }
     }
 
-    /// Who was known as `from` is known as `to`, and what that was is no more.
+    /// Moves a name from `from` to `to`, and takes `to` from the nodes that had it.
     pub(crate) fn renamed(&self, from: (u64, &str), to: (&Arc<Node>, &str)) {
         let mut table = self.table.lock();
         for node in table.unname(to.0.id, to.1) {
-            node.unlearn();
+            node.invalidate();
         }
         for node in table.unname(from.0, from.1) {
             table.name(&node, to.0, to.1);
-            node.unlearn();
+            node.invalidate();
         }
     }
 
-    /// All that the kernel knows.
+    /// Returns all nodes that the kernel knows.
     pub(crate) fn all(&self) -> Vec<Arc<Node>> {
         self.table.lock().by_id.values().cloned().collect()
     }
 }
 
 impl Table {
-    /// `node`, which is in the table, was seen as `name` in `parent`.
+    /// Records the name of `node`, which is in the table.
     fn name(&mut self, node: &Arc<Node>, parent: &Arc<Node>, name: &str) {
         if let Some((at, oldest)) = node.seen_as(parent, name) {
             self.forget_name((at.id, oldest), node.id);
@@ -396,7 +406,7 @@ impl Table {
         }
     }
 
-    /// Takes a name from all that are known by it.
+    /// Removes a name from all nodes that have it; returns these nodes.
     fn unname(&mut self, parent: u64, name: &str) -> Vec<Arc<Node>> {
         let ids = self.seen_as.remove(&(parent, name.to_owned())).unwrap_or_default();
         let nodes: Vec<_> = ids.iter().filter_map(|id| self.by_id.get(id).cloned()).collect();
@@ -406,7 +416,7 @@ impl Table {
         nodes
     }
 
-    /// `node` is not in the table any more.
+    /// Cleans up after `node` was removed from the table.
     fn left(&mut self, node: &Arc<Node>) {
         for (parent, name) in &*node.names.lock() {
             self.forget_name((parent.id, name.clone()), node.id);
@@ -423,8 +433,8 @@ impl Table {
         }
     }
 
-    /// The number that was made up for who is known by a name, on a server that has
-    /// no ids; else a new one.
+    /// Returns the generated number of the node with this name, on a server without ids; a new
+    /// number if there is none.
     fn id_of(&mut self, parent: u64, name: &str) -> u64 {
         let known = self.seen_as.get(&(parent, name.to_owned()));
         let known = known.into_iter().flatten().rfind(|id| **id > MADE_UP | ROOT);
@@ -435,8 +445,8 @@ impl Table {
     }
 }
 
-/// Whether `node` is `at`, or one of the directories that `at` was ever seen below. Yes,
-/// too, when they are too many to be looked at.
+/// Returns true if `node` is `at`, or one of the directories above any name of `at`; also if there
+/// are too many to visit.
 fn holds(at: &Arc<Node>, node: &Arc<Node>) -> bool {
     let mut seen = HashSet::from([Arc::as_ptr(at)]);
     let mut left = vec![Arc::clone(at)];
@@ -453,7 +463,7 @@ fn holds(at: &Arc<Node>, node: &Arc<Node>) -> bool {
     false
 }
 
-/// What it is, to POSIX.
+/// Returns the POSIX file type.
 pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
     match metadata.posix().map(|posix| posix.kind) {
         Some(PosixKind::Symlink) => return FileType::Symlink,
@@ -480,7 +490,7 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
             ReparseTag::LX_FIFO => FileType::NamedPipe,
             ReparseTag::LX_CHR => FileType::CharDevice,
             ReparseTag::LX_BLK => FileType::BlockDevice,
-            // Deduplicated, compressed, kept elsewhere: read like any other.
+            // Deduplicated, compressed or offline files are read like any other.
             _ if metadata.attributes().contains(FileAttributes::DIRECTORY) => FileType::Directory,
             _ => FileType::RegularFile,
         },
@@ -491,7 +501,7 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
 mod tests {
     use super::*;
 
-    /// A directory as a server tells of it.
+    /// A directory as a server reports it.
     fn dir(id: u64) -> Metadata {
         Metadata::default().with_file_id(id).with_attributes(FileAttributes::DIRECTORY)
     }
@@ -514,7 +524,7 @@ mod tests {
         assert_eq!(below[2].path().unwrap(), "top/middle/x");
         assert_eq!(below[2].id, below[1].id, "asked for again it is the same");
         assert_eq!(found(&nodes, &below[0], "x", dir(7)).path().unwrap(), "top/x/x");
-        // What is no directory may have any number; what is elsewhere is what it was.
+        // A file may have any number; a directory elsewhere keeps its node.
         assert_eq!(found(&nodes, &top, "file", Metadata::default().with_file_id(7)).id, 7);
         let gone: Vec<_> = below.iter().chain([&top, &middle]).map(Arc::downgrade).collect();
         drop((top, middle, below));
@@ -531,7 +541,7 @@ mod tests {
         let nodes = Nodes::new("");
         let a = found(&nodes, nodes.root(), "a", dir(7));
         let b = found(&nodes, &a, "b", dir(8));
-        // Others move b out, and a into it.
+        // Another client moves b out, and a into it.
         found(&nodes, nodes.root(), "b", dir(8));
         let again = found(&nodes, &b, "a", dir(7));
         assert!(Arc::ptr_eq(&again, &a) && a.path().unwrap() == "b/a");
@@ -549,7 +559,7 @@ mod tests {
         found(&nodes, nodes.root(), "a", Metadata::default().with_file_id(7));
         let other = found(&nodes, nodes.root(), "a", dir(7));
         assert!(!Arc::ptr_eq(&file, &other));
-        // The kernel knows the first one twice.
+        // The kernel looked up the first node twice.
         assert!(nodes.forget(7, 2).is_none());
         assert!(Arc::ptr_eq(&nodes.find(7).unwrap(), &other));
         assert!(nodes.forget(7, 1).is_some());

@@ -1,8 +1,8 @@
-//! Work that the thread which takes the kernel's requests begins itself.
+//! Starts work on the thread that takes the kernel's requests.
 //!
-//! Most reads are of what is kept and end at once; of the others the request leaves from
-//! here. Only what comes after an answer is a task, made by who was waited for: no thread
-//! is woken to begin, and none that has nothing to do yet.
+//! Most reads are served from the cache and end at once; the others send their request from this
+//! thread. Only the part after the wait becomes a task, spawned by the waker: no thread is woken
+//! before there is work.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::runtime::Handle as Runtime;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Does `work` as far as it comes on this thread, the rest on `runtime`.
+/// Polls `work` once on this thread; the rest runs on `runtime`.
 pub(crate) fn begin(runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
     let mut work: Work = Box::pin(work);
     let rest = Arc::new(Rest { runtime: runtime.clone(), stage: Mutex::new(Stage::Beginning) });
@@ -27,20 +27,20 @@ pub(crate) fn begin(runtime: &Runtime, work: impl Future<Output = ()> + Send + '
     }
 }
 
-/// What is left when it has to wait.
+/// The state of work that may have to wait.
 struct Rest {
     runtime: Runtime,
     stage: Mutex<Stage>,
 }
 
 enum Stage {
-    /// It is begun on the first thread.
+    /// The first poll runs.
     Beginning,
-    /// What it will wait for is there already.
+    /// The waker was called during the first poll.
     Called,
-    /// It waits.
+    /// The work waits for its waker.
     Waiting(Work),
-    /// It is a task, or has ended.
+    /// The work is a task, or has ended.
     Over,
 }
 
@@ -54,7 +54,7 @@ impl Rest {
                 drop(stage);
                 self.runtime.spawn(work);
             }
-            // Only this makes it wait, and only waiting can end.
+            // No other stage is possible before the first poll has ended.
             Stage::Waiting(_) | Stage::Over => {}
         }
     }
@@ -105,7 +105,7 @@ mod tests {
         let teller = tell;
         begin(runtime.handle(), async move {
             waited.await.unwrap();
-            // A second wait is the task's.
+            // The second wait happens in the task.
             tokio::time::sleep(Duration::from_millis(5)).await;
             teller.send(std::thread::current().id()).unwrap();
         });

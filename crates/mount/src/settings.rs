@@ -1,39 +1,39 @@
-//! How a share is mounted.
+//! The settings of a mount.
 
 use std::time::Duration;
 
 use crate::limits;
 
-/// Settings of a mount.
+/// How a share is mounted: options, owners, caching.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Nothing can be changed through it.
+    /// True for a read-only mount.
     pub read_only: bool,
-    /// No program in it can be executed.
+    /// True if no program on the mount may be executed.
     pub no_exec: bool,
-    /// Whose files they seem to be.
+    /// The owner of all files, where the server does not report owners.
     pub uid: u32,
-    /// Whose group's.
+    /// The group of all files, where the server does not report groups.
     pub gid: u32,
-    /// Permission bits of files, where the server does not tell them.
+    /// Permission bits of files, where the server does not report modes.
     pub file_mode: u16,
-    /// Those of directories.
+    /// Permission bits of directories, where the server does not report modes.
     pub dir_mode: u16,
-    /// Whether the server's POSIX extensions are made use of, if it has them: then modes
-    /// and owners are its own.
+    /// True to use the server's POSIX extensions if it has them: modes and owners are then those of
+    /// the server.
     pub posix: bool,
-    /// Whether anything is kept under leases.
+    /// True to cache data and names under leases.
     pub cache: bool,
-    /// Most bytes kept of what was read.
+    /// Most bytes of cached file data.
     pub cache_bytes: usize,
-    /// Whether other local users than the one who mounts may go in.
+    /// True if local users other than the one who mounts may use the mount.
     pub allow_other: bool,
-    /// How long names and attributes that no lease protects are believed.
+    /// How long names and attributes without a lease stay valid in the cache.
     pub believed_for: Duration,
 }
 
 impl Settings {
-    /// For a user, with all else at its default.
+    /// Returns the defaults for a user and a group.
     pub const fn of(uid: u32, gid: u32) -> Self {
         Self {
             read_only: false,

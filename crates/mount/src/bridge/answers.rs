@@ -1,4 +1,4 @@
-//! What the kernel is answered, and whom nothing is answered any more.
+//! Answers to the kernel, also for callers that were killed.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use fuser::{
 
 use super::GENERATION;
 use crate::errno::Outcome;
-use crate::volume::{Caller, Told, Volume};
+use crate::volume::{Caller, EntryReply, Volume};
 
-/// Takes back what came of an operation and nobody will ever use.
-pub(super) type Undone<T> = fn(&Arc<Volume>, T);
+/// Undoes the effect of an operation whose caller is gone.
+pub(super) type Undo<T> = fn(&Arc<Volume>, T);
 
-/// Carries `work` out and has `answer` given what comes of it. Whoever asked may be killed
-/// meanwhile: the kernel keeps him until he is answered, so he is, at once. What he asked for
-/// is gone on with, for what is half done cannot be left so, and `undo` takes back what he
-/// would have had of it. Without `undo` it is given up.
+/// Runs `work` and passes its outcome to `answer`.
+///
+/// If the caller is killed meanwhile, the answer is EINTR at once, since the kernel keeps the
+/// thread until it is answered. With `undo`, the work runs to its end, because it may be half done,
+/// and `undo` then takes back its result. Without `undo`, the work is cancelled.
 pub(super) async fn answered<T>(
     volume: Arc<Volume>,
     mut caller: Caller,
     work: impl Future<Output = Outcome<T>>,
     answer: impl FnOnce(Outcome<T>),
-    undo: Option<Undone<T>>,
+    undo: Option<Undo<T>>,
 ) {
     let mut work = pin!(work);
     tokio::select! {
@@ -40,16 +41,16 @@ pub(super) async fn answered<T>(
     }
 }
 
-pub(super) fn entry(reply: ReplyEntry, outcome: &Outcome<Told>) {
+pub(super) fn entry(reply: ReplyEntry, outcome: &Outcome<EntryReply>) {
     match outcome {
-        Ok(Told { attr, ttl }) => reply.entry(ttl, attr, GENERATION),
+        Ok(EntryReply { attr, ttl }) => reply.entry(ttl, attr, GENERATION),
         Err(error) => reply.error(*error),
     }
 }
 
-pub(super) fn attr(reply: ReplyAttr, outcome: &Outcome<Told>) {
+pub(super) fn attr(reply: ReplyAttr, outcome: &Outcome<EntryReply>) {
     match outcome {
-        Ok(Told { attr, ttl }) => reply.attr(ttl, attr),
+        Ok(EntryReply { attr, ttl }) => reply.attr(ttl, attr),
         Err(error) => reply.error(*error),
     }
 }
@@ -82,7 +83,7 @@ pub(super) fn opened(reply: ReplyOpen, outcome: Outcome<u64>, flags: FopenFlags)
     }
 }
 
-/// The value of an attribute, or how long it is.
+/// Answers with the value of an attribute, or with its length if `size` is 0.
 pub(super) fn value(reply: ReplyXattr, outcome: Outcome<Vec<u8>>, size: u32) {
     match outcome {
         Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),

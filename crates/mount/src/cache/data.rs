@@ -1,17 +1,17 @@
-//! Bytes of pages and of what is to be sent, which a large write shares between both.
+//! The bytes of pages and of unsent data; a large write is shared between both.
 //!
-//! A page that is a part of a write holds all of that in memory. They came together and
-//! make room together; one that is written to anew is copied, so that at worst twice as
-//! much is held as is counted.
+//! A page that is part of a write keeps the whole write in memory. Its pages arrive together and
+//! are evicted together. A page that is written again is copied, so that at worst twice the counted
+//! memory is used.
 
 use bytes::Bytes;
 
-/// See the module's text.
+/// Bytes that a page owns or shares.
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
-    /// Which may be added to.
+    /// Bytes that can be changed.
     Own(Vec<u8>),
-    /// A part of what was written; it is copied before it is changed.
+    /// A part of one large write; it is copied before a change.
     Shared(Bytes),
 }
 
@@ -27,7 +27,7 @@ impl Data {
         }
     }
 
-    /// Makes it at least `end` bytes long and puts `part` in front of that.
+    /// Extends the data to at least `end` bytes and copies `part` to the bytes before `end`.
     pub(super) fn put(&mut self, part: &[u8], end: usize) {
         if let Self::Shared(bytes) = self {
             *self = Self::Own(bytes.to_vec());
@@ -48,7 +48,7 @@ impl Data {
         }
     }
 
-    /// Takes off what lies behind `at`.
+    /// Splits off the bytes from `at` on.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         match self {
             Self::Own(bytes) => Self::Own(bytes.split_off(at)),

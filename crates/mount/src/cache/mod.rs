@@ -1,12 +1,11 @@
-//! What is kept of files, as their leases allow: R lets what was read be kept, W
-//! lets what is written be gathered, H lets a closed file stay open.
+//! The data cache, as leases allow: R caches reads, W caches writes, H keeps a closed file open.
 
-mod content;
+mod budget;
 mod data;
 mod failures;
-mod keeper;
+mod file;
 mod pages;
 
-pub(crate) use content::{Content, Course};
-pub(crate) use failures::Heard;
-pub(crate) use keeper::Keeper;
+pub(crate) use budget::CacheBudget;
+pub(crate) use failures::SeenFailures;
+pub(crate) use file::{FileCache, ReadAhead};

@@ -1,8 +1,7 @@
-//! What is kept of one file: pages that were read, extents that were written and
-//! not yet sent. No I/O here.
+//! The cached data of one file, without I/O: pages that were read, and extents that were written
+//! and not yet sent.
 //!
-//! What is written goes into the pages that are there as well, so that a page
-//! always is what a reader has to see.
+//! A write also changes the cached pages, so that a page always has what a reader must see.
 
 #[cfg(test)]
 mod tests;
@@ -19,65 +18,64 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages that must be fetched before a read can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// The first one's number.
+    /// The number of the first page.
     pub(crate) first: u64,
-    /// How many follow each other.
+    /// The number of consecutive pages.
     pub(crate) count: u64,
 }
 
-/// What came of a page that is to make room.
+/// The result of evicting a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evicted {
     Gone,
-    /// It stays until it is on the server.
+    /// The page is unsent and stays.
     Unsent,
-    /// It had gone before.
+    /// The page was evicted before.
     Absent,
 }
 
-/// Bytes to be sent to the server.
+/// Unsent bytes: offset and data.
 pub(crate) type Extent = (u64, Data);
 
-/// What is kept of a file.
+/// The cached data of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// The version of the lease under which it was read; none: nothing is known.
+    /// The version of the lease under which the pages were read; None if nothing is known.
     version: Option<u64>,
-    /// The length of the file, with what was written to it here.
+    /// The length of the file, with local writes.
     len: u64,
-    /// Its length on the server: behind it there is nothing to be fetched.
+    /// The length on the server: nothing can be fetched after it.
     stored: u64,
-    /// Pages by number. The last one may be short; a short one goes on with zeros.
+    /// Pages by number. A page shorter than PAGE_BYTES ends with zeros.
     clean: BTreeMap<u64, Data>,
-    /// What is to be sent, by offset; no two overlap.
+    /// Unsent data by offset; the extents do not overlap.
     dirty: BTreeMap<u64, Data>,
-    /// How many bytes those are.
+    /// The number of bytes in `dirty`.
     waiting: u64,
-    /// What is being sent: offsets and lengths.
+    /// Extents that are being sent: offsets and lengths.
     sending: Vec<(u64, u64)>,
-    /// What is being written past the pages: offsets and lengths.
+    /// Ranges that are being written past the cache: offsets and lengths.
     passing: Vec<(u64, u64)>,
-    /// Counts changes: a page that was fetched while it stood at another number may
-    /// be older than what was written.
+    /// Counts changes: a page that was requested at another count may be older than a write.
     changes: u64,
 }
 
-/// What comes of writing where no page is kept.
+/// The effect of a write on pages that are not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Makes<'a> {
     Nothing,
-    /// Pages, where all of one is written; those are parts of what is shared, if it is.
+    /// Caches pages that are written completely; they share the write's bytes if there are any.
     Pages(Option<&'a Bytes>),
 }
 
 impl Pages {
-    /// Whether what is kept is of this version of the lease.
+    /// Returns true if the pages belong to this version of the lease.
     pub(crate) fn is_of(&self, version: u64) -> bool {
         self.version == Some(version)
     }
 
-    /// Begins anew with a file of `len` bytes, as the server said when the pages had
-    /// changed `changes` times: if they have since, it may be longer.
+    /// Starts a new cache for a file of `len` bytes, a length from when the pages had changed
+    /// `changes` times: after later changes the file may be longer.
     pub(crate) fn begin(&mut self, version: u64, len: u64, changes: u64) {
         if self.changes != changes {
             return;
@@ -89,44 +87,43 @@ impl Pages {
         self.len = self.stored.max(written.unwrap_or(0));
     }
 
-    /// How often they changed.
+    /// Returns the count of changes.
     pub(crate) const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     pub(crate) fn count(&self) -> usize {
         self.clean.len()
     }
 
-    /// How many extents are to be sent.
+    /// Returns the number of unsent extents.
     pub(crate) fn extents(&self) -> usize {
         self.dirty.len()
     }
 
-    /// The length of the file.
+    /// Returns the length of the file.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Its length on the server.
+    /// Returns the length on the server.
     pub(crate) const fn stored(&self) -> u64 {
         self.stored
     }
 
-    /// How often it was written to, for who is going to fetch these pages. Nothing
-    /// when the server does not have all of them: they would be older than what was
-    /// written.
+    /// Returns the count of changes before a fetch of these pages. None if some of their data is
+    /// unsent: the server's bytes would be older.
     pub(crate) fn before_fetch(&self, first: u64, count: u64) -> Option<u64> {
         (!self.is_unsent(first * PAGE, count * PAGE)).then_some(self.changes)
     }
 
-    /// Bytes that are to be sent or being sent.
+    /// Returns the bytes that wait or are being sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.waiting + self.sending.iter().map(|(_, len)| len).sum::<u64>()
     }
 
-    /// Whether some of these bytes are not yet on the server, or perhaps not.
+    /// Returns true if some of these bytes may not be on the server yet.
     pub(crate) fn is_unsent(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         let overlaps = |at: u64, count: u64| at < end && offset < at + count;
@@ -139,8 +136,10 @@ impl Pages {
                 .is_some_and(|(at, data)| overlaps(*at, data.len() as u64))
     }
 
-    /// Bytes from `offset` on, at most `len` and to the end of the file; or the
-    /// pages that are missing.
+    /// Returns at most `len` bytes from `offset` on, up to the end of the file.
+    ///
+    /// # Errors
+    /// The pages that are missing.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Missing> {
         let end = offset.saturating_add(len as u64).min(self.len);
         if offset >= end {
@@ -164,21 +163,21 @@ impl Pages {
         Ok(out)
     }
 
-    /// Whether a page is known: it was read, or lies behind all that was stored
-    /// and was never written to.
+    /// Returns true if the page is known: it is cached, or lies after the server's end of file and
+    /// was never written.
     pub(crate) fn has(&self, page: u64) -> bool {
         self.clean.contains_key(&page)
             || page * PAGE >= self.stored && !self.is_unsent(page * PAGE, PAGE)
     }
 
-    /// Pages of the file from `first` on, at most `count`, that are not known.
+    /// Returns at most `count` unknown pages of the file from `first` on.
     pub(crate) fn unknown(&self, first: u64, count: u64) -> Vec<u64> {
         let end = self.stored.div_ceil(PAGE).min(first.saturating_add(count));
         (first..end).filter(|page| !self.has(*page)).collect()
     }
 
-    /// Takes in what was read of the pages from `first` on, while nothing was
-    /// written. Returns the numbers of the new pages.
+    /// Caches pages read from the server, if nothing was written meanwhile. Returns the numbers of
+    /// the new pages.
     pub(crate) fn fetched(
         &mut self,
         version: u64,
@@ -202,28 +201,27 @@ impl Pages {
         Some(new)
     }
 
-    /// Keeps what is written, to be sent. Returns the numbers of new pages.
+    /// Caches a write and queues it for sending. Returns the numbers of new pages.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Vec<u64> {
-        // What is long is copied once, for the pages and for who sends it.
+        // A large write is copied once, for the pages and for the WRITE.
         let shared = (data.len() >= SHARED_FROM).then(|| Bytes::copy_from_slice(data));
         let new = self.overwrite(offset, data, Makes::Pages(shared.as_ref()));
         self.queue(offset, data, shared);
         new
     }
 
-    /// Whether some of these bytes are being written past the pages.
+    /// Returns true if some of these bytes are being written past the cache.
     pub(crate) fn is_passed(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         self.passing.iter().any(|(at, count)| *at < end && offset < at + count)
     }
 
-    /// These bytes are going to be written past the pages. Until
-    /// [`Self::passed`] nobody knows which ones the server has.
+    /// Begins a write past the cache. Until [`Self::passed`] the server's bytes are unknown.
     pub(crate) fn pass(&mut self, offset: u64, len: u64) {
         self.passing.push((offset, len));
     }
 
-    /// They were, or it went wrong: then nothing is known.
+    /// Ends a write past the cache. After a failure nothing is known.
     pub(crate) fn passed(&mut self, offset: u64, data: &[u8], is_there: bool) {
         let (len, end) = (data.len() as u64, offset + data.len() as u64);
         if let Some(at) = self.passing.iter().position(|one| *one == (offset, len)) {
@@ -233,8 +231,7 @@ impl Pages {
             return self.forget();
         }
         if self.is_unsent(offset, len) {
-            // Which of two that were written at once is the later one only the server
-            // knows.
+            // Only the server knows which of two simultaneous writes came later.
             self.changes += 1;
             let pages = (offset / PAGE)..end.div_ceil(PAGE);
             pages.for_each(|page| _ = self.clean.remove(&page));
@@ -245,7 +242,7 @@ impl Pages {
         self.stored = self.stored.max(end);
     }
 
-    /// Puts bytes into the pages that are known.
+    /// Writes bytes into the known pages.
     fn overwrite(&mut self, offset: u64, data: &[u8], makes: Makes<'_>) -> Vec<u64> {
         self.changes += 1;
         let end = offset + data.len() as u64;
@@ -266,7 +263,7 @@ impl Pages {
                 continue;
             }
             let part = data.get(from..from + count).unwrap_or_default();
-            // All of it is written, or there was nothing in it before.
+            // The write covers the whole page, or the page was empty.
             let is_whole = count == PAGE_BYTES || self.has(page);
             if makes != Makes::Nothing && is_whole && !self.clean.contains_key(&page) {
                 self.clean.insert(page, Data::Own(Vec::new()));
@@ -280,7 +277,7 @@ impl Pages {
         new
     }
 
-    /// Adds an extent; what it covers of older ones goes.
+    /// Adds an unsent extent in place of older ones that it overlaps.
     fn queue(&mut self, offset: u64, data: &[u8], shared: Option<Bytes>) {
         self.cut(offset, offset + data.len() as u64);
         self.waiting += data.len() as u64;
@@ -298,7 +295,7 @@ impl Pages {
         self.dirty.insert(offset, Data::Own(data.to_vec()));
     }
 
-    /// Takes `from..to` out of what is to be sent.
+    /// Removes the range `from..to` from the unsent data.
     fn cut(&mut self, from: u64, to: u64) {
         let touched: Vec<u64> = self
             .dirty
@@ -321,7 +318,7 @@ impl Pages {
         }
     }
 
-    /// All that is to be sent. It counts as unsent until [`Self::sent`].
+    /// Takes all unsent data. It counts as unsent until [`Self::sent`].
     pub(crate) fn take(&mut self) -> Vec<Extent> {
         let extents: Vec<Extent> = std::mem::take(&mut self.dirty).into_iter().collect();
         self.waiting = 0;
@@ -329,19 +326,19 @@ impl Pages {
         extents
     }
 
-    /// What was taken is on the server.
+    /// Records that the taken data is on the server.
     pub(crate) fn sent(&mut self) {
         let end = self.sending.drain(..).map(|(at, len)| at + len).max();
         self.stored = self.stored.max(end.unwrap_or(0));
     }
 
-    /// What was taken is not on the server, and will not be: nothing is known.
+    /// Records that the taken data will not reach the server: nothing is known.
     pub(crate) fn not_sent(&mut self) {
         self.sending.clear();
         self.forget();
     }
 
-    /// The file was cut or extended on the server.
+    /// Records a new length of the file on the server.
     pub(crate) fn resized(&mut self, len: u64) {
         self.changes += 1;
         self.cut(len, u64::MAX);
@@ -357,18 +354,18 @@ impl Pages {
         self.clean.clear();
     }
 
-    /// Forgets what was read, and how long the file is.
+    /// Discards the clean pages and the length.
     pub(crate) fn forget(&mut self) {
         self.version = None;
         self.drop_clean();
     }
 
-    /// Whether a page is kept.
+    /// Returns true if the page is cached.
     pub(crate) fn is_kept(&self, page: u64) -> bool {
         self.clean.contains_key(&page)
     }
 
-    /// Forgets one page, unless it is not on the server yet.
+    /// Evicts one page, unless it is unsent.
     pub(crate) fn evict(&mut self, page: u64) -> Evicted {
         if !self.is_kept(page) {
             return Evicted::Absent;

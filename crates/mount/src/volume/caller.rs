@@ -1,13 +1,13 @@
-//! Whether who waits was told to stop.
+//! Detects signals to the thread that waits for an answer.
 //!
-//! The kernel says so with FUSE_INTERRUPT, which fuser keeps to itself, and answers
-//! as if nobody knew it: then not even SIGKILL ends a wait. What a thread was sent
-//! stays with it until the request is answered, and /proc tells of it.
+//! The kernel sends FUSE_INTERRUPT, but fuser does not pass it on and answers that it is not
+//! supported: then not even SIGKILL would end a wait. A pending signal stays with the thread until
+//! its request is answered, and /proc shows it.
 
 use crate::limits::{KILLED_EVERY, SIGNALS_EVERY};
 
-/// The bit of SIGKILL in a mask of signals; what ends a program without a core is that to
-/// each of its threads.
+/// The bit of SIGKILL in a signal mask. A fatal signal without a core dump sends SIGKILL to every
+/// thread.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
 /// PF_EXITING of a thread's flags.
 const EXITING: u64 = 0x4;
@@ -16,17 +16,18 @@ const EXITING: u64 = 0x4;
 #[derive(Debug)]
 pub(crate) struct Caller {
     thread: u32,
-    /// The process had been sent one that any of its threads may take.
+    /// True if the last check found a pending signal of the process, which any of its threads may
+    /// take.
     shared: bool,
 }
 
 impl Caller {
-    /// The thread of that number; 0 is one that this process cannot see.
+    /// Returns the caller with this thread number; 0 means a thread that this process cannot see.
     pub(crate) const fn new(thread: u32) -> Self {
         Self { thread, shared: false }
     }
 
-    /// Ends when it was sent a signal that it does not block.
+    /// Completes when the thread has a signal that it does not block.
     pub(crate) async fn signalled(&mut self) {
         loop {
             tokio::time::sleep(SIGNALS_EVERY).await;
@@ -36,7 +37,7 @@ impl Caller {
         }
     }
 
-    /// Ends when it was killed, or closes its files since it was.
+    /// Completes when the thread was killed, or closes its files because of that.
     pub(crate) async fn killed(&mut self) {
         loop {
             tokio::time::sleep(KILLED_EVERY).await;
@@ -53,8 +54,8 @@ impl Caller {
             || read("stat").is_some_and(|stat| ends_by_signal(&stat).unwrap_or(false))
     }
 
-    /// A signal of the process may be another thread's, who takes it at once: it has
-    /// to be there twice.
+    /// Another thread may take a signal of the process at once: only one that is pending in two
+    /// checks counts.
     fn look(&mut self) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread));
         let Some(pending) = status.ok().and_then(|status| Pending::parse(&status)) else {
@@ -65,17 +66,17 @@ impl Caller {
     }
 }
 
-/// What of a thread's signals are to be delivered.
+/// The pending signals of a thread that it does not block.
 #[derive(Debug, PartialEq, Eq)]
 struct Pending {
     own: bool,
     shared: bool,
-    /// It ends as soon as it is answered.
+    /// True if the thread ends as soon as it is answered.
     kills: bool,
 }
 
-/// Whether a thread is ending by a signal: from /proc/PID/stat, proc_pid_stat(5), of which
-/// the fields behind the name are counted.
+/// Returns true if a signal ends the thread. Reads /proc/PID/stat, proc_pid_stat(5); fields are
+/// counted after the name.
 fn ends_by_signal(stat: &str) -> Option<bool> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
@@ -85,7 +86,7 @@ fn ends_by_signal(stat: &str) -> Option<bool> {
 }
 
 impl Pending {
-    /// From /proc/PID/status, proc_pid_status(5).
+    /// Parses /proc/PID/status, proc_pid_status(5).
     fn parse(status: &str) -> Option<Self> {
         let mask = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn who_is_killed_is_told_from_who_ends() {
-        // A child that was killed and not waited for has nothing left but how it ended.
+        // A killed child that was not waited for still shows how it ended.
         for (signal, is_killed) in [(Some("-KILL"), true), (Some("-TERM"), true), (None, false)] {
             let wait = if signal.is_some() { "60" } else { "0" };
             let mut child = std::process::Command::new("sleep").arg(wait).spawn().unwrap();

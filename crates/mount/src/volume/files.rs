@@ -1,4 +1,4 @@
-//! Open files: reading, writing, and what else is done with a handle.
+//! Operations on open files.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -9,34 +9,13 @@ use frevo_client::{Cause, File};
 use fuser::Errno;
 
 use super::names::MODE_BITS;
-use super::opens::{Opened, WRITING};
-use super::{Told, Volume};
-use crate::cache::{Course, Heard};
+use super::opens::WRITING;
+use super::{EntryReply, Handle, Volume};
+use crate::cache::ReadAhead;
 use crate::errno::{Outcome, errno};
-use crate::node::Node;
+use crate::node::{Node, Opened};
 
-/// A file that a program has open.
-pub(crate) struct Handle {
-    pub(crate) node: Arc<Node>,
-    pub(crate) can_read: bool,
-    pub(crate) can_write: bool,
-    /// Every write goes to the end.
-    appends: bool,
-    /// A write is on stable storage when it is acknowledged.
-    syncs: bool,
-    course: Course,
-    /// What of the file's failures it was told of.
-    heard: Heard,
-}
-
-impl Handle {
-    /// What went wrong with what was written, once.
-    fn tell_failures(&self) -> Outcome<()> {
-        self.node.content().map_or(Ok(()), |content| content.failures.tell(&self.heard))
-    }
-}
-
-/// What an open wants, from the flags of open(2).
+/// Returns (reads, writes) from the flags of open(2).
 const fn wants(flags: i32) -> (bool, bool) {
     match flags & libc::O_ACCMODE {
         libc::O_RDONLY => (true, false),
@@ -50,12 +29,12 @@ impl Volume {
         self.files.lock().get(&number).cloned().ok_or(Errno::EBADF)
     }
 
-    /// Nodes that programs have open.
+    /// Returns the nodes that programs have open.
     pub(super) fn open_nodes(&self) -> Vec<Arc<Node>> {
         self.files.lock().values().map(|handle| Arc::clone(&handle.node)).collect()
     }
 
-    /// A number that no other mount uses for the same file.
+    /// Returns a number that no other mount uses for the same file.
     pub(super) fn unique(&self) -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanoseconds = since.unwrap_or_default().as_nanos() as u64;
@@ -75,10 +54,10 @@ impl Volume {
         self.enter(&node, flags)
     }
 
-    /// A new handle of what is open.
+    /// Adds a handle for an open node; returns its number.
     fn enter(&self, node: &Arc<Node>, flags: i32) -> Outcome<u64> {
         let (can_read, can_write) = wants(flags);
-        let heard = node.content().ok_or(Errno::EIO)?.failures.heard();
+        let seen_failures = node.content().ok_or(Errno::EIO)?.failures.seen();
         node.opens.lock().users += 1;
         let number = self.number();
         let handle = Handle {
@@ -87,8 +66,8 @@ impl Volume {
             can_write,
             appends: flags & libc::O_APPEND != 0,
             syncs: flags & libc::O_DSYNC != 0,
-            course: Course::default(),
-            heard,
+            read_ahead: ReadAhead::default(),
+            seen_failures,
         };
         self.files.lock().insert(number, Arc::new(handle));
         Ok(number)
@@ -100,20 +79,20 @@ impl Volume {
         name: &OsStr,
         flags: i32,
         mode: u32,
-    ) -> Outcome<(Told, u64)> {
+    ) -> Outcome<(EntryReply, u64)> {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
-        // What this mount does takes nothing of what it keeps of the directory.
-        lease.set_parent(parent.listed.lease().as_deref());
+        // With the parent's lease key, this mount's own changes do not break the directory's lease.
+        lease.set_parent(parent.directory.lease().as_deref());
         let asked = std::time::Instant::now();
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
         let options = options.mode(mode & MODE_BITS);
         let make = options.clone().create(true).create_new(exclusive);
         let file = match make.open(&self.share, &path).await {
-            // It was made, or somebody else made it meanwhile; nobody knows.
+            // The file was made, by this request or by another client.
             Err(error) if matches!(error.cause(), Cause::Unknown) => {
                 options.open(&self.share, &path).await
             }
@@ -130,7 +109,7 @@ impl Volume {
         let _turn = node.opening.lock().await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
-            // That of a file which is open already may have changed.
+            // The data cache of a file that was already open may have changed.
             content.opened(&file, true, metadata.len(), 0);
         }
         {
@@ -141,14 +120,14 @@ impl Volume {
             let file = file.clone();
             opens.files.push(Opened { id: self.number(), file, reads: true, writes: true });
         }
-        // Made by somebody else since the kernel looked for it, which leaves it to the
-        // server to empty it.
+        // Another client made the file since the kernel's look-up. The kernel leaves the truncation
+        // to the server.
         if flags & libc::O_TRUNC != 0 && !file.was_created() {
             let resized = match node.content() {
                 Some(content) => content.resize(&file, 0).await,
                 None => Ok(()),
             };
-            node.unlearn();
+            node.invalidate();
             metadata = metadata.with_len(0);
             if let Err(error) = resized {
                 if node.opens.lock().users == 0 {
@@ -159,7 +138,7 @@ impl Volume {
             }
         }
         let number = self.enter(&node, flags)?;
-        Ok((self.tell(&node, &metadata), number))
+        Ok((self.reply(&node, &metadata), number))
     }
 
     pub(crate) async fn read(&self, number: u64, offset: u64, len: u32) -> Outcome<Bytes> {
@@ -174,18 +153,17 @@ impl Volume {
         if !self.settings.cache {
             return content.read_direct(&file, offset, len).await;
         }
-        let ahead = handle.course.ahead(offset, len as u64);
+        let ahead = handle.read_ahead.ahead(offset, len as u64);
         content.read(&file, offset, len, ahead).await
     }
 
-    /// Writes for a program.
+    /// Writes data for a program.
     pub(crate) async fn write(&self, number: u64, offset: u64, data: &[u8]) -> Outcome<u32> {
         let handle = self.handle(number)?;
         self.put(&handle, (!handle.appends).then_some(offset), data).await
     }
 
-    /// Writes for a program what can be taken in at once. None when it has to be waited
-    /// for something first.
+    /// Writes data for a program if that needs no wait; None otherwise.
     pub(crate) fn write_now(&self, number: u64, offset: u64, data: &[u8]) -> Option<u32> {
         let handle = self.handle(number).ok()?;
         if !handle.can_write || handle.syncs || !self.settings.cache {
@@ -193,18 +171,17 @@ impl Volume {
         }
         let node = &handle.node;
         let content = self.writer(node).and_then(|_| node.content())?;
-        if content.failures.are_new(&handle.heard) {
+        if content.failures.are_new(&handle.seen_failures) {
             return None;
         }
         if !content.write_now((!handle.appends).then_some(offset), data) {
             return None;
         }
-        node.unlearn();
+        node.invalidate();
         u32::try_from(data.len()).ok()
     }
 
-    /// Writes what the kernel has of a map: it has its place, and comes through any
-    /// handle of the file that can write.
+    /// Writes back mapped pages; the kernel sends them through any handle that can write.
     pub(crate) async fn write_back(&self, number: u64, offset: u64, data: &[u8]) -> Outcome<u32> {
         let handle = self.handle(number)?;
         self.put(&handle, Some(offset), data).await
@@ -217,9 +194,9 @@ impl Volume {
         let node = &handle.node;
         let file = self.writer(node).ok_or(Errno::EBADF)?;
         let content = self.content(node).await?;
-        content.failures.tell(&handle.heard)?;
+        content.failures.tell(&handle.seen_failures)?;
         let done = content.write(&file, offset, data, self.settings.cache).await;
-        node.unlearn();
+        node.invalidate();
         done?;
         if handle.syncs {
             self.sync(handle).await?;
@@ -227,7 +204,7 @@ impl Volume {
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 
-    /// Cuts or extends a file, open or not.
+    /// Truncates or extends a file, open or not.
     pub(super) async fn truncate(&self, node: &Arc<Node>, size: u64) -> Outcome<()> {
         self.check_writable()?;
         let _turn = node.opening.lock().await;
@@ -237,20 +214,20 @@ impl Volume {
         if !was_open && node.opens.lock().users == 0 {
             self.close_all(node).await;
         }
-        node.unlearn();
+        node.invalidate();
         resized
     }
 
-    /// What a close(2) by `owner` must have seen to the end.
+    /// Completes a close(2) by `owner`: sends data, releases the owner's locks, reports failures.
     pub(crate) async fn flush(&self, number: u64, owner: u64) -> Outcome<()> {
         let handle = self.handle(number)?;
         let _ = self.send(&handle.node).await;
         self.unlock_all(&handle.node, owner).await;
-        // Who only reads has nothing to lose, and must not hear it in the place of who has.
+        // A handle that only reads must not take the report from a handle that wrote.
         if handle.can_write { handle.tell_failures() } else { Ok(()) }
     }
 
-    /// Sends what was gathered of a node.
+    /// Sends the unsent data of a node.
     pub(super) async fn send(&self, node: &Node) -> Outcome<()> {
         match node.content() {
             Some(content) => content.send().await,
@@ -268,14 +245,14 @@ impl Volume {
         let _ = self.send(node).await;
         let synced = match self.syncer(node).await {
             Some(file) => file.sync().await.map_err(|error| errno(&error)),
-            // Nothing can have been written.
+            // No handle can have written.
             None => Ok(()),
         };
         handle.tell_failures().and(synced)
     }
 
-    /// An Open by which what anybody wrote can be put on stable storage: MS-SMB2 3.3.5.11
-    /// wants one that writes, POSIX any.
+    /// Returns an Open that can flush all data to stable storage: MS-SMB2 3.3.5.11 requires write
+    /// access, POSIX none.
     async fn syncer(&self, node: &Arc<Node>) -> Option<File> {
         if let Some(file) = self.writer(node) {
             return Some(file);
@@ -284,11 +261,11 @@ impl Volume {
             return None;
         }
         let _turn = node.opening.lock().await;
-        // Where that is not allowed nobody here has written.
+        // Without the right to write, this mount has written nothing.
         self.open_on_server(node, false, true).await.ok()
     }
 
-    /// The last use of a handle has ended.
+    /// Ends a handle after its last use.
     pub(crate) async fn release(&self, number: u64) {
         let Some(handle) = self.files.lock().remove(&number) else { return };
         let node = &handle.node;
@@ -302,8 +279,8 @@ impl Volume {
             }
         }
         if let Err(error) = self.send(node).await {
-            // A close(2) was told, unless it was a map that was written to.
-            tracing::warn!(?node, ?error, "what was written is lost");
+            // close(2) has reported the error, except for mapped pages.
+            tracing::warn!(?node, ?error, "written data is lost");
         }
         if !self.keeps(node) {
             self.close_all(node).await;

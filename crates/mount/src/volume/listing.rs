@@ -1,4 +1,4 @@
-//! Directories being listed.
+//! Listing of directories.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,36 +7,30 @@ use frevo_client::DirEntry;
 use fuser::FileType;
 use parking_lot::Mutex;
 
-use super::{Told, Volume};
+use super::{EntryReply, OpenDirectory, Volume};
 use crate::errno::Outcome;
 use crate::names::{Spelling, from_wire};
 use crate::node::{Node, kind_of};
 
-/// An open directory: what was in it when it was read from its beginning.
-pub(crate) struct Listing {
-    node: Arc<Node>,
-    entries: Mutex<Option<(Instant, Arc<Vec<DirEntry>>)>>,
-}
-
-/// What the kernel is to be told of an open directory.
-pub(crate) struct Listed {
+/// The entries of an open directory from an offset on.
+pub(crate) struct DirectoryPage {
     pub(crate) node: Arc<Node>,
     asked: Instant,
     entries: Arc<Vec<DirEntry>>,
-    /// How many it has been told.
+    /// The number of entries before the offset.
     from: usize,
 }
 
 /// One entry for the kernel.
 pub(crate) enum Entry<'a> {
-    /// `.` and `..`, of which it is told no more than their numbers.
+    /// `.` or `..` with its number; other attributes are not reported.
     Itself(u64, &'static str),
-    /// What the server named.
+    /// An entry from the server.
     Named(&'a DirEntry),
 }
 
 impl Entry<'_> {
-    /// Its name, as POSIX has it.
+    /// Returns the name in POSIX spelling.
     pub(crate) fn name(&self, spelling: Spelling) -> String {
         match self {
             Self::Itself(_, name) => (*name).to_owned(),
@@ -44,7 +38,7 @@ impl Entry<'_> {
         }
     }
 
-    /// What it is.
+    /// Returns the file type.
     pub(crate) fn kind(&self) -> FileType {
         match self {
             Self::Itself(..) => FileType::Directory,
@@ -52,7 +46,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Its number, for who does not ask for more.
+    /// Returns the number for readdir(2) without a look-up.
     pub(crate) fn number(&self) -> u64 {
         match self {
             Self::Itself(id, _) => *id,
@@ -61,8 +55,8 @@ impl Entry<'_> {
     }
 }
 
-impl Listed {
-    /// The entries from there on, each with the offset of the next one.
+impl DirectoryPage {
+    /// Returns the entries with the offset of the next one.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, Entry<'_>)> {
         const DOTS: [&str; 2] = [".", ".."];
         let dots = DOTS.into_iter().skip(self.from).map(|dot| Entry::Itself(self.node.id, dot));
@@ -76,7 +70,7 @@ impl Volume {
     pub(crate) fn opendir(&self, id: u64) -> Outcome<u64> {
         let node = self.nodes.find(id)?;
         let number = self.number();
-        let listing = Listing { node, entries: Mutex::new(None) };
+        let listing = OpenDirectory { node, entries: Mutex::new(None) };
         self.listings.lock().insert(number, Arc::new(listing));
         Ok(number)
     }
@@ -85,9 +79,14 @@ impl Volume {
         self.listings.lock().remove(&handle);
     }
 
-    /// What is in an open directory from `offset` on. From the beginning it is read
-    /// anew, unless what is kept of it is good enough: for `names` alone.
-    pub(crate) async fn entries(&self, handle: u64, offset: u64, names: bool) -> Outcome<Listed> {
+    /// Returns the entries of an open directory from `offset` on. At offset 0 the directory is read
+    /// anew, unless the cache is valid for `names` alone.
+    pub(crate) async fn entries(
+        &self,
+        handle: u64,
+        offset: u64,
+        names: bool,
+    ) -> Outcome<DirectoryPage> {
         let listing = self.listings.lock().get(&handle).cloned();
         let listing = listing.ok_or(fuser::Errno::EBADF)?;
         let known = listing.entries.lock().clone().filter(|_| offset > 0);
@@ -101,18 +100,18 @@ impl Volume {
             }
         };
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(Listed { node: Arc::clone(&listing.node), asked, entries, from })
+        Ok(DirectoryPage { node: Arc::clone(&listing.node), asked, entries, from })
     }
 
-    /// What the kernel is told of an entry. It counts as looked up.
-    pub(crate) fn tell_entry(&self, listed: &Listed, entry: &DirEntry) -> Told {
+    /// Returns the reply for an entry, and counts it as a lookup.
+    pub(crate) fn reply_listed(&self, listed: &DirectoryPage, entry: &DirEntry) -> EntryReply {
         let node = self.nodes.listed(&listed.node, entry.name(), *entry.metadata(), listed.asked);
         match node.known() {
             Some(known) if known.at >= listed.asked || self.is_fresh(known.at) => {
-                self.tell_known(&node, &known)
+                self.reply_known(&node, &known)
             }
-            // It has changed since: the kernel is to ask.
-            _ => Told { ttl: Duration::ZERO, ..self.tell(&node, entry.metadata()) },
+            // The metadata changed since: the kernel has to ask again.
+            _ => EntryReply { ttl: Duration::ZERO, ..self.reply(&node, entry.metadata()) },
         }
     }
 }

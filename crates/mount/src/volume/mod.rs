@@ -1,26 +1,24 @@
-//! What the operations do: a share, the nodes of it that the kernel knows, and
-//! the files and directories that are open.
+//! The operations on a mounted share, its nodes, and its open files and directories.
 
 mod attributes;
 mod caller;
 mod dir_cache;
 mod files;
+mod handles;
 mod listing;
 mod locks;
+mod maintenance;
 mod names;
 mod opens;
 mod ranges;
+mod reply;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
-pub(crate) use attributes::Changes;
 pub(crate) use caller::Caller;
-pub(crate) use dir_cache::ListedDir;
-pub(crate) use files::Handle;
+pub(crate) use handles::{Handle, OpenDirectory};
 pub(crate) use listing::Entry;
-pub(crate) use locks::{Locks, Range};
-pub(crate) use opens::Opens;
+pub(crate) use reply::{Changes, EntryReply};
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -32,13 +30,12 @@ use frevo_client::{Cause, Error, Metadata, Share};
 use fuser::{Errno, FileAttr, Notifier};
 use parking_lot::Mutex;
 
-use crate::cache::Keeper;
+use crate::cache::CacheBudget;
 use crate::errno::{Outcome, errno};
 use crate::limits::{ABSENT_FOR, UNKNOWN_TRIES};
 use crate::names::{Spelling, to_wire};
-use crate::node::{Known, Node, Nodes};
+use crate::node::{Node, Nodes, TimedMetadata};
 use crate::settings::Settings;
-use listing::Listing;
 
 /// A mounted share.
 pub(crate) struct Volume {
@@ -46,23 +43,23 @@ pub(crate) struct Volume {
     pub(crate) settings: Settings,
     pub(crate) nodes: Nodes,
     me: Weak<Self>,
-    keeper: Arc<Keeper>,
-    /// By which the kernel is told what it may not keep.
+    budget: Arc<CacheBudget>,
+    /// Invalidates entries and pages in the kernel.
     pub(crate) notifier: OnceLock<Notifier>,
-    /// Files that are open for nobody.
+    /// Idle files that stay open on the server.
     kept: Mutex<HashMap<u64, Arc<Node>>>,
-    /// Directories that are kept open, the oldest first.
+    /// Directories that are open under a lease, the oldest first.
     held: Mutex<VecDeque<Weak<Node>>>,
-    /// Directories of which a listing is kept, the latest last.
+    /// Directories with a cached listing, the latest last.
     listed: Mutex<VecDeque<Weak<Node>>>,
-    /// The server has no leases on directories.
+    /// True if the server grants no leases on directories.
     holds_none: AtomicBool,
-    /// The server is being asked whether it is there.
+    /// True while a request checks the server's presence.
     is_listening: AtomicBool,
     files: Mutex<HashMap<u64, Arc<Handle>>>,
-    listings: Mutex<HashMap<u64, Arc<Listing>>>,
+    listings: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
     next: AtomicU64,
-    /// The server does not remove names as POSIX has it.
+    /// True if the server cannot remove or replace open files as POSIX does.
     plain: AtomicBool,
 }
 
@@ -72,19 +69,13 @@ impl std::fmt::Debug for Volume {
     }
 }
 
-/// An answer about a node, and how long the kernel may believe it.
-pub(crate) struct Told {
-    pub(crate) attr: FileAttr,
-    pub(crate) ttl: Duration,
-}
-
 impl Volume {
     pub(crate) fn new(share: Share, base: &str, settings: Settings) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             share,
             nodes: Nodes::new(base),
             me: Weak::clone(me),
-            keeper: Keeper::new(settings.cache_bytes),
+            budget: CacheBudget::new(settings.cache_bytes),
             settings,
             notifier: OnceLock::new(),
             kept: Mutex::default(),
@@ -103,36 +94,35 @@ impl Volume {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What the kernel is told of a node.
-    pub(crate) fn tell(&self, node: &Node, metadata: &Metadata) -> Told {
-        // The server does not know of what was gathered.
+    /// Returns the attributes of a node and their validity for the kernel.
+    pub(crate) fn reply(&self, node: &Node, metadata: &Metadata) -> EntryReply {
+        // The server does not know the unsent data.
         let unsent = node.content().and_then(|content| content.unsent_len());
         let metadata = unsent.map_or(*metadata, |len| metadata.with_len(len));
-        Told {
-            attr: attributes::attr(node, &metadata, &self.settings),
+        EntryReply {
+            attr: reply::attr(node, &metadata, &self.settings),
             ttl: self.settings.believed_for,
         }
     }
 
-    /// The same of what the server said at `asked`: it is believed no longer for being
-    /// told later.
-    pub(crate) fn tell_known(&self, node: &Node, known: &Known) -> Told {
-        let told = self.tell(node, &known.metadata);
-        Told { ttl: told.ttl.saturating_sub(known.at.elapsed()), ..told }
+    /// Returns earlier metadata as a reply; its validity counts from the request to the server.
+    pub(crate) fn reply_known(&self, node: &Node, known: &TimedMetadata) -> EntryReply {
+        let told = self.reply(node, &known.metadata);
+        EntryReply { ttl: told.ttl.saturating_sub(known.at.elapsed()), ..told }
     }
 
-    /// What the kernel is told of a directory as it lists itself.
-    pub(crate) fn tell_itself(&self, node: &Node) -> FileAttr {
+    /// Returns the attributes of a directory for its own entry `.`.
+    pub(crate) fn attr_of_directory(&self, node: &Node) -> FileAttr {
         let known = node.known().map_or_else(Metadata::default, |known| known.metadata);
-        attributes::attr(node, &known, &self.settings)
+        reply::attr(node, &known, &self.settings)
     }
 
-    /// `name` in `parent`.
+    /// Looks up `name` in `parent`.
     pub(crate) async fn lookup(&self, parent: u64, name: &OsStr) -> Outcome<NameLookup> {
         let parent = self.nodes.find(parent)?;
         let spelled = self.wire(name)?;
         if let Some(told) = self.look_in_listing(&parent, &spelled).await {
-            return Ok(NameLookup::There(told));
+            return Ok(NameLookup::Found(told));
         }
         let before = self.dir_grant(&parent);
         let asked = Instant::now();
@@ -149,22 +139,22 @@ impl Volume {
             Err(error) => return Err(errno(&error)),
         };
         let node = self.nodes.found(&parent, &spelled, metadata, asked);
-        // Its length and time are the server's to say, once it has all of it.
+        // Only after all data is sent does the server report the right size and times.
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
-        Ok(NameLookup::There(self.tell(&node, &metadata)))
+        Ok(NameLookup::Found(self.reply(&node, &metadata)))
     }
 
-    /// What a listing of just now says of a name; nothing if the server knows more.
-    async fn look_in_listing(&self, parent: &Arc<Node>, name: &str) -> Option<Told> {
+    /// Looks up a name in a recent listing; None if the server has to be asked.
+    async fn look_in_listing(&self, parent: &Arc<Node>, name: &str) -> Option<EntryReply> {
         let listing = self.listed_lately(parent).await?;
         let entry = listing.find(name)?;
         let node = self.nodes.listed(parent, name, *entry.metadata(), listing.asked);
         match node.known().filter(|known| self.is_fresh(known.at)) {
-            Some(known) => Some(self.tell_known(&node, &known)),
+            Some(known) => Some(self.reply_known(&node, &known)),
             None => {
-                // The kernel is not told of it now.
+                // This reply will not be sent to the kernel.
                 self.forget(node.id, 1);
                 None
             }
@@ -172,23 +162,23 @@ impl Volume {
     }
 }
 
-/// What came of looking for a name.
+/// The result of a look-up.
 pub(crate) enum NameLookup {
-    There(Told),
-    /// It is not there, and the kernel may believe that for so long.
+    Found(EntryReply),
+    /// The name is absent, and the kernel may cache that for this time.
     Absent(Duration),
 }
 
 impl Volume {
-    /// How names are spelled on the wire.
+    /// The spelling of names on the wire.
     pub(crate) fn spelling(&self) -> Spelling {
         if self.share.is_posix() { Spelling::Exact } else { Spelling::Mapped }
     }
 
-    /// A component as the wire has it.
+    /// Converts a component to its wire spelling.
     ///
     /// # Errors
-    /// EINVAL for what is no Unicode: SMB has no names of bytes.
+    /// EINVAL for a name that is not Unicode.
     fn wire(&self, name: &OsStr) -> Outcome<String> {
         if name.len() > crate::limits::NAME_MAX as usize {
             return Err(Errno::ENAMETOOLONG);
@@ -197,9 +187,9 @@ impl Volume {
     }
 }
 
-/// Carries out what must not be done twice. When a lost connection leaves open
-/// whether it was done, it is tried again, and an error of which `is_done` says
-/// that it is what the second try finds counts as success.
+/// Carries out an operation that must not take effect twice. If a lost connection leaves the
+/// outcome unknown, the operation is repeated; an error for which `is_done` returns true then means
+/// that the first attempt succeeded.
 async fn once<T: Default, F: Future<Output = Result<T, Error>>>(
     mut operation: impl FnMut() -> F,
     is_done: impl Fn(Errno) -> bool,

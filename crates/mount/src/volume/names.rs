@@ -1,4 +1,4 @@
-//! What is done to names: mkdir, unlink, rmdir, rename, links.
+//! Operations on names: mkdir, unlink, rmdir, rename, links.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use frevo_wire::Status;
 use frevo_wire::fscc::reparse::NfsSpecial;
 use fuser::Errno;
 
-use super::{Told, Volume, once};
+use super::{EntryReply, Volume, once};
 use crate::errno::{Outcome, errno};
 use crate::limits::{REMOVE_AGAIN, REMOVE_TRIES};
 use crate::names::from_wire;
 use crate::node::Node;
 
-/// Permission bits of a mode, those that a client may give.
+/// The bits of a mode that a client may set.
 pub(super) const MODE_BITS: u32 = 0o7777;
 
-/// How names begin that files have from their removal to their last close, on
-/// servers that cannot take a name from an open file.
+/// The prefix of hidden names. A file has such a name between its removal and its last close, on
+/// servers that cannot remove open files.
 const HIDDEN: &str = ".frevo-removed-";
 
-/// Whether `name` is one of those.
+/// Returns true for a hidden name.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.strip_prefix(HIDDEN)
         .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whether the server does not know what was asked of it.
+/// Returns true if the server does not support the request.
 fn is_unknown_to_server(error: &Error) -> bool {
     matches!(
         error.status(),
@@ -45,12 +45,12 @@ fn is_unknown_to_server(error: &Error) -> bool {
 }
 
 impl Volume {
-    /// Refuses what would change something on a mount for reading.
+    /// Fails with EROFS on a read-only mount.
     pub(super) fn check_writable(&self) -> Outcome<()> {
         if self.settings.read_only { Err(Errno::EROFS) } else { Ok(()) }
     }
 
-    pub(crate) async fn mkdir(&self, parent: u64, name: &OsStr, mode: u32) -> Outcome<Told> {
+    pub(crate) async fn mkdir(&self, parent: u64, name: &OsStr, mode: u32) -> Outcome<EntryReply> {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
@@ -60,7 +60,7 @@ impl Volume {
         let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.tell(&node, &metadata))
+        Ok(self.reply(&node, &metadata))
     }
 
     pub(crate) async fn rmdir(&self, parent: u64, name: &OsStr) -> Outcome<()> {
@@ -76,8 +76,8 @@ impl Volume {
                 Err(error) if error == Errno::ENOTEMPTY && tries > 0 => tries -= 1,
                 other => break other?,
             }
-            // The kernel tells of a last close after the program has gone on: until
-            // then a file that was removed still has its hidden name.
+            // The kernel reports a last close with a delay: until then a removed file still has its
+            // hidden name.
             if !self.holds_hidden_only(&path).await {
                 return Err(Errno::ENOTEMPTY);
             }
@@ -87,34 +87,33 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether there is nothing in a directory but files that were removed.
+    /// Returns true if a directory contains only removed files.
     async fn holds_hidden_only(&self, path: &str) -> bool {
         let entries = self.share.read_dir(path).await;
         entries.is_ok_and(|entries| entries.iter().all(|entry| is_hidden(entry.name())))
     }
 
-    /// `name` in `parent` is no more.
+    /// Records that `name` in `parent` was removed.
     fn removed(&self, parent: &Arc<Node>, name: &str) {
         self.nodes.removed(parent.id, name);
         self.changed(parent, name);
     }
 
-    /// Closes what is open for nobody of what is known as `name` in `parent`, and
-    /// below it: it would be in the way.
+    /// Closes idle files known as `name` in `parent`, and below it: they would block the operation.
     async fn let_go_at(&self, parent: &Node, name: &str, path: &str) {
         let known = self.nodes.seen_as(parent.id, name);
         if known.iter().any(|node| node.is_dir()) {
             return self.let_go_below(path).await;
         }
         for node in known {
-            // What is just being closed is waited for.
+            // Also waits for a close in progress.
             if node.is_open() || node.opening.try_lock().is_err() {
                 self.let_go(&node).await;
             }
         }
     }
 
-    /// The same for all at `path` and below. Looks at each node.
+    /// Closes idle files at `path` and below. Visits every node.
     async fn let_go_below(&self, path: &str) {
         for node in self.nodes.all() {
             let is_below = || {
@@ -122,18 +121,18 @@ impl Volume {
                 let rest = found.strip_prefix(path)?.chars().next();
                 Some(rest.is_none_or(|next| next == '/'))
             };
-            // What is just being closed is waited for.
+            // Also waits for a close in progress.
             let is_busy =
-                node.is_open() || node.listed.is_held() || node.opening.try_lock().is_err();
+                node.is_open() || node.directory.is_held() || node.opening.try_lock().is_err();
             if is_busy && is_below() == Some(true) {
                 self.let_go(&node).await;
             }
         }
     }
 
-    /// The node that is known as `name` in `parent` and has open files here.
+    /// Returns the open node that is known as `name` in `parent`.
     fn open_at(&self, parent: &Node, name: &str) -> Option<Arc<Node>> {
-        self.open_nodes().into_iter().find(|node| node.is_seen_as(parent.id, name))
+        self.open_nodes().into_iter().find(|node| node.has_name(parent.id, name))
     }
 
     pub(crate) async fn unlink(&self, parent: u64, name: &OsStr) -> Outcome<()> {
@@ -144,7 +143,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes a file's name. Who has it open goes on with it.
+    /// Removes a file's name. Open handles stay usable.
     async fn unlink_in(&self, parent: &Arc<Node>, name: &str) -> Outcome<()> {
         let path = parent.below(name)?;
         self.let_go_at(parent, name, &path).await;
@@ -163,14 +162,13 @@ impl Volume {
         once(|| self.share.remove_file(&path), is_gone).await.map_err(|error| errno(&error))
     }
 
-    /// Gives an open file a hidden name, under which it is removed when it is
-    /// closed.
+    /// Gives an open file a hidden name, which is removed at its last close.
     async fn hide(&self, parent: &Arc<Node>, name: &str, node: &Arc<Node>) -> Outcome<()> {
         let hidden = format!("{HIDDEN}{:016x}{:016x}", node.id, self.unique());
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
         let rename = || self.share.rename(&from, &to, true);
         let is_gone = |found| found == Errno::ENOENT;
-        // Not under `opening`: the server may want the lease first.
+        // Not under `opening`: the server may break the lease first.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
         let _turn = node.opening.lock().await;
         if node.is_open() {
@@ -188,7 +186,7 @@ impl Volume {
     ) -> Outcome<()> {
         self.check_writable()?;
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            // SMB has neither exchange nor whiteout.
+            // SMB has no exchange and no whiteout.
             return Err(Errno::EINVAL);
         }
         let replace = flags & libc::RENAME_NOREPLACE == 0;
@@ -221,7 +219,7 @@ impl Volume {
                 other => return other.map_err(|error| errno(&error)),
             }
         }
-        // Windows replaces no file that is open.
+        // Windows does not replace an open file.
         if replace && let Some(node) = self.open_at(new_parent, new) {
             self.hide(new_parent, new, &node).await?;
             self.removed(new_parent, new);
@@ -234,7 +232,7 @@ impl Volume {
         }
     }
 
-    /// POSIX lets a directory take the place of an empty one, SMB does not.
+    /// Replaces an empty directory by another one, which POSIX allows and SMB does not.
     async fn replace_directory(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
         let source_is = self.share.lookup(source).await.map_err(|error| errno(&error))?;
         let target_is = self.share.lookup(target).await.map_err(|error| errno(&error))?;
@@ -256,7 +254,7 @@ impl Volume {
         self.changed(from.0, from.1);
     }
 
-    pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<Told> {
+    pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<EntryReply> {
         self.check_writable()?;
         let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
         let name = self.wire(name)?;
@@ -267,15 +265,20 @@ impl Volume {
         let asked = Instant::now();
         let metadata = self.look_at(&to).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.tell(&node, &metadata))
+        Ok(self.reply(&node, &metadata))
     }
 
-    pub(crate) async fn symlink(&self, parent: u64, name: &OsStr, target: &Path) -> Outcome<Told> {
+    pub(crate) async fn symlink(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        target: &Path,
+    ) -> Outcome<EntryReply> {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let target = target.to_str().ok_or(Errno::EINVAL)?;
-        // Windows wants to know what it leads to.
+        // Windows stores whether the target is a directory.
         let to_directory = self.leads_to_directory(&parent, target).await;
         let make = self.share.symlink(&path, target, to_directory).await;
         make.map_err(|error| errno(&error))?;
@@ -283,7 +286,7 @@ impl Volume {
         let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.tell(&node, &metadata))
+        Ok(self.reply(&node, &metadata))
     }
 
     async fn leads_to_directory(&self, parent: &Node, target: &str) -> bool {
@@ -304,14 +307,14 @@ impl Volume {
         self.share.metadata(&path).await.is_ok_and(|found| found.is_dir())
     }
 
-    /// Makes a FIFO, a socket or a device, where the server knows them.
+    /// Makes a FIFO, a socket or a device, if the server supports them.
     pub(crate) async fn mknod(
         &self,
         parent: u64,
         name: &OsStr,
         mode: u32,
         device: u32,
-    ) -> Outcome<Told> {
+    ) -> Outcome<EntryReply> {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let (major, minor) = (libc::major(device.into()), libc::minor(device.into()));
@@ -332,7 +335,7 @@ impl Volume {
         let asked = Instant::now();
         let metadata = self.look_at(&path).await.map_err(|error| errno(&error))?;
         let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.tell(&node, &metadata))
+        Ok(self.reply(&node, &metadata))
     }
 
     pub(crate) async fn readlink(&self, id: u64) -> Outcome<PathBuf> {
@@ -343,7 +346,7 @@ impl Volume {
     }
 }
 
-/// Statuses by which servers say that a directory is where a rename leads.
+/// Returns true for statuses by which servers report a directory at the target of a rename.
 fn is_directory_in_the_way(error: &Error) -> bool {
     matches!(
         error.status(),

@@ -9,81 +9,44 @@ use fuser::Errno;
 use tokio::time::Instant;
 
 use super::Volume;
-use super::upkeep::Breaker;
-use crate::cache::Content;
+use super::maintenance::FileLeaseHolder;
+use crate::cache::FileCache;
 use crate::errno::{Outcome, errno};
 use crate::limits::KEPT_FILES;
-use crate::node::Node;
+use crate::node::{Node, Opened};
 
-/// What is asked for to read, and to write.
+/// Lease states requested for reading, and for writing.
 const READING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
 pub(super) const WRITING: LeaseState = LeaseState(READING.0 | LeaseState::WRITE.0);
 
-/// The server's Opens of a node: all of its handles use the same ones.
-#[derive(Default)]
-pub(crate) struct Opens {
-    pub(super) files: Vec<Opened>,
-    /// Handles.
-    pub(super) users: usize,
-    /// Where it is to be removed when it is closed: a name for each link.
-    hidden: Vec<String>,
-    /// Since when it is open for nobody.
-    pub(super) kept: Option<Instant>,
-}
-
-pub(super) struct Opened {
-    /// No other has it.
-    pub(super) id: u64,
-    pub(super) file: File,
-    pub(super) reads: bool,
-    pub(super) writes: bool,
-}
-
-impl Opens {
-    /// Whether there is any.
-    pub(crate) const fn is_open(&self) -> bool {
-        !self.files.is_empty()
-    }
-
-    fn find(&self, reads: bool, writes: bool) -> Option<File> {
-        self.best(reads, writes).map(|one| one.file.clone())
-    }
-
-    fn best(&self, reads: bool, writes: bool) -> Option<&Opened> {
-        let fits = |one: &&Opened| (one.reads || !reads) && (one.writes || !writes);
-        // One that writes too is the one that locks are taken with.
-        self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads))
-    }
-}
-
 impl Volume {
-    /// An Open of the node, if there is one.
+    /// Returns any Open of the node.
     pub(super) fn open_file(&self, node: &Node) -> Option<File> {
         node.opens.lock().find(false, false)
     }
 
-    /// An Open of the node that can write.
+    /// Returns an Open of the node with write access.
     pub(super) fn writer(&self, node: &Node) -> Option<File> {
         node.opens.lock().find(false, true)
     }
 
-    /// An Open of the node that can read.
+    /// Returns an Open of the node with read access.
     pub(super) fn reader(&self, node: &Node) -> Option<File> {
         node.opens.lock().find(true, false)
     }
 
-    /// The node's file goes from `path` when it is closed. The caller holds `opening`.
+    /// Removes the name `path` when the node is closed. The caller holds `opening`.
     pub(super) fn remove_at_close(&self, node: &Node, path: String) {
         node.opens.lock().hidden.push(path);
     }
 
-    /// What is kept of a node's data.
-    pub(super) async fn content(&self, node: &Arc<Node>) -> Outcome<Arc<Content>> {
+    /// Returns the data cache of a node; makes it if there is none.
+    pub(super) async fn content(&self, node: &Arc<Node>) -> Outcome<Arc<FileCache>> {
         if let Some(content) = node.content() {
             return Ok(content);
         }
         let lease = self.share.lease_of(&node.path()?).await.map_err(|error| errno(&error))?;
-        // Somebody else may have come first.
+        // Another task may have made it meanwhile.
         if let Some(content) = node.content() {
             return Ok(content);
         }
@@ -91,14 +54,18 @@ impl Volume {
         node.content().ok_or(Errno::EIO)
     }
 
-    /// What is kept of the node is kept under `lease`.
+    /// Gives the node a data cache under `lease`.
     pub(super) fn keep(&self, node: &Arc<Node>, lease: Arc<Lease>) {
         let (volume, of) = (Weak::clone(&self.me), Arc::downgrade(node));
-        node.keep(Content::new(lease, &self.keeper, Arc::new(Breaker { volume, node: of })));
+        node.keep(FileCache::new(
+            lease,
+            &self.budget,
+            Arc::new(FileLeaseHolder { volume, node: of }),
+        ));
     }
 
-    /// Makes sure that there is an Open. The caller holds `opening`. What was kept
-    /// open does not stay so for nobody.
+    /// Returns an Open with these rights; makes it if there is none. The caller holds `opening`. If
+    /// that fails and no program uses the file, it is closed.
     pub(super) async fn open_on_server(
         &self,
         node: &Arc<Node>,
@@ -127,7 +94,7 @@ impl Volume {
             let is_good = || !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE);
             let Some((id, file)) = found.filter(|_| is_good()) else { break };
             match file.confirm().await {
-                // With what was locked through it, that is for who locked it to know.
+                // Its locks are lost with it; the program must learn that.
                 Err(error) if matches!(error.cause(), Cause::HandleLost) => {
                     if node.locks.lock().await.is_any() {
                         return Err(errno(&error));
@@ -145,9 +112,13 @@ impl Volume {
         Ok(file)
     }
 
-    /// Opens a node's file on the server. For writing it is opened for reading
-    /// too, where that is allowed.
-    async fn open_as(&self, node: &Arc<Node>, content: &Content, writes: bool) -> Outcome<Opened> {
+    /// Opens a node's file on the server; for writing also with read access, if that is allowed.
+    async fn open_as(
+        &self,
+        node: &Arc<Node>,
+        content: &FileCache,
+        writes: bool,
+    ) -> Outcome<Opened> {
         let path = node.path()?;
         let options = self.options(if writes { WRITING } else { READING });
         let options = options.write(writes).shared_lease(&content.lease);
@@ -155,17 +126,17 @@ impl Volume {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
                 (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
             }
-            // The lease is on another file: MS-SMB2 3.3.5.9.8.
+            // The lease belongs to another file: MS-SMB2 3.3.5.9.8.
             Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.refresh_by_name(node).await?;
-                // Its name may have been another's for a moment: who asks anew finds out.
+                // Another file may have had the name for a moment; the next look-up finds out.
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));
             }
             other => (other.map_err(|error| errno(&error))?, true),
         };
-        // Somebody else may have put another file in its place: told so the kernel looks
-        // for the name anew, and opens that.
+        // Another client may have replaced the file: after ESTALE the kernel looks the name up
+        // again and opens the new file.
         if ![0, node.id].contains(&file.metadata_at_open().file_id()) && !node.is_made_up() {
             let _ = file.close().await;
             self.distrust(node);
@@ -178,8 +149,8 @@ impl Volume {
         OpenOptions::new().lease(if self.settings.cache { lease } else { LeaseState::EMPTY })
     }
 
-    /// Whether a file that nobody uses stays open for a while: what was only read,
-    /// since the server settles the times of a file when it is closed.
+    /// Returns true if an unused file stays open for a while. Only files that were not written do:
+    /// the server updates the times of a written file at its close.
     pub(super) fn keeps(&self, node: &Arc<Node>) -> bool {
         let Some(content) = node.content() else { return false };
         let keeping = LeaseState::READ | LeaseState::HANDLE;
@@ -202,7 +173,7 @@ impl Volume {
         }
     }
 
-    /// Closes all of the server's Opens of a node. The caller holds `opening`.
+    /// Closes all Opens of a node. The caller holds `opening`.
     pub(super) async fn close_all(&self, node: &Node) {
         let (files, hidden) = {
             let mut opens = node.opens.lock();
@@ -213,7 +184,7 @@ impl Volume {
         };
         for opened in files {
             if let Err(error) = opened.file.close().await {
-                tracing::warn!(%error, "not closed as it should be");
+                tracing::warn!(%error, "closing a file failed");
             }
         }
         if let Some(content) = node.content() {
@@ -221,21 +192,21 @@ impl Volume {
         }
         for hidden in hidden {
             if let Err(error) = self.share.remove_file(&hidden).await {
-                tracing::warn!(%error, "a removed file is left under a hidden name");
+                tracing::warn!(%error, "a removed file remains under a hidden name");
             }
         }
     }
 
-    /// Closes a node that is open for nobody.
+    /// Closes a node that no program uses.
     pub(crate) async fn let_go(&self, node: &Arc<Node>) {
-        if node.listed.is_held() {
+        if node.directory.is_held() {
             self.let_go_dir(node).await;
         }
         let _turn = node.opening.lock().await;
         self.close_if_unused(node).await;
     }
 
-    /// The same for a file. The caller holds `opening`.
+    /// Closes a file that no program uses. The caller holds `opening`.
     pub(super) async fn close_if_unused(&self, node: &Node) {
         let is_kept = {
             let opens = node.opens.lock();

@@ -1,4 +1,4 @@
-//! Parts of files: copied on the server, reserved, given back, looked for.
+//! Operations on ranges of files: copies on the server, allocation, holes, SEEK_DATA.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use fuser::Errno;
 use super::Volume;
 use crate::errno::{Outcome, errno};
 
-/// What FALLOC_FL_ values are understood.
+/// The supported FALLOC_FL_ values.
 const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE;
-/// Most that one copy_file_range does: its answer counts in 32 bits.
+/// Most bytes of one copy_file_range, whose answer has 32 bits.
 const COPY_MAX: u64 = 1 << 30;
 
 impl Volume {
-    /// Copies on the server. EOPNOTSUPP where it cannot: then the caller reads and
+    /// Copies on the server. Fails with EOPNOTSUPP if the server cannot: the caller then reads and
     /// writes.
     pub(crate) async fn copy_range(
         &self,
@@ -44,14 +44,14 @@ impl Volume {
         let content = self.content(&target.node).await?;
         let copied =
             content.change(async || reader.copy_range_to(&writer, from.1, to.1, len).await).await;
-        target.node.unlearn();
+        target.node.invalidate();
         match copied? {
             Some(_) => Ok(u32::try_from(len).unwrap_or(u32::MAX)),
             None => Err(Errno::EOPNOTSUPP),
         }
     }
 
-    /// Reserves or gives back room.
+    /// Allocates or frees a range.
     pub(crate) async fn fallocate(
         &self,
         number: u64,
@@ -83,11 +83,11 @@ impl Volume {
             0 | PUNCH_HOLE | ZERO_RANGE => done.await,
             _ => Err(Errno::EOPNOTSUPP),
         };
-        node.unlearn();
+        node.invalidate();
         if done? { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
-    /// SEEK_DATA and SEEK_HOLE.
+    /// Carries out SEEK_DATA and SEEK_HOLE.
     pub(crate) async fn lseek(&self, number: u64, offset: u64, whence: i32) -> Outcome<u64> {
         let handle = self.handle(number)?;
         let file = self.reader(&handle.node).ok_or(Errno::EBADF)?;
@@ -98,7 +98,7 @@ impl Volume {
         }
         let ranges = match file.allocated(offset, end - offset).await {
             Ok(ranges) => ranges,
-            // A server that knows no holes.
+            // The server does not report holes.
             Err(error) if errno(&error) == Errno::EOPNOTSUPP => vec![(offset, end - offset)],
             Err(error) => return Err(errno(&error)),
         };
@@ -110,14 +110,13 @@ impl Volume {
     }
 }
 
-/// Reserves room for a file's bytes from `offset` to `end`. SMB has one number for that, how
-/// much is allocated to the whole of it: less than the file is long would cut it, and more
-/// fills all of its holes. False when there are some and nothing was done: who wants room
-/// in one place has to write there.
+/// Allocates the bytes from `offset` to `end`; returns false if that is not possible. SMB has only
+/// one allocation size for the whole file: a size below the file's length would truncate it, a
+/// larger one fills all of its holes. With holes, a range can only be allocated by writing to it.
 async fn reserve(file: &File, now: &Metadata, offset: u64, end: u64) -> Result<bool, Error> {
     let (from, to) = if end > now.len() { (0, now.len()) } else { (offset, end) };
     if now.allocation() < now.len() {
-        // Of one that is not called sparse a server tells of no hole (MS-FSA 2.1.5.10.22).
+        // A server reports no holes of a file without SPARSE_FILE (MS-FSA 2.1.5.10.22).
         if !now.attributes().contains(FileAttributes::SPARSE_FILE) {
             return Ok(false);
         }
@@ -131,13 +130,13 @@ async fn reserve(file: &File, now: &Metadata, offset: u64, end: u64) -> Result<b
     Ok(true)
 }
 
-/// The first byte that is in one of the ranges, which are in order.
+/// Returns the first byte at or after `offset` inside one of the ordered ranges.
 fn data_from(ranges: &[(u64, u64)], offset: u64) -> Option<u64> {
     let behind = ranges.iter().find(|(at, len)| at.saturating_add(*len) > offset);
     behind.map(|(at, _)| offset.max(*at))
 }
 
-/// The first byte that is in none of them.
+/// Returns the first byte at or after `offset` outside all ordered ranges.
 fn hole_from(ranges: &[(u64, u64)], offset: u64) -> u64 {
     ranges.iter().fold(offset, |hole, (at, len)| {
         let end = at.saturating_add(*len);

@@ -1,5 +1,4 @@
-//! The operations against the real server in the same process, without a kernel
-//! in between.
+//! The operations against the real server in one process, without a kernel.
 
 #[path = "../../../client/tests/world/mod.rs"]
 mod world;
@@ -7,9 +6,9 @@ mod world;
 mod closing;
 mod directories;
 mod failures;
-mod jumps;
 mod locks;
 mod posix;
+mod random_reads;
 mod ranges;
 mod replaced;
 
@@ -19,11 +18,11 @@ use std::sync::Arc;
 use fuser::Errno;
 use world::{World, in_world};
 
-use super::{NameLookup, Told, Volume};
+use super::{EntryReply, NameLookup, Volume};
 use crate::node::{Node, ROOT};
 use crate::settings::Settings;
 
-/// A mount of its own, as another machine has it.
+/// Returns a mount of its own, as on another machine.
 async fn volume(world: &World, settings: Settings) -> Arc<Volume> {
     Volume::new(world.share().await, "", settings)
 }
@@ -37,9 +36,9 @@ fn name(name: &str) -> &OsStr {
 }
 
 impl NameLookup {
-    fn there(self) -> Told {
+    fn found(self) -> EntryReply {
         match self {
-            Self::There(told) => told,
+            Self::Found(found) => found,
             Self::Absent(_) => panic!("it is not there"),
         }
     }
@@ -51,8 +50,8 @@ impl Volume {
     }
 
     async fn take(&self, file: &str, flags: i32) -> u64 {
-        let told = self.lookup(ROOT, name(file)).await.unwrap().there();
-        self.open(told.attr.ino.0, flags).await.unwrap()
+        let found = self.lookup(ROOT, name(file)).await.unwrap().found();
+        self.open(found.attr.ino.0, flags).await.unwrap()
     }
 
     async fn close(&self, handle: u64) {
@@ -60,14 +59,14 @@ impl Volume {
         self.release(handle).await;
     }
 
-    /// The one node that is known by this name.
+    /// Returns the only node with this name.
     fn node_of(&self, file: &str) -> Arc<Node> {
         let [node] = &*self.nodes.seen_as(ROOT, file) else { panic!("{file}") };
         Arc::clone(node)
     }
 }
 
-/// The server ends all sessions, and tells nobody.
+/// Ends all sessions of the server without a message.
 fn end_sessions(world: &World) {
     for session in world.server.sessions() {
         world.server.close_session(&session);
@@ -82,13 +81,13 @@ fn what_is_written_is_gathered_until_somebody_wants_it() {
         for at in 0..100 {
             one.write(writer, at * 10, &[b'a' + (at % 26) as u8; 10]).await.unwrap();
         }
-        // Nothing is on the server yet, and it reads as it was written.
+        // All data is unsent, and reads return it.
         assert_eq!(std::fs::metadata(world.path("f")).unwrap().len(), 0);
         assert_eq!(&*one.read(writer, 15, 10).await.unwrap(), b"bbbbbccccc");
-        // Whoever opens it makes the server take the lease away first.
+        // An open by another client breaks the lease first.
         let reader = two.take("f", libc::O_RDONLY).await;
         assert_eq!(&*two.read(reader, 985, 100).await.unwrap(), b"uuuuuvvvvvvvvvv");
-        // Now every write goes to the server, and the reader keeps nothing.
+        // Now every write goes to the server, and the reader caches nothing.
         one.write(writer, 0, b"new").await.unwrap();
         assert_eq!(&std::fs::read(world.path("f")).unwrap()[..3], b"new");
         assert_eq!(&*two.read(reader, 0, 3).await.unwrap(), b"new");
@@ -101,22 +100,22 @@ fn what_is_written_is_gathered_until_somebody_wants_it() {
 fn close_and_attributes_see_what_was_gathered() {
     in_world(async |world| {
         let one = plain(world).await;
-        let (told, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
+        let (found, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
         one.write(handle, 70_000, b"end").await.unwrap();
-        let now = one.getattr(told.attr.ino.0).await.unwrap();
+        let now = one.getattr(found.attr.ino.0).await.unwrap();
         assert_eq!(now.attr.size, 70_003);
         one.write(handle, 0, b"begin").await.unwrap();
-        // By its name, and in a listing.
+        // By name, and in a listing.
         one.write(handle, 80_000, b"!").await.unwrap();
-        assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().there().attr.size, 80_001);
+        assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().found().attr.size, 80_001);
         one.write(handle, 90_000, b"!").await.unwrap();
         let listing = one.opendir(ROOT).unwrap();
         let listed = one.entries(listing, 2, false).await.unwrap();
         let entries: Vec<_> = listed.entries().collect();
         let [(3, super::Entry::Named(entry))] = *entries else { panic!("one entry") };
-        let told = one.tell_entry(&listed, entry);
-        assert_eq!(told.attr.size, 90_001);
-        one.truncate(&one.nodes.find(told.attr.ino.0).unwrap(), 70_003).await.unwrap();
+        let found = one.reply_listed(&listed, entry);
+        assert_eq!(found.attr.size, 90_001);
+        one.truncate(&one.nodes.find(found.attr.ino.0).unwrap(), 70_003).await.unwrap();
         one.flush(handle, 0).await.unwrap();
         let there = std::fs::read(world.path("f")).unwrap();
         assert_eq!(
@@ -174,7 +173,7 @@ fn what_was_read_is_not_believed_after_the_session_was_lost() {
         let writer = two.take("f", libc::O_RDWR).await;
         two.write(writer, 0, b"new and longer").await.unwrap();
         two.close(writer).await;
-        // With this one learns that its session is gone.
+        // This request finds that the session is gone.
         one.statfs().await.unwrap();
         assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
         one.close(reader).await;
@@ -191,7 +190,7 @@ fn a_removed_file_goes_on_until_it_is_closed() {
             one.write(handle, 0, b"before").await.unwrap();
             one.unlink(ROOT, name("f")).await.unwrap();
             assert!(!world.path("f").exists());
-            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(NameLookup::There(_))));
+            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(NameLookup::Found(_))));
             one.write(handle, 6, b" after").await.unwrap();
             assert_eq!(&*one.read(handle, 0, 100).await.unwrap(), b"before after");
             let listing = one.opendir(ROOT).unwrap();
@@ -238,24 +237,24 @@ fn names_are_found_by_directory_and_name() {
             found.iter().map(|node| (node.id, node.path().unwrap())).collect::<Vec<_>>()
         };
         std::fs::write(world.path("a"), b"a").unwrap();
-        let id = one.lookup(ROOT, name("a")).await.unwrap().there().attr.ino.0;
+        let id = one.lookup(ROOT, name("a")).await.unwrap().found().attr.ino.0;
         one.link(id, ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "b".into())], vec![(id, "b".into())]));
-        // The other link stays, and its path with it.
+        // The other link and its path stay.
         one.unlink(ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "a".into())], vec![]));
-        // What is in the way of a rename is known by that name no more.
+        // A replaced file loses its name.
         std::fs::write(world.path("c"), b"c").unwrap();
-        let other = one.lookup(ROOT, name("c")).await.unwrap().there().attr.ino.0;
+        let other = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         one.rename((ROOT, name("a")), (ROOT, name("c")), 0).await.unwrap();
         assert_eq!((known("a"), known("c")), (vec![], vec![(id, "c".into())]));
         assert!(one.nodes.find(other).unwrap().path().is_err());
-        // What somebody else put in its place is known beside it.
+        // A file that another client put there is a second node of the name.
         std::fs::write(world.path("new"), b"new").unwrap();
         std::fs::rename(world.path("new"), world.path("c")).unwrap();
-        let new = one.lookup(ROOT, name("c")).await.unwrap().there().attr.ino.0;
+        let new = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         assert_eq!(known("c"), [(id, "c".into()), (new, "c".into())]);
-        // The kernel was told of the first by a look, by the link.
+        // The kernel was told of the first node by a look-up and by the link.
         assert!(one.nodes.forget(id, 2).is_some());
         assert_eq!(known("c"), [(new, "c".into())]);
         one.unlink(ROOT, name("c")).await.unwrap();
@@ -269,9 +268,9 @@ fn nothing_is_changed_on_a_mount_for_reading() {
         std::fs::write(world.path("f"), b"x").unwrap();
         let settings = Settings { read_only: true, ..Settings::of(0, 0) };
         let one = volume(world, settings).await;
-        let told = one.lookup(ROOT, name("f")).await.unwrap().there();
-        assert_eq!(told.attr.perm & 0o222, 0);
-        let id = told.attr.ino.0;
+        let found = one.lookup(ROOT, name("f")).await.unwrap().found();
+        assert_eq!(found.attr.perm & 0o222, 0);
+        let id = found.attr.ino.0;
         assert_eq!(one.open(id, libc::O_RDWR).await, Err(Errno::EROFS));
         assert_eq!(one.unlink(ROOT, name("f")).await, Err(Errno::EROFS));
         assert!(one.mkdir(ROOT, name("d"), 0o755).await.is_err());
@@ -297,13 +296,13 @@ fn what_is_kept_of_many_files_is_bounded() {
             let handle = one.take(&file, libc::O_RDONLY).await;
             assert_eq!(*one.read(handle, 0, data.len() as u32).await.unwrap(), *data);
             handles.push(handle);
-            assert!(one.keeper.bytes() <= limit, "{at}");
+            assert!(one.budget.bytes() <= limit, "{at}");
         }
         for handle in handles {
             one.close(handle).await;
         }
         one.settle().await;
-        assert_eq!(one.keeper.bytes(), 0);
+        assert_eq!(one.budget.bytes(), 0);
     });
 }
 
@@ -335,8 +334,8 @@ fn notes_of_pages_do_not_outgrow_the_pages() {
             content.forget();
             assert_eq!(one.read(handle, 0, 10).await.unwrap().len(), 4);
         }
-        assert_eq!(one.keeper.bytes(), crate::limits::PAGE_BYTES);
-        assert!(one.keeper.notes() <= STALE_NOTES + 2, "{}", one.keeper.notes());
+        assert_eq!(one.budget.bytes(), crate::limits::PAGE_BYTES);
+        assert!(one.budget.notes() <= STALE_NOTES + 2, "{}", one.budget.notes());
         one.close(handle).await;
     });
 }
@@ -349,18 +348,18 @@ fn what_was_written_makes_room_once_it_is_sent() {
         let one = volume(world, Settings { cache_bytes: limit, ..Settings::of(0, 0) }).await;
         let handle = one.make("f").await;
         let page = vec![1; PAGE_BYTES];
-        // More than may be kept, and none of it is on the server.
+        // More than the limit, and all of it unsent.
         for at in 0..12 {
             one.write(handle, (at * PAGE_BYTES) as u64, &page).await.unwrap();
         }
-        assert_eq!(one.keeper.unsent(), 12 * PAGE_BYTES as u64);
+        assert_eq!(one.budget.unsent(), 12 * PAGE_BYTES as u64);
         one.fsync(handle).await.unwrap();
-        assert_eq!(one.keeper.unsent(), 0);
+        assert_eq!(one.budget.unsent(), 0);
         one.write(handle, 12 * PAGE_BYTES as u64, &page).await.unwrap();
-        assert!(one.keeper.bytes() <= limit, "{}", one.keeper.bytes() / PAGE_BYTES);
-        // Cut off before it was sent, it is waited for by nobody.
+        assert!(one.budget.bytes() <= limit, "{}", one.budget.bytes() / PAGE_BYTES);
+        // A cancelled send leaves no waiter.
         one.close(handle).await;
-        assert_eq!((one.keeper.bytes(), one.keeper.unsent()), (0, 0));
+        assert_eq!((one.budget.bytes(), one.budget.unsent()), (0, 0));
     });
 }
 
@@ -376,7 +375,7 @@ fn many_small_writes_are_sent_before_their_second_is_over() {
             one.write(handle, at * 2, b"x").await.unwrap();
             assert!(node.content().unwrap().unsent_extents() <= most);
         }
-        assert!(one.keeper.unsent() < most as u64);
+        assert!(one.budget.unsent() < most as u64);
         one.close(handle).await;
     });
 }
@@ -394,7 +393,7 @@ fn what_the_kernel_forgets_is_closed() {
         let lease = node.content().unwrap().lease.clone();
         let runtime = tokio::runtime::Handle::current();
         let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), runtime };
-        // As from fuser, whose threads are none of the runtime's.
+        // As from fuser, whose threads are outside the runtime.
         std::thread::spawn(move || bridge.forgotten(id, u64::MAX)).join().unwrap();
         assert!(one.nodes.find(id).is_err());
         for _ in 0..200 {
@@ -433,13 +432,13 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
-        // Before it is sent, and afterwards.
-        node.learn(old, asked);
+        // Before the send, and after it.
+        node.set_metadata(old, asked);
         assert!(node.known().is_none());
         one.flush(handle, 0).await.unwrap();
-        node.learn(old, asked);
+        node.set_metadata(old, asked);
         assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 17);
-        // A listing that was read before it, and is gone on with.
+        // A listing that was read before it and is continued.
         std::fs::write(world.path("g"), b"").unwrap();
         let listing = one.opendir(ROOT).unwrap();
         let listed = one.entries(listing, 0, false).await.unwrap();
@@ -448,9 +447,9 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         one.close(other).await;
         for (_, entry) in listed.entries() {
             let super::Entry::Named(entry) = entry else { continue };
-            let told = one.tell_entry(&listed, entry);
-            let size = one.getattr(told.attr.ino.0).await.unwrap().attr.size;
-            assert!(told.attr.size == size || told.ttl.is_zero(), "{}", entry.name());
+            let found = one.reply_listed(&listed, entry);
+            let size = one.getattr(found.attr.ino.0).await.unwrap().attr.size;
+            assert!(found.attr.size == size || found.ttl.is_zero(), "{}", entry.name());
         }
         one.close(handle).await;
     });
@@ -461,7 +460,7 @@ fn made_up_numbers_go_with_their_files() {
     in_world(async |world| {
         let one = plain(world).await;
         let (root, now) = (one.nodes.root().clone(), std::time::Instant::now());
-        // As a server has it that knows no ids.
+        // As from a server without ids.
         let metadata = frevo_client::Metadata::default();
         let found = |file| one.nodes.found(&root, file, metadata, now).id;
         let a = found("a");

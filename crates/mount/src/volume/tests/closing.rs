@@ -1,20 +1,20 @@
-//! What comes while a file is being closed: the kernel does not wait for that.
+//! Operations during a close, which the kernel does not wait for.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::volume::attributes::Changes;
+use crate::volume::Changes;
 
-/// A file with four bytes that a program has closed: its node, and the handle that the
-/// kernel has not let go of yet.
+/// A file of four bytes that a program has closed: its node, and the handle that the kernel has not
+/// released yet.
 async fn closing(volume: &Volume) -> (Arc<Node>, u64) {
-    let (told, handle) = volume.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
+    let (found, handle) = volume.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
     volume.write(handle, 0, b"data").await.unwrap();
     volume.flush(handle, 0).await.unwrap();
-    (volume.nodes.find(told.attr.ino.0).unwrap(), handle)
+    (volume.nodes.find(found.attr.ino.0).unwrap(), handle)
 }
 
-/// What is closed on the server, and the node is not told yet.
+/// Closes the Open on the server; the node is not updated yet.
 async fn close_half(volume: &Volume, node: &Node) {
     volume.writer(node).unwrap().close().await.unwrap();
 }
@@ -38,8 +38,8 @@ fn times_that_are_set_while_a_file_is_closed_are_set_afterwards() {
         }
         assert!(!setting.is_finished());
         drop(turn);
-        let told = setting.await.unwrap();
-        assert_eq!(told.map(|told| told.attr.mtime), Ok(wanted));
+        let found = setting.await.unwrap();
+        assert_eq!(found.map(|found| found.attr.mtime), Ok(wanted));
         released.await.unwrap();
         let there = std::fs::metadata(world.path("f")).unwrap().modified().unwrap();
         assert_eq!(there, wanted);
@@ -49,13 +49,13 @@ fn times_that_are_set_while_a_file_is_closed_are_set_afterwards() {
 #[test]
 fn who_asks_about_a_file_that_is_being_closed_is_told() {
     in_world(async |world| {
-        // Nothing is believed for any time.
+        // Nothing is cached without a lease.
         let settings = Settings { believed_for: Duration::ZERO, ..Settings::of(0, 0) };
         let one = volume(world, settings).await;
         let (node, handle) = closing(&one).await;
         close_half(&one, &node).await;
-        let told = one.getattr(node.id).await;
-        assert_eq!(told.map(|told| told.attr.size), Ok(4));
+        let found = one.getattr(node.id).await;
+        assert_eq!(found.map(|found| found.attr.size), Ok(4));
         one.release(handle).await;
     });
 }

@@ -1,8 +1,8 @@
-//! What is kept of directories.
+//! The cache of directories.
 
 use super::*;
 
-/// All that is in a directory, by names alone.
+/// Returns all names in a directory.
 pub(super) async fn names_of(volume: &Volume, directory: u64) -> Vec<String> {
     let listing = volume.opendir(directory).unwrap();
     let listed = volume.entries(listing, 2, true).await.unwrap();
@@ -13,7 +13,7 @@ pub(super) async fn names_of(volume: &Volume, directory: u64) -> Vec<String> {
     names
 }
 
-/// Waits for what a break brings, which nobody waits for.
+/// Waits for the effect of a lease break.
 async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..400 {
         if holds().await {
@@ -24,7 +24,7 @@ async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     panic!("not soon: {what}");
 }
 
-/// The metadata that a listing brought, told from one that was asked for by name.
+/// Returns when the metadata was requested, which tells a listing from a look-up.
 fn asked_at(volume: &Volume, file: &str) -> std::time::Instant {
     let node = volume.node_of(file);
     node.known().unwrap().at
@@ -39,20 +39,20 @@ fn a_listing_is_kept_as_long_as_the_lease_on_the_directory() {
         let first = one.listing(&root, true).await.unwrap();
         let kept = one.listing(&root, true).await.unwrap();
         assert!(Arc::ptr_eq(&first.entries, &kept.entries), "the server is not asked again");
-        // What this mount does is seen at once, and leaves it its lease.
+        // Changes by this mount are visible at once and keep its lease.
         let grant = one.dir_grant(&root).expect("a lease");
         let handle = one.make("b").await;
         assert_eq!(names_of(&one, ROOT).await, ["a", "b"]);
         assert_eq!(one.dir_grant(&root), Some(grant));
         one.close(handle).await;
-        // What others do takes it, whoever they are.
+        // Changes by any other client break it.
         two.unlink(ROOT, name("a")).await.unwrap();
         soon("one less", async || names_of(&one, ROOT).await == ["b"]).await;
         let made = two.make("c").await;
         soon("one more", async || names_of(&one, ROOT).await == ["b", "c"]).await;
         two.close(made).await;
         one.settle().await;
-        assert!(one.dir_grant(&root).is_none() && !root.listed.is_held());
+        assert!(one.dir_grant(&root).is_none() && !root.directory.is_held());
     });
 }
 
@@ -62,10 +62,10 @@ fn a_directory_whose_handle_is_closed_while_it_is_listed_is_listed_by_its_name()
         let one = plain(world).await;
         std::fs::write(world.path("a"), b"").unwrap();
         assert_eq!(names_of(&one, ROOT).await, ["a"]);
-        // What was read is not good enough any more, and the handle has just gone.
+        // The listing has expired, and the handle is just closed.
         let root = Arc::clone(one.nodes.root());
-        root.listed.changed();
-        root.listed.close_half().await;
+        root.directory.changed();
+        root.directory.close_half().await;
         assert_eq!(names_of(&one, ROOT).await, ["a"]);
     });
 }
@@ -86,12 +86,12 @@ fn what_is_not_there_is_believed_until_somebody_makes_it() {
         soon("it is there", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
         assert!(!one.is_absent(&root, "x".into(), before), "an answer from before the break");
         two.close(made).await;
-        // Nobody believes it without being told how long.
+        // Without validity, sizes come from the server.
         let strict = Settings { believed_for: std::time::Duration::ZERO, ..Settings::of(0, 0) };
         let three = volume(world, strict).await;
         names_of(&three, ROOT).await;
         assert_eq!(three.lookup(ROOT, name("y")).await.err(), Some(Errno::ENOENT));
-        assert!(!three.nodes.root().listed.is_held());
+        assert!(!three.nodes.root().directory.is_held());
     });
 }
 
@@ -104,25 +104,25 @@ fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
             std::fs::write(world.path(file), file).unwrap();
         }
         for file in &files {
-            let told = one.lookup(ROOT, name(file)).await.unwrap().there();
-            assert_eq!(told.attr.size, 2);
-            assert!(told.ttl <= one.settings.believed_for);
+            let found = one.lookup(ROOT, name(file)).await.unwrap().found();
+            assert_eq!(found.attr.size, 2);
+            assert!(found.ttl <= one.settings.believed_for);
         }
         assert_ne!(asked_at(&one, "f0"), asked_at(&one, "f1"), "a few are asked for by name");
         assert_eq!(asked_at(&one, "f3"), asked_at(&one, "f5"), "many come with the others");
-        // What was written since is not lost by that.
+        // Later writes are not lost.
         let handle = one.take("f4", libc::O_RDWR).await;
         one.write(handle, 0, b"longer").await.unwrap();
-        assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().there().attr.size, 6);
+        assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().found().attr.size, 6);
         one.close(handle).await;
-        assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().there().attr.size, 6);
+        assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().found().attr.size, 6);
         // A directory that is being filled is not listed for each new file.
         for at in 0..6 {
             let handle = one.make(&format!("g{at}")).await;
             one.close(handle).await;
-            assert!(!matches!(one.lookup(ROOT, name("none")).await, Ok(NameLookup::There(_))));
+            assert!(!matches!(one.lookup(ROOT, name("none")).await, Ok(NameLookup::Found(_))));
         }
-        assert!(one.nodes.root().listed.listing().is_none());
+        assert!(one.nodes.root().directory.listing().is_none());
     });
 }
 
@@ -134,12 +134,12 @@ fn directories_that_are_held_are_in_nobodys_way() {
             std::fs::create_dir(world.path(directory)).unwrap();
         }
         let at = async |volume: &Volume, parent, directory| {
-            volume.lookup(parent, name(directory)).await.unwrap().there().attr.ino.0
+            volume.lookup(parent, name(directory)).await.unwrap().found().attr.ino.0
         };
         let d = at(&one, ROOT, "d").await;
         for held in [d, at(&one, d, "e").await, at(&one, ROOT, "gone").await] {
             names_of(&one, held).await;
-            assert!(one.nodes.find(held).unwrap().listed.is_held());
+            assert!(one.nodes.find(held).unwrap().directory.is_held());
         }
         let in_time = std::time::Duration::from_secs(5);
         let theirs = async {
@@ -149,7 +149,7 @@ fn directories_that_are_held_are_in_nobodys_way() {
         };
         tokio::time::timeout(in_time, theirs).await.expect("they need not wait");
         assert!(world.path("new/e").exists() && !world.path("gone").exists());
-        // One's own.
+        // A local change.
         let new = at(&one, ROOT, "new").await;
         let e = at(&one, new, "e").await;
         names_of(&one, e).await;
@@ -172,13 +172,13 @@ fn nothing_of_a_directory_is_believed_after_the_session_was_lost() {
         assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(NameLookup::Absent(_))));
         end_sessions(world);
         std::fs::write(world.path("x"), b"meanwhile").unwrap();
-        // With this one learns that the session is gone.
+        // This request finds that the session is gone.
         one.statfs().await.unwrap();
         assert!(one.dir_grant(&root).is_none());
         one.tidy().await;
-        assert!(!root.listed.is_held());
+        assert!(!root.directory.is_held());
         assert_eq!(names_of(&one, ROOT).await, ["x"]);
-        assert_eq!(one.lookup(ROOT, name("x")).await.unwrap().there().attr.size, 9);
+        assert_eq!(one.lookup(ROOT, name("x")).await.unwrap().found().attr.size, 9);
     });
 }
 
@@ -194,10 +194,10 @@ fn the_oldest_directory_makes_room() {
             let metadata = one.share.lookup(&directory).await.unwrap();
             let node = one.nodes.found(&one.nodes.root().clone(), &directory, metadata, asked);
             one.listing(&node, true).await.unwrap();
-            assert!(node.listed.is_held());
+            assert!(node.directory.is_held());
             first.get_or_insert(node);
         }
-        assert!(!first.unwrap().listed.is_held());
+        assert!(!first.unwrap().directory.is_held());
     });
 }
 
@@ -214,24 +214,25 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
             let metadata = one.share.lookup(&directory).await.unwrap();
             let node = one.nodes.found(&one.nodes.root().clone(), &directory, metadata, asked);
             one.listing(&node, true).await.unwrap();
-            assert_eq!(node.listed.listed_len(), 1);
+            assert_eq!(node.directory.listed_len(), 1);
             nodes.push(node);
         }
-        assert_eq!(nodes[0].listed.listed_len(), 0, "there are as many younger ones");
-        assert_eq!(nodes[1].listed.listed_len(), 1);
-        // All of the longest: they share their entries here, which nobody counts.
+        assert_eq!(nodes[0].directory.listed_len(), 0, "there are as many younger ones");
+        assert_eq!(nodes[1].directory.listed_len(), 1);
+        // Only listings of the greatest length: they share their entries here, which is not
+        // counted.
         let mut long = one.listing(&nodes[1], true).await.unwrap();
         let most = crate::limits::HELD_ENTRIES;
         long.entries = Arc::new(vec![long.entries[0].clone(); most]);
         let kept = |nodes: &[Arc<Node>]| -> usize {
-            nodes.iter().map(|node| node.listed.listed_len()).sum()
+            nodes.iter().map(|node| node.directory.listed_len()).sum()
         };
         for node in &nodes {
             one.keep_listing(node, long.clone(), 0);
             assert!(kept(&nodes) <= crate::limits::LISTED_ENTRIES);
         }
         assert_eq!(kept(&nodes), crate::limits::LISTED_ENTRIES);
-        // They are not believed any more, and nobody need ask for that to be forgotten.
+        // They expire, and are discarded without a request.
         tokio::time::sleep(one.settings.believed_for + std::time::Duration::from_millis(50)).await;
         names_of(&one, nodes[0].id).await;
         one.tidy().await;
@@ -246,10 +247,10 @@ fn a_session_that_was_lost_is_noticed_without_anybody_asking() {
         names_of(&one, ROOT).await;
         let root = Arc::clone(one.nodes.root());
         end_sessions(world);
-        // What the tidying does from time to time.
+        // As the maintenance task does.
         one.listen();
         soon("the session is a new one", async || one.dir_grant(&root).is_none()).await;
         one.tidy().await;
-        assert!(!root.listed.is_held());
+        assert!(!root.directory.is_held());
     });
 }

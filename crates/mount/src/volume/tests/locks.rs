@@ -1,7 +1,8 @@
 //! Locks of processes and of open files.
 
 use super::*;
-use crate::volume::{Caller, Range};
+use crate::node::Range;
+use crate::volume::Caller;
 
 #[test]
 fn locks_are_processes_here_and_opens_there() {
@@ -10,7 +11,7 @@ fn locks_are_processes_here_and_opens_there() {
         let (a, b) = (one.make("f").await, two.take("f", libc::O_RDWR).await);
         let lock = |owner, start, last| Range { owner, pid: 7, start, last, exclusive: true };
         one.setlk(a, lock(1, 10, 19), None).await.unwrap();
-        // The same owner may again, another one here may not, nor one elsewhere.
+        // The owner may lock again; another local owner and another client may not.
         one.setlk(a, lock(1, 15, 30), None).await.unwrap();
         assert_eq!(one.setlk(a, lock(2, 12, 12), None).await, Err(Errno::EAGAIN));
         assert_eq!(two.setlk(b, lock(1, 30, 30), None).await, Err(Errno::EAGAIN));
@@ -20,7 +21,7 @@ fn locks_are_processes_here_and_opens_there() {
         one.unlock(a, lock(1, 15, 16)).await.unwrap();
         two.setlk(b, lock(1, 15, 16), None).await.unwrap();
         assert_eq!(two.setlk(b, lock(1, 17, 17), None).await, Err(Errno::EAGAIN));
-        // Who waits gets it when the owner closes.
+        // A waiter gets the lock when the owner closes.
         let (waited, ()) =
             tokio::join!(two.setlk(b, lock(1, 17, 17), Some(Caller::new(0))), async {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -47,8 +48,8 @@ fn who_waits_for_a_lock_is_told_when_it_is_all_over() {
             one.settle().await;
         };
         let both = async { tokio::join!(waits, over).0 };
-        let told = tokio::time::timeout(std::time::Duration::from_secs(5), both).await;
-        assert_eq!(told.expect("not for ever"), Err(Errno::EBADF));
+        let found = tokio::time::timeout(std::time::Duration::from_secs(5), both).await;
+        assert_eq!(found.expect("not for ever"), Err(Errno::EBADF));
     });
 }
 
@@ -59,7 +60,7 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         let handle = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
         one.setlk(handle, lock(1), None).await.unwrap();
-        // A process with a signal that it has not taken, as one that waits has it.
+        // A process with a pending signal, like a waiting one.
         let mut waiter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = waiter.id();
         let stop = |signal: &str| {
@@ -67,16 +68,16 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         };
         stop("-STOP");
         let waits = one.setlk(handle, lock(2), Some(Caller::new(pid)));
-        let told = async {
+        let found = async {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             stop("-TERM");
         };
-        let both = async { tokio::join!(waits, told).0 };
+        let both = async { tokio::join!(waits, found).0 };
         let ended = tokio::time::timeout(std::time::Duration::from_secs(10), both).await;
         waiter.kill().unwrap();
         waiter.wait().unwrap();
         assert_eq!(ended.expect("not for ever"), Err(Errno::EINTR));
-        // The whole file, by an open file that only reads; others write through it.
+        // The whole file, through a read-only handle; others write through it.
         one.unlock(handle, lock(1)).await.unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         let whole = Range::of(3, 7, (0, i64::MAX as u64), libc::F_WRLCK);
@@ -96,7 +97,7 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
         let (one, two) = (plain(world).await, plain(world).await);
         let first = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
-        // With another file open beside it, and as the last one.
+        // With another handle open, and as the last handle.
         for beside in [true, false] {
             let handle = one.take("f", libc::O_RDWR).await;
             let other = two.take("f", libc::O_RDWR).await;
@@ -105,7 +106,7 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
             if !beside {
                 one.close(first).await;
             }
-            // Closed by somebody whose lock it is not.
+            // Closed by another owner.
             one.close(handle).await;
             let handle = one.take("f", libc::O_RDWR).await;
             one.setlk(handle, lock(2), None).await.unwrap();
@@ -129,7 +130,7 @@ fn a_lock_that_cannot_be_unlocked_keeps_no_other() {
         for start in [0, 20, 40] {
             one.setlk(handle, lock(start), None).await.unwrap();
         }
-        // To the server it is not locked: who locks and unlocks over it is told so.
+        // The server does not have the lock: the next lock and unlock find that.
         let file = one.writer(&one.node_of("f")).unwrap();
         file.unlock(0, 10).await.unwrap();
         assert!(one.setlk(handle, all, None).await.is_err());
@@ -154,7 +155,7 @@ fn a_handle_that_was_closed_meanwhile_gets_no_lock() {
             (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDONLY).await);
         let node = one.node_of("f");
         let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
-        // Whoever locks has to open it to write first; he is killed while that waits.
+        // The lock needs an open for writing; the caller is killed while that waits.
         let turn = node.opening.lock().await;
         let volume = Arc::clone(&one);
         let locking = tokio::spawn(async move { volume.setlk(handle, lock(1), None).await });

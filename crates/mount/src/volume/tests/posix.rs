@@ -20,33 +20,33 @@ async fn posix_as(world: &World, settings: Settings) -> Arc<Volume> {
 }
 
 async fn seen(volume: &Volume, file: &str) -> fuser::FileAttr {
-    volume.lookup(ROOT, name(file)).await.unwrap().there().attr
+    volume.lookup(ROOT, name(file)).await.unwrap().found().attr
 }
 
 #[test]
 fn modes_and_owners_are_the_servers() {
     in_world(async |world| {
         let one = posix(world).await;
-        let (told, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o100_640).await.unwrap();
+        let (found, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o100_640).await.unwrap();
         let there = || std::fs::metadata(world.path("f")).unwrap();
-        assert_eq!((told.attr.perm, there().permissions().mode() & 0o7777), (0o640, 0o640));
+        assert_eq!((found.attr.perm, there().permissions().mode() & 0o7777), (0o640, 0o640));
         one.write(handle, 0, b"data").await.unwrap();
         one.close(handle).await;
-        let told = one.mkdir(ROOT, name("d"), 0o750).await.unwrap();
-        assert_eq!((told.attr.kind, told.attr.perm), (FileType::Directory, 0o750));
+        let found = one.mkdir(ROOT, name("d"), 0o750).await.unwrap();
+        assert_eq!((found.attr.kind, found.attr.perm), (FileType::Directory, 0o750));
         let file = seen(&one, "f").await;
         assert_eq!((file.perm, file.size, file.nlink), (0o640, 4, 1));
         assert_eq!((file.uid, file.gid), (there().uid(), there().gid()));
         let changes = Changes { mode: Some(0o100_700), ..Changes::default() };
-        let told = one.setattr(file.ino.0, changes).await.unwrap();
-        assert_eq!((told.attr.perm, there().permissions().mode() & 0o7777), (0o700, 0o700));
-        // The owner is an administrator's to give away.
+        let found = one.setattr(file.ino.0, changes).await.unwrap();
+        assert_eq!((found.attr.perm, there().permissions().mode() & 0o7777), (0o700, 0o700));
+        // Only an administrator may give a file away.
         let owners = (there().uid(), there().gid());
         let changes = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
         let refused = one.setattr(file.ino.0, changes).await.err();
         assert_eq!(refused, Some(Errno::EPERM));
         assert_eq!((there().uid(), there().gid()), owners);
-        // What the host did, by name and in a listing.
+        // Changes by the host, by name and in a listing.
         std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o604)).unwrap();
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
         let two = posix(world).await;
@@ -55,13 +55,13 @@ fn modes_and_owners_are_the_servers() {
         let listed = two.entries(listing, 2, false).await.unwrap();
         for (_, entry) in listed.entries() {
             let super::super::Entry::Named(named) = entry else { continue };
-            let told = two.tell_entry(&listed, named);
+            let found = two.reply_listed(&listed, named);
             let is_dir = named.name() == "d";
             let wanted = if is_dir { 0o750 } else { 0o604 };
-            assert_eq!(told.attr.perm, wanted, "{}", named.name());
-            assert!(is_dir || told.attr.nlink == 2);
+            assert_eq!(found.attr.perm, wanted, "{}", named.name());
+            assert!(is_dir || found.attr.nlink == 2);
         }
-        // Without the extensions they are what the settings say.
+        // Without the extensions the settings decide.
         assert_eq!(seen(&*plain(world).await, "f").await.perm, 0o755);
     });
 }
@@ -83,17 +83,17 @@ fn names_and_kinds_are_posix_too() {
         one.rename((ROOT, name("a:b")), (ROOT, name("c|d")), 0).await.unwrap();
         one.unlink(ROOT, name("A:B")).await.unwrap();
         assert!(world.path("c|d").exists() && !world.path("A:B").exists());
-        let told = one.mknod(ROOT, name("pipe"), libc::S_IFIFO | 0o622, 0).await.unwrap();
-        assert_eq!(told.attr.kind, FileType::NamedPipe);
+        let found = one.mknod(ROOT, name("pipe"), libc::S_IFIFO | 0o622, 0).await.unwrap();
+        assert_eq!(found.attr.kind, FileType::NamedPipe);
         assert!(std::fs::metadata(world.path("pipe")).unwrap().file_type().is_fifo());
-        let told = one.symlink(ROOT, name("link"), std::path::Path::new("what?")).await.unwrap();
-        assert_eq!(told.attr.kind, FileType::Symlink);
+        let found = one.symlink(ROOT, name("link"), std::path::Path::new("what?")).await.unwrap();
+        assert_eq!(found.attr.kind, FileType::Symlink);
         assert_eq!(std::fs::read_link(world.path("link")).unwrap().to_str(), Some("what?"));
-        let target = one.readlink(told.attr.ino.0).await.unwrap();
+        let target = one.readlink(found.attr.ino.0).await.unwrap();
         assert_eq!(target.to_str(), Some("what?"));
         std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
         assert_eq!(seen(&one, "socket").await.kind, FileType::Socket);
-        // Nothing of the kind where the server cannot.
+        // Refused by a server without them.
         let plain = plain(world).await;
         let refused = plain.mknod(ROOT, name("other"), libc::S_IFIFO | 0o622, 0).await;
         assert_eq!(refused.err(), Some(Errno::EPERM));
@@ -130,7 +130,7 @@ fn one_listing_tells_how_many_links_many_files_have() {
             std::fs::hard_link(world.path(&format!("f{at}")), world.path(&format!("g{at}")))
                 .unwrap();
         }
-        nodes.iter().for_each(|node| node.unlearn());
+        nodes.iter().for_each(|node| node.invalidate());
         tokio::time::sleep(believed_for + std::time::Duration::from_millis(50)).await;
         for node in &nodes {
             assert_eq!(one.getattr(node.id).await.unwrap().attr.nlink, 2);
@@ -166,14 +166,14 @@ fn devices_have_the_numbers_that_the_server_tells() {
             let mut found = Vec::new();
             for (_, entry) in listed.entries() {
                 let super::super::Entry::Named(named) = entry else { continue };
-                found.push((named.name().to_owned(), volume.tell_entry(&listed, named).attr));
+                found.push((named.name().to_owned(), volume.reply_listed(&listed, named).attr));
             }
             found.sort_by_key(|(name, _)| name.clone());
             let [(_, large), (_, null)] = &*found else { panic!("{found:?}") };
             assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
             assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
         }
-        // What is no device has none.
+        // A file that is no device has none.
         let handle = one.make("file").await;
         one.close(handle).await;
         assert_eq!(seen(&one, "file").await.rdev, 0);

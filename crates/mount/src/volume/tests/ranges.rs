@@ -1,4 +1,4 @@
-//! Room that is reserved.
+//! Allocated space.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn room_in_a_file_with_holes_is_not_had_by_cutting_it() {
                 assert_eq!((reserved, len()), (Err(Errno::EOPNOTSUPP), 1 << 30), "{at} {mode}");
             }
         }
-        // What is there has its room.
+        // Existing data is allocated.
         one.write(handle, 0, &[1; 1 << 20]).await.unwrap();
         one.fallocate(handle, 4096, 4096, PUNCH).await.unwrap();
         one.fallocate(handle, 8192, 1 << 19, 0).await.unwrap();
@@ -33,14 +33,14 @@ fn room_behind_a_file_without_holes_is_reserved() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let found = || std::fs::metadata(world.path("f")).unwrap();
+        let there = || std::fs::metadata(world.path("f")).unwrap();
         one.write(handle, 0, &[1; 100_000]).await.unwrap();
         one.fallocate(handle, 0, 50_000, 0).await.unwrap();
-        assert_eq!(found().len(), 100_000);
+        assert_eq!(there().len(), 100_000);
         one.fallocate(handle, 0, 1 << 20, libc::FALLOC_FL_KEEP_SIZE).await.unwrap();
-        assert_eq!(found().len(), 100_000);
+        assert_eq!(there().len(), 100_000);
         one.fallocate(handle, 0, 200_000, 0).await.unwrap();
-        assert_eq!(found().len(), 200_000);
+        assert_eq!(there().len(), 200_000);
         let read = one.read(handle, 99_999, 3).await.unwrap();
         assert_eq!(*read, [1, 0, 0]);
         one.close(handle).await;

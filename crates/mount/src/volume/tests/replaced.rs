@@ -1,5 +1,4 @@
-//! Names that lead to another file than the kernel believes, and files that have another
-//! name.
+//! Names that lead to another file than the kernel has cached, and renamed files.
 
 use super::*;
 
@@ -15,7 +14,7 @@ fn what_is_not_the_file_any_more_is_not_opened_in_its_place() {
         let one = plain(world).await;
         for listed in [false, true] {
             replace(world, "old");
-            let old = one.lookup(ROOT, name("f")).await.unwrap().there().attr.ino.0;
+            let old = one.lookup(ROOT, name("f")).await.unwrap().found().attr.ino.0;
             if listed {
                 let listing = one.opendir(ROOT).unwrap();
                 one.entries(listing, 0, false).await.unwrap();
@@ -25,7 +24,7 @@ fn what_is_not_the_file_any_more_is_not_opened_in_its_place() {
             for flags in [libc::O_RDONLY, libc::O_RDWR] {
                 assert_eq!(one.open(old, flags).await, Err(Errno::from_i32(libc::ESTALE)));
             }
-            // So the kernel asks for the name again.
+            // The kernel looks the name up again.
             let new = one.take("f", libc::O_RDONLY).await;
             assert_eq!(&*one.read(new, 0, 10).await.unwrap(), b"other");
             one.close(new).await;
@@ -42,7 +41,7 @@ fn the_lease_of_a_file_is_not_asked_for_on_the_one_in_its_place() {
         let node = one.node_of("f");
         one.read(old, 0, 10).await.unwrap();
         replace(world, "other");
-        // It has it open to read: to write it is opened anew.
+        // It is open for reading; writing needs a new open.
         assert_eq!(one.open(node.id, libc::O_RDWR).await, Err(Errno::from_i32(libc::ESTALE)));
         let new = one.take("f", libc::O_RDWR).await;
         assert_eq!(&*one.read(new, 0, 10).await.unwrap(), b"other");
@@ -58,8 +57,8 @@ fn what_is_to_be_made_and_is_there_is_emptied_if_that_was_wanted() {
         let one = plain(world).await;
         for (flags, left) in [(libc::O_RDWR, "long"), (libc::O_WRONLY | libc::O_TRUNC, "")] {
             std::fs::write(world.path("f"), "long").unwrap();
-            let (told, handle) = one.create(ROOT, name("f"), flags, 0o644).await.unwrap();
-            assert_eq!(told.attr.size, left.len() as u64);
+            let (found, handle) = one.create(ROOT, name("f"), flags, 0o644).await.unwrap();
+            assert_eq!(found.attr.size, left.len() as u64);
             one.close(handle).await;
             assert_eq!(std::fs::read_to_string(world.path("f")).unwrap(), left);
         }
@@ -69,19 +68,19 @@ fn what_is_to_be_made_and_is_there_is_emptied_if_that_was_wanted() {
 #[test]
 fn a_file_whose_handle_was_lost_can_be_opened_again() {
     in_world(async |world| {
-        // Without a lease the server keeps nothing for who is gone.
+        // Without a lease the server does not keep the Open of a lost client.
         let one = volume(world, Settings { cache: false, ..Settings::of(0, 0) }).await;
         std::fs::write(world.path("f"), "data").unwrap();
         let lost = one.take("f", libc::O_RDONLY).await;
         assert_eq!(one.read(lost, 0, 10).await.unwrap().len(), 4);
-        // Moved while there is no session, it is not found by its name again.
+        // Moved while there is no session, the file is not found by its name.
         end_sessions(world);
         std::fs::rename(world.path("f"), world.path("g")).unwrap();
         one.statfs().await.unwrap();
         let stale = Err(Errno::from_i32(libc::ESTALE));
         assert_eq!(one.read(lost, 0, 10).await.map(drop), stale);
-        let told = one.lookup(ROOT, name("g")).await.unwrap().there();
-        assert_eq!(one.getattr(told.attr.ino.0).await.unwrap().attr.size, 4);
+        let found = one.lookup(ROOT, name("g")).await.unwrap().found();
+        assert_eq!(one.getattr(found.attr.ino.0).await.unwrap().attr.size, 4);
         let again = one.take("g", libc::O_RDONLY).await;
         assert_eq!(&*one.read(again, 0, 10).await.unwrap(), b"data");
         one.close(again).await;

@@ -1,16 +1,16 @@
-//! Pages are fetched once for all who need them, and ahead of who reads on.
+//! Fetching of pages: once for all readers, and ahead of sequential ones.
 
 use std::sync::Arc;
 
 use frevo_client::{File, Grant};
 
 use super::super::pages::{Missing, Pages};
-use super::{Content, PAGE};
+use super::{FileCache, PAGE};
 use crate::errno::{Outcome, errno};
 use crate::limits::{AHEAD_BYTES, FETCH_PAGES, PAGE_BYTES};
 
-impl Content {
-    /// Fetches pages, or waits for who does.
+impl FileCache {
+    /// Fetches pages, or waits for a fetch in progress.
     pub(super) async fn fetch(
         self: &Arc<Self>,
         file: &File,
@@ -44,7 +44,7 @@ impl Content {
         self.fetch_marked(file, grant, first, mine).await
     }
 
-    /// Fetches pages that are marked as being fetched.
+    /// Fetches pages that are marked in `fetching`.
     async fn fetch_marked(
         self: &Arc<Self>,
         file: &File,
@@ -52,9 +52,9 @@ impl Content {
         first: u64,
         count: u64,
     ) -> Outcome<()> {
-        let _marks = Marks { content: self, first, count };
-        // Somebody may have written since these pages were found missing: what is not
-        // on the server yet must be sent first, by who needs them.
+        let _marks = FetchGuard { content: self, first, count };
+        // A write may have come since: unsent data must be sent first, by the reader that needs
+        // these pages.
         let Some(changes) = self.pages.lock().before_fetch(first, count) else { return Ok(()) };
         let mut bytes = vec![0; count as usize * PAGE_BYTES];
         let read = file.read_at(first * PAGE, &mut bytes).await.map_err(|error| errno(&error))?;
@@ -63,13 +63,12 @@ impl Content {
             let fetched =
                 |pages: &mut Pages| pages.fetched(grant.version, changes, first, there, count);
             let new = self.with(fetched);
-            self.keeper.came(self, &new.unwrap_or_default());
+            self.budget.came(self, &new.unwrap_or_default());
         }
         Ok(())
     }
 
-    /// Begins to fetch what lies behind `end`, to where was read from `offset`, `ahead` bytes
-    /// of it.
+    /// Starts to fetch `ahead` bytes after `end`; the current read began at `offset`.
     pub(super) fn read_ahead(
         self: &Arc<Self>,
         file: &File,
@@ -77,7 +76,7 @@ impl Content {
         (offset, end): (u64, u64),
         ahead: u64,
     ) {
-        // What is as far ahead as can be was looked through when this page was come to.
+        // At the largest window, the pages ahead were checked when this page was entered.
         let is_done = ahead >= AHEAD_BYTES && offset / PAGE == end / PAGE;
         if ahead == 0 || is_done {
             return;
@@ -85,7 +84,7 @@ impl Content {
         let first = end.div_ceil(PAGE);
         let count = ahead.min(AHEAD_BYTES) / PAGE;
         let unknown = self.pages.lock().unknown(first, count);
-        // One request for each run; a run begins where a whole request fits, so that
+        // One request for each run of pages. A run starts only where a whole request fits, so that
         // the window does not move by single pages.
         let mut runs: Vec<(u64, u64)> = Vec::new();
         {
@@ -105,25 +104,25 @@ impl Content {
             }
         }
         for (at, len) in runs {
-            // It is this one's pages that are marked, whatever the node keeps by then.
+            // The marks belong to this cache, even if the node gets another one.
             let (content, file) = (Arc::clone(self), file.clone());
             tokio::spawn(async move {
                 if let Err(error) = content.fetch_marked(&file, grant, at, len).await {
-                    tracing::debug!(?error, "nothing read ahead");
+                    tracing::debug!(?error, "read-ahead failed");
                 }
             });
         }
     }
 }
 
-/// Pages that are being fetched; afterwards they are not, whatever came of it.
-struct Marks<'a> {
-    content: &'a Content,
+/// Marks pages as being fetched; its drop removes the marks.
+struct FetchGuard<'a> {
+    content: &'a FileCache,
     first: u64,
     count: u64,
 }
 
-impl Drop for Marks<'_> {
+impl Drop for FetchGuard<'_> {
     fn drop(&mut self) {
         let mut fetching = self.content.fetching.lock();
         (self.first..self.first + self.count).for_each(|page| _ = fetching.remove(&page));

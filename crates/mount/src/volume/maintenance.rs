@@ -1,5 +1,4 @@
-//! What is done without being asked for: a lease is given up, what was written a while ago is
-//! sent, what nobody uses is closed; and all of that at the end.
+//! Background work: lease breaks, sending old data, closing idle files, and the end of a mount.
 
 use std::sync::{Arc, Weak};
 
@@ -12,13 +11,13 @@ use super::Volume;
 use crate::limits::{AT_ONCE_AT_THE_END, CLOSED_WITHIN, KEPT_FOR};
 use crate::node::Node;
 
-/// Gives up what a lease of a node allowed.
-pub(crate) struct Breaker {
+/// Handles breaks of a file's lease.
+pub(crate) struct FileLeaseHolder {
     pub(super) volume: Weak<Volume>,
     pub(super) node: Weak<Node>,
 }
 
-impl LeaseHolder for Breaker {
+impl LeaseHolder for FileLeaseHolder {
     fn broken(&self, to: LeaseState) -> Yield {
         let found = self.volume.upgrade().zip(self.node.upgrade());
         Box::pin(async move {
@@ -30,15 +29,15 @@ impl LeaseHolder for Breaker {
 }
 
 impl Volume {
-    /// A lease of the node falls to `to`: what it allowed is given up.
+    /// Gives up what a lease allowed beyond the state `to`.
     async fn give_up(&self, node: &Arc<Node>, to: LeaseState) {
-        node.unlearn();
+        node.invalidate();
         if let Some(notifier) = self.notifier.get().cloned() {
-            // What programs have mapped: written back first, then forgotten.
+            // Mapped pages: the kernel writes them back, then drops them.
             let number = INodeNo(node.id);
-            let told = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
-            if let Ok(Err(error)) = told.await {
-                tracing::debug!(%error, "the kernel keeps what it mapped");
+            let answer = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
+            if let Ok(Err(error)) = answer.await {
+                tracing::debug!(%error, "the kernel did not drop mapped pages");
             }
         }
         let Some(content) = node.content() else { return };
@@ -51,9 +50,8 @@ impl Volume {
         if !to.contains(LeaseState::HANDLE) {
             match node.opening.try_lock() {
                 Ok(_turn) => self.close_if_unused(node).await,
-                // Whoever opens or closes it waits for the server, and that for this, or for
-                // another client who waits for it in the same way. He looks at the lease
-                // himself, or had just done so.
+                // The holder of `opening` waits for the server, which waits for this answer. It
+                // checks the lease itself; the task closes the file after it.
                 Err(_) => {
                     let (volume, node) = (Weak::clone(&self.me), Arc::clone(node));
                     tokio::spawn(async move {
@@ -66,13 +64,12 @@ impl Volume {
         }
     }
 
-    /// What is done from time to time: sending what was written a while ago, closing
-    /// what nobody has used for a while.
+    /// Sends data that was written a while ago, and closes idle files and directories.
     pub(crate) async fn tidy(&self) {
         for node in self.open_nodes() {
             let Some(content) = node.content() else { continue };
             if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
-                // One that has to wait does not keep the others.
+                // A slow send must not delay the other files.
                 content.send_soon();
             }
         }
@@ -87,24 +84,24 @@ impl Volume {
         }
     }
 
-    /// Writes all that was gathered.
+    /// Sends all unsent data.
     pub(crate) async fn flush_all(&self) {
         let nodes = futures_util::stream::iter(self.nodes.all());
         let flush = async |node: Arc<Node>| {
             if let Err(error) = self.send(&node).await {
-                tracing::warn!(?node, ?error, "what was written is lost");
+                tracing::warn!(?node, ?error, "written data is lost");
             }
         };
         nodes.for_each_concurrent(AT_ONCE_AT_THE_END, flush).await;
     }
 
-    /// How many bytes of all files are not on the server yet, and never will be.
+    /// Returns the bytes of all files that are not on the server yet, and those that are lost.
     pub(crate) fn unsent_and_lost(&self) -> (u64, u64) {
-        (self.keeper.unsent(), self.keeper.lost())
+        (self.budget.unsent(), self.budget.lost())
     }
 
-    /// Closes all that is open: nobody can use it any more. A server that does not answer
-    /// closes it itself.
+    /// Sends and closes everything after an unmount. A server that does not answer closes the files
+    /// itself.
     pub(crate) async fn settle(&self) {
         self.flush_all().await;
         let close = async {
@@ -116,28 +113,30 @@ impl Volume {
             nodes.for_each_concurrent(AT_ONCE_AT_THE_END, let_go).await;
         };
         if tokio::time::timeout(CLOSED_WITHIN, close).await.is_err() {
-            tracing::warn!("the server does not answer, and has files open of what is unmounted");
+            tracing::warn!(
+                "the server does not answer: it still has files of the unmounted share open"
+            );
         }
     }
 
-    /// Nobody will use the handle that was made.
+    /// Closes a new handle whose caller is gone.
     pub(crate) fn not_opened(self: &Arc<Self>, number: u64) {
         let volume = Arc::clone(self);
         tokio::spawn(async move { volume.release(number).await });
     }
 
-    /// The kernel was not told of a node after all.
-    pub(crate) fn not_told(self: &Arc<Self>, id: u64) {
+    /// Takes back a lookup that was not sent to the kernel.
+    pub(crate) fn forget_one(self: &Arc<Self>, id: u64) {
         if let Some(node) = self.forget(id, 1) {
             let volume = Arc::clone(self);
             tokio::spawn(async move { volume.let_go(&node).await });
         }
     }
 
-    /// The kernel has forgotten a node so many times. The node, when that was
-    /// altogether and it is still open.
+    /// Subtracts `count` from a node's lookup count. Returns the node if it is forgotten and still
+    /// open.
     pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
-        let is_busy = |node: &Arc<Node>| node.is_open() || node.listed.is_held();
+        let is_busy = |node: &Arc<Node>| node.is_open() || node.directory.is_held();
         self.nodes.forget(id, count).filter(is_busy)
     }
 }

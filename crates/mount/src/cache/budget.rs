@@ -1,4 +1,4 @@
-//! All pages of a mount, which share one limit.
+//! The limit on cached pages of all files of a mount.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,24 +6,24 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::content::Content;
+use super::file::FileCache;
 use super::pages::{Evicted, Pages};
 use crate::limits::{PAGE_BYTES, STALE_NOTES};
 
-/// Counts the pages of all files, and makes room.
+/// Counts the pages of all files, and evicts the oldest ones.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    /// Most bytes in pages.
+pub(crate) struct CacheBudget {
+    /// Most bytes of cached pages.
     limit: usize,
     pages: AtomicUsize,
     unsent: AtomicU64,
-    /// Bytes that were written and never got to the server.
+    /// Written bytes that never reached the server.
     lost: AtomicU64,
-    /// Notes of pages in the order in which they came; some have gone since.
-    order: Mutex<VecDeque<(Weak<Content>, u64)>>,
+    /// Pages in the order of their arrival; some are evicted already.
+    order: Mutex<VecDeque<(Weak<FileCache>, u64)>>,
 }
 
-/// What of a file's pages is counted.
+/// The counted sizes of one file's cache.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Count {
     pages: usize,
@@ -36,8 +36,8 @@ impl Count {
     }
 }
 
-impl Keeper {
-    /// Keeps at most `limit` bytes of what was read.
+impl CacheBudget {
+    /// Returns a budget of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -48,12 +48,12 @@ impl Keeper {
         })
     }
 
-    /// Bytes of all files that are not yet on the server.
+    /// Returns the bytes of all files that are not on the server yet.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Acquire)
     }
 
-    /// Bytes of all files that were written and never got there.
+    /// Returns the written bytes of all files that never reached the server.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Acquire)
     }
@@ -62,19 +62,19 @@ impl Keeper {
         self.lost.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// Bytes kept of what was read.
+    /// Returns the bytes of cached pages.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.load(Ordering::Acquire).saturating_mul(PAGE_BYTES)
     }
 
-    /// A file has other pages than before. The sums wrap on the way only.
+    /// Replaces the counted sizes of a file. The sums wrap only in between.
     pub(super) fn count(&self, before: Count, now: Count) {
         self.pages.fetch_add(now.pages.wrapping_sub(before.pages), Ordering::AcqRel);
         self.unsent.fetch_add(now.unsent.wrapping_sub(before.unsent), Ordering::AcqRel);
     }
 
-    /// Pages that came; the oldest ones go when there are too many.
-    pub(super) fn came(&self, content: &Arc<Content>, new: &[u64]) {
+    /// Adds new pages, and evicts the oldest ones if there are too many.
+    pub(super) fn came(&self, content: &Arc<FileCache>, new: &[u64]) {
         if new.is_empty() {
             return;
         }
@@ -87,7 +87,7 @@ impl Keeper {
         self.sweep();
     }
 
-    /// Looks at no more than `most` pages: those that are not on the server stay.
+    /// Visits at most `most` pages; unsent pages stay.
     fn make_room(&self, most: usize) {
         for _ in 0..most {
             if self.bytes() <= self.limit {
@@ -101,7 +101,7 @@ impl Keeper {
         }
     }
 
-    /// Forgets the notes of pages that have gone, once they are more than the others.
+    /// Removes the entries of evicted pages, once they outnumber the others.
     fn sweep(&self) {
         let most = 2 * self.pages.load(Ordering::Acquire) + STALE_NOTES;
         let notes = {
@@ -112,7 +112,7 @@ impl Keeper {
             std::mem::take(&mut *order)
         };
         let mut seen = HashSet::new();
-        let is_first = |(of, page): &(Weak<Content>, u64)| {
+        let is_first = |(of, page): &(Weak<FileCache>, u64)| {
             let is_kept = of.upgrade().is_some_and(|content| content.is_kept(*page));
             is_kept && seen.insert((of.as_ptr().addr(), *page))
         };
@@ -122,7 +122,7 @@ impl Keeper {
         *order = notes;
     }
 
-    /// How many notes there are.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub(crate) fn notes(&self) -> usize {
         self.order.lock().len()

@@ -1,4 +1,4 @@
-//! What is written is gathered under the lease, and sent when it is enough.
+//! Write-back: writes are collected under the lease and sent in larger parts.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use futures_util::stream::StreamExt;
 use tokio::time::Instant;
 
 use super::super::pages::Extent;
-use super::Content;
+use super::FileCache;
 use crate::errno::{Outcome, errno};
 use crate::limits::{
     GATHER_BYTES, GATHER_EXTENTS, GATHER_MOST, LEN_MAX, SENDS_AT_ONCE, UNSENT_BYTES,
 };
 
-/// How much is to be sent.
+/// The level of unsent data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gathered {
-    Little,
-    /// It is worth sending.
-    Enough,
-    /// Who writes more has to wait.
-    TooMuch,
+enum DirtyLevel {
+    Low,
+    /// Enough to be worth sending.
+    High,
+    /// Writers have to wait.
+    TooHigh,
 }
 
-impl Content {
-    /// Keeps what is written, where the lease allows it; else sends it. To the end
-    /// of the file without an offset.
+impl FileCache {
+    /// Caches a write if the lease allows it, otherwise sends it. Without an offset it goes to the
+    /// end of the file.
     pub(crate) async fn write(
         self: &Arc<Self>,
         file: &File,
@@ -47,7 +47,7 @@ impl Content {
                 return self.relieve().await;
             }
         }
-        // What of it goes wrong is not this write's.
+        // Failures of earlier writes are not reported by this write.
         self.send_unasked().await;
         let offset = match offset {
             Some(offset) => offset,
@@ -59,11 +59,11 @@ impl Content {
         sent.map_err(|error| errno(&error))
     }
 
-    /// Takes `data` in. Not when the lease was taken meanwhile, or others write there
-    /// past the pages.
+    /// Caches `data`; returns false if the lease broke meanwhile, or another write past the cache
+    /// overlaps.
     fn gather(self: &Arc<Self>, grant: Grant, offset: Option<u64>, data: &[u8]) -> bool {
         let new = self.with(|pages| {
-            // Under the mutex: who breaks the lease empties the pages after this.
+            // Under the mutex: a lease break empties the pages after this.
             let now = self.lease.grant();
             let offset = offset.unwrap_or(pages.len());
             if now.version != grant.version
@@ -76,37 +76,36 @@ impl Content {
             Some(pages.write(offset, data))
         });
         let Some(new) = new else { return false };
-        self.keeper.came(self, &new);
+        self.budget.came(self, &new);
         self.waiting.lock().get_or_insert_with(Instant::now);
         true
     }
 
-    /// Takes in what is written, where that can be done at once: under the lease, and
-    /// while nobody has to wait until others' data is sent. False when it was not.
+    /// Caches a write if that needs no wait; returns false otherwise.
     pub(crate) fn write_now(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> bool {
         let end = offset.unwrap_or(0).checked_add(data.len() as u64);
         let grant = self.lease.grant();
         let gathers = end.is_some_and(|end| end <= LEN_MAX)
             && grant.state.contains(LeaseState::READ | LeaseState::WRITE)
-            && self.gathered() != Gathered::TooMuch
+            && self.gathered() != DirtyLevel::TooHigh
             && self.gather(grant, offset, data);
-        if gathers && self.gathered() != Gathered::Little {
+        if gathers && self.gathered() != DirtyLevel::Low {
             self.send_soon();
         }
         gathers
     }
 
-    /// Sends when enough has come together; waits when it is too much.
+    /// Starts to send at a high level; waits at a too high one.
     async fn relieve(self: &Arc<Self>) -> Outcome<()> {
         match self.gathered() {
-            Gathered::TooMuch => return self.send().await,
-            Gathered::Enough => self.send_soon(),
-            Gathered::Little => {}
+            DirtyLevel::TooHigh => return self.send().await,
+            DirtyLevel::High => self.send_soon(),
+            DirtyLevel::Low => {}
         }
         Ok(())
     }
 
-    /// Has it sent, unless somebody does.
+    /// Sends in the background, unless a send is in progress.
     pub(crate) fn send_soon(self: &Arc<Self>) {
         if self.sending.try_lock().is_ok() {
             let content = Arc::clone(self);
@@ -114,35 +113,34 @@ impl Content {
         }
     }
 
-    fn gathered(&self) -> Gathered {
+    fn gathered(&self) -> DirtyLevel {
         let (bytes, extents) = {
             let pages = self.pages.lock();
             (pages.unsent(), pages.extents())
         };
-        if self.keeper.unsent() > UNSENT_BYTES
+        if self.budget.unsent() > UNSENT_BYTES
             || bytes > GATHER_MOST as u64 * GATHER_BYTES
             || extents > GATHER_MOST * GATHER_EXTENTS
         {
-            Gathered::TooMuch
+            DirtyLevel::TooHigh
         } else if bytes >= GATHER_BYTES || extents >= GATHER_EXTENTS {
-            Gathered::Enough
+            DirtyLevel::High
         } else {
-            Gathered::Little
+            DirtyLevel::Low
         }
     }
 
-    /// Sends while nobody waits for it; who writes, syncs or closes is told what went
-    /// wrong.
+    /// Sends without a waiting program; write, fsync and close report failures later.
     pub(crate) async fn send_unasked(self: &Arc<Self>) {
         let _ = self.send().await;
     }
 
-    /// Sends all that was gathered. What goes wrong is noted for each handle too.
+    /// Sends all unsent data. A failure is also recorded for each handle.
     pub(crate) async fn send(self: &Arc<Self>) -> Outcome<()> {
         if !self.is_unsent() {
             return Ok(());
         }
-        // By a task of its own: whoever waits for it may give up.
+        // In a task of its own: the waiting program may give up.
         let content = Arc::clone(self);
         let sent = tokio::spawn(async move { content.send_gathered().await }).await;
         sent.unwrap_or(Err(Errno::EIO))
@@ -158,19 +156,19 @@ impl Content {
         let writer = self.writer.lock().clone();
         let (outcome, lost) = send_all(writer.as_ref(), extents).await;
         *self.sent.lock() = Some(std::time::Instant::now());
-        // Before anybody else gets his turn, who would find nothing to send and think
-        // that all is well.
+        // Before the lock is released: the next caller would find no unsent data and report
+        // success.
         if let Err(error) = outcome {
             self.failures.note(error);
-            self.keeper.lose(lost);
+            self.budget.lose(lost);
         }
         self.with(|pages| if outcome.is_ok() { pages.sent() } else { pages.not_sent() });
         outcome
     }
 }
 
-/// Sends extents, several at once and on several cores. What went wrong first, and how many
-/// bytes are in all that did not get there.
+/// Sends extents, several at once and on several cores. Returns the first failure, and the bytes of
+/// all failed extents.
 async fn send_all(writer: Option<&File>, extents: Vec<Extent>) -> (Outcome<()>, u64) {
     let each = extents.into_iter().map(|(offset, data)| {
         let (writer, len) = (writer.cloned(), data.len() as u64);

@@ -1,5 +1,5 @@
-//! Who jumps about in a file gets what he asks for, and no page around it: what is next
-//! to it he may never want. A page that he comes back to is fetched whole.
+//! Random reads get only the requested bytes, without the rest of the page. A page that is read
+//! again is fetched whole.
 
 use std::sync::Arc;
 
@@ -7,36 +7,36 @@ use bytes::Bytes;
 use frevo_client::{File, Grant};
 
 use super::super::pages::Missing;
-use super::{Content, PAGE};
+use super::{FileCache, PAGE};
 use crate::errno::{Outcome, errno};
 use crate::limits::ASKED_PAGES;
 
-/// Pages that were asked for in part lately: one for each place, its number and 1.
+/// Pages that were recently read in part: a table of page number plus 1, indexed by page number.
 #[derive(Debug, Default)]
-pub(super) struct Asked(Vec<u64>);
+pub(super) struct RecentPages(Vec<u64>);
 
-impl Asked {
-    /// Whether `page` was asked for before, as far as that is remembered.
+impl RecentPages {
+    /// Records `page`; returns true if it was remembered.
     fn again(&mut self, page: u64) -> bool {
         if self.0.is_empty() {
             self.0.resize(ASKED_PAGES, 0);
         }
-        // A file's last page has a number that can be counted on from.
+        // The largest page number leaves room for the 1.
         let (place, mark) = (page as usize % ASKED_PAGES, page + 1);
         self.0.get_mut(place).is_some_and(|known| std::mem::replace(known, mark) == mark)
     }
 }
 
-impl Content {
-    /// Whether who jumps about is to get these bytes alone, of which a page is missing.
+impl FileCache {
+    /// Returns true for a random read, which gets these bytes alone.
     pub(super) fn is_jump(&self, len: usize, missing: Missing) -> bool {
         (len as u64) < PAGE
             && !self.fetching.lock().contains(&missing.first)
             && !self.asked.lock().again(missing.first)
     }
 
-    /// Reads what is asked for, and keeps none of it. None when others change the file
-    /// meanwhile: then it is to be tried again.
+    /// Reads the requested bytes without caching them. None if the file changes meanwhile: the
+    /// caller tries again.
     pub(super) async fn read_that(
         self: &Arc<Self>,
         file: &File,
@@ -52,7 +52,7 @@ impl Content {
             (pages.changes(), pages.len(), pages.is_unsent(offset, len as u64))
         };
         if is_unsent {
-            // What the server has is older than what was written.
+            // The server's bytes are older than a local write.
             self.send_unasked().await;
             return Ok(None);
         }
@@ -62,9 +62,9 @@ impl Content {
         if found.len() == wanted as usize {
             return Ok(Some(found));
         }
-        // It ends there on the server: then zeros lie behind that, up to what was written
-        // further on and is not sent yet, if it is still so long. Or the server reads less
-        // than it was asked for.
+        // A short answer is the end of the file on the server, or a server that returns less than
+        // requested. After the end come zeros, up to unsent data further on, if the file is still
+        // that long.
         let (is_same, stored) = {
             let pages = self.pages.lock();
             (pages.is_of(grant.version) && pages.changes() == changes, pages.stored())
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn who_comes_back_is_known_and_what_is_remembered_is_bounded() {
-        let mut asked = Asked::default();
+        let mut asked = RecentPages::default();
         assert!(!asked.again(0) && asked.again(0));
         assert!(!asked.again(7) && asked.again(7) && asked.again(0));
         let far = ASKED_PAGES as u64 * 5;

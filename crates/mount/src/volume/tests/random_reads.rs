@@ -1,4 +1,4 @@
-//! Reads at random places, which fetch what was asked for alone.
+//! Random reads, which fetch only the requested bytes.
 
 use std::os::unix::fs::FileExt;
 
@@ -8,7 +8,7 @@ use crate::limits::PAGE_BYTES;
 const PAGE: u64 = PAGE_BYTES as u64;
 const PAGES: u64 = 40;
 
-/// What is at `at` of the file that [`with_file`] makes.
+/// The bytes at `at` of the file that [`with_file`] makes.
 fn bytes(at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(|at| (at / 4096 * 7 + at) as u8).collect()
 }
@@ -27,12 +27,12 @@ fn who_jumps_about_fetches_what_he_asks_for_and_a_page_when_he_comes_back() {
             let at = page * PAGE + 5;
             assert_eq!(*one.read(handle, at, 4096).await.unwrap(), *bytes(at, 4096), "{page}");
         }
-        assert_eq!(one.keeper.bytes(), 0, "nothing that was not asked for");
+        assert_eq!(one.budget.bytes(), 0, "nothing that was not asked for");
         for at in [7 * PAGE, 20 * PAGE + 100] {
             assert_eq!(*one.read(handle, at, 4096).await.unwrap(), *bytes(at, 4096));
         }
-        assert_eq!(one.keeper.bytes(), 2 * PAGE_BYTES);
-        // Over the end of a page, and over the end of the file.
+        assert_eq!(one.budget.bytes(), 2 * PAGE_BYTES);
+        // Across the end of a page, and across the end of the file.
         let at = 30 * PAGE - 10;
         assert_eq!(*one.read(handle, at, 20).await.unwrap(), *bytes(at, 20));
         let at = PAGES * PAGE - 10;
@@ -54,11 +54,11 @@ fn who_jumps_about_sees_what_was_written_here_and_is_not_sent() {
         one.write(handle, (PAGES + 20) * PAGE, b"end").await.unwrap();
         there.read_exact_at(&mut first, 5 * PAGE + 50).unwrap();
         assert_eq!(first[..], bytes(5 * PAGE + 50, 3), "it is gathered");
-        // Elsewhere nothing has to be sent for that.
+        // Elsewhere no data has to be sent for that.
         assert_eq!(*one.read(handle, 30 * PAGE, 100).await.unwrap(), *bytes(30 * PAGE, 100));
         there.read_exact_at(&mut first, 5 * PAGE + 50).unwrap();
         assert_eq!(first[..], bytes(5 * PAGE + 50, 3), "and still is");
-        // Where the file ends on the server zeros lie behind.
+        // After the end of the file on the server come zeros.
         let mut wanted = bytes(PAGES * PAGE - 4, 4);
         wanted.resize(10, 0);
         assert_eq!(*one.read(handle, PAGES * PAGE - 4, 10).await.unwrap(), *wanted);
@@ -81,11 +81,11 @@ fn who_jumps_about_sees_what_others_write() {
         for round in 0..PAGES {
             one.read(reader, at(round), 64).await.unwrap();
         }
-        // Some pages are kept by now.
+        // Some pages are cached by now.
         for round in 0..PAGES / 2 {
             one.read(reader, at(round), 64).await.unwrap();
         }
-        assert!(one.keeper.bytes() > 0);
+        assert!(one.budget.bytes() > 0);
         let writer = two.take("f", libc::O_RDWR).await;
         for round in 0..3 * PAGES {
             let text = format!("{round:08}");
@@ -93,8 +93,7 @@ fn who_jumps_about_sees_what_others_write() {
             if round % 2 == 0 {
                 two.flush(writer, 0).await.unwrap();
             }
-            // A lease that is broken for reading needs no answer: what is under way may
-            // be older, for as long as it takes the break to come.
+            // A break of R needs no acknowledgement: reads may be old until it arrives.
             let mut tries = 0;
             while *one.read(reader, at(round), 8).await.unwrap() != *text.as_bytes() {
                 tries += 1;
@@ -103,7 +102,7 @@ fn who_jumps_about_sees_what_others_write() {
             }
             assert!(round == 0 || tries == 0, "the lease is gone in round {round}");
         }
-        assert_eq!(one.keeper.bytes(), 0, "what was kept is forgotten");
+        assert_eq!(one.budget.bytes(), 0, "what was kept is forgotten");
         one.close(reader).await;
         two.close(writer).await;
     });
@@ -115,7 +114,7 @@ fn what_is_written_at_once_is_what_is_written() {
         let (one, two) = (plain(world).await, plain(world).await);
         let (handle, len) = (one.make("f").await, 3 * PAGE_BYTES as u64 * 16);
         let mut wanted = Vec::new();
-        // Large and small ones, over each other, more than may be gathered.
+        // Large and small writes that overlap, more than may be unsent.
         for at in (0..len).step_by(700_000) {
             let data = bytes(at, 1 << 20);
             if one.write_now(handle, at, &data).is_none() {
@@ -129,7 +128,7 @@ fn what_is_written_at_once_is_what_is_written() {
             wanted[at as usize + 3..at as usize + 8].copy_from_slice(b"small");
         }
         assert!(*one.read(handle, 0, 1 << 20).await.unwrap() == wanted[..1 << 20]);
-        // Without the lease it is not taken in.
+        // Without the lease the write is not cached.
         let reader = two.take("f", libc::O_RDONLY).await;
         two.read(reader, 0, 10).await.unwrap();
         assert_eq!(one.write_now(handle, 0, b"late"), None);
@@ -139,7 +138,7 @@ fn what_is_written_at_once_is_what_is_written() {
         two.close(reader).await;
         one.close(handle).await;
         assert!(std::fs::read(world.path("f")).unwrap() == wanted);
-        // Nor through a handle that cannot write, or has to wait for the disk.
+        // Nor through a handle that cannot write, or that syncs.
         let reader = one.take("f", libc::O_RDONLY).await;
         let syncs = one.take("f", libc::O_RDWR | libc::O_DSYNC).await;
         assert_eq!([reader, syncs].map(|of| one.write_now(of, 0, b"x")), [None, None]);

@@ -1,7 +1,7 @@
-//! The pages of one file and the lease that they are kept under.
+//! The cached pages of one file, and the lease that allows them.
 
 mod fetching;
-mod jumps;
+mod random_reads;
 mod sending;
 
 use std::collections::HashSet;
@@ -15,44 +15,44 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::budget::{CacheBudget, Count};
 use super::failures::Failures;
-use super::keeper::{Count, Keeper};
 use super::pages::{Evicted, Pages};
 use crate::errno::{Outcome, errno};
 use crate::limits::{AHEAD_BYTES, PAGE_BYTES, READ_TRIES};
-use jumps::Asked;
+use random_reads::RecentPages;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// What is kept of one file.
-pub(crate) struct Content {
+/// The data cache of one file.
+pub(crate) struct FileCache {
     pub(crate) lease: Arc<Lease>,
-    /// Who is told when it breaks.
+    /// Keeps the lease holder alive, which handles breaks.
     _holder: Arc<dyn LeaseHolder>,
     pages: Mutex<Pages>,
-    /// By which is sent what was gathered.
+    /// The Open that sends unsent data.
     writer: Mutex<Option<File>>,
-    /// One at a time sends, so that no older bytes go over newer ones.
+    /// Held while data is sent: older bytes must not overwrite newer ones.
     sending: tokio::sync::Mutex<()>,
-    /// What went wrong when nobody waited.
+    /// Failures of write-back.
     pub(crate) failures: Failures,
-    /// Pages being fetched.
+    /// Pages that are being fetched.
     fetching: Mutex<HashSet<u64>>,
     fetched: Notify,
-    /// Pages that were asked for in part.
-    asked: Mutex<Asked>,
-    /// Since when something waits to be sent.
+    /// Pages that were read in part.
+    asked: Mutex<RecentPages>,
+    /// The time since when data waits to be sent.
     waiting: Mutex<Option<Instant>>,
-    /// When something was sent last.
+    /// The time of the last send.
     sent: Mutex<Option<std::time::Instant>>,
-    keeper: Arc<Keeper>,
+    budget: Arc<CacheBudget>,
 }
 
-impl Content {
-    /// Kept under `lease`; `holder` gives it up when that breaks.
+impl FileCache {
+    /// Returns an empty cache under `lease`; `holder` handles its breaks.
     pub(crate) fn new(
         lease: Arc<Lease>,
-        keeper: &Arc<Keeper>,
+        budget: &Arc<CacheBudget>,
         holder: Arc<dyn LeaseHolder>,
     ) -> Self {
         lease.watch(Arc::downgrade(&holder));
@@ -68,25 +68,26 @@ impl Content {
             asked: Mutex::default(),
             waiting: Mutex::new(None),
             sent: Mutex::new(None),
-            keeper: Arc::clone(keeper),
+            budget: Arc::clone(budget),
         }
     }
 
-    /// Does something to the pages, and has it counted.
+    /// Changes the pages and updates the budget.
     fn with<T>(&self, work: impl FnOnce(&mut Pages) -> T) -> T {
         let mut pages = self.pages.lock();
         let before = Count::of(&pages);
         let done = work(&mut pages);
-        self.keeper.count(before, Count::of(&pages));
+        self.budget.count(before, Count::of(&pages));
         done
     }
 
-    /// How often the pages changed: for who asks for the length, to say how old it is.
+    /// Returns the count of changes, to date a length that the server reports.
     pub(crate) fn changes(&self) -> u64 {
         self.pages.lock().changes()
     }
 
-    /// A file was opened, of so many bytes when the pages had changed so often.
+    /// Records an open of the file, with the length `len` when the pages had changed `changes`
+    /// times.
     pub(crate) fn opened(&self, file: &File, writes: bool, len: u64, changes: u64) {
         if writes {
             *self.writer.lock() = Some(file.clone());
@@ -100,13 +101,13 @@ impl Content {
         });
     }
 
-    /// All is closed: nothing may be kept any more.
+    /// Discards the cache after the last close.
     pub(crate) fn closed(&self) {
         *self.writer.lock() = None;
         self.forget();
     }
 
-    /// What the lease allows now, the session taken up again if it was lost.
+    /// Returns the lease if it includes `wanted`; re-establishes a lost session first.
     async fn grant(&self, file: &File, wanted: LeaseState) -> Outcome<Option<Grant>> {
         let has = |grant: &Grant| grant.state.contains(wanted);
         let grant = self.lease.grant();
@@ -117,7 +118,7 @@ impl Content {
         Ok(Some(self.lease.grant()).filter(has))
     }
 
-    /// Makes sure that the pages are of this version of the lease.
+    /// Starts a new cache if the pages belong to an older version of the lease.
     async fn begin(self: &Arc<Self>, file: &File, grant: Grant) -> Outcome<()> {
         if self.pages.lock().is_of(grant.version) {
             return Ok(());
@@ -133,7 +134,7 @@ impl Content {
         Ok(())
     }
 
-    /// Reads through the pages where the lease allows it, else from the server.
+    /// Reads through the cache if the lease allows it, otherwise from the server.
     pub(crate) async fn read(
         self: &Arc<Self>,
         file: &File,
@@ -146,7 +147,7 @@ impl Content {
         };
         self.begin(file, grant).await?;
         let mut jumps = None;
-        // Others may write meanwhile; then it goes to the server.
+        // While others write, the read goes to the server after some attempts.
         for _ in 0..READ_TRIES {
             if !self.is_still(grant) {
                 break;
@@ -196,35 +197,35 @@ impl Content {
         Ok(data.into())
     }
 
-    /// The length of the file, when some of it is not on the server yet.
+    /// Returns the length of the file if some of its data is unsent.
     pub(crate) fn unsent_len(&self) -> Option<u64> {
         let pages = self.pages.lock();
         (pages.unsent() > 0).then(|| pages.len())
     }
 
-    /// Whether the server, asked at `asked`, may have said what is older than what was
-    /// written.
+    /// Returns true if an answer of the server, requested at `asked`, may be older than local
+    /// writes.
     pub(crate) fn is_ahead_of(&self, asked: std::time::Instant) -> bool {
         self.is_unsent() || self.sent.lock().is_some_and(|at| at >= asked)
     }
 
-    /// Since when something waits to be sent.
+    /// The time since when data waits to be sent.
     pub(crate) fn waiting(&self) -> Option<Instant> {
         *self.waiting.lock()
     }
 
-    /// How many extents are to be sent.
+    /// Returns the number of unsent extents.
     #[cfg(test)]
     pub(crate) fn unsent_extents(&self) -> usize {
         self.pages.lock().extents()
     }
 
-    /// Whether anything is not on the server yet.
+    /// Returns true if any data is unsent.
     pub(crate) fn is_unsent(&self) -> bool {
         self.pages.lock().unsent() > 0
     }
 
-    /// The file has another length on the server now; nobody sends meanwhile.
+    /// Sets the length of the file on the server; holds off sending meanwhile.
     pub(crate) async fn resize(self: &Arc<Self>, file: &File, len: u64) -> Outcome<()> {
         self.send_unasked().await;
         let _turn = self.sending.lock().await;
@@ -233,8 +234,8 @@ impl Content {
         resized
     }
 
-    /// Changes the file on the server in a way that the pages do not know; nobody
-    /// sends meanwhile.
+    /// Changes the file on the server by `work` and discards the pages; holds off sending
+    /// meanwhile.
     pub(crate) async fn change<T>(
         self: &Arc<Self>,
         work: impl AsyncFnOnce() -> frevo_client::Result<T>,
@@ -247,48 +248,48 @@ impl Content {
         done
     }
 
-    /// Forgets what was read.
+    /// Discards the clean pages.
     pub(crate) fn forget(&self) {
         self.with(Pages::forget);
     }
 
-    /// Whether a page is kept.
+    /// Returns true if the page is cached.
     pub(super) fn is_kept(&self, page: u64) -> bool {
         self.pages.lock().is_kept(page)
     }
 
-    /// Forgets a page.
+    /// Evicts a page, if it is not unsent.
     pub(super) fn evict(&self, page: u64) -> Evicted {
         self.with(|pages| pages.evict(page))
     }
 }
 
-impl std::fmt::Debug for Content {
+impl std::fmt::Debug for FileCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Content({:?})", self.lease)
+        write!(f, "FileCache({:?})", self.lease)
     }
 }
 
-impl Drop for Content {
+impl Drop for FileCache {
     fn drop(&mut self) {
-        self.keeper.count(Count::of(self.pages.get_mut()), Count::of(&Pages::default()));
+        self.budget.count(Count::of(self.pages.get_mut()), Count::of(&Pages::default()));
     }
 }
 
-/// How far to read ahead of a reader who goes through a file from one end to the
-/// other: twice as far each time, and nothing for who jumps about.
+/// The read-ahead of one handle: the window doubles for a sequential reader, and is 0 for random
+/// reads.
 #[derive(Debug, Default)]
-pub(crate) struct Course {
+pub(crate) struct ReadAhead {
     next: AtomicU64,
     window: AtomicU64,
 }
 
-impl Course {
-    /// He reads `len` bytes at `offset`: how much to fetch behind them.
+impl ReadAhead {
+    /// Records a read of `len` bytes at `offset`; returns the bytes to fetch after it.
     pub(crate) fn ahead(&self, offset: u64, len: u64) -> u64 {
         let expected = self.next.swap(offset + len, Ordering::AcqRel);
         let window = self.window.load(Ordering::Acquire);
-        // Requests of one reader may overtake each other.
+        // Requests of one reader may arrive out of order.
         let follows = offset.abs_diff(expected) <= window.max(len);
         let window = match (follows, window) {
             (false, _) => 0,
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn who_goes_on_is_read_ahead_of_and_who_jumps_is_not() {
-        let course = Course::default();
+        let course = ReadAhead::default();
         let windows: Vec<u64> = (0..12).map(|at| course.ahead(at * 4096, 4096)).collect();
         assert!(windows.is_sorted() && windows[0] > 0);
         assert_eq!(windows.last(), Some(&AHEAD_BYTES));
