@@ -47,6 +47,10 @@ pub const CACHED_CHANGES: usize = 65_536;
 /// Names of one directory of which it is not known whether they are there.
 pub const DOUBTFUL_NAMES: usize = 256;
 
+/// Change notes that a look-up takes one by one: some 1 ms. When more are queued, what is
+/// known of all directories counts as lost, and is read again when it is asked for.
+pub const CHANGES_AT_ONCE: usize = 4_096;
+
 /// Bytes of change notes read from the kernel at a time.
 pub const CHANGES_BUFFER_BYTES: usize = 16 * 1_024;
 

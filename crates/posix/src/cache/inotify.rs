@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
 
-use crate::limits::CHANGES_BUFFER_BYTES;
+use crate::limits::{CHANGES_AT_ONCE, CHANGES_BUFFER_BYTES};
 use crate::sys::ProcPath;
 use crate::walk::Dir;
 
@@ -71,28 +71,45 @@ impl Watches {
     }
 
     /// Takes the notes that are there now. Those that come meanwhile wait for the next
-    /// call: a program that makes changes without end must not keep a core in here.
+    /// call: a program that makes changes without end must not keep a core in here. Of
+    /// more than [`CHANGES_AT_ONCE`] the rest is taken from the kernel unread, and
+    /// [`Note::Lost`] stands for it.
     pub(super) fn take(&self, mut each: impl FnMut(Note)) {
+        self.take_some(CHANGES_AT_ONCE, &mut each);
+    }
+
+    fn take_some(&self, most: usize, each: &mut impl FnMut(Note)) {
         let mut buffer = self.buffer.lock();
         // Asked for only when one read did not take all.
         let mut left = None;
+        let (mut taken, mut is_lost) = (0, false);
         while left != Some(0) {
             let len = match retry_on_intr(|| rustix::io::read(&self.fd, &mut buffer[..])) {
                 Ok(len) => len,
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => break,
                 Err(_) => {
-                    each(Note::Lost);
-                    return;
+                    is_lost = true;
+                    break;
                 }
             };
-            parse(&buffer[..len], &mut each);
+            if taken < most {
+                parse(&buffer[..len], &mut |note| {
+                    taken += 1;
+                    each(note);
+                });
+            } else {
+                is_lost = true;
+            }
             if len + LONGEST <= buffer.len() {
-                return;
+                break;
             }
             left = Some(match left {
                 None => ioctl_fionread(&self.fd).unwrap_or(u64::MAX),
                 Some(left) => left.saturating_sub(len as u64),
             });
+        }
+        if is_lost {
+            each(Note::Lost);
         }
     }
 }
@@ -133,6 +150,10 @@ fn note_of(watch: i32, mask: u32, name: &[u8]) -> Option<Note> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rustix::fs::{CWD, Mode, OFlags};
+
     use super::*;
 
     fn record(watch: i32, mask: u32, name: &[u8]) -> Vec<u8> {
@@ -148,6 +169,35 @@ mod tests {
         let mut found = Vec::new();
         parse(bytes, &mut |note| found.push(note));
         found
+    }
+
+    /// At n - 1, n and n + 1 reads of notes.
+    #[test]
+    fn more_notes_than_are_taken_at_once_are_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let watches = Watches::new().unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = rustix::fs::openat(CWD, folder.path(), flags, Mode::empty()).unwrap();
+        let dir = Dir::Sub(Arc::new(fd));
+        watches.add(&dir).unwrap();
+        // Each name takes 16 + 256 bytes; with the one before it, it fills a read.
+        let each_read = CHANGES_BUFFER_BYTES / LONGEST;
+        let name = |number: usize| format!("{number:0255}");
+        for (made, lost) in [(each_read - 1, 0), (each_read, 0), (3 * each_read, 1)] {
+            for number in 0..made {
+                std::fs::write(folder.path().join(name(number)), "").unwrap();
+            }
+            let (mut changes, mut losses) = (0, 0);
+            watches.take_some(each_read, &mut |note| match note {
+                Note::Change(..) => changes += 1,
+                Note::Lost => losses += 1,
+                Note::Ended(_) => panic!("it is there"),
+            });
+            assert_eq!((changes, losses), (made.min(each_read), lost), "{made} made");
+            assert!(!watches.pending(), "{made}: none is left");
+            (0..made).for_each(|n| std::fs::remove_file(folder.path().join(name(n))).unwrap());
+            watches.take(|_| ());
+        }
     }
 
     #[test]
