@@ -3,9 +3,12 @@
 //! Attempts on one account from one network are heeded one after the other: a failed
 //! one closes the line of its account and network for [`LOGON_DELAY`], on whatever
 //! connections the next ones come. Of those that wait, the one goes first whose address
-//! has failed least and has the fewest others waiting, so that an honest client does not
-//! wait for its neighbours' guesses. An address that fails again waits longer itself. Addresses and clients
-//! that logged on to this account a short time ago pass the line by, until they fail.
+//! has failed least and has the fewest others waiting, and of addresses that have not
+//! failed the one that came last, so that an honest client does not wait for its
+//! neighbours' guesses. Each address that has not failed and comes behind it while it
+//! waits may cost it one more turn: nothing tells the two apart. An address that fails
+//! again waits longer itself. Addresses and clients that logged on to this account a short
+//! time ago pass the line by, until they fail.
 //!
 //! Everything here is decided without regard to the outcome of the attempt until it is
 //! heeded: its place in the line tells nothing about the password.
@@ -275,16 +278,23 @@ impl Entrant {
 }
 
 /// The order in a line: failures of the prefixes of the address, the widest first, then
-/// how many of the address wait, then the order of arrival.
-fn rank(failures: &Failures, line: &Line, waiter: &Waiter, now: Instant) -> ([u32; 4], usize, u64) {
+/// how many of the address wait. Of addresses that have not failed, the last to come goes
+/// first: those who come with many of them beforehand do not fill the line for others.
+/// Behind them goes the first to come.
+fn rank(failures: &Failures, line: &Line, waiter: &Waiter, now: Instant) -> Rank {
     let (name, address) = (&waiter.entrant.name, waiter.entrant.address);
     let mut counts = [0; 4];
     for (count, prefix) in counts.iter_mut().zip(Prefix::of_guess(address)) {
         *count = failures.count(name, Source::Prefix(prefix), now);
     }
     let crowd = line.waiting.iter().filter(|other| other.entrant.address == address).count();
-    (counts, crowd, waiter.number)
+    let is_fresh = failures.count(name, Source::exact(address), now) == 0;
+    let order = if is_fresh { u64::MAX - waiter.number } else { waiter.number };
+    (counts, crowd, order)
 }
+
+/// See [`rank`].
+type Rank = ([u32; 4], usize, u64);
 
 /// The network whose attempts on one account are heeded one after the other.
 fn network(address: IpAddr) -> Prefix {

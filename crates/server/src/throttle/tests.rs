@@ -128,6 +128,48 @@ async fn an_honest_neighbour_waits_two_seconds_at_most() {
     }
 }
 
+/// In the first minute all addresses of a network guess for the first time, each on several
+/// connections and again when it was answered. Whoever comes from an address that has not
+/// guessed is heeded next.
+#[tokio::test(start_paused = true)]
+async fn an_honest_newcomer_is_not_behind_guesses_of_fresh_addresses() {
+    const HONEST: u8 = 200;
+    let network = |last: u8| IpAddr::V4(Ipv4Addr::new(198, 51, 100, last));
+    let guessers = || (0..=255).filter(|last| *last != HONEST).map(network);
+    let throttle = Arc::new(LogonThrottle::default());
+    for address in guessers() {
+        for _ in 0..3 {
+            let throttle = Arc::clone(&throttle);
+            tokio::spawn(async move {
+                loop {
+                    throttle.heed(attempt(address, "ann", false)).await;
+                }
+            });
+        }
+    }
+    for phase in 0..30 {
+        sleep(Duration::from_millis(1_300 + phase * 37)).await;
+        let (wait, heeded) = waits(&throttle, attempt(network(HONEST), "ann", true)).await;
+        assert!(heeded && wait <= LOGON_DELAY, "{phase}: {wait:?}");
+        throttle.0.lock().good = GoodLogons::default();
+    }
+}
+
+/// Nothing tells an honest newcomer from one that comes behind it and has not failed
+/// either: that one goes first, and costs one turn.
+#[tokio::test(start_paused = true)]
+async fn a_fresh_address_behind_a_newcomer_costs_one_turn() {
+    let throttle = LogonThrottle::default();
+    let at = async |milliseconds, last, success| {
+        sleep(Duration::from_millis(milliseconds)).await;
+        let address = IpAddr::V4(Ipv4Addr::new(198, 51, 100, last));
+        waits(&throttle, attempt(address, "ann", success)).await
+    };
+    let (first, honest, _) = tokio::join!(at(0, 1, false), at(500, 2, true), at(1_000, 3, false));
+    assert_eq!(first, seconds(2));
+    assert_eq!(honest, (Duration::from_millis(3_500), true));
+}
+
 /// All addresses of the network guess: only those that have logged on pass.
 #[tokio::test(start_paused = true)]
 async fn a_recent_good_logon_passes_by() {
