@@ -189,15 +189,36 @@ impl ByteRanges {
     /// Unlocks exactly `range` of `owner`; RANGE_NOT_LOCKED when it is not
     /// there. Exclusive locks go before shared ones, as MS-FSA 2.1.5.9 has it.
     pub fn unlock(&mut self, owner: OpenId, range: Range) -> Result<(), Status> {
-        let range = range.check()?;
-        let state = self.state.as_mut().ok_or(Status::RANGE_NOT_LOCKED)?;
-        let (held, _) = state.held.get(&owner).ok_or(Status::RANGE_NOT_LOCKED)?;
-        let is_held = |mode: &Mode| held.contains_key(&(range, *mode));
-        let mode = [Mode::Exclusive, Mode::Shared].into_iter().find(is_held);
-        state.drop_lock(owner, range, mode.ok_or(Status::RANGE_NOT_LOCKED)?);
-        state.grant(Some(range));
+        self.unlock_all(owner, [range]).1
+    }
+
+    /// Unlocks one range after the other, up to one that is not there. Those who wait are
+    /// looked at once, however many ranges there are. Returns how many were unlocked.
+    pub fn unlock_all(
+        &mut self,
+        owner: OpenId,
+        ranges: impl IntoIterator<Item = Range>,
+    ) -> (usize, Result<(), Status>) {
+        let Some(state) = &mut self.state else {
+            let is_empty = ranges.into_iter().next().is_none();
+            return (0, if is_empty { Ok(()) } else { Err(Status::RANGE_NOT_LOCKED) });
+        };
+        let mut freed = Vec::new();
+        let mut outcome = Ok(());
+        for range in ranges {
+            outcome = range.check().and_then(|range| {
+                state.unlock(owner, range)?;
+                freed.push(range);
+                Ok(())
+            });
+            if outcome.is_err() {
+                break;
+            }
+        }
+        let count = freed.len();
+        state.grant_any(freed);
         self.shrink();
-        Ok(())
+        (count, outcome)
     }
 
     /// Takes a lock back that [`Self::lock`] has just granted.
@@ -340,6 +361,14 @@ impl State {
         Ok(())
     }
 
+    fn unlock(&mut self, owner: OpenId, range: Range) -> Result<(), Status> {
+        let (held, _) = self.held.get(&owner).ok_or(Status::RANGE_NOT_LOCKED)?;
+        let is_held = |mode: &Mode| held.contains_key(&(range, *mode));
+        let mode = [Mode::Exclusive, Mode::Shared].into_iter().find(is_held);
+        self.drop_lock(owner, range, mode.ok_or(Status::RANGE_NOT_LOCKED)?);
+        Ok(())
+    }
+
     /// Takes one lock out; does nothing when it is not there.
     fn drop_lock(&mut self, owner: OpenId, range: Range, mode: Mode) {
         let Some((held, own)) = self.held.get_mut(&owner) else { return };
@@ -362,10 +391,38 @@ impl State {
     /// Locks for those who waited for what has become free (all, without a
     /// range): first come, first served, and only who is served is woken.
     fn grant(&mut self, freed: Option<Range>) {
+        self.grant_if(|range| freed.is_none_or(|freed| freed.overlaps(range)));
+    }
+
+    /// The same for those who waited for any of these ranges.
+    fn grant_any(&mut self, mut freed: Vec<Range>) {
+        if let [only] = freed[..] {
+            return self.grant(Some(only));
+        }
+        freed.retain(|range| !range.is_nothing());
+        freed.sort_unstable_by_key(|range| (range.offset, range.length));
+        // Ranges that overlap become one, so that only the last one before a waiter's end
+        // can concern it.
+        let mut joined: Vec<Range> = Vec::new();
+        for range in freed {
+            match joined.last_mut().filter(|last| last.overlaps(range)) {
+                Some(last) => {
+                    let end = last.last().max(range.last());
+                    last.length = end.saturating_sub(last.offset).saturating_add(1);
+                }
+                None => joined.push(range),
+            }
+        }
+        self.grant_if(|range| {
+            let before = joined.partition_point(|freed| freed.offset <= range.last());
+            let last = before.checked_sub(1).and_then(|at| joined.get(at));
+            last.is_some_and(|freed| freed.overlaps(range))
+        });
+    }
+
+    fn grant_if(&mut self, is_freed: impl Fn(Range) -> bool) {
         let mut waiting = core::mem::take(&mut self.waiting);
-        let concerned = |w: &&mut Waiting| {
-            w.outcome.is_none() && freed.is_none_or(|freed| freed.overlaps(w.range))
-        };
+        let concerned = |w: &&mut Waiting| w.outcome.is_none() && is_freed(w.range);
         for one in waiting.iter_mut().filter(concerned) {
             match self.lock(one.owner, one.range, one.mode) {
                 Err(Status::LOCK_NOT_GRANTED) => {}
@@ -387,6 +444,50 @@ mod tests {
 
     fn range(offset: u64, length: u64) -> Range {
         Range { offset, length }
+    }
+
+    proptest! {
+        /// Whoever waits for nothing any more is served, though each is looked at once.
+        #[test]
+        fn unlocking_many_serves_all_that_can_be(
+            held in prop::collection::vec((0u64..40, 0u64..6), 0..24),
+            wanted in prop::collection::vec((0u64..40, 0u64..12), 0..24),
+            kept in 0usize..8,
+        ) {
+            let mut r = ByteRanges::default();
+            let mut own = Vec::new();
+            for (offset, length) in held {
+                if r.lock(A, range(offset, length), Mode::Shared).is_ok() {
+                    own.push(range(offset, length));
+                }
+            }
+            for (offset, length) in wanted {
+                let _ = r.lock_or_wait(B, range(offset, length), Mode::Exclusive);
+            }
+            let freed = own.split_off(kept.min(own.len()));
+            let count = freed.len();
+            prop_assert_eq!(r.unlock_all(A, freed), (count, Ok(())));
+            let Some(state) = &r.state else { return Ok(()) };
+            for waiting in state.waiting.iter().filter(|w| w.outcome.is_none()) {
+                let verdict = state.verdict(waiting.owner, waiting.range, waiting.mode);
+                prop_assert!(matches!(verdict, Verdict::Conflict), "{:?}", waiting.range);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_locked_ends_the_unlocking_of_many() {
+        let mut r = ByteRanges::default();
+        for offset in 0..4 {
+            r.lock(A, range(offset, 1), Mode::Exclusive).unwrap();
+        }
+        let ranges = [range(0, 1), range(1, 1), range(9, 1), range(2, 1)];
+        assert_eq!(r.unlock_all(A, ranges), (2, Err(Status::RANGE_NOT_LOCKED)));
+        assert_eq!(r.held_by(A), 2);
+        assert_eq!(r.unlock_all(A, []), (0, Ok(())));
+        assert_eq!(r.unlock_all(A, [range(2, 1), range(3, 1)]), (2, Ok(())));
+        assert_eq!(r.unlock_all(A, []), (0, Ok(())));
+        assert_eq!(r.unlock_all(A, [range(2, 1)]), (0, Err(Status::RANGE_NOT_LOCKED)));
     }
 
     #[test]

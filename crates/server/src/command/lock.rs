@@ -193,13 +193,20 @@ fn unlock(
     sequence: Option<LockSequence>,
 ) -> Result<(), Status> {
     let mut shared = file.cell.lock();
-    for element in elements {
-        if element.flags != LockFlags::UNLOCK {
-            return Err(Status::INVALID_PARAMETER);
-        }
-        shared.ranges.unlock(open.id(), range(element))?;
-        drop(open.lock_places.lock().pop());
+    let unlocks = elements.iter().take_while(|element| element.flags == LockFlags::UNLOCK);
+    let (count, outcome) = shared.ranges.unlock_all(open.id(), unlocks.map(range));
+    let places = {
+        let mut places = open.lock_places.lock();
+        let left = places.len().saturating_sub(count);
+        places.split_off(left)
+    };
+    drop(places);
+    for element in elements.iter().take(count) {
         host::show_unlocked(file, &shared.ranges, range(element));
+    }
+    outcome?;
+    if count < elements.len() {
+        return Err(Status::INVALID_PARAMETER);
     }
     if let Some(sequence) = sequence {
         open.lock_sequences.lock().carried_out(sequence);
