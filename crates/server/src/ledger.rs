@@ -27,6 +27,9 @@ use crate::connection::Notice;
 use crate::limits::{LIMITS, RELIEF_PATIENCE, RELIEF_PAUSE, TAB_STEP_BYTES};
 use crate::session::ConnectionHandle;
 
+/// The reason in the audit log for requests that are refused while they wait.
+pub const GAVE_UP_WAITING: &str = "had requests waiting when no memory was left";
+
 /// The kinds of things that are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]

@@ -23,6 +23,8 @@ pub enum Doom {
     Protocol(frevo_proto::Disconnect),
     /// Another rule, in a few words for the log.
     Rule(&'static str),
+    /// A limit: newcomers need its place, or memory is full.
+    Limit(&'static str),
     /// Its last session was idle for long.
     Idle,
 }
@@ -43,7 +45,7 @@ impl fmt::Display for Doom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Protocol(why) => why.fmt(f),
-            Self::Rule(why) => f.write_str(why),
+            Self::Rule(why) | Self::Limit(why) => f.write_str(why),
             Self::Idle => f.write_str("idle"),
         }
     }

@@ -210,6 +210,7 @@ impl Door {
         };
         let Some(first) = frame else { return };
         let from = place.core;
+                told::limit(&self.server, peer, EVICTED);
         place.choose(client_guid(&first));
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
         if place.core == from {

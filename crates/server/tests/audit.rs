@@ -13,12 +13,17 @@ use std::time::Duration;
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::Server;
+use frevo_server::admission::EVICTED;
 use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
+use frevo_server::connection::Notice;
+use frevo_server::ledger::GAVE_UP_WAITING;
 use frevo_server::limits::{
-    AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_VALUE_BYTES, AUDIT_WRITE_BYTES, LINES_AT_ONCE_PER_NETWORK,
+    AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_VALUE_BYTES, AUDIT_WRITE_BYTES,
+    LINES_AT_ONCE_PER_NETWORK, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use frevo_server::share::{Share, Shares, Target};
+use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation, Sid};
@@ -296,6 +301,39 @@ fn what_happens_is_recorded_as_the_document_says() {
     for secret in [WRONG, &password("ann"), &password("bob")] {
         assert!(!lines.iter().any(|line| line.to_string().contains(secret)), "{secret}");
     }
+}
+
+/// Whoever loses something when places or memory are short is recorded.
+#[test]
+fn evictions_are_recorded() {
+    let lines = scene(Operations::EMPTY, async |world| {
+        let mut crowd: Vec<_> = (0..UNAUTHENTICATED_PER_ADDRESS).map(|_| world.connect()).collect();
+        tokio::time::sleep(UNAUTHENTICATED_SPARED).await;
+        crowd.push(world.connect());
+        crowd[0].expect_disconnect().await;
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        let folder = ann.open_file(&hers, &Want::directory("d")).await;
+        let handle = world.server.sessions()[0].channel_handles().remove(0);
+        // Nothing waits yet, so that nothing is lost.
+        handle.send(Notice::GiveUpWaiting).unwrap();
+        ann.expect_alive().await;
+        let request = change_notify::Request {
+            flags: ChangeNotifyFlags::EMPTY,
+            output_buffer_length: 4096,
+            file_id: folder,
+            completion_filter: CompletionFilter::FILE_NAME,
+        };
+        let notify = Draft::new(Command::CHANGE_NOTIFY).with(|w| request.encode(w));
+        ann.send(vec![hers.put(notify)], hers.via()).await;
+        ann.interim().await;
+        handle.send(Notice::GiveUpWaiting).unwrap();
+        ann.reply().await.expect(Status::INSUFFICIENT_RESOURCES);
+        handle.send(Notice::Disconnect("took too much")).unwrap();
+        ann.expect_disconnect().await;
+    });
+    let limits = lines.iter().filter(|line| line["event"] == "limit");
+    let reasons: BTreeSet<_> = limits.map(|line| line["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, BTreeSet::from([EVICTED, GAVE_UP_WAITING, "took too much"]));
 }
 
 #[test]

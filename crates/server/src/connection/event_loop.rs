@@ -19,11 +19,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Connection, Negotiation, Notice};
-use crate::admission::Ticket;
-use crate::audit;
-use crate::audit::Event;
+use crate::admission::{EVICTED, Ticket};
+use crate::audit::{self, Event, told};
 use crate::impersonation;
-use crate::ledger::Kind;
+use crate::ledger::{GAVE_UP_WAITING, Kind};
 use crate::limits::{
     AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
 };
@@ -257,11 +256,16 @@ impl Connection {
     fn heed(&self, notice: Notice, stream: &Stream) {
         match notice {
             Notice::SessionClosed(id) => self.remove_channel(id),
-            Notice::GiveUpWaiting => self.waiting.borrow().give_up(),
-            Notice::Disconnect(why) => self.disconnect(Doom::Rule(why)),
+            Notice::GiveUpWaiting => {
+                if self.waiting.borrow().len() > 0 {
+                    told::limit(&self.server, self.peer, GAVE_UP_WAITING);
+                }
+                self.waiting.borrow().give_up();
+            }
+            Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
             // It may have authenticated since it was told.
             Notice::Evicted if !self.is_authenticated() => {
-                self.disconnect(Doom::Rule(crate::admission::EVICTED));
+                self.disconnect(Doom::Limit(EVICTED));
             }
             Notice::Evicted => {}
             Notice::EndIfUnused if self.channel_count() == 0 => self.disconnect(Doom::Idle),
@@ -314,6 +318,7 @@ impl Connection {
         }
         let reason = match end {
             Err(End::Receive(error)) if !matches!(error, ReceiveError::Io(_)) => error.to_string(),
+            Err(End::Doomed(Doom::Limit(why))) => return told::limit(&self.server, peer, why),
             Err(End::Doomed(why)) => why.to_string(),
             _ => return,
         };
