@@ -9,9 +9,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use frevo_crypto::sha256;
 use frevo_store::lease::{Actor, Break, Cause, Granted, Owner};
 use frevo_store::{FileCell, OpenId};
 use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
 use tokio::time::{Instant, sleep_until};
 
 use crate::durable;
@@ -22,6 +24,20 @@ use crate::server::Server;
 use crate::watchdog::Watchdog;
 
 pub use parcel::Parcel;
+
+/// The client that a lease belongs to: a ClientGuid of an account.
+///
+/// Deviation: MS-SMB2 3.3.1.11 keeps leases by ClientGuid alone. It is no secret and
+/// anybody may send it, so that another account with the LeaseKey of a lease would be
+/// taken for its holder: what it writes would break nothing, and with the key on another
+/// file it would shut the holder out.
+pub fn client_id(client_guid: Guid, user: &str) -> Guid {
+    let mut bytes = client_guid.0.to_vec();
+    bytes.extend_from_slice(user.to_lowercase().as_bytes());
+    let mut id = [0; 16];
+    id.copy_from_slice(&sha256(&bytes)[..16]);
+    Guid(id)
+}
 
 impl FileOpen {
     /// What its client may cache now: Open.OplockLevel, Open.OplockState,

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::client::ClientTable;
 use crate::host_users::OnHost;
+use crate::lease::client_id;
 use crate::ledger::{Charge, Holder, Kind};
 use crate::limits::{
     CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
@@ -113,6 +114,8 @@ pub struct Session {
     identity: SharedIdentity,
     /// Who logged on first, and nobody else does again: the account's name.
     owner: OnceLock<String>,
+    /// Whose its leases are.
+    lease_client: OnceLock<Guid>,
     /// Charged until an account has logged on.
     network: Arc<Holder>,
     /// Charged from then on.
@@ -157,6 +160,7 @@ impl Session {
             security: OnceLock::new(),
             identity: SharedIdentity::default(),
             owner: OnceLock::new(),
+            lease_client: OnceLock::new(),
             network,
             account: OnceLock::new(),
             trees: OrderedRw::default(),
@@ -229,6 +233,12 @@ impl Session {
     /// The holder that is charged for the session's objects.
     pub fn holder(&self) -> &Arc<Holder> {
         self.account.get().unwrap_or(&self.network)
+    }
+
+    /// The client that its leases belong to.
+    pub fn lease_client(&self) -> Guid {
+        let owner = || self.owner.get().map_or("", String::as_str);
+        *self.lease_client.get_or_init(|| client_id(self.client_guid, owner()))
     }
 
     /// Whether this is the account that logged on when the session was made.
@@ -419,6 +429,11 @@ impl Session {
     }
 
     /// Ends the session: every Open is closed unless it is one that waits for its
+    /// True when this connection is a channel of it.
+    pub fn has_channel(&self, connection: u64) -> bool {
+        self.channels.lock().iter().any(|(id, _)| *id == connection)
+    }
+
     /// client (MS-SMB2 3.3.7.1), every tree connect ended. True for the one
     /// caller that ended it.
     pub fn close(&self, clients: &ClientTable, close_open: impl Fn(&Arc<Open>)) -> bool {

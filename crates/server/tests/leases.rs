@@ -3,6 +3,8 @@
 //! in `frevo_store::lease`.
 #![allow(clippy::print_stdout, reason = "tests")]
 
+#[path = "leases/accounts.rs"]
+mod accounts;
 #[path = "leases/acknowledged.rs"]
 mod acknowledged;
 #[path = "leases/asked_again.rs"]
@@ -17,6 +19,7 @@ use client::files::{close_draft, write_draft};
 use client::logon::Setup;
 use client::peer::async_id;
 use client::*;
+use frevo_server::lease::client_id;
 use frevo_wire::command::create::{self, OplockLevel, ShareAccess};
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseBreakNotification, LeaseKey, LeaseState, Notification,
@@ -469,11 +472,10 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         assert_eq!(lease_notification(&mut one).await.lease_key, key(1));
         one.on(&mine, lease_ack(key(1), NONE)).await.ok();
         one.on(&mine, dir).await.ok();
-        let there = world
-            .server
-            .files
-            .leases
-            .file(frevo_store::lease::LeaseOwner { client: one.guid, key: key(1) });
+        let there = world.server.files.leases.file(frevo_store::lease::LeaseOwner {
+            client: client_id(one.guid, "ann"),
+            key: key(1),
+        });
         world.server.files.host_changed(there.unwrap(), frevo_store::lease::Cause::Entry);
         assert_eq!(lease_notification(&mut one).await.new_lease_state, NONE);
     });

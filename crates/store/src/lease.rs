@@ -30,7 +30,7 @@ const NONE: LeaseState = LeaseState::EMPTY;
 /// TargetOplockKey, MS-SMB2 Lease.ClientLeaseId).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseOwner {
-    /// ClientGuid
+    /// The client: a number made of its ClientGuid and its account.
     pub client: Guid,
     /// LeaseKey
     pub key: LeaseKey,
@@ -536,6 +536,12 @@ impl Oplocks {
     pub fn is_oplock_breaking(&self, open: OpenId) -> Option<LeaseState> {
         let grant = self.grants.iter().find(|grant| grant.owner == Owner::Open(open))?;
         grant.breaking.map(|_| grant.caching)
+    }
+
+    /// True for a lease that is waited to be given back.
+    pub fn is_lease_breaking(&self, lease: LeaseOwner) -> bool {
+        let owner = Owner::Lease(lease);
+        self.grants.iter().any(|grant| grant.owner == owner && grant.breaking.is_some())
     }
 
     /// The client of this Open is found elsewhere from now on: a durable Open

@@ -1,9 +1,12 @@
 //! OPLOCK_BREAK acknowledgments: MS-SMB2 3.3.5.22.
 
-use frevo_store::OpenId;
-use frevo_store::lease::{LeaseOwner, LeaseState, Owner};
+use std::sync::Arc;
+
+use frevo_store::FileCell;
+use frevo_store::lease::{LeaseKey, LeaseOwner, LeaseState, Owner};
 use frevo_wire::Status;
 use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLevel};
+use frevo_wire::dtyp::Guid;
 
 use crate::durable::record;
 use crate::lease;
@@ -61,36 +64,42 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
     Ok(OplockBreak { oplock_level, file_id: open.file_id })
 }
 
-/// Whether one of a lease's Opens is of this session, or of another of its user.
+/// The file of a lease that this client was told to give back, and the lease.
 ///
 /// Deviation: MS-SMB2 3.3.5.22.2 asks for the ClientGuid and the key alone, and the
-/// ClientGuid goes over the wire in the clear. Who has none of the Opens would give up
-/// for others what they still cache.
-fn is_own(rq: &Request<'_>, opens: &[OpenId]) -> Result<bool, Status> {
+/// ClientGuid goes over the wire in the clear. Another account with both would give up
+/// what the holder still caches. A machine that several users share has one connection
+/// for them, and answers by the session of any of them: what was told to a session of
+/// this connection may be acknowledged by another one.
+fn find(rq: &Request<'_>, key: LeaseKey) -> Result<(Arc<FileCell>, LeaseOwner), Status> {
     let session = rq.session()?;
-    if session.has_any(opens) {
-        return Ok(true);
+    let files = &rq.server().files;
+    let look = |client: Guid| {
+        let owner = LeaseOwner { client, key };
+        let cell = files.leases.file(owner).and_then(|key| files.find(key))?;
+        Some((cell, owner))
+    };
+    let is_breaking =
+        |(cell, owner): &(Arc<FileCell>, LeaseOwner)| cell.lock().oplocks.is_lease_breaking(*owner);
+    let own = look(session.lease_client());
+    if own.as_ref().is_some_and(is_breaking) {
+        return own.ok_or(Status::OBJECT_NAME_NOT_FOUND);
     }
-    let own = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    let is_same = |other: &Session| {
-        let user = other.identity();
-        other.client_guid == session.client_guid && user.is_some_and(|user| user.is_same_user(&own))
+    let connection = rq.connection.id;
+    let is_beside = |other: &&Arc<Session>| {
+        other.client_guid == session.client_guid
+            && other.id != session.id
+            && other.has_channel(connection)
     };
     let sessions = rq.server().sessions();
-    Ok(sessions.iter().any(|other| is_same(other) && other.has_any(opens)))
+    let beside = sessions.iter().filter(is_beside);
+    let found = beside.filter_map(|other| look(other.lease_client())).find(is_breaking);
+    found.or(own).ok_or(Status::OBJECT_NAME_NOT_FOUND)
 }
 
 /// MS-SMB2 3.3.5.22.2.
 async fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
-    let client = rq.connection.negotiated()?.client_guid;
-    let owner = LeaseOwner { client, key: request.lease_key };
-    let files = &rq.server().files;
-    let cell = files.leases.file(owner).and_then(|key| files.find(key));
-    let cell = cell.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-    let opens = cell.lock().opens_of(owner);
-    if !is_own(rq, &opens)? {
-        return Err(Status::OBJECT_NAME_NOT_FOUND);
-    }
+    let (cell, owner) = find(rq, request.lease_key)?;
     let acknowledged = cell.lock().oplocks.acknowledge(Owner::Lease(owner), request.lease_state)?;
     lease::announce(rq.server(), &cell, acknowledged.next.into_iter().collect());
     record::keep_file(rq.server(), &cell).await?;

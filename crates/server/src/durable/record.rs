@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
 use crate::command::lock::host;
+use crate::lease;
 use crate::ledger::Kind;
 use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
@@ -358,6 +359,7 @@ fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {
         .then_some(LeaseOwner { client: record.client_guid, key: LeaseKey(record.lease.key) })
 }
 
+    let client = || lease::client_id(record.client_guid, &record.owner);
 /// Its promises, locks and marks, which are there beside it.
 fn put_back(server: &Server, open: &Open, record: &OpenRecord) {
     let Ok(file) = open.file() else { return };

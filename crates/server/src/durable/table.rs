@@ -37,8 +37,11 @@ struct Entry {
     place: Attachment,
 }
 
-/// ClientGuid and CreateGuid.
-type CreateKey = (Guid, Guid);
+/// The account (in lower case), ClientGuid and CreateGuid.
+///
+/// Deviation: MS-SMB2 3.3.5.9.10 looks for the GUIDs and then compares the account. What
+/// another account sends with a GUID of this one is then in its way.
+type CreateKey = (String, Guid, Guid);
 
 /// Open.DurableFileId
 type Id = u64;
@@ -48,8 +51,8 @@ struct Table {
     opens: HashMap<Id, Entry>,
     /// Open.CreateGuid of each client: the newest Open with it.
     by_create: HashMap<CreateKey, Id>,
-    /// Open.CreateGuid of persistent Opens, whichever client's.
-    by_persistent: HashMap<Guid, Id>,
+    /// Open.CreateGuid of an account's persistent Opens, whichever client's.
+    by_persistent: HashMap<(String, Guid), Id>,
     by_app: HashMap<Guid, Vec<Id>>,
     /// CREATEs with a CreateGuid that are being carried out.
     creating: HashSet<CreateKey>,
@@ -123,7 +126,13 @@ impl Durables {
     /// Open.CreateGuid and Open.ClientGuid. One that is still being carried out
     /// is FILE_NOT_AVAILABLE to a replay, so that the client tries again, and
     /// DUPLICATE_OBJECTID to anybody else.
-    pub fn enter(self: &Arc<Self>, key: (Guid, Guid), is_replay: bool) -> Result<Replay, Status> {
+    pub fn enter(
+        self: &Arc<Self>,
+        user: &str,
+        (client_guid, create_guid): (Guid, Guid),
+        is_replay: bool,
+    ) -> Result<Replay, Status> {
+        let key = (user.to_lowercase(), client_guid, create_guid);
         let mut table = self.table.lock();
         // Its Open may be found already, before it is on record and in its session.
         if table.creating.contains(&key) {
@@ -143,15 +152,16 @@ impl Durables {
                 Attachment::Disconnected(_) => Replay::Disconnected(open),
             });
         }
-        table.creating.insert(key);
+        table.creating.insert(key.clone());
         Ok(Replay::New(Creating { table: Arc::clone(self), key }))
     }
 
-    /// The persistent Open with this CreateGuid, whichever client made it, and
+    /// The persistent Open of `user` with this CreateGuid, whichever client made it, and
     /// whether a session has it.
-    pub fn persistent(&self, create_guid: Guid) -> Option<(Arc<Open>, bool)> {
+    pub fn persistent(&self, user: &str, create_guid: Guid) -> Option<(Arc<Open>, bool)> {
         let table = self.table.lock();
-        let entry = table.by_persistent.get(&create_guid).and_then(|id| table.opens.get(id))?;
+        let key = (user.to_lowercase(), create_guid);
+        let entry = table.by_persistent.get(&key).and_then(|id| table.opens.get(id))?;
         Some((Arc::clone(&entry.open), matches!(entry.place, Attachment::Attached(_))))
     }
 
@@ -180,7 +190,7 @@ impl Durables {
         }
         survival.set_persistent(false);
         if let Some(guid) = survival.create_guid {
-            remove_if(&mut table.by_persistent, guid, id);
+            remove_if(&mut table.by_persistent, (survival.owner.clone(), guid), id);
         }
         let place = table.opens.get(&id).map(|entry| entry.place);
         if matches!(place, Some(Attachment::Disconnected(_))) {
@@ -236,9 +246,10 @@ impl Durables {
             return false;
         }
         if let Some(guid) = survival.create_guid {
-            table.by_create.insert((survival.client_guid, guid), id);
+            let owner = || survival.owner.clone();
+            table.by_create.insert((owner(), survival.client_guid, guid), id);
             if survival.is_persistent() {
-                table.by_persistent.insert(guid, id);
+                table.by_persistent.insert((owner(), guid), id);
             }
         }
         if let Some(app) = survival.app_instance {
@@ -357,7 +368,7 @@ impl Durables {
         let mut id = asked.file_id.persistent;
         if let Version::Two { create_guid, persistent: true, continuous: true } = asked.version
             && !table.opens.contains_key(&id)
-            && let Some(other) = table.by_persistent.get(&create_guid)
+            && let Some(other) = table.by_persistent.get(&(asked.user.to_lowercase(), create_guid))
         {
             id = *other;
         }
@@ -480,8 +491,9 @@ impl Durables {
             self.leave_waiting(table, survival, deadline, id);
         }
         if let Some(guid) = survival.create_guid {
-            remove_if(&mut table.by_create, (survival.client_guid, guid), id);
-            remove_if(&mut table.by_persistent, guid, id);
+            let owner = || survival.owner.clone();
+            remove_if(&mut table.by_create, (owner(), survival.client_guid, guid), id);
+            remove_if(&mut table.by_persistent, (owner(), guid), id);
         }
         if let Some(app) = survival.app_instance
             && let Slot::Occupied(mut ids) = table.by_app.entry(app.id)

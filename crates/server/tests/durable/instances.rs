@@ -28,11 +28,13 @@ fn s2_a_replayed_create_gets_the_open_that_is_there() {
         assert_eq!(response.file_id, file);
         assert_eq!(response.create_action, CreateAction::CREATED, "the answer is the first one");
         assert_eq!(world.server.durables.counts().0, 1);
-        // Another session of the client has no business with it, nor another user.
+        // Another session of the client has no business with it. To another
+        // user's the CreateGuid says nothing.
         let (mut twin, own) = back(world, peer.guid, "ann", "data").await;
         twin.on(&own, replay(&want)).await.expect(Status::DUPLICATE_OBJECTID);
         let (mut bob, theirs) = back(world, peer.guid, "bob", "data").await;
-        bob.on(&theirs, replay(&want)).await.expect(Status::ACCESS_DENIED);
+        let refused = bob.on(&theirs, replay(&want)).await;
+        refused.expect(Status::OBJECT_NAME_COLLISION);
         // To another client the CreateGuid says nothing.
         let (mut far, elsewhere) = back(world, guid(0x77), "ann", "data").await;
         let refused = far.on(&elsewhere, replay(&want)).await;

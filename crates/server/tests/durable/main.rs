@@ -4,6 +4,7 @@
 #[path = "../client/mod.rs"]
 mod client;
 
+mod accounts;
 mod asking;
 mod handles;
 mod instances;

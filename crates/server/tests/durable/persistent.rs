@@ -392,7 +392,7 @@ fn a_create_is_replayed_across_a_crash() {
         world.crash();
         let world = start();
         let (mut bob, theirs) = back(&world, client, "bob", "lasting").await;
-        bob.on(&theirs, replay(&want)).await.expect(Status::ACCESS_DENIED);
+        bob.on(&theirs, replay(&want)).await.expect(Status::FILE_NOT_AVAILABLE);
         let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
         let other = Want { sharing: ShareAccess::READ, ..want.clone() };
         peer.on(&mount, replay(&other)).await.expect(Status::CONTEXT_MISMATCH);

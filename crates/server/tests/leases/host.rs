@@ -129,7 +129,8 @@ fn a_file_is_watched_only_while_it_is_cached() {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let got = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
         let other = one.open_file(&mine, &Want::existing("f")).await;
-        let owner = frevo_store::lease::LeaseOwner { client: one.guid, key: key(1) };
+        let owner =
+            frevo_store::lease::LeaseOwner { client: client_id(one.guid, "ann"), key: key(1) };
         let file = world.server.files.leases.file(owner).unwrap();
         let cell = world.server.files.find(file).unwrap();
         assert!(cell.is_observed());

@@ -52,7 +52,7 @@ pub(super) fn wish(
             if dialect < known || lease.lease_key == LeaseKey::default() {
                 return Ok(Wish::Nothing);
             }
-            let client = rq.connection.negotiated()?.client_guid;
+            let client = rq.session()?.lease_client();
             let owner = LeaseOwner { client, key: lease.lease_key };
             Ok(Wish::Lease(LeaseWish { owner, state: lease.lease_state, v2 }))
         }

@@ -30,7 +30,9 @@ impl Create<'_> {
         let is_replay = rq.header.flags.contains(HeaderFlags::REPLAY_OPERATION);
         let session = rq.session()?;
         let persistent = asked.flags.contains(DurableHandleFlags::PERSISTENT);
-        match durables.enter((session.client_guid, asked.create_guid), is_replay)? {
+        let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        let guids = (session.client_guid, asked.create_guid);
+        match durables.enter(&identity.user, guids, is_replay)? {
             Replay::Attached(..) | Replay::Disconnected(_) if !is_replay => {
                 Err(Status::DUPLICATE_OBJECTID)
             }
@@ -53,7 +55,8 @@ impl Create<'_> {
                 if is_replay
                     && persistent
                     && durable::is_continuous(rq)?
-                    && let Some((open, is_attached)) = durables.persistent(asked.create_guid)
+                    && let Some((open, is_attached)) =
+                        durables.persistent(&identity.user, asked.create_guid)
                 {
                     if is_attached {
                         return Err(Status::FILE_NOT_AVAILABLE);
@@ -151,9 +154,14 @@ impl Create<'_> {
             return Ok(());
         }
         let may_read = self.may_read();
+        let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         for (open, session) in opens {
-            let is_plain = open.survival().is_some_and(|s| s.create_guid.is_none());
-            if may_read || (is_plain && !rq.tree()?.share.continuous) {
+            // Deviation: MS-SMB2 3.3.5.9.13 closes an Open without a CreateGuid whatever
+            // rights the new one has (some versions of Windows do not). The id is no
+            // secret, and whoever may not read the file would close it for its users.
+            let is_plain = |s: &Survival| s.create_guid.is_none() && s.is_owned_by(&identity.user);
+            let is_own_plain = open.survival().is_some_and(is_plain);
+            if may_read || (is_own_plain && !rq.tree()?.share.continuous) {
                 self.force_closed(&open, session);
             }
         }

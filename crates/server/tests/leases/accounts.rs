@@ -1,0 +1,103 @@
+//! Leases of two accounts that send one ClientGuid and one LeaseKey: by chance, by
+//! malice, or since several users share a machine. MS-SMB2 3.3.1.11.
+
+use frevo_wire::dtyp::Guid;
+
+use crate::client::files::read_draft;
+use crate::client::*;
+use crate::*;
+
+const CLIENT: Guid = Guid([0x31; 16]);
+
+async fn session(world: &World, user: &str) -> (Peer, Mount) {
+    let mut peer = world.connect();
+    peer.guid = CLIENT;
+    peer.negotiate(&Offer::default()).await;
+    let logon = peer.log_on(user).await;
+    let mount = peer.mount(&logon, "data").await;
+    (peer, mount)
+}
+
+/// What the holder caches is given back before the other account sees the file, and goes
+/// when that one writes.
+#[test]
+fn x6_another_account_with_the_same_names_is_another_client() {
+    in_frozen_world(settings(), async |world| {
+        let (mut ann, anns) = session(world, "ann").await;
+        let got = ann.on(&anns, with_lease(&Want::file("f"), key(1), rwh())).await;
+        assert_eq!(lease(&got).lease.lease_state, rwh());
+        let file = files::file_id(&got);
+        let (mut bob, bobs) = session(world, "bob").await;
+        let wanted = with_lease(&Want::file("f"), key(1), rwh());
+        let waiting = start(&mut bob, &bobs, wanted).await;
+        bob.interim().await;
+        let told = lease_notification(&mut ann).await;
+        assert_eq!((told.lease_key, told.new_lease_state), (key(1), rh()));
+        // Only ann knows what she has not written yet.
+        bob.on(&bobs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        ann.on(&anns, write_draft(file, 0, b"cached")).await.ok();
+        ann.on(&anns, lease_ack(key(1), rh())).await.ok();
+        let reply = bob.final_reply(waiting).await;
+        let theirs = files::file_id(&reply);
+        assert_eq!(lease(&reply).lease.lease_state, rh());
+        let seen = bob.on(&bobs, read_draft(theirs, 0, 100)).await;
+        assert_eq!(files::data(seen.ok()), b"cached");
+        bob.on(&bobs, write_draft(theirs, 0, b"after!")).await.ok();
+        let told = lease_notification(&mut ann).await;
+        assert_eq!((told.lease_key, told.new_lease_state), (key(1), NONE));
+        // The writer keeps its own.
+        bob.expect_silence(Duration::from_secs(1)).await;
+    });
+}
+
+/// A key that another account has on another file shuts nobody out.
+#[test]
+fn x6_a_key_is_not_taken_by_another_account() {
+    in_world(async |world| {
+        let (mut bob, bobs) = session(world, "bob").await;
+        bob.on(&bobs, with_lease(&Want::file("squat"), key(1), rwh())).await.ok();
+        let (mut ann, anns) = session(world, "ann").await;
+        let got = ann.on(&anns, with_lease(&Want::file("f"), key(1), rwh())).await;
+        assert_eq!(lease(&got).lease.lease_state, rwh());
+        bob.on(&bobs, with_lease(&Want::file("f"), key(1), rwh()))
+            .await
+            .expect(Status::INVALID_PARAMETER);
+    });
+}
+
+/// A machine with several users has one connection for them. It may acknowledge the
+/// break of one user's lease in the session of another one.
+#[test]
+fn the_users_of_one_machine_acknowledge_for_each_other() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, anns) = session(world, "ann").await;
+        let logon = peer.log_on("bob").await;
+        let bobs = peer.mount(&logon, "data").await;
+        peer.on(&anns, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
+        let (mut other, theirs) = world.session("ann", &Offer::default()).await;
+        let waiting = start(&mut other, &theirs, Want::file("f").draft()).await;
+        other.interim().await;
+        let told = lease_notification(&mut peer).await;
+        assert_eq!(told.new_lease_state, rh());
+        peer.on(&bobs, lease_ack(key(1), rh())).await.ok();
+        other.final_reply(waiting).await.ok();
+        peer.on(&bobs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        peer.on(&anns, lease_ack(key(1), rh())).await.expect(Status::UNSUCCESSFUL);
+    });
+}
+
+/// The lease on a directory is its account's too: what the other account changes in it,
+/// with the directory's key as its ParentLeaseKey, breaks it.
+#[test]
+fn x6_a_parent_key_hides_no_change_of_another_account() {
+    in_frozen_world(settings(), async |world| {
+        std::fs::create_dir(world.path("d")).unwrap();
+        let (mut ann, anns) = session(world, "ann").await;
+        ann.on(&anns, with_lease(&Want::directory("d"), key(1), rh())).await.ok();
+        let (mut bob, bobs) = session(world, "bob").await;
+        let wanted = with_parent(&Want::file("d\\new"), key(2), rwh(), Some(key(1)));
+        bob.on(&bobs, wanted).await.ok();
+        let told = lease_notification(&mut ann).await;
+        assert_eq!((told.lease_key, told.new_lease_state), (key(1), NONE));
+    });
+}
