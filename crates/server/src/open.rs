@@ -354,6 +354,12 @@ impl FileOpen {
         let Link { place, name } = link;
         if apple::outlives_deletion(self, name) {
             return Err(Fault::Busy);
+    /// True when its close may delete the file.
+    pub fn deletes(&self) -> bool {
+        let state = self.cell.lock();
+        state.is_delete_pending() || state.deletion_of(self.id).0
+    }
+
         }
         let _name = files.names.hold(*place, name);
         let is_own = std::ptr::eq(cell, &*self.cell);
