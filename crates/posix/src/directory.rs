@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::CStr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::Stat;
@@ -163,5 +163,13 @@ impl Directory for PosixDirectory {
         self.at = 0;
         self.name = 0..0;
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.buffer.len() + self.mapped.capacity()
+    }
+
+    fn descriptor(&self) -> Option<usize> {
+        usize::try_from(self.fd.as_raw_fd()).ok()
     }
 }

@@ -35,7 +35,13 @@ impl Descriptors {
     /// Answers if an Open may keep its descriptor, where its account has `own` Opens. The
     /// last quarter is for accounts that have less than a quarter.
     pub fn admit_open(&self, descriptor: BorrowedFd<'_>, own: usize) -> bool {
-        let (used, room) = (number(descriptor), self.for_opens());
+        self.admit(number(descriptor), own)
+    }
+
+    /// The same for a descriptor that is known by its number, with which its account has
+    /// `own`: of Opens, and of listings under way.
+    pub fn admit(&self, used: usize, own: usize) -> bool {
+        let room = self.for_opens();
         used < room - room / 4 || (used < room && own <= room / 4)
     }
 

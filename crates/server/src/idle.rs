@@ -25,12 +25,14 @@ pub async fn watch(server: Arc<Server>) {
     }
 }
 
-/// Ends the sessions that have been idle for as long as they may.
+/// Ends the sessions that have been idle for as long as they may. Tokens of copies that
+/// nobody used go when their time is over.
 fn look(server: &Arc<Server>) {
     let minutes = server.settings().idle_session_minutes;
     let now = Instant::now();
     for session in server.sessions() {
         let idle = session.idle_for(now);
+        session.offloads.lock().expire();
         let most = Duration::from_secs(60 * u64::from(minutes));
         if minutes != 0 && idle >= most {
             panics::contained(|| end(server, &session));

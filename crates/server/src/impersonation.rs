@@ -519,6 +519,14 @@ impl Directory for ActingDirectory {
         let _acting = self.whom.act()?;
         self.inner.rewind()
     }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    fn descriptor(&self) -> Option<usize> {
+        self.inner.descriptor()
+    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ pub enum Kind {
     Listing,
     /// A pipe with the transaction it holds.
     Pipe,
+    /// A token of an offloaded copy.
+    Offload,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -61,7 +63,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub const KINDS: usize = 12;
+pub const KINDS: usize = 13;
 
 impl Kind {
     /// All kinds, in the order of [`LIMITS`].
@@ -76,6 +78,7 @@ impl Kind {
         Self::Lease,
         Self::Listing,
         Self::Pipe,
+        Self::Offload,
         Self::Frame,
         Self::Reply,
     ];

@@ -48,7 +48,8 @@ pub const CONNECTIONS_PER_USER: usize = 4_096;
 /// terminal server or a network behind one address has many users.
 pub const CONNECTIONS_PER_ADDRESS: usize = 16_384;
 
-/// Sessions of one account, unless configured otherwise.
+/// Sessions of one account, unless configured otherwise: a CI farm, or all mounts of a
+/// service, may use one account. All of them together take some 10 MiB.
 pub const SESSIONS_PER_USER: usize = 4_096;
 
 /// Sessions from one client network.
@@ -97,6 +98,25 @@ pub const OPEN_BYTES: usize = 2_048;
 
 /// Bytes that a byte-range lock is charged with.
 pub const LOCK_BYTES: usize = 256;
+
+/// Bytes that a directory's change watch is charged with, with its place in the tables.
+/// Its path is charged twice beside it, for the directory and for its log. The reports
+/// that the log keeps are charged to the watch that has fetched least.
+pub const WATCH_BYTES: usize = 1_536;
+
+/// Bytes that an oplock, or an Open's place in a lease, is charged with.
+pub const LEASE_BYTES: usize = 512;
+
+/// Bytes that a scan of a directory is charged with from its first request on. What
+/// reads the names is charged beside it while the scan is under way.
+pub const SCAN_BYTES: usize = 2_048;
+
+/// Bytes that a pipe is charged with, its context handles included. Parts of requests
+/// and answers that were not read are charged beside it.
+pub const PIPE_BYTES: usize = 4_096;
+
+/// Bytes that a token of an offloaded copy is charged with.
+pub const OFFLOAD_TOKEN_BYTES: usize = 1_024;
 
 /// Refused connections are logged once in this time, with their number.
 pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -431,6 +451,7 @@ pub const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Lease, usize::MAX, usize::MAX),
     (Kind::Listing, usize::MAX, usize::MAX),
     (Kind::Pipe, usize::MAX, usize::MAX),
+    (Kind::Offload, usize::MAX, usize::MAX),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -440,6 +461,9 @@ pub const GIVE_BACK_LOOK: Duration = Duration::from_secs(1);
 
 /// Free memory that was in use shortly before is given back from so many bytes on.
 pub const GIVE_BACK_BYTES: usize = 4 << 20;
+
+/// Looks after that one at which further free memory is given back, however little it is.
+pub const GIVE_BACK_LOOKS: u32 = 4;
 
 /// The part of the memory that the cores together keep as free buffers, one nth, unless
 /// configured otherwise.

@@ -12,7 +12,10 @@ use frevo_wire::fscc::fsctl::OffloadToken;
 use tokio::time::Instant;
 
 use crate::ambient::Ambient;
-use crate::limits::{OFFLOAD_TOKENS_PER_SESSION, OFFLOAD_TTL, OFFLOAD_TTL_MAX};
+use crate::ledger::{Charge, Holder, Kind};
+use crate::limits::{
+    OFFLOAD_TOKEN_BYTES, OFFLOAD_TOKENS_PER_SESSION, OFFLOAD_TTL, OFFLOAD_TTL_MAX,
+};
 use crate::open::Open;
 
 /// TokenType of ours: neither zeros nor one of the reserved.
@@ -58,16 +61,35 @@ pub struct Offloaded {
 
 /// The tokens of a session. They are of no use in another.
 #[derive(Debug, Default)]
-pub struct Offloads(VecDeque<(OffloadToken, Instant, Offloaded)>);
+pub struct Offloads(VecDeque<Kept>);
+
+/// A token that is good until a time.
+#[derive(Debug)]
+struct Kept {
+    token: OffloadToken,
+    until: Instant,
+    what: Offloaded,
+    _charge: Charge,
+}
 
 impl Offloads {
     /// A token for `what`, good for `ttl_ms` or, when that is 0, the usual time.
     /// The oldest goes when there are too many.
-    pub fn add(&mut self, ambient: &dyn Ambient, ttl_ms: u32, what: Offloaded) -> OffloadToken {
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when `holder` may not have more.
+    pub fn add(
+        &mut self,
+        ambient: &dyn Ambient,
+        holder: &Arc<Holder>,
+        ttl_ms: u32,
+        what: Offloaded,
+    ) -> Result<OffloadToken, Status> {
         self.expire();
         while self.0.len() >= OFFLOAD_TOKENS_PER_SESSION {
             self.0.pop_front();
         }
+        let charge = holder.charge(Kind::Offload, OFFLOAD_TOKEN_BYTES)?;
         let mut bytes = [0; 512];
         bytes[..4].copy_from_slice(&TOKEN_TYPE.to_be_bytes());
         bytes[6..HEAD].copy_from_slice(&504_u16.to_be_bytes());
@@ -75,19 +97,20 @@ impl Offloads {
         let token = OffloadToken { bytes };
         let wanted = Duration::from_millis(ttl_ms.into());
         let ttl = if ttl_ms == 0 { OFFLOAD_TTL } else { wanted.min(OFFLOAD_TTL_MAX) };
-        self.0.push_back((token, Instant::now() + ttl, what));
-        token
+        self.0.push_back(Kept { token, until: Instant::now() + ttl, what, _charge: charge });
+        Ok(token)
     }
 
     /// What a token stands for; INVALID_TOKEN for one that is unknown or expired.
     pub fn find(&mut self, token: &OffloadToken) -> Result<Offloaded, Status> {
         self.expire();
-        let found = self.0.iter().find(|(known, _, _)| known == token);
-        found.map(|(_, _, what)| what.clone()).ok_or(Status::INVALID_TOKEN)
+        let found = self.0.iter().find(|kept| kept.token == *token);
+        found.map(|kept| kept.what.clone()).ok_or(Status::INVALID_TOKEN)
     }
 
-    fn expire(&mut self) {
+    /// Forgets those whose time is over, and lets go of their files.
+    pub fn expire(&mut self) {
         let now = Instant::now();
-        self.0.retain(|(_, until, _)| *until > now);
+        self.0.retain(|kept| kept.until > now);
     }
 }

@@ -58,6 +58,8 @@ pub struct Open {
     closing: Notify,
     /// It lasts as long as anybody has the file: a request, or a token of a copy.
     charge: OnceLock<Charge>,
+    /// Of its oplock or its place in a lease, until it closes.
+    promise: Mutex<Option<Charge>>,
     /// What is being done with it, on any channel.
     pub under_way: Arc<UnderWay>,
 }
@@ -148,6 +150,7 @@ impl Open {
             closed: AtomicBool::new(false),
             closing: Notify::new(),
             charge: OnceLock::new(),
+            promise: Mutex::default(),
             under_way: Arc::default(),
         }
     }
@@ -156,6 +159,12 @@ impl Open {
     pub fn charged(self, charge: Charge) -> Self {
         let _ = self.charge.set(charge);
         self
+    }
+
+    /// Sets the charge of its oplock or its place in a lease.
+    pub fn set_promise(&self, charge: Option<Charge>) {
+        let old = std::mem::replace(&mut *self.promise.lock(), charge);
+        drop(old);
     }
 
     /// The id under which the store knows it.
@@ -220,6 +229,7 @@ impl Open {
         let mut steps = Steps::default();
         self.leave_file(files, &mut steps);
         *self.lock_places.lock() = Vec::new();
+        self.set_promise(None);
         steps.take(|| {
             if let Some(survival) = self.survival() {
                 survival.closed(self);
@@ -344,6 +354,12 @@ impl FileOpen {
         self.cell.lock().name_of(self.id).clone()
     }
 
+    /// True when its close may delete the file.
+    pub fn deletes(&self) -> bool {
+        let state = self.cell.lock();
+        state.is_delete_pending() || state.deletion_of(self.id).0
+    }
+
     /// Removes one of its names, if that still means it.
     fn remove(
         &self,
@@ -354,12 +370,6 @@ impl FileOpen {
         let Link { place, name } = link;
         if apple::outlives_deletion(self, name) {
             return Err(Fault::Busy);
-    /// True when its close may delete the file.
-    pub fn deletes(&self) -> bool {
-        let state = self.cell.lock();
-        state.is_delete_pending() || state.deletion_of(self.id).0
-    }
-
         }
         let _name = files.names.hold(*place, name);
         let is_own = std::ptr::eq(cell, &*self.cell);

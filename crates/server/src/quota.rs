@@ -221,4 +221,12 @@ impl Directory for Empty {
     fn rewind(&mut self) -> VfsResult<()> {
         Ok(())
     }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn descriptor(&self) -> Option<usize> {
+        None
+    }
 }

@@ -429,6 +429,11 @@ impl Session {
         channels.iter().find(|(id, _)| !tried.contains(id)).cloned()
     }
 
+    /// True when this connection is a channel of it.
+    pub fn has_channel(&self, connection: u64) -> bool {
+        self.channels.lock().iter().any(|(id, _)| *id == connection)
+    }
+
     /// Whether another connection is a channel of it.
     pub fn has_channel_besides(&self, connection: u64) -> bool {
         self.channels.lock().iter().any(|(id, _)| *id != connection)
@@ -442,11 +447,6 @@ impl Session {
     }
 
     /// Ends the session: every Open is closed unless it is one that waits for its
-    /// True when this connection is a channel of it.
-    pub fn has_channel(&self, connection: u64) -> bool {
-        self.channels.lock().iter().any(|(id, _)| *id == connection)
-    }
-
     /// client (MS-SMB2 3.3.7.1), every tree connect ended. True for the one
     /// caller that ended it.
     pub fn close(&self, clients: &ClientTable, close_open: impl Fn(&Arc<Open>)) -> bool {
@@ -474,6 +474,8 @@ impl Session {
         for (_, channel) in self.channels.lock().drain(..) {
             let _ = channel.send(crate::connection::Notice::SessionClosed(self.id));
         }
+        let offloads = std::mem::take(&mut *self.offloads.lock());
+        steps.take(|| drop(offloads));
         self.charges.lock().clear();
         steps.end();
         true

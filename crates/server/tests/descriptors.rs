@@ -13,10 +13,13 @@ use client::*;
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
+use frevo_server::ledger::Kind;
 use frevo_server::limits::DESCRIPTORS_KEPT_MIN;
 use frevo_server::serve::{ServeLimits, serve};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
 use tokio::task::LocalSet;
 
 async fn arrive(address: SocketAddr, number: u8, user: &str) -> (Peer, Mount) {
@@ -82,6 +85,27 @@ fn r4_opens_leave_descriptors_for_newcomers() {
         }
         let again = bob.open_file(&bobs, &Want::file("x")).await;
         bob.close(&bobs, again).await;
+        for file in theirs {
+            bob.close(&bobs, file).await;
+        }
+        // A listing under way has a descriptor beside its Open's.
+        std::fs::create_dir(world.path("folder")).unwrap();
+        (0..9).for_each(|n| std::fs::write(world.path(&format!("folder/entry{n}")), "").unwrap());
+        let mut refused = 0;
+        while refused < 3 {
+            let folder = ann.open_file(&anns, &Want::existing("folder")).await;
+            let single = QueryDirectoryFlags::RETURN_SINGLE_ENTRY;
+            let list = list_draft(folder, FileInfoClass::NAMES, single, "entry*");
+            let reply = ann.on(&anns, list).await;
+            if reply.status() != Status::SUCCESS {
+                reply.expect(Status::INSUFFICIENT_RESOURCES);
+                refused += 1;
+            }
+        }
+        let listings = world.server.ledger.account("ann").count(Kind::Open) - refused;
+        assert!((FOR_OPENS / 4..FOR_OPENS * 3 / 8).contains(&listings), "{listings}");
+        let (mut newcomer, theirs) = arrive(address, 24, "bob").await;
+        newcomer.open_file(&theirs, &Want::file("y")).await;
         let _ = stop.send(());
         serving.await.unwrap();
     });

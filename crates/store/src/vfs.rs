@@ -741,4 +741,10 @@ pub trait Directory: Send + fmt::Debug {
 
     /// Starts over, seeing entries made since.
     fn rewind(&mut self) -> VfsResult<()>;
+
+    /// An estimate of the bytes that it keeps.
+    fn bytes(&self) -> usize;
+
+    /// The number of its descriptor, if it has one of its own.
+    fn descriptor(&self) -> Option<usize>;
 }

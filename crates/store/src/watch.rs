@@ -4,13 +4,15 @@
 //! Each watched directory has one log of reports ([`log`]). A watch is a place in
 //! that log: a change is written once, however many watch. Changes that happen
 //! while no request waits stay in the log up to a limit, beyond which the client is
-//! told to list the directory.
+//! told to list the directory. The client of the watch that has fetched least pays for
+//! the log ([`Payer`]).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Bound;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::Waker;
@@ -79,6 +81,13 @@ impl Default for Bytes {
     }
 }
 
+/// The account of a watch's client. Dropping it ends the payment.
+pub trait Payer: fmt::Debug + Send + Sync {
+    /// Changes the bytes of a log that it pays for. False when it may not have so many:
+    /// then it pays for as many as before.
+    fn pay(&self, bytes: usize) -> bool;
+}
+
 /// A forgotten watch, and what observed for it and no other.
 type Forgotten = (Arc<Watch>, Option<Box<dyn Observation>>);
 
@@ -127,27 +136,33 @@ pub struct Wanted {
 impl Watches {
     /// The watch of an Open, and whether the directory has to be observed for it
     /// ([`Directory::observed`]). Only the first call says what is watched for: the
-    /// others find what it made.
-    pub fn of(
+    /// others find what it made. `payer` gives the account of the client for a watch of
+    /// a directory whose path has so many bytes.
+    ///
+    /// # Errors
+    /// Those of `payer`; then there is no watch.
+    pub fn begin<E>(
         &self,
         id: OpenId,
         place: FolderId,
         directory: &Arc<FileCell>,
         wanted: Wanted,
-    ) -> (Arc<Watch>, bool) {
+        payer: impl FnOnce(usize) -> Result<Box<dyn Payer>, E>,
+    ) -> Result<(Arc<Watch>, bool), E> {
         let mut index = self.index.write();
         if let Some(watch) = index.by_open.get(&id) {
-            return (Arc::clone(watch), false);
+            return Ok((Arc::clone(watch), false));
         }
         // Under the index's lock: a rename that this misses comes to
         // `report_rename` after it.
         let name = String::from(directory.lock().name_of(id).path());
+        let payer = payer(name.len())?;
         let directory = index.directory(place, directory.key(), name, &self.bytes);
-        let is_first = directory.log.lock().begin(id, wanted);
+        let is_first = directory.log.lock().begin(id, wanted, payer);
         let watch = Arc::new(Watch { id, directory, wanted });
         index.by_open.insert(id, Arc::clone(&watch));
         self.count.store(index.by_open.len(), Ordering::Release);
-        (watch, is_first)
+        Ok((watch, is_first))
     }
 
     /// Forgets the watch of an Open that closes.

@@ -4,16 +4,18 @@
 
 use std::sync::Arc;
 
-use frevo_store::watch::{Change, Reported, Wanted, Watch};
+use frevo_store::watch::{Change, Payer, Reported, Wanted, Watch};
 use frevo_store::{Fault, HostChange};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
+use parking_lot::Mutex;
 
 use crate::impersonation;
-use crate::limits::{NAMES_JUDGED, NOTIFIES_PER_SESSION};
+use crate::ledger::{Charge, Holder, Kind};
+use crate::limits::{NAMES_JUDGED, NOTIFIES_PER_SESSION, WATCH_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -101,7 +103,9 @@ fn watch(
         is_tree: request.flags.contains(ChangeNotifyFlags::WATCH_TREE),
         room: request.output_buffer_length,
     };
-    let (watch, is_first) = watches.of(open.id(), file.place(), &file.cell, wanted);
+    let holder = rq.session()?.holder();
+    let payer = |path_bytes: usize| Purse::of(holder, path_bytes);
+    let (watch, is_first) = watches.begin(open.id(), file.place(), &file.cell, wanted, payer)?;
     if is_first {
         observe(file, &watch);
     }
@@ -111,6 +115,28 @@ fn watch(
         return Err(Status::NOTIFY_CLEANUP);
     }
     Ok(watch)
+}
+
+/// The account of a watch's client.
+#[derive(Debug)]
+struct Purse {
+    /// Bytes without those of the log.
+    own: usize,
+    charge: Mutex<Charge>,
+}
+
+impl Purse {
+    fn of(holder: &Arc<Holder>, path_bytes: usize) -> Result<Box<dyn Payer>, Status> {
+        let own = WATCH_BYTES.saturating_add(path_bytes.saturating_mul(2));
+        let charge = Mutex::new(holder.charge(Kind::Watch, own)?);
+        Ok(Box::new(Self { own, charge }))
+    }
+}
+
+impl Payer for Purse {
+    fn pay(&self, bytes: usize) -> bool {
+        self.charge.lock().resize(self.own.saturating_add(bytes)).is_ok()
+    }
 }
 
 /// Has the watches of a directory told of what other programs do. Where that cannot be

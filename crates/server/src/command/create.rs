@@ -17,7 +17,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use frevo_store::file::Admission;
-use frevo_store::lease::{Actor, Wish};
+use frevo_store::lease::{Actor, Granted, Wish};
 use frevo_store::name::Rules;
 use frevo_store::security::Token;
 use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, Opened, Parent};
@@ -34,7 +34,7 @@ use crate::impersonation;
 use crate::ipc;
 use crate::lease as breaks;
 use crate::ledger::{self, Charge};
-use crate::limits::{BREAKS_AWAITED, OPEN_BYTES};
+use crate::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
 use crate::open::{Open, shared_fd};
 use crate::panics;
 use crate::posix;
@@ -134,6 +134,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         file.cell.lock().oplocks.forbid_level_two();
     }
     let granted = rq.server().files.grant(&file.cell, id, is_directory, wish, route);
+    if granted == Granted::Nothing {
+        open.set_promise(None);
+    }
     breaks::host::watch(rq.server(), file, granted);
     create.grant_survival(open, action)?;
     create.keep(open).await?;
@@ -189,6 +192,8 @@ struct Made<'a> {
     granted: AccessMask,
     action: CreateAction,
     charge: Charge,
+    /// Of the oplock or lease that it asks for.
+    promise: Option<Charge>,
 }
 
 /// A place among the Opens of a file. It is left again when this is dropped before the
@@ -257,7 +262,7 @@ impl Create<'_> {
         }
         self.check_lease()?;
         // Before anything is made that would have to be undone.
-        let charge = self.rq.session()?.holder().charge(ledger::Kind::Open, OPEN_BYTES)?;
+        let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
         let mut host = host_lease::Patience::new();
@@ -340,9 +345,20 @@ impl Create<'_> {
             if is_gone {
                 continue;
             }
-            return Ok(Made { opened, entered, granted, action, charge });
+            return Ok(Made { opened, entered, granted, action, charge, promise });
         }
         Err(Status::DELETE_PENDING.into())
+    }
+
+    /// Charges the Open, and the oplock or lease that it asks for.
+    fn charges(&self) -> Result<(Charge, Option<Charge>), Status> {
+        let holder = self.rq.session()?.holder();
+        let charge = holder.charge(ledger::Kind::Open, OPEN_BYTES)?;
+        // MS-SMB2 3.3.5.9.8: a lease that has no room fails the request.
+        let wishes = self.wish != Wish::Nothing;
+        let promise =
+            wishes.then(|| holder.charge(ledger::Kind::Lease, LEASE_BYTES)).transpose()?;
+        Ok((charge, promise))
     }
 
     /// Refuses what would take the descriptors that others need.

@@ -5,6 +5,8 @@ mod enumeration;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use frevo_store::limits::COMPONENT_UNITS;
 use frevo_store::name::{Name, Rules};
 use frevo_store::security::Token;
@@ -19,6 +21,7 @@ use self::enumeration::Filled;
 pub use self::enumeration::{Enumeration, Scan};
 use super::query_info::Output;
 use crate::apple::entries::Filling;
+use crate::ledger::{Holder, Kind};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -47,7 +50,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let class = FileInfoClass(request.file_information_class);
     let filling = Filling::of(open, file, class);
     let viewer = visibility::viewer(&open.tree());
-    let listed = list(file, &request, filling.as_ref(), viewer.as_deref(), &mut output).await;
+    let holder = rq.session()?.holder();
+    let listed =
+        list(file, holder, &request, filling.as_ref(), viewer.as_deref(), &mut output).await;
+    let own = holder.count(Kind::Open).saturating_add(holder.count(Kind::Listing));
+    let admits = |number| rq.server().descriptors.admit(number, own);
+    if !file.enumeration.lock().as_mut().is_none_or(|e| e.keeps_within(admits)) {
+        return Err(Status::INSUFFICIENT_RESOURCES.into());
+    }
     Ok(listed.map(|()| output.finish())?)
 }
 
@@ -60,9 +70,11 @@ const fn directory(open: &Open) -> Result<&FileOpen, Status> {
     }
 }
 
-/// Fills `output` with entries that `viewer` can read; all, without one.
+/// Fills `output` with entries that `viewer` can read; all, without one. What is kept
+/// for the next request is charged to `holder`.
 async fn list(
     file: &FileOpen,
+    holder: &Arc<Holder>,
     request: &query_directory::Request<'_>,
     filling: Option<&Filling>,
     viewer: Option<&Token>,
@@ -75,7 +87,7 @@ async fn list(
     };
     let fixed = fixed.ok_or(Status::INVALID_INFO_CLASS)?;
     output.require(fixed)?;
-    let is_first = start(file, request)?;
+    let is_first = start(file, holder, request)?;
     let single = request.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
     let room = output.room;
     output.bytes().reserve(room.min(RESERVED));
@@ -129,7 +141,11 @@ fn cut_first(
 
 /// Begins the scan, or begins it again, as the flags say; whether an empty
 /// answer is the first. INDEX_SPECIFIED is ignored, as Windows does.
-fn start(file: &FileOpen, request: &query_directory::Request<'_>) -> Result<bool, Status> {
+fn start(
+    file: &FileOpen,
+    holder: &Arc<Holder>,
+    request: &query_directory::Request<'_>,
+) -> Result<bool, Status> {
     let reopen = request.flags.contains(QueryDirectoryFlags::REOPEN);
     let restart = reopen || request.flags.contains(QueryDirectoryFlags::RESTART_SCANS);
     let mut place = file.enumeration.lock();
@@ -142,7 +158,7 @@ fn start(file: &FileOpen, request: &query_directory::Request<'_>) -> Result<bool
             if text.is_empty() {
                 scan.restart();
             } else {
-                **scan = Scan::new(pattern(&text, file.posix)?, file.posix);
+                scan.search(pattern(&text, file.posix)?);
             }
             Ok(reopen)
         }
@@ -150,7 +166,7 @@ fn start(file: &FileOpen, request: &query_directory::Request<'_>) -> Result<bool
         none => {
             let text = text()?;
             let pattern = pattern(if text.is_empty() { "*" } else { &text }, file.posix)?;
-            *none = Some(Box::new(Scan::new(pattern, file.posix)));
+            *none = Some(Box::new(Scan::new(pattern, file.posix, holder)?));
             Ok(true)
         }
     }

@@ -26,7 +26,7 @@ use super::{AppInstance, Asked, Survival};
 use crate::command::lock::host;
 use crate::lease;
 use crate::ledger::Kind;
-use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES};
+use crate::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::server::Server;
 use crate::share::{RunAs, Share};
@@ -309,10 +309,14 @@ fn reopen(
     tree.disconnect();
     let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
     // What was promised before the restart is kept, also beyond what is allowed now.
-    let open = match server.ledger.account(&record.owner).charge(Kind::Open, OPEN_BYTES) {
+    let owner = server.ledger.account(&record.owner);
+    let open = match owner.charge(Kind::Open, OPEN_BYTES) {
         Ok(charge) => open.charged(charge),
         Err(_) => open,
     };
+    if record.lease.version != 0 || record.lease.oplock_level != 0 {
+        open.set_promise(owner.charge(Kind::Lease, LEASE_BYTES).ok());
+    }
     *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
     let survival = open.survival_or(|| survival_of(server, record));
     survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
@@ -355,11 +359,11 @@ fn survival_of(server: &Arc<Server>, record: &OpenRecord) -> Survival {
 }
 
 fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {
+    let client = || lease::client_id(record.client_guid, &record.owner);
     (record.lease.version != 0)
-        .then_some(LeaseOwner { client: record.client_guid, key: LeaseKey(record.lease.key) })
+        .then(|| LeaseOwner { client: client(), key: LeaseKey(record.lease.key) })
 }
 
-    let client = || lease::client_id(record.client_guid, &record.owner);
 /// Its promises, locks and marks, which are there beside it.
 fn put_back(server: &Server, open: &Open, record: &OpenRecord) {
     let Ok(file) = open.file() else { return };

@@ -19,8 +19,8 @@ use frevo_wire::rpc::{self, Endpoint, PipeError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::ledger::Kind;
-use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPES_PER_SESSION};
+use crate::ledger::{Charge, Kind};
+use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPE_BYTES, PIPES_PER_SESSION};
 use crate::open::{Open, OpenTarget};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -49,11 +49,12 @@ pub struct Pipe {
     completes: bool,
     /// Told when there may be something to read.
     filled: Arc<Notify>,
+    charge: Charge,
     _slot: Slot,
 }
 
 impl Pipe {
-    fn new(kind: rpc::Pipe, association: u32, slot: Slot) -> Self {
+    fn new(kind: rpc::Pipe, association: u32, slot: Slot, charge: Charge) -> Self {
         Self {
             kind,
             endpoint: Some(Endpoint::new(kind, association)),
@@ -61,6 +62,7 @@ impl Pipe {
             by_message: true,
             completes: false,
             filled: Arc::default(),
+            charge,
             _slot: slot,
         }
     }
@@ -73,7 +75,34 @@ impl Pipe {
     /// Takes what can be read now: the bytes, and whether the message goes on.
     fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
         let got = self.endpoint.as_mut()?.read(max_len)?;
+        // Less is never refused.
+        let _ = self.settle();
         Some((got.data, got.remaining > 0 && self.by_message))
+    }
+
+    /// Makes room for `more` bytes that the client writes.
+    fn reserve(&mut self, more: usize) -> Result<(), Status> {
+        self.charge.resize(self.charge.bytes().saturating_add(more))
+    }
+
+    /// Charges what it holds now.
+    fn settle(&mut self) -> Result<(), Status> {
+        let Some(endpoint) = &self.endpoint else { return Ok(()) };
+        self.charge.resize(PIPE_BYTES.saturating_add(endpoint.bytes()))
+    }
+
+    /// Puts the endpoint back that `written` is from. One that holds more than its client
+    /// may have is closed, with what it holds.
+    fn put_back(&mut self, mut endpoint: Endpoint, written: Written) -> Written {
+        let bytes = PIPE_BYTES.saturating_add(endpoint.bytes());
+        let is_refused = self.charge.resize(bytes).is_err();
+        if is_refused {
+            endpoint.give_up();
+            let _ = self.charge.resize(PIPE_BYTES);
+        }
+        self.endpoint = Some(endpoint);
+        self.filled.notify_waiters();
+        if is_refused { Err(Status::INSUFFICIENT_RESOURCES) } else { written }
     }
 
     fn is_closed(&self) -> bool {
@@ -122,7 +151,8 @@ pub fn create(rq: &Request<'_>, request: &create::Request<'_>, out: &mut Respons
     let file_id = rq.server().new_file_id();
     // Any number but zero does: a client only hands it back.
     let association = (file_id.volatile as u32).max(1);
-    let target = OpenTarget::Pipe(Mutex::new(Pipe::new(kind, association, slot)));
+    let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
+    let target = OpenTarget::Pipe(Mutex::new(Pipe::new(kind, association, slot, charge)));
     let sequence = rq.header.channel_sequence();
     let charge = session.holder().charge(Kind::Open, OPEN_BYTES)?;
     let open = Open::new(file_id, Arc::clone(tree), granted, sequence, target);
@@ -229,16 +259,23 @@ async fn put(
         (written, Some(turn))
     } else {
         let mut pipe = pipe(open)?.lock();
+        pipe.reserve(data.len())?;
         let caller = Caller::new(rq.server(), &identity, address);
-        let written =
-            pipe.endpoint.as_mut().map_or(Err(PipeError::Disconnected), |e| e.write(data, &caller));
-        pipe.filled.notify_waiters();
-        (written, None)
+        let mut endpoint = pipe.endpoint.take().ok_or(Status::PIPE_DISCONNECTED)?;
+        let written = endpoint.write(data, &caller).map_err(status);
+        (pipe.put_back(endpoint, written), None)
     };
-    match written {
-        Ok(()) => Ok((count, turn)),
-        Err(PipeError::Disconnected) => Err(Status::PIPE_DISCONNECTED.into()),
-        Err(PipeError::Unread) => Err(Status::PIPE_BUSY.into()),
+    written?;
+    Ok((count, turn))
+}
+
+/// The outcome of a write to a pipe.
+type Written = Result<(), Status>;
+
+const fn status(error: PipeError) -> Status {
+    match error {
+        PipeError::Disconnected => Status::PIPE_DISCONNECTED,
+        PipeError::Unread => Status::PIPE_BUSY,
     }
 }
 
@@ -250,22 +287,24 @@ async fn write_elsewhere(
     open: &Arc<Open>,
     data: Vec<u8>,
     identity: Arc<Identity>,
-) -> Result<(Result<(), PipeError>, OwnedSemaphorePermit), Status> {
+) -> Result<(Written, OwnedSemaphorePermit), Status> {
     let turn = Arc::clone(&pipe(open)?.lock().turn);
     let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
     let turn = turn.map_err(|_| Status::IO_TIMEOUT)?.map_err(|_| Status::PIPE_DISCONNECTED)?;
     let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
     let address = rq.connection.peer.ip();
     let written = move || {
-        let pipe = pipe(&open).map_err(|_| PipeError::Disconnected)?;
+        let pipe = pipe(&open)?;
+        let endpoint = {
+            let mut pipe = pipe.lock();
+            pipe.reserve(data.len())?;
+            pipe.endpoint.take()
+        };
         // Whose turn it is finds it there.
-        let endpoint = pipe.lock().endpoint.take();
-        let mut endpoint = endpoint.ok_or(PipeError::Disconnected)?;
-        let written = endpoint.write(&data, &Caller::new(&server, &identity, address));
-        let mut pipe = pipe.lock();
-        pipe.endpoint = Some(endpoint);
-        pipe.filled.notify_waiters();
-        written
+        let mut endpoint = endpoint.ok_or(Status::PIPE_DISCONNECTED)?;
+        let caller = Caller::new(&server, &identity, address);
+        let written = endpoint.write(&data, &caller).map_err(status);
+        pipe.lock().put_back(endpoint, written)
     };
     rq.server().host_users.naming(move || (written(), turn)).await
 }

@@ -318,4 +318,12 @@ impl Directory for ProbeDirectory {
         self.seen.note("rewind", self.whose);
         self.inner.rewind()
     }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    fn descriptor(&self) -> Option<usize> {
+        self.inner.descriptor()
+    }
 }

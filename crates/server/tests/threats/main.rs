@@ -14,6 +14,7 @@ mod contexts;
 mod documented;
 mod frames;
 mod guessing;
+mod holdings;
 mod integrity;
 mod lists;
 mod memory;

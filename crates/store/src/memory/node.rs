@@ -14,7 +14,9 @@ use super::faults::Operation;
 use super::streams::{StreamId, Streams};
 use super::tree::{Body, EntryKey, Ino, Inode};
 use super::vfs::{Shared, storable};
-use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
+use crate::limits::{
+    MEMORY_COMPONENT_BYTES, MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES,
+};
 use crate::security::HostAcl;
 use crate::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node,
@@ -543,5 +545,13 @@ impl Directory for MemoryDirectory {
         self.last = None;
         self.is_present = false;
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>().saturating_add(MEMORY_COMPONENT_BYTES)
+    }
+
+    fn descriptor(&self) -> Option<usize> {
+        None
     }
 }

@@ -1,5 +1,6 @@
 //! The log of one watched directory, and the places of its watches in it.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,7 +14,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{Bytes, Change, Reported, Wakers, Wanted};
+use super::{Bytes, Change, Payer, Reported, Wakers, Wanted};
 use crate::file::OpenId;
 use crate::limits::{
     CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH, REPORT_BYTES_PER_DIRECTORY, REPORTS_PER_DIRECTORY,
@@ -124,6 +125,8 @@ struct Reader {
     waiting: VecDeque<Waiting>,
     /// Deletions of the directory before it began.
     deletions: u64,
+    /// The account of its client.
+    payer: Box<dyn Payer>,
 }
 
 #[derive(Debug)]
@@ -169,6 +172,8 @@ pub(super) struct Log {
     /// The number of the next report.
     next: u64,
     bytes: usize,
+    /// The watch whose client pays for them.
+    paying: Option<OpenId>,
     all_bytes: Arc<Bytes>,
     /// For watches of the directory, and of the tree.
     dropped: [Dropped; 2],
@@ -191,6 +196,7 @@ impl Log {
             reports: VecDeque::new(),
             next: 1,
             bytes: 0,
+            paying: None,
             all_bytes,
             dropped: Default::default(),
             readers: HashMap::new(),
@@ -204,7 +210,7 @@ impl Log {
     }
 
     /// Begins a watch. True for the first of its kind, directory or tree.
-    pub(super) fn begin(&mut self, id: OpenId, wanted: Wanted) -> bool {
+    pub(super) fn begin(&mut self, id: OpenId, wanted: Wanted, payer: Box<dyn Payer>) -> bool {
         let Wanted { filter, is_tree, .. } = wanted;
         let wants = Wants { filter, is_tree };
         let is_first = !self.groups.iter().any(|group| group.wants.is_tree == is_tree);
@@ -218,6 +224,7 @@ impl Log {
             returned: Vec::new(),
             waiting: VecDeque::new(),
             deletions: self.deletions,
+            payer,
         };
         self.readers.insert(id, reader);
         is_first
@@ -231,6 +238,10 @@ impl Log {
             group.waiters.remove(&id);
         }
         self.groups.retain(|group| group.watches > 0);
+        if self.paying == Some(id) {
+            self.paying = None;
+            self.tidy();
+        }
         !self.groups.iter().any(|group| group.wants.is_tree == reader.wants.is_tree)
     }
 
@@ -283,15 +294,24 @@ impl Log {
         self.all_bytes.used.fetch_sub(less, Ordering::Relaxed);
     }
 
-    /// Drops what is too much: at first what everybody has had.
+    /// Drops what is too much: at first what everybody has had, then what nobody pays
+    /// for.
     fn tidy(&mut self) {
-        if self.untidy >= self.readers.len().max(WAKES_AT_ONCE) {
+        let is_due = self.untidy >= self.readers.len().max(WAKES_AT_ONCE);
+        if is_due || (self.paying.is_none() && self.bytes > 0) {
             self.untidy = 0;
-            let cursors = self.readers.values().map(Reader::first_needed);
-            let first = cursors.min().unwrap_or(self.next);
+            // Of those that are equally far the one that came first, for the sake of a
+            // repeatable order.
+            let needs = self.readers.iter().map(|(id, reader)| (reader.first_needed(), *id));
+            let slowest = needs.min();
+            let first = slowest.map_or(self.next, |(first, _)| first);
             while self.reports.front().is_some_and(|report| report.number < first) {
                 self.drop_first();
             }
+            self.bill(slowest.map(|(_, id)| id));
+        }
+        while !self.is_paid() && !self.reports.is_empty() {
+            self.drop_first();
         }
         while self.reports.len() > REPORTS_PER_DIRECTORY
             || (self.reports.len() > 1
@@ -301,6 +321,23 @@ impl Log {
         {
             self.drop_first();
         }
+    }
+
+    /// Has the client of another watch pay.
+    fn bill(&mut self, id: Option<OpenId>) {
+        if self.paying == id {
+            return;
+        }
+        if let Some(old) = self.paying.and_then(|old| self.readers.get(&old)) {
+            old.payer.pay(0);
+        }
+        self.paying = id;
+    }
+
+    /// True when the client that pays may have the log as it is.
+    fn is_paid(&self) -> bool {
+        let paying = self.paying.and_then(|id| self.readers.get(&id));
+        paying.is_none_or(|reader| reader.payer.pay(self.bytes))
     }
 
     fn drop_first(&mut self) {

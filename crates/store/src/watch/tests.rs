@@ -8,6 +8,52 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use frevo_wire::dtyp::AccessMask;
 
+/// A client that may have any number of bytes.
+#[derive(Debug)]
+struct Rich;
+
+impl Payer for Rich {
+    fn pay(&self, _: usize) -> bool {
+        true
+    }
+}
+
+impl Watches {
+    /// A watch whose client may have any number of bytes.
+    fn of(
+        &self,
+        id: OpenId,
+        place: FolderId,
+        directory: &Arc<FileCell>,
+        wanted: Wanted,
+    ) -> (Arc<Watch>, bool) {
+        let rich = |_| Ok::<Box<dyn Payer>, ()>(Box::new(Rich));
+        self.begin(id, place, directory, wanted, rich).unwrap()
+    }
+}
+
+/// A client that may have so many bytes, and what it pays for.
+#[derive(Debug, Clone)]
+struct Poor(Arc<AtomicUsize>, usize);
+
+impl Payer for Poor {
+    fn pay(&self, bytes: usize) -> bool {
+        if bytes <= self.1 {
+            self.0.store(bytes, Ordering::Relaxed);
+        }
+        bytes <= self.1
+    }
+}
+
+impl Drop for Poor {
+    fn drop(&mut self) {
+        // One that begins a watch is moved into it, and the test has another.
+        if Arc::strong_count(&self.0) > 1 {
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 const HERE: FolderId = FolderId(1);
 const NAMES: CompletionFilter =
     CompletionFilter(CompletionFilter::FILE_NAME.0 | CompletionFilter::DIR_NAME.0);
@@ -401,4 +447,51 @@ fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
     modify();
     assert_eq!(poll(&mut three), expected);
     assert_eq!(told(&watch), pairs(&[(3, "a")]));
+}
+
+/// The client of the watch that has fetched least pays for the log, and what it may not
+/// have is dropped.
+#[test]
+fn the_slowest_watch_pays_for_the_log() {
+    let watches = Watches::default();
+    let d = directory("d", 7);
+    let paid: Vec<_> = (0..2).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let begin = |id: u64, most| {
+        let poor = Poor(Arc::clone(&paid[id as usize]), most);
+        let payer = |path| {
+            assert_eq!(path, 1, "bytes of the path");
+            Ok::<Box<dyn Payer>, ()>(Box::new(poor))
+        };
+        watches.begin(OpenId(id), HERE, &d, FLAT, payer).unwrap().0
+    };
+    let held = || paid.iter().map(|paid| paid.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let slow = begin(0, 1 << 20);
+    let change = |i: usize| {
+        let name = name(&alloc::format!("d\\file{i:04}"));
+        watches.report(HERE, &name, NotifyAction::ADDED, CompletionFilter::FILE_NAME);
+    };
+    (0..20).for_each(change);
+    assert_eq!(held(), [watches.bytes(), 0]);
+    let fast = begin(1, 4_000);
+    assert_eq!(told(&slow).len(), 20);
+    (20..60).for_each(change);
+    assert_eq!(told(&slow).len(), 40);
+    (60..400).for_each(change);
+    // What the slower one now is, which may have 4,000 bytes, drops the rest.
+    assert_eq!(held(), [0, watches.bytes()]);
+    assert!((1_000..=4_000).contains(&watches.bytes()), "{}", watches.bytes());
+    assert_eq!(poll(&mut fast.next()), Poll::Ready(Reported::TooMany));
+    watches.forget(OpenId(1));
+    assert_eq!(held(), [watches.bytes(), 0], "the remaining watch pays");
+    watches.forget(OpenId(0));
+    drop((slow, fast));
+    assert_eq!((held(), watches.bytes()), (alloc::vec![0, 0], 0));
+}
+
+#[test]
+fn a_watch_that_nobody_pays_for_is_not_begun() {
+    let watches = Watches::default();
+    let refused = watches.begin(OpenId(1), HERE, &directory("d", 7), FLAT, |_| Err("poor"));
+    assert_eq!(refused.err(), Some("poor"));
+    assert!(watches.is_empty() && watches.index.read().by_name.is_empty());
 }

@@ -228,6 +228,22 @@ impl Endpoint {
         self.peek().len()
     }
 
+    /// Bytes that it keeps: what waits to be read, and the parts of a request that have
+    /// come.
+    pub fn bytes(&self) -> usize {
+        let stub = self.call.as_ref().map_or(0, |call| call.stub.capacity());
+        let places = self.output.capacity().saturating_mul(size_of::<Vec<u8>>());
+        let parts = [self.unread, self.read_of_first, places, self.input.capacity(), stub];
+        parts.into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// Closes the pipe and forgets what was not read.
+    pub fn give_up(&mut self) {
+        self.close();
+        self.output = VecDeque::new();
+        (self.unread, self.read_of_first) = (0, 0);
+    }
+
     /// Whether the pipe is closed for writing; what waits may still be read.
     pub const fn is_closed(&self) -> bool {
         self.closed

@@ -24,7 +24,7 @@ use crate::times::Times;
 impl Create<'_> {
     /// Does to the file what its disposition and contexts say, and makes the Open.
     pub(super) fn finish(&self, made: Made<'_>) -> Result<(Fresh<'_>, CreateAction, Stat), Status> {
-        let Made { opened, mut entered, granted, action, charge } = made;
+        let Made { opened, mut entered, granted, action, charge, promise } = made;
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
         let used = crate::apple::wrap(&opened.name, opened.node);
@@ -58,6 +58,7 @@ impl Create<'_> {
         let sequence = self.rq.header.channel_sequence();
         let open = Open::new(self.file_id, tree, granted, sequence, target);
         let open = Arc::new(open.charged(charge));
+        open.set_promise(promise);
         let files = &self.rq.server().files;
         let fresh = Fresh { open, files, is_kept: false };
         // From here on its close leaves the file.

@@ -76,7 +76,8 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
     let what = Offloaded { source: Arc::clone(open), offset, length, content };
     let ambient = &*call.rq.server().ambient;
     let ttl_ms = request.token_time_to_live_ms;
-    let token = call.rq.session()?.offloads.lock().add(ambient, ttl_ms, what);
+    let session = call.rq.session()?;
+    let token = session.offloads.lock().add(ambient, session.holder(), ttl_ms, what)?;
     let flags = if reaches_end { ALL_ZERO_BEYOND } else { 0 };
     Ok((read_reply(flags, length, token), Status::SUCCESS))
 }

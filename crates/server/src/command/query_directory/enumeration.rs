@@ -2,6 +2,7 @@
 //! Open.QueryLastEntry.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use frevo_net::watchdog::is_due;
 use frevo_store::name::Rules;
@@ -10,10 +11,13 @@ use frevo_store::security::Token;
 use frevo_store::short_name::short_name;
 use frevo_store::vfs::{Directory, VfsResult};
 use frevo_store::{Fault, Name, Stat};
+use frevo_wire::Status;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
 use crate::apple::entries::Filling;
+use crate::ledger::{Charge, Holder, Kind};
+use crate::limits::SCAN_BYTES;
 use crate::open::FileOpen;
 use crate::posix;
 use crate::protection;
@@ -28,6 +32,21 @@ pub struct Enumeration {
     pub next_ea: usize,
 }
 
+impl Enumeration {
+    /// True when the scan may keep the descriptor that it has begun to use, or has none.
+    /// Otherwise the scan gives it up and begins again with the next request.
+    pub(super) fn keeps_within(&mut self, admits: impl FnOnce(usize) -> bool) -> bool {
+        let Some(scan) = &mut self.scan else { return true };
+        let number = scan.listing.as_ref().and_then(|listing| listing.descriptor());
+        let is_kept = !std::mem::take(&mut scan.is_new) || number.is_none_or(admits);
+        if !is_kept {
+            scan.close();
+            scan.restart();
+        }
+        is_kept
+    }
+}
+
 /// Steps of a comparison that take as long as reading a name and its state.
 const STEPS_PER_ENTRY: usize = 256;
 
@@ -37,11 +56,14 @@ const LOOKS: usize = 16;
 /// A scan of a directory under way.
 #[derive(Debug)]
 pub struct Scan {
+    charge: Charge,
     pattern: Pattern,
     /// Names are spelled and compared as POSIX clients do.
     posix: bool,
     stage: Stage,
     listing: Option<Box<dyn Directory>>,
+    /// The request at hand has begun to read the directory.
+    is_new: bool,
     /// Name of the entry at hand; its memory serves one after the other.
     name: String,
     /// State of the entry at hand, while it has not been answered.
@@ -55,6 +77,8 @@ pub struct Scan {
 enum Stage {
     Dot,
     DotDot,
+    /// Reading the directory begins, unless one name is looked for.
+    List,
     Names,
     End,
 }
@@ -71,17 +95,29 @@ pub(super) enum Filled {
 }
 
 impl Scan {
-    /// A scan from the beginning.
-    pub const fn new(pattern: Pattern, posix: bool) -> Self {
-        Self {
+    /// A scan from the beginning, at the cost of `holder`.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when the holder may not have more.
+    pub fn new(pattern: Pattern, posix: bool, holder: &Arc<Holder>) -> Result<Self, Status> {
+        Ok(Self {
+            charge: holder.charge(Kind::Listing, SCAN_BYTES)?,
             pattern,
             posix,
             stage: Stage::Dot,
             listing: None,
+            is_new: false,
             name: String::new(),
             held: None,
             compared: 0,
-        }
+        })
+    }
+
+    /// Begins with another pattern.
+    pub fn search(&mut self, pattern: Pattern) {
+        self.pattern = pattern;
+        self.close();
+        self.restart();
     }
 
     /// Begins again with the same pattern.
@@ -173,14 +209,18 @@ impl Scan {
                 }
             }
             Stage::DotDot => {
-                self.stage = Stage::Names;
+                self.stage = Stage::List;
                 if self.pattern.matches("..") {
                     self.name.replace_range(.., "..");
                     self.held = Some(parent(file)?);
                 }
+            }
+            Stage::List => {
+                // After a fault this comes again.
                 if self.pattern.literal().is_none() {
                     self.list(file)?;
                 }
+                self.stage = Stage::Names;
             }
             Stage::Names if self.listing.is_none() => self.look_up(file)?,
             Stage::Names => self.next_name(file)?,
@@ -194,10 +234,21 @@ impl Scan {
         match &mut self.listing {
             Some(listing) => listing.rewind(),
             none => {
-                *none = Some(file.node.directory()?);
+                let listing = file.node.directory()?;
+                let bytes = SCAN_BYTES.saturating_add(listing.bytes());
+                self.charge.resize(bytes).map_err(|_| Fault::NoMemory)?;
+                *none = Some(listing);
+                self.is_new = true;
                 Ok(())
             }
         }
+    }
+
+    /// Gives up what reads the names: it is large, and clients keep directories open.
+    fn close(&mut self) {
+        self.listing = None;
+        // Less is never refused.
+        let _ = self.charge.resize(SCAN_BYTES);
     }
 
     /// One name need not be searched for: clients ask for the state of a file
@@ -246,8 +297,7 @@ impl Scan {
             }
             None => {
                 self.stage = Stage::End;
-                // Clients keep directories open; what reads them is large.
-                self.listing = None;
+                self.close();
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use frevo_wire::utf16::Utf16;
 use super::super::query_info::testing::{Bench, file};
 use super::super::query_info::{Output, wide_id};
 use super::{SLICE, directory, list};
+use crate::ledger::Ledger;
 use crate::open::Open;
 
 const CLASSES: [u8; 11] = [1, 2, 3, 12, 37, 38, 60, 78, 79, 80, 81];
@@ -34,7 +35,8 @@ fn ask(
     let mut bytes = vec![0; 64];
     let mut output = Output::begin(&mut bytes, length, 1 << 20);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(list(directory(open)?, &request, None, None, &mut output))?;
+    let ann = Ledger::default().account("ann");
+    runtime.block_on(list(directory(open)?, &ann, &request, None, None, &mut output))?;
     let status = output.finish();
     Ok((status, bytes.split_off(72)))
 }
