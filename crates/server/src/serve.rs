@@ -28,8 +28,8 @@ use crate::audit::told;
 use crate::connection::{self, Accepted};
 use crate::idle;
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTIONS, DRAIN, GIVE_BACK_BYTES, GIVE_BACK_LOOK, NEGOTIATE_DEADLINE,
-    REFUSAL_LOG_INTERVAL,
+    ACCEPT_PAUSE, CONNECTIONS, DRAIN, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS,
+    NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL,
 };
 use crate::panics;
 use crate::server::Server;
@@ -112,12 +112,18 @@ pub async fn serve(
 /// Gives the allocator's free memory back to the system after a burst. It may take many
 /// milliseconds, beside the cores.
 async fn give_back(server: Arc<Server>) {
-    let mut most = 0;
+    let (mut most, mut last, mut looks_left) = (0, 0, 0);
     loop {
         sleep(GIVE_BACK_LOOK).await;
         let now = server.ledger.bytes().max(budget::in_use());
         most = now.max(most);
-        if most - now >= GIVE_BACK_BYTES {
+        let is_due = most - now >= GIVE_BACK_BYTES;
+        // A burst takes a while to end: what it frees behind the first look goes with the
+        // next ones.
+        let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
+        looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
+        last = now;
+        if is_due || is_rest {
             most = now;
             let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
         }
@@ -204,13 +210,13 @@ impl Door {
         let frame = tokio::select! {
             frame = self.first_frame(&stream, &mut reader, peer) => frame,
             () = ticket.evicted() => {
+                told::limit(&self.server, peer, EVICTED);
                 self.tell_disconnected(peer, EVICTED);
                 None
             }
         };
         let Some(first) = frame else { return };
         let from = place.core;
-                told::limit(&self.server, peer, EVICTED);
         place.choose(client_guid(&first));
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
         if place.core == from {
