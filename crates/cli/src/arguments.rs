@@ -22,30 +22,30 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Share folders, at once or as a configuration file says
+    /// Share folders, named here or in a configuration file
     #[command(after_help = SERVE_HELP)]
     Serve(Box<Serve>),
-    /// Look a configuration over without starting anything
+    /// Check a configuration file without starting the server
     #[command(after_help = EXIT_CODES)]
     Check(Check),
-    /// Confine the process as serve does, and try to leave
+    /// Confine the process as serve does, then try to break out (for tests)
     #[command(hide = true)]
     ConfinementTrial(Box<Trial>),
-    /// Keep the accounts of a server
+    /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),
-    /// Make a frevo.toml out of Samba's smb.conf
+    /// Convert Samba's smb.conf to a frevo.toml
     #[command(after_help = IMPORT_HELP)]
     Import(Import),
     #[command(flatten)]
     Remote(Box<crate::remote::arguments::Verb>),
-    /// Tell how fast a server can be, and what keeps it from it
+    /// Estimate how fast a server can be, and name the bottleneck
     #[command(after_help = EXIT_CODES)]
     Expect(Box<crate::expect::Expect>),
-    /// Print the completions of a shell
+    /// Print a completion script for a shell
     #[command(after_help = EXIT_CODES)]
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
@@ -54,52 +54,54 @@ pub(crate) enum Command {
 }
 
 const SERVE_HELP: &str = "\
-Frevo listens on port 445 where it may, else on 4450. Without an account it \
-makes one, with a password that it shows once. A password is never taken from \
-the command line: use --password-file, FREVO_PASSWORD or `frevo user add`.
+Frevo listens on port 445 if this user is permitted to, else on 4450. If there is \
+no account, it creates one for this run and shows its password once. A password \
+cannot be given on the command line, where other users could see it: use \
+--password-file, FREVO_PASSWORD or `frevo user add`.
 
-SIGHUP reloads the configuration, the accounts and the log level and drops \
-nobody; SIGTERM and Ctrl-C finish what clients have begun, then exit.
+SIGHUP reloads the configuration, the accounts and the log level; clients stay \
+connected. SIGTERM and Ctrl-C finish the pending requests, then exit.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
-(a secret is missing, wrong or open to others), 6 not found";
+(a secret is missing, wrong or readable by others), 6 not found";
 
 const IMPORT_HELP: &str = "\
-The configuration goes to standard output or to the file of -o; what could not \
-be taken over, and why, goes to standard error. A share whose access Samba \
-narrows in a way that Frevo cannot is written as a comment, never left open.
+The configuration goes to standard output, or to the file of -o. Standard error \
+lists every setting that could not be converted, with the reason. If Samba restricts \
+a share in a way that Frevo cannot, the share is written as a comment: it is not \
+served until you have looked at it.
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 the smb.conf cannot be read, 6 not found";
+Exit codes: 0 ok, 1 failed, 2 usage, 3 the smb.conf has a syntax error, 6 not found";
 
 /// `frevo serve`
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Folders to share, each under its own name
+    /// Folders to share; each share is named after its folder
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folders: Vec<PathBuf>,
 
-    /// Share a folder under another name; repeatable
+    /// Share a folder under the name SHARE; repeatable
     #[arg(long = "name", value_name = "SHARE=DIR", value_parser = named_folder)]
     pub(crate) named: Vec<(ShareName, PathBuf)>,
 
-    /// Read the configuration from this file; flags win over it
+    /// Read the configuration from this file; flags override it
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Listen here: an address or interface, such as 192.0.2.1, eth0,
-    /// [2001:db8::1]:4450 or :4450; repeatable
+    /// Listen on this address or interface, such as 192.0.2.1, eth0,
+    /// [2001:db8::1]:4450 or :4450; repeatable [default: all addresses]
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub(crate) listen: Vec<Listen>,
 
-    /// The user who may log on
+    /// Name of the user who may log on [default: your name]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<AccountName>,
 
-    /// A file with that user's password, readable by its owner alone
+    /// File with this user's password; only its owner may be able to read it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// Nobody may change anything
+    /// Share all folders read-only
     #[arg(long)]
     pub(crate) read_only: bool,
 
@@ -107,32 +109,32 @@ pub(crate) struct Serve {
     #[arg(long, hide = true)]
     pub(crate) test_hooks: bool,
 
-    /// Whether clients have to encrypt [default: required]
+    /// Encryption of the connections [default: required]
     #[arg(long, value_name = "WHEN", value_parser = words::<EncryptionChoice>(EncryptionChoice::WORDS))]
     pub(crate) encryption: Option<EncryptionChoice>,
 
-    /// Whether clients have to sign [default: required]
+    /// Signing of the messages [default: required]
     #[arg(long, value_name = "WHEN", value_parser = words::<SigningChoice>(SigningChoice::WORDS))]
     pub(crate) signing: Option<SigningChoice>,
 
-    /// The oldest dialect that is spoken [default: 3.0]
+    /// Oldest SMB dialect that clients may use [default: 3.0]
     #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
     pub(crate) min_dialect: Option<DialectName>,
 
-    /// When to give up rights that serving does not need [default: on]
+    /// Give up the rights that the server does not need [default: on]
     #[arg(long, value_name = "WHEN", value_parser = words::<ConfinementChoice>(ConfinementChoice::WORDS))]
     pub(crate) confinement: Option<ConfinementChoice>,
 
-    /// Where accounts and the server's identity are kept
+    /// Directory for the accounts and the server's identity
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// How to write log lines [default: text]
+    /// Format of the log [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = words::<LogFormat>(LogFormat::WORDS))]
     pub(crate) log: Option<LogFormat>,
 
-    /// Which log lines to write: error, warn, info, debug, trace, or a filter
-    /// such as info,frevo::tree=debug [default: info]
+    /// Least level of the log lines: error, warn, info, debug, trace, or a
+    /// filter such as info,frevo::tree=debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
 }
@@ -140,7 +142,7 @@ pub(crate) struct Serve {
 /// `frevo confinement-trial`
 #[derive(Debug, Args)]
 pub(crate) struct Trial {
-    /// The attempt and its operands
+    /// Attempt and its operands, separated by blanks
     #[arg(long, value_name = "WORDS")]
     pub(crate) attempt: String,
 
@@ -151,7 +153,7 @@ pub(crate) struct Trial {
 /// `frevo check`
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The file to look over
+    /// Configuration file to check
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
 }
@@ -173,11 +175,11 @@ pub(crate) struct User {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct UsersPlace {
-    /// The state directory whose accounts are meant
+    /// Use the account file of this state directory
     #[arg(long, value_name = "DIR", global = true, value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// The configuration whose server's accounts are meant
+    /// Use the account file that this configuration names
     #[arg(long, short, value_name = "FILE", global = true, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 }
@@ -187,15 +189,15 @@ pub(crate) enum UserCommand {
     /// Add an account
     #[command(after_help = EXIT_CODES)]
     Add {
-        /// Its name
+        /// Name of the new account
         name: AccountName,
         #[command(flatten)]
         password: PasswordFrom,
     },
-    /// Change a password
+    /// Change the password of an account
     #[command(after_help = EXIT_CODES)]
     Passwd {
-        /// Whose
+        /// Name of the account
         name: AccountName,
         #[command(flatten)]
         password: PasswordFrom,
@@ -206,41 +208,41 @@ pub(crate) enum UserCommand {
     /// Remove an account
     #[command(after_help = EXIT_CODES)]
     Rm {
-        /// Which
+        /// Name of the account
         name: AccountName,
     },
-    /// Put an account into these groups and no others
+    /// Set the groups of an account, in place of its present ones
     ///
-    /// A group is whatever is named. Members of Administrators may take
-    /// ownership, give files away and see audit lists.
+    /// A group exists as soon as an account is in it. Members of Administrators
+    /// may take ownership of files, change owners and read audit entries.
     #[command(after_help = EXIT_CODES)]
     Groups {
-        /// Which
+        /// Name of the account
         name: AccountName,
-        /// The groups; none takes it out of all
+        /// Names of the groups; without any, the account is in no group
         groups: Vec<String>,
     },
     /// Let an account log on again
     #[command(after_help = EXIT_CODES)]
     Enable {
-        /// Which
+        /// Name of the account
         name: AccountName,
     },
-    /// Keep an account, but do not let it log on
+    /// Forbid an account to log on; it is kept
     #[command(after_help = EXIT_CODES)]
     Disable {
-        /// Which
+        /// Name of the account
         name: AccountName,
     },
-    /// Take accounts over from Samba
+    /// Import accounts from Samba, with their passwords
     ///
-    /// FILE is a smbpasswd file or what `pdbedit -L -w` prints; - is standard
-    /// input. Passwords stay as they are.
+    /// FILE is an smbpasswd file, or the output of `pdbedit -L -w`; - is
+    /// standard input.
     #[command(after_help = EXIT_CODES)]
     Import {
-        /// The file, or -
+        /// File to import, or - for standard input
         file: PathBuf,
-        /// Accounts that exist get the imported password
+        /// Replace the passwords of existing accounts
         #[arg(long)]
         replace: bool,
     },
@@ -249,7 +251,7 @@ pub(crate) enum UserCommand {
 /// Where a password comes from. Never from the command line, which others see.
 #[derive(Debug, Args)]
 pub(crate) struct PasswordFrom {
-    /// Read the password from standard input instead of asking for it
+    /// Read the password from standard input instead of the terminal
     #[arg(long)]
     pub(crate) password_stdin: bool,
 }
@@ -257,11 +259,11 @@ pub(crate) struct PasswordFrom {
 /// `frevo import`
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// The smb.conf, or - for standard input
+    /// The smb.conf to convert, or - for standard input
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
-    /// Where to write the frevo.toml, which must not exist yet
+    /// File to write; it must not exist yet [default: standard output]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 }
@@ -275,9 +277,9 @@ where
 }
 
 fn named_folder(text: &str) -> Result<(ShareName, PathBuf), String> {
-    let (name, folder) = text.split_once('=').ok_or("write SHARE=DIR")?;
+    let (name, folder) = text.split_once('=').ok_or("write it as SHARE=DIR")?;
     if folder.is_empty() {
-        return Err(String::from("write SHARE=DIR"));
+        return Err(String::from("write it as SHARE=DIR"));
     }
     Ok((name.parse()?, PathBuf::from(folder)))
 }

@@ -6,6 +6,7 @@ use frevo_server::config::{Config, DialectName, EncryptionChoice, ListenOn, Sign
 
 use crate::arguments::Check;
 use crate::exit::{Done, Exit, Failure};
+use crate::plural::counted;
 use crate::serve::confine;
 use crate::serve::listen::addresses_of;
 use crate::serve::logon::user_map;
@@ -69,9 +70,9 @@ pub(crate) fn run(check: &Check) -> Done {
     for warning in warnings(&config) {
         tell(format_args!("warning: {warning}"));
     }
-    let (shares, users) = (config.shares.len(), known.len());
+    let (shares, users) = (counted(config.shares.len(), "share"), counted(known.len(), "user"));
     let confined = confine::outlook(config.server.confinement);
-    let lines = format!("{confined}\n{}: ok ({shares} shares, {users} users)\n", path.display());
+    let lines = format!("{confined}\n{}: ok ({shares}, {users})\n", path.display());
     print(lines.as_bytes())
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
     let shown = path.display();
     let text = trust::read(path, CONFIG_BYTES_MAX).map_err(|refusal| match refusal {
         trust::Refusal::OthersWrite(why) => {
-            Failure::new(Exit::Config, format!("the configuration is not used: {why}"))
+            Failure::new(Exit::Config, format!("the configuration was not read: {why}"))
         }
         trust::Refusal::Unreadable(error) => {
             let missing = error.kind() == std::io::ErrorKind::NotFound;
@@ -113,7 +114,9 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
                 let near = frevo_server::config::nearest(user.as_str(), known.iter().map(|k| &**k));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 let name = share.name.get_ref();
-                warnings.push(format!("share {name} admits {user}, who has no account{hint}"));
+                warnings.push(format!(
+                    "share {name} allows {user}, but there is no account {user}{hint}"
+                ));
             }
         }
     }
@@ -142,8 +145,8 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
         let within = |path: &PathBuf| real(path).starts_with(&folder);
         if let Some((what, path)) = secrets.iter().find(|(_, path)| within(path)) {
             faults.push(format!(
-                "share {}: {what} {} is in it, where clients could read and replace it; keep it \
-                 elsewhere",
+                "share {}: {what} {} is inside the shared folder, where clients could read and \
+                 replace it; move it to another place",
                 share.name.get_ref(),
                 path.display()
             ));
@@ -183,15 +186,15 @@ pub(crate) fn warnings(config: &Config) -> Vec<&'static str> {
     let mut warnings = Vec::new();
     if matches!(server.min_dialect, Some(DialectName::Smb202 | DialectName::Smb21)) {
         warnings.push(
-            "min_dialect below 3.0 lets clients in whose negotiation can be tampered with \
-             and who cannot encrypt",
+            "min_dialect is below 3.0: clients with SMB 2 cannot encrypt, and someone on the \
+             network could manipulate their negotiation",
         );
     }
     if server.encryption == Some(EncryptionChoice::Off) {
-        warnings.push("encryption = \"off\": whoever sees the network sees the files");
+        warnings.push("encryption = \"off\": anyone on the network can read the files");
     }
     if server.signing == Some(SigningChoice::Offered) {
-        warnings.push("signing = \"offered\": unsigned traffic can be changed on its way");
+        warnings.push("signing = \"offered\": someone on the network could change unsigned messages unnoticed");
     }
     warnings
 }

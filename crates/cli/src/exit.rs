@@ -30,7 +30,7 @@ pub(crate) enum Exit {
 /// Ends every `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
-(a secret is missing, wrong or open to others), 5 cannot connect, 6 not found, 130 interrupted";
+(a secret is missing, wrong or readable by others), 5 cannot connect, 6 not found, 130 interrupted";
 
 /// Why a run failed: the code and one sentence that helps.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct During {
     pub(crate) status: Option<Status>,
 }
 
-/// Whether what goes wrong is told to a program.
+/// True when failures and notes are written as JSON.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// From now on failures and notes are one JSON object a line.
@@ -59,7 +59,7 @@ pub(crate) fn speak_json() {
     JSON.store(true, Ordering::Relaxed);
 }
 
-/// Whether they are.
+/// True when failures and notes are written as JSON.
 pub(crate) fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }

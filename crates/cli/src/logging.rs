@@ -83,9 +83,9 @@ pub(crate) fn filter(level: Option<&str>) -> Result<EnvFilter, Failure> {
     // EnvFilter would take the typing slip for the name of a target.
     let parsed = if is_typo { Err(String::from("no such level")) } else { parse(level) };
     parsed.map_err(|why| {
-        let known = "a log level is error, warn, info, debug or trace, or a filter such as \
+        let known = "use error, warn, info, debug or trace, or a filter such as \
                      info,frevo::tree=debug";
-        Failure::new(Exit::Config, format!("log level {level:?}: {why}; {known}"))
+        Failure::new(Exit::Config, format!("log level \"{level}\": {why}; {known}"))
     })
 }
 

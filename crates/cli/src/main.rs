@@ -9,6 +9,7 @@ mod expect;
 mod import;
 mod logging;
 mod passwords;
+mod plural;
 mod remote;
 mod secret_file;
 mod serve;

@@ -1,6 +1,6 @@
 //! Passwords: asked for, read, or made up.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{BufRead, ErrorKind, IsTerminal};
 use std::path::Path;
 
 use frevo_auth::Zeroizing;
@@ -30,20 +30,27 @@ pub(crate) fn ask(from: &PasswordFrom, name: &str) -> Result<Zeroizing<String>, 
         return usable(&line, "standard input");
     }
     if !std::io::stdin().is_terminal() {
-        let advice = "there is no terminal to ask for a password on; use --password-stdin";
+        let advice =
+            "cannot ask for a password: standard input is not a terminal; use --password-stdin";
         return Err(Failure::new(Exit::Usage, advice));
     }
-    let prompt = |text: String| {
-        rpassword::prompt_password(text)
-            .map(Zeroizing::new)
-            .map_err(Failure::failed("cannot ask for the password"))
-    };
-    let first = prompt(format!("New password for {name}: "))?;
-    let password = usable(&first, "the answer")?;
-    if *prompt(String::from("Again: "))? != *first {
+    let first = prompt(&format!("New password for {name}: "))?;
+    if first.is_empty() {
+        return Err(Failure::new(Exit::Auth, "the password is empty; nothing was changed"));
+    }
+    let password = usable(&first, "the terminal")?;
+    if *prompt("Again: ")? != *first {
         return Err(Failure::new(Exit::Auth, "the two passwords differ; nothing was changed"));
     }
     Ok(password)
+}
+
+/// Asks for a password on the terminal, without showing what is typed.
+pub(crate) fn prompt(text: &str) -> Result<Zeroizing<String>, Failure> {
+    rpassword::prompt_password(text).map(Zeroizing::new).map_err(|error| match error.kind() {
+        ErrorKind::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
+        _ => Failure::failed("cannot ask for the password")(error),
+    })
 }
 
 /// The password in a file that only its owner can read.
@@ -52,7 +59,7 @@ pub(crate) fn from_file(path: &Path) -> Result<Zeroizing<String>, Failure> {
     let text = secret_file::read(path)?.ok_or_else(|| {
         Failure::new(Exit::NotFound, format!("there is no password file {shown}"))
     })?;
-    usable(&text, &shown.to_string())
+    usable(&text, &format!("the file {shown}"))
 }
 
 /// The password in the environment, if there is one.
@@ -91,7 +98,8 @@ pub(crate) fn generate() -> Result<Zeroizing<String>, Failure> {
             password.push('-');
         }
         let mut byte = [0];
-        getrandom::fill(&mut byte).map_err(Failure::failed("the system has no random bytes"))?;
+        getrandom::fill(&mut byte)
+            .map_err(Failure::failed("cannot get random bytes from the system"))?;
         // 8 x 31 of the 256 values, so that every letter is as likely.
         if byte[0] < 248 {
             password.push(char::from(ALPHABET[usize::from(byte[0] % 31)]));

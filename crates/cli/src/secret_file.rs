@@ -45,7 +45,10 @@ pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
         ));
     }
     if metadata.len() > BYTES_MAX {
-        return Err(Failure::new(Exit::Failed, format!("{shown} is too large")));
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("{shown} is larger than {} MiB", BYTES_MAX >> 20),
+        ));
     }
     // Room for all of it at once: growing would leave copies behind.
     let room = usize::try_from(metadata.len()).unwrap_or(0).saturating_add(1);

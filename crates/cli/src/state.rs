@@ -54,7 +54,7 @@ pub(crate) fn users_file_in(dir: &Path) -> PathBuf {
 /// Makes a state directory that only its owner can look into, unless it is there.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), Failure> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(Failure::failed(format!("cannot make the state directory {}", dir.display())))
+    made.map_err(Failure::failed(format!("cannot create the state directory {}", dir.display())))
 }
 
 /// The server's identity: drawn once, then the same for ever, because clients
@@ -67,7 +67,8 @@ pub(crate) fn server_guid(dir: &Path) -> Result<Guid, Failure> {
             Failure::new(
                 Exit::Failed,
                 format!(
-                    "{path} does not hold 32 hexadecimal digits; remove it to get a new identity"
+                    "{path} is damaged: it must hold 32 hexadecimal digits; remove it, and the \
+                     server gets a new identity"
                 ),
             )
         }),
@@ -84,7 +85,8 @@ pub(crate) fn server_guid(dir: &Path) -> Result<Guid, Failure> {
 /// An identity for this run alone.
 pub(crate) fn random_guid() -> Result<Guid, Failure> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(Failure::failed("the system has no random bytes"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(Failure::failed("cannot get random bytes from the system"))?;
     // A random GUID says so in its version and variant bits (RFC 9562, 5.4).
     bytes[7] = bytes[7] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;

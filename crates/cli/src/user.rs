@@ -10,6 +10,7 @@ use frevo_server::config::AccountName;
 
 use crate::arguments::{User, UserCommand, UsersPlace};
 use crate::exit::{Done, Exit, Failure};
+use crate::plural::counted;
 use crate::{accounts, check, passwords, print, secret_file, state, tell};
 
 /// The largest file that is imported, bytes.
@@ -20,8 +21,8 @@ pub(crate) fn run(user: &User) -> Done {
     match &user.command {
         UserCommand::Add { name, password } => {
             if accounts::read(&path)?.find(name.as_str()).is_some() {
-                let advice = "to change its password: frevo user passwd";
-                let text = format!("there is a user {name} already; {advice} {name}");
+                let advice = "to change the password, run: frevo user passwd";
+                let text = format!("user {name} exists already; {advice} {name}");
                 return Err(Failure::new(Exit::Failed, text));
             }
             let password = passwords::ask(password, name.as_str())?;
@@ -48,7 +49,10 @@ pub(crate) fn run(user: &User) -> Done {
             existing(file, name, &path)?;
             match file.set_groups(name.as_str(), groups) {
                 Ok(_) => Ok(()),
-                Err(why) => Err(Failure::new(Exit::Usage, format!("no such group can be: {why}"))),
+                Err(why) => Err(Failure::new(
+                    Exit::Usage,
+                    format!("cannot set the groups of {name}: {why}"),
+                )),
             }
         }),
         UserCommand::Enable { name } => set_enabled(&path, name, true),
@@ -96,7 +100,7 @@ fn existing(file: &AccountFile, name: &AccountName, path: &Path) -> Done {
 }
 
 fn refused(name: &AccountName) -> impl FnOnce(&'static str) -> Failure {
-    move |why| Failure::new(Exit::Failed, format!("the user {name} cannot be added: {why}"))
+    move |why| Failure::new(Exit::Failed, format!("cannot add user {name}: {why}"))
 }
 
 fn list(file: &AccountFile) -> Done {
@@ -119,7 +123,7 @@ fn list(file: &AccountFile) -> Done {
 fn import(path: &Path, from: &Path, replace: bool) -> Done {
     let text = read_import(from)?;
     let imported = AccountFile::parse(&text).map_err(|fault| {
-        let advice = "expected a smbpasswd file or the output of: pdbedit -L -w";
+        let advice = "the file must be an smbpasswd file, or the output of: pdbedit -L -w";
         let shown = from.display();
         Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
     })?;
@@ -129,12 +133,13 @@ fn import(path: &Path, from: &Path, replace: bool) -> Done {
             match import_entry(file, entry, replace) {
                 Ok(Import::Added) => added += 1,
                 Ok(Import::Replaced) => replaced += 1,
-                Err(why) => tell(format_args!("left out {}: {why}", entry.name)),
+                Err(why) => tell(format_args!("skipped {}: {why}", entry.name)),
             }
         }
         Ok(())
     })?;
-    tell(format_args!("{added} added, {replaced} replaced in {}", path.display()));
+    let added = counted(added, "account");
+    tell(format_args!("{}: {added} added, {replaced} replaced", path.display()));
     Ok(())
 }
 
@@ -146,21 +151,21 @@ enum Import {
 fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<Import, String> {
     entry.name.parse::<AccountName>()?;
     if entry.name.ends_with('$') || !entry.flags.contains('U') {
-        return Err(String::from("it is a machine or trust account"));
+        return Err(String::from("machine and trust accounts are not imported"));
     }
     let Some(hash) = entry.nt_hash.clone() else {
-        return Err(String::from("it has no NT hash; give it a password with frevo user add"));
+        return Err(String::from("the account has no NT hash; add it with frevo user add"));
     };
     // Samba lets this one log on without any password.
     if hash == NtHash::from_password("") {
-        return Err(String::from("its password is empty"));
+        return Err(String::from("the password is empty, which Frevo does not allow"));
     }
     if file.find(&entry.name).is_none() {
         file.add(entry.clone())?;
         return Ok(Import::Added);
     }
     if !replace {
-        return Err(String::from("it exists; --replace takes the imported password"));
+        return Err(String::from("the account exists already; --replace replaces its password"));
     }
     file.set_hash(&entry.name, hash, entry.last_change.unwrap_or_else(accounts::now));
     file.set_enabled(&entry.name, entry.is_enabled());

@@ -323,7 +323,7 @@ fn a_share_elsewhere_waits_for_a_restart() {
     place.file("etc/frevo.toml", &text, 0o644);
     confined.server.signal("-HUP");
     confined.logs("reload failed, the old configuration stays in force: ");
-    confined.logs("lies outside the folders that frevo was confined to when it started");
+    confined.logs("is outside the folders that frevo was confined to when it started");
     assert_eq!(confined.server.stop().code, 0);
 }
 

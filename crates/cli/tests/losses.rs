@@ -176,7 +176,7 @@ fn all_that_is_to_be_deleted_is_and_nothing_else() {
     // What is not copied is not gone.
     std::os::unix::fs::symlink("/nowhere", here.join("kept")).unwrap();
     let synced = world.run(&["sync", "--delete", "here", &world.url("there")]);
-    assert!(synced.err.contains("left out: 1, the first is kept"), "{synced:?}");
+    assert!(synced.err.contains("skipped links and special files: kept"), "{synced:?}");
     synced.succeeds();
     let mut left: Vec<_> =
         fs::read_dir(world.there("there")).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -224,7 +224,7 @@ fn names_that_differ_in_case_alone_do_not_take_each_others_place() {
     }
     for arguments in [["put", "-r"], ["sync", "--delete"]] {
         let (verb, more) = (arguments[0], arguments[1]);
-        world.run(&[verb, more, "here", &world.url("there")]).fails(1, &["left out", "photo.JPG"]);
+        world.run(&[verb, more, "here", &world.url("there")]).fails(1, &["skipped", "photo.JPG"]);
         assert_eq!(fs::read_to_string(world.there("there/Photo.jpg")).unwrap(), "Photo.jpg");
         assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
         fs::remove_dir_all(world.there("there")).unwrap();
@@ -257,7 +257,7 @@ fn two_sources_of_one_name_do_not_take_each_others_place() {
     ];
     for arguments in all {
         fs::write(world.there("a/x"), "a").unwrap();
-        world.run(arguments).fails(1, &["left out"]);
+        world.run(arguments).fails(1, &["skipped"]);
         let got =
             if arguments[0] == "get" { world.place.path("here/x") } else { world.there("into/x") };
         assert_eq!(fs::read_to_string(got).unwrap(), "a", "{arguments:?}");
@@ -274,7 +274,7 @@ fn what_is_copied_is_not_deleted_by_another_name() {
     fs::write(world.there("all/y"), b"y").unwrap();
     world
         .run(&["sync", "--delete", "share/all/2026", &world.url("all")])
-        .fails(2, &["--delete would remove what is copied"]);
+        .fails(2, &["--delete would remove the source"]);
     assert!(world.there("all/2026/deep/x").exists() && world.there("all/y").exists());
 }
 
@@ -339,19 +339,23 @@ fn nothing_is_written_through_a_link_below_the_target() {
     };
     let (got, synced) = (world.place.folder("got/tree"), world.place.folder("synced"));
     link(&got);
-    world.run(&["get", "-r", &tree, "got"]).fails(1, &["got/tree/d", "a link is there"]);
+    world
+        .run(&["get", "-r", &tree, "got"])
+        .fails(1, &["got/tree/d", "a link with this name exists"]);
     untouched();
     assert!(got.join("y").is_file(), "the rest is done");
     link(&synced);
     for more in [&["--update"], &["--delete"]] {
         let arguments = [&["sync"], &more[..], &[&*tree, "synced"]].concat();
-        world.run(&arguments).fails(1, &["cannot make d", "a link is there"]);
+        world.run(&arguments).fails(1, &["cannot create d", "a link with this name exists"]);
         untouched();
     }
     assert!(synced.join("y").is_file());
     fs::remove_file(synced.join("d")).unwrap();
     fs::write(synced.join("d"), b"").unwrap();
-    world.run(&["sync", &tree, "synced"]).fails(1, &["frevo: d is not the same kind of thing"]);
+    world
+        .run(&["sync", &tree, "synced"])
+        .fails(1, &["frevo: d is a directory in the source, but a "]);
     world.run(&["sync", "--delete", &tree, "synced"]).succeeds();
     assert_same(&world.there("tree"), &synced);
 }

@@ -191,8 +191,8 @@ fn attributes_are_shown_and_set() {
     assert_eq!(told["created"], "2000-01-01T00:00:00Z");
     assert_eq!(letters(&x), "---h---", "a time alone changes no attribute");
     world.run(&["attrib", "+q", &x]).fails(2, &["flags are"]);
-    world.run(&["attrib", "+r"]).fails(2, &["nothing is named"]);
-    world.run(&["attrib", "--modified", "soon", &x]).fails(2, &["no date"]);
+    world.run(&["attrib", "+r"]).fails(2, &["no file is named"]);
+    world.run(&["attrib", "--modified", "soon", &x]).fails(2, &["not a date"]);
 }
 
 #[test]

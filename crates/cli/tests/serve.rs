@@ -121,12 +121,12 @@ fn ports_that_cannot_be_had() {
         let output =
             place.unprivileged(&["serve", text(&photos), "--listen", "127.0.0.9:445"]).output();
         said(output.unwrap())
-            .fails(1, &["port 445 needs a privilege", "ip_unprivileged_port_start"]);
+            .fails(1, &["not permitted to use port 445", "ip_unprivileged_port_start"]);
         let server =
             Serving::start(place.unprivileged(&["serve", text(&photos), "--listen", "127.0.0.9"]));
         let screen = &server.screen;
         assert!(
-            screen.contains("Port 445 is not permitted to this user, so this is 4450;"),
+            screen.contains("listens on port 4450: this user is not permitted to use port 445;"),
             "{screen}"
         );
         assert_eq!(server.address, "127.0.0.9:4450");
@@ -217,7 +217,7 @@ fn a_reload_drops_nobody() {
         let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
         place.file("frevo.toml", &text.replace("127.0.0.1:0", "127.0.0.2:0"), 0o644);
         server.signal("-HUP");
-        logged(&place, "takes a restart");
+        logged(&place, "restart the server to apply it");
         assert!(log(&place).contains("key=listen"), "{}", log(&place));
     });
     for name in ["photos/before.txt", "photos/after.txt", "docs/new.txt", "docs/still.txt"] {

@@ -55,7 +55,9 @@ pub enum SnapshotFault {
 impl std::fmt::Display for SnapshotFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoPattern => f.write_str("exactly one part of the path has % in it"),
+            Self::NoPattern => {
+                f.write_str("exactly one part of the path must contain a pattern with %")
+            }
             Self::Upwards => f.write_str("the path must not go through .."),
             Self::Pattern(fault) => fault.fmt(f),
         }

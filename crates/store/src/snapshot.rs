@@ -135,8 +135,9 @@ pub enum Taken {
 /// Why a text is no [`Pattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternFault {
-    /// `%` is followed by something else than one of `Y m d H M S N %`.
-    Unknown,
+    /// `%` is followed by this character, which is not one of `Y m d H M S N %`; `None` at the
+    /// end of the text.
+    Unknown(Option<char>),
     /// One of `Y m d H M S N` comes twice.
     Twice,
     /// It has neither `%Y`, `%m` and `%d`, nor `%N`: all would be one.
@@ -145,11 +146,14 @@ pub enum PatternFault {
 
 impl fmt::Display for PatternFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "after % comes one of Y m d H M S N %",
-            Self::Twice => "each of %Y %m %d %H %M %S %N comes once at most",
-            Self::NoTime => "it needs %Y, %m and %d, or %N",
-        })
+        match self {
+            Self::Unknown(Some(kind)) => {
+                write!(f, "%{kind} is not supported; use %Y %m %d %H %M %S, %N or %%")
+            }
+            Self::Unknown(None) => f.write_str("it must not end with a single %; write %%"),
+            Self::Twice => f.write_str("each of %Y %m %d %H %M %S %N can be used only once"),
+            Self::NoTime => f.write_str("it must have %Y, %m and %d, or %N"),
+        }
     }
 }
 
@@ -162,7 +166,7 @@ impl Pattern {
             let literal = match (c, if c == '%' { rest.next() } else { None }) {
                 ('%', Some('%')) => '%',
                 ('%', kind) => {
-                    let part = part_of(kind).ok_or(PatternFault::Unknown)?;
+                    let part = part_of(kind).ok_or(PatternFault::Unknown(kind))?;
                     if parts.contains(&part) {
                         return Err(PatternFault::Twice);
                     }
@@ -311,8 +315,8 @@ mod tests {
         for (text, fault) in [
             ("%Y", PatternFault::NoTime),
             ("plain", PatternFault::NoTime),
-            ("%Y%m%d%", PatternFault::Unknown),
-            ("%Y%m%d%x", PatternFault::Unknown),
+            ("%Y%m%d%", PatternFault::Unknown(None)),
+            ("%Y%m%d%x", PatternFault::Unknown(Some('x'))),
             ("%Y%m%d%d", PatternFault::Twice),
         ] {
             assert_eq!(Pattern::parse(text), Err(fault), "{text}");

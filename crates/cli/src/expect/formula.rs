@@ -35,13 +35,23 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// What to do about it.
+    /// The name in JSON output.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Network => "network",
+            Self::Server => "server",
+            Self::Credits => "credits",
+        }
+    }
+
+    /// The bottleneck with advice.
     pub(crate) const fn advice(self) -> &'static str {
         match self {
-            Self::Latency => "latency: send more requests before their answers are there",
-            Self::Network => "the network's bandwidth: more or faster links (channels)",
-            Self::Server => "the server: its storage or its processor",
-            Self::Credits => "credits: the server grants too few for this latency",
+            Self::Latency => "latency; send more requests at a time",
+            Self::Network => "the network's bandwidth; try more channels or a faster link",
+            Self::Server => "the server's storage or processor",
+            Self::Credits => "credits; the server grants too few for this latency",
         }
     }
 }

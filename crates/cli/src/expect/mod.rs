@@ -19,32 +19,32 @@ use measure::Measured;
 /// `frevo expect`
 #[derive(Debug, Args)]
 pub(crate) struct Expect {
-    /// Latency in milliseconds, for a path of your own
+    /// Round-trip time of the network, in milliseconds
     #[arg(long, value_name = "MS", requires = "network")]
     latency: Option<f64>,
 
-    /// The network's bandwidth, million bytes a second
+    /// Bandwidth of the network, in million bytes per second
     #[arg(long, value_name = "MB/S", requires = "latency")]
     network: Option<f64>,
 
-    /// The server's throughput, million bytes a second
+    /// Throughput of the server, in million bytes per second
     #[arg(long, value_name = "MB/S", default_value_t = 5_000.0)]
     server: f64,
 
-    /// Sizes of the requests
+    /// Sizes of the requests (bytes; k, M)
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "64k,16k,4k", value_parser = parse_size)]
     buffers: Vec<u64>,
 
-    /// Credits that the server grants: 64 KiB under way for each
+    /// Credits that the server grants; each allows 64 KiB of pending requests
     #[arg(long, value_name = "N", default_value_t = 512)]
     credits: u32,
 
-    /// Measure this server: a file of 64 MiB is made in the share, read and
-    /// removed
+    /// Measure this server: writes, reads and removes a file of 64 MiB in the
+    /// share
     #[arg(long, value_name = "URL")]
     measure: Option<Url>,
 
-    /// Draw throughput over request size into this SVG file
+    /// Write a diagram of throughput by request size to this SVG file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
@@ -73,7 +73,7 @@ pub(crate) fn run(expect: &Expect) -> Done {
     let is_sound =
         |route: &Route| route.latency >= 0.0 && route.network > 0.0 && route.server > 0.0;
     if !routes.iter().all(is_sound) || expect.buffers.contains(&0) {
-        let text = "latency, bandwidth and sizes are positive numbers";
+        let text = "latency, bandwidth, throughput and sizes must be positive numbers";
         return Err(Failure::new(crate::exit::Exit::Usage, text));
     }
     if let Some(path) = &expect.plot {
@@ -111,21 +111,21 @@ fn table(expect: &Expect, routes: &[Route]) {
 fn tell(expect: &Expect, measured: &Measured) {
     let route = &measured.route;
     line(format_args!(
-        "\nmeasured: latency {:.3} ms, {} MB/s with many requests under way",
+        "\nmeasured: latency {:.3} ms, {} MB/s with many requests at a time",
         route.latency * 1e3,
         megabytes(measured.pipelined)
     ));
     for (buffer, rate) in expect.buffers.iter().zip(&measured.one_by_one) {
         let (expected, limit) = route.one_by_one(*buffer as f64);
         line(format_args!(
-            "one by one {:>5}: {} MB/s, {:.0}% of what the formula expects; limited by {}",
+            "one request of {:>5} at a time: {} MB/s, {:.0}% of the estimate; limited by {}",
             human(*buffer),
             megabytes(*rate),
             rate / expected * 100.0,
             limit.advice()
         ));
     }
-    line(format_args!("credits that cover this path: {}", route.credits_needed()));
+    line(format_args!("credits needed for the full bandwidth: {}", route.credits_needed()));
 }
 
 fn objects(expect: &Expect, routes: &[Route], measured: Option<&Measured>) {
@@ -140,7 +140,7 @@ fn objects(expect: &Expect, routes: &[Route], measured: Option<&Measured>) {
                 json!({
                     "buffer": buffer,
                     "bytes_per_second": rate,
-                    "limit": format!("{limit:?}").to_lowercase(),
+                    "limit": limit.name(),
                     "measured": measured.and_then(|m| m.one_by_one.get(at)),
                 })
             })
@@ -150,7 +150,7 @@ fn objects(expect: &Expect, routes: &[Route], measured: Option<&Measured>) {
             "latency_seconds": route.latency,
             "one_by_one": one_by_one,
             "pipelined": pipelined,
-            "limit": format!("{limit:?}").to_lowercase(),
+            "limit": limit.name(),
             "credits_needed": route.credits_needed(),
         }));
     }

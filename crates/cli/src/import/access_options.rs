@@ -62,7 +62,7 @@ const EVERYWHERE: &str = "::/0";
 /// A user, or a group of the host or of an account file.
 fn name(word: &str) -> Result<Vec<String>, String> {
     if word.contains('%') {
-        return Err(String::from("there are no % substitutions"));
+        return Err(String::from("% substitutions are not supported"));
     }
     // `+` is a group of the host's, `&` one of NIS; both at once too.
     let bare = word.trim_start_matches(['@', '+', '&']);
@@ -78,33 +78,32 @@ fn host(word: &str) -> Result<Vec<String>, String> {
     let upper = word.to_ascii_uppercase();
     match &*upper {
         "ALL" | "0.0.0.0/0" => return Ok(vec![String::from(EVERYWHERE)]),
-        "EXCEPT" | "LOCAL" | "FAIL" => {
-            return Err(format!("{upper} cannot be said; list networks"));
-        }
+        "EXCEPT" => return Err(String::from("`EXCEPT` is not supported; use `hosts_allow`")),
+        "LOCAL" | "FAIL" => return Err(format!("`{upper}` is not supported; list the networks")),
         "LOCALHOST" => return Ok(vec![String::from("127.0.0.0/8"), String::from("::1")]),
         _ => {}
     }
     if word.starts_with('@') {
-        return Err(String::from("there are no netgroups"));
+        return Err(String::from("netgroups are not supported"));
     }
     // `192.0.2.` is all that begins so.
     if let Some(begun) = word.strip_suffix('.') {
         let parts = begun.split('.').count();
         let whole = format!("{begun}{}", ".0".repeat(4_usize.saturating_sub(parts)));
         let network = format!("{whole}/{}", parts * 8);
-        return check(&network).map_err(|_| String::from("it is no network"));
+        return check(&network).map_err(|_| String::from("it is not an IPv4 network"));
     }
     if let Some((address, mask)) = word.split_once('/')
         && let (Ok(address), Ok(mask)) = (address.parse::<Ipv4Addr>(), mask.parse::<Ipv4Addr>())
     {
         let mask = mask.to_bits();
         if mask.leading_ones() != mask.count_ones() {
-            return Err(String::from("its mask has holes"));
+            return Err(String::from("the network mask is not contiguous"));
         }
         let first = Ipv4Addr::from_bits(address.to_bits() & mask);
         return check(&format!("{first}/{}", mask.leading_ones()));
     }
-    check(word).map_err(|_| String::from("names of hosts are not looked up; list their addresses"))
+    check(word).map_err(|_| String::from("host names are not supported; list the addresses"))
 }
 
 fn check(network: &str) -> Result<Vec<String>, String> {

@@ -28,61 +28,61 @@ const LOOKED_AT: &[&str] = &[
 
 /// Parameters without an equal, and why none is needed or had.
 const WITHOUT_EQUAL: &[(&str, &str)] = &[
-    ("workgroup", "there is no browsing by workgroup; clients log on with the user name alone"),
-    ("security", "accounts are Frevo's own"),
+    ("workgroup", "not needed; clients log on with the user name alone"),
+    ("security", "Frevo has its own accounts"),
     ("server role", "Frevo is a standalone file server"),
-    ("passdb backend", "take the accounts over with: pdbedit -L -w | frevo user import -"),
-    ("smb passwd file", "take the accounts over with: frevo user import FILE"),
-    ("encrypt passwords", "passwords are never sent in clear"),
-    ("map to guest", "there are no guests: everybody logs on"),
-    ("null passwords", "there are no empty passwords"),
-    ("log file", "log lines go to standard error or the journal (log, log_level)"),
+    ("passdb backend", "import the accounts with: pdbedit -L -w | frevo user import -"),
+    ("smb passwd file", "import the accounts with: frevo user import FILE"),
+    ("encrypt passwords", "not needed; passwords are never sent unencrypted"),
+    ("map to guest", "guests are not supported; everyone logs on"),
+    ("null passwords", "empty passwords are not supported"),
+    ("log file", "the log goes to standard error or to the journal; see log and log_level"),
     ("log level", "see log_level"),
-    ("max log size", "the journal or logrotate keeps logs short"),
+    ("max log size", "limit the log in the journal, or with logrotate"),
     ("logging", "see log"),
     ("syslog", "see log"),
     ("syslog only", "see log"),
-    ("panic action", "nothing is run when something fails"),
-    ("load printers", "Frevo does not print"),
-    ("printing", "Frevo does not print"),
-    ("printcap name", "Frevo does not print"),
-    ("disable spoolss", "Frevo does not print"),
-    ("unix password sync", "Frevo's accounts need not be Unix users"),
-    ("passwd program", "Frevo's accounts need not be Unix users"),
-    ("passwd chat", "Frevo's accounts need not be Unix users"),
-    ("pam password change", "Frevo's accounts need not be Unix users"),
-    ("obey pam restrictions", "PAM is not asked"),
-    ("usershare allow guests", "there are no user shares and no guests"),
-    ("usershare max shares", "there are no user shares"),
-    ("usershare path", "there are no user shares"),
-    ("dns proxy", "there is no NetBIOS name service"),
-    ("name resolve order", "there is no NetBIOS name service"),
-    ("wins support", "there is no NetBIOS name service"),
-    ("wins server", "there is no NetBIOS name service"),
-    ("domain master", "there is no browsing service"),
-    ("local master", "there is no browsing service"),
-    ("preferred master", "there is no browsing service"),
-    ("os level", "there is no browsing service"),
-    ("disable netbios", "NetBIOS is absent"),
-    ("socket options", "sockets are set up without advice"),
-    ("use sendfile", "the fastest way that the system has is taken"),
-    ("aio read size", "the fastest way that the system has is taken"),
-    ("aio write size", "the fastest way that the system has is taken"),
-    ("min receivefile size", "the fastest way that the system has is taken"),
-    ("getwd cache", "there is no such cache"),
-    ("deadtime", "idle clients are left alone"),
-    ("keepalive", "dead connections are found out by themselves"),
-    ("unix extensions", "SMB1's extensions are absent"),
-    ("ntlm auth", "NTLMv2 alone is spoken"),
-    ("lanman auth", "NTLMv2 alone is spoken"),
-    ("client min protocol", "it is about Samba's clients"),
-    ("client max protocol", "it is about Samba's clients"),
-    ("client signing", "it is about Samba's clients"),
-    ("realm", "there is no Active Directory yet"),
-    ("server multi channel support", "it is always there"),
-    ("winbind use default domain", "there is no Active Directory yet"),
-    ("template shell", "there is no Active Directory yet"),
-    ("template homedir", "there is no Active Directory yet"),
+    ("panic action", "running programs is not supported"),
+    ("load printers", "printing is not supported"),
+    ("printing", "printing is not supported"),
+    ("printcap name", "printing is not supported"),
+    ("disable spoolss", "printing is not supported"),
+    ("unix password sync", "not needed; Frevo's accounts are independent of Unix users"),
+    ("passwd program", "not needed; Frevo's accounts are independent of Unix users"),
+    ("passwd chat", "not needed; Frevo's accounts are independent of Unix users"),
+    ("pam password change", "not needed; Frevo's accounts are independent of Unix users"),
+    ("obey pam restrictions", "PAM is not supported"),
+    ("usershare allow guests", "user shares and guests are not supported"),
+    ("usershare max shares", "user shares are not supported"),
+    ("usershare path", "user shares are not supported"),
+    ("dns proxy", "the NetBIOS name service is not supported"),
+    ("name resolve order", "the NetBIOS name service is not supported"),
+    ("wins support", "the NetBIOS name service is not supported"),
+    ("wins server", "the NetBIOS name service is not supported"),
+    ("domain master", "the browsing service is not supported"),
+    ("local master", "the browsing service is not supported"),
+    ("preferred master", "the browsing service is not supported"),
+    ("os level", "the browsing service is not supported"),
+    ("disable netbios", "NetBIOS is not supported"),
+    ("socket options", "not needed"),
+    ("use sendfile", "not needed; Frevo uses the fastest method of the system"),
+    ("aio read size", "not needed; Frevo uses the fastest method of the system"),
+    ("aio write size", "not needed; Frevo uses the fastest method of the system"),
+    ("min receivefile size", "not needed; Frevo uses the fastest method of the system"),
+    ("getwd cache", "not needed"),
+    ("deadtime", "see idle_session_minutes"),
+    ("keepalive", "not needed; Frevo detects dead connections"),
+    ("unix extensions", "SMB1 is not supported; for the SMB 3.1.1 extensions see posix"),
+    ("ntlm auth", "only NTLMv2 is supported"),
+    ("lanman auth", "only NTLMv2 is supported"),
+    ("client min protocol", "only for Samba's clients"),
+    ("client max protocol", "only for Samba's clients"),
+    ("client signing", "only for Samba's clients"),
+    ("realm", "Active Directory is not supported yet"),
+    ("server multi channel support", "not needed; multichannel is always on"),
+    ("winbind use default domain", "Active Directory is not supported yet"),
+    ("template shell", "Active Directory is not supported yet"),
+    ("template homedir", "Active Directory is not supported yet"),
 ];
 
 /// The `[server]` that goes with `[global]`.
@@ -99,7 +99,7 @@ pub(super) fn convert(global: &Section, report: &mut Report) -> String {
         Some(path) => report.dropped(
             "global",
             &format!("username map = {path}"),
-            "its path is not absolute, or has a % substitution",
+            "the path is not absolute, or has a % substitution",
         ),
         None => {}
     }
@@ -118,7 +118,7 @@ fn name(global: &Section, report: &mut Report, toml: &mut String) {
     }
     if let Some(comment) = global.value(&["server string"]) {
         if comment.contains('%') {
-            report.dropped("global", "server string", "there are no % substitutions");
+            report.dropped("global", "server string", "% substitutions are not supported");
         } else if !comment.is_empty() {
             line(toml, "comment", &quoted(comment));
         }
@@ -131,7 +131,7 @@ fn listen(global: &Section, report: &mut Report, toml: &mut String) {
         .map(|value| list(value).iter().filter_map(|port| port.parse().ok()).collect())
         .unwrap_or_default();
     if ports.contains(&139) {
-        report.dropped("global", "smb ports 139", "NetBIOS is absent");
+        report.dropped("global", "smb ports 139", "NetBIOS is not supported");
     }
     let ports: Vec<u16> = ports.into_iter().filter(|port| *port != 139).collect();
     let mut places = Vec::new();
@@ -173,8 +173,8 @@ fn dialect(value: &str) -> Result<DialectName, &'static str> {
         "SMB3_00" => Ok(DialectName::Smb30),
         "SMB3_02" => Ok(DialectName::Smb302),
         "SMB3" | "SMB3_11" => Ok(DialectName::Smb311),
-        "CORE" | "COREPLUS" | "LANMAN1" | "LANMAN2" | "NT1" => Err("SMB1 is absent"),
-        _ => Err("it is no dialect that Frevo knows"),
+        "CORE" | "COREPLUS" | "LANMAN1" | "LANMAN2" | "NT1" => Err("SMB1 is not supported"),
+        _ => Err("unknown dialect"),
     }
 }
 
@@ -209,10 +209,10 @@ fn protection(global: &Section, report: &mut Report, toml: &mut String) {
         match encryption(value) {
             Some("required") => line(toml, "encryption", "\"required\""),
             Some(choice) => line(toml, "encryption", &quoted(choice)),
-            None => report.dropped("global", &format!("smb encrypt = {value}"), "no such value"),
+            None => report.dropped("global", &format!("smb encrypt = {value}"), "unknown value"),
         }
     } else {
-        report.note("global", "encryption is required from all; see encryption");
+        report.note("global", "encryption is required from all clients; see encryption");
     }
 }
 
@@ -238,15 +238,15 @@ fn rest(name: &str, value: &str, report: &mut Report) {
         "include" | "config backend" | "registry shares" => report.dropped(
             "global",
             &format!("{name} = {value}"),
-            "other files are not read; run `testparm -s` and import what it prints",
+            "other files are not read; run `testparm -s` and import its output",
         ),
         _ if name.starts_with("idmap ") || name.starts_with("winbind ") => {
-            report.dropped("global", name, "there is no Active Directory yet");
+            report.dropped("global", name, "Active Directory is not supported yet");
         }
         _ if name.contains(':') => {
-            report.dropped("global", name, "it is for one of Samba's modules")
+            report.dropped("global", name, &super::share::module_option(name));
         }
-        _ => report.dropped("global", name, "Frevo has nothing like it"),
+        _ => report.dropped("global", name, "Frevo has no such setting"),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
 fn convert(conf: &SmbConf) -> (String, Report) {
     let mut report = Report::default();
     let mut toml = String::from(
-        "# Made from an smb.conf by `frevo import`. What it does not say has Frevo's\n\
+        "# Converted from an smb.conf by `frevo import`. Keys that are not here have Frevo's\n\
          # defaults: SMB 3.0 and up, signing and encryption required.\n",
     );
     let none = smb_conf::Section::global();
@@ -83,7 +83,7 @@ fn write_new(path: &Path, toml: &str) -> Done {
     written.map_err(|error| {
         let shown = path.display();
         let text = if error.kind() == std::io::ErrorKind::AlreadyExists {
-            format!("{shown} is there already; remove it, or give -o another name")
+            format!("{shown} exists already; remove it, or choose another name with -o")
         } else {
             format!("cannot write {shown}: {error}")
         };

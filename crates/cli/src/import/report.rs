@@ -17,7 +17,7 @@ impl Report {
 
     /// A share that is written as a comment.
     pub(super) fn left_out(&mut self, section: &str, why: &str) {
-        self.0.push(format!("left out [{section}]: {why}"));
+        self.0.push(format!("not shared [{section}]: {why}"));
     }
 
     pub(super) fn lines(&self) -> impl Iterator<Item = &str> {

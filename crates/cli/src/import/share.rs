@@ -51,70 +51,70 @@ const WITH_EQUAL: &[&str] = &[
 /// Parameters by which Samba lets fewer in, or lets them do less. A share that
 /// has one must not come out more open.
 const NARROWING: &[(&str, &str)] = &[
-    ("hide files", "files cannot be hidden by name"),
-    ("hide unwriteable files", "what cannot be written is listed"),
-    ("max connections", "connections to a share are not counted"),
-    ("preexec close", "no program is run"),
-    ("root preexec close", "no program is run"),
-    ("veto files", "files cannot be left out by name"),
+    ("hide files", "see hide_files"),
+    ("hide unwriteable files", "files that a user cannot write are always listed"),
+    ("max connections", "the connections to a share cannot be limited"),
+    ("preexec close", "running programs is not supported"),
+    ("root preexec close", "running programs is not supported"),
+    ("veto files", "forbidding files by name is not supported"),
 ];
 
 /// Parameters without an equal that lets anybody in further, and why.
 const WITHOUT_EQUAL: &[(&str, &str)] = &[
-    ("access based share enum", "a share is listed to those alone who may use it"),
-    ("acl allow execute always", "who may read may execute"),
-    ("admin users", "nobody is more than the others"),
-    ("blocking locks", "locks wait when clients ask for it"),
-    ("delete veto files", "files cannot be left out by name"),
-    ("dos filemode", "permissions are the file system's"),
-    ("dos filetimes", "who may write may set times"),
-    ("ea support", "extended attributes are always there"),
+    ("access based share enum", "not needed; users see only the shares that they may use"),
+    ("acl allow execute always", "users who may read a file may execute it"),
+    ("admin users", "not supported; use the group Administrators"),
+    ("blocking locks", "not needed; a lock waits if the client asks for it"),
+    ("delete veto files", "forbidding files by name is not supported"),
+    ("dos filemode", "the file system decides about permissions"),
+    ("dos filetimes", "not needed; users who may write a file may set its times"),
+    ("ea support", "not needed; extended attributes are always on"),
     ("force create mode", "see file_mode"),
     ("force directory mode", "see directory_mode"),
-    ("guest account", "there are no guests"),
-    ("hide special files", "only files and folders are shown"),
+    ("guest account", "guests are not supported"),
+    ("hide special files", "special files cannot be hidden"),
     ("inherit acls", "set default ACLs with setfacl -d"),
-    ("inherit owner", "permissions are the file system's"),
+    ("inherit owner", "the file system decides about permissions"),
     ("inherit permissions", "set default ACLs with setfacl -d"),
-    ("kernel oplocks", "leases are between clients"),
-    ("kernel share modes", "share modes are between clients"),
-    ("level2 oplocks", "leases are always there"),
-    ("locking", "locks are always there"),
-    ("map archive", "DOS attributes are kept apart from permissions"),
-    ("map hidden", "DOS attributes are kept apart from permissions"),
-    ("map readonly", "DOS attributes are kept apart from permissions"),
-    ("map system", "DOS attributes are kept apart from permissions"),
-    ("nt acl support", "permissions are the file system's"),
-    ("oplocks", "leases are always there"),
-    ("posix locking", "locks are between clients"),
-    ("postexec", "no program is run"),
-    ("preexec", "no program is run"),
-    ("preserve case", "names are kept as they are written"),
-    ("root postexec", "no program is run"),
-    ("root preexec", "no program is run"),
-    ("short preserve case", "names are kept as they are written"),
-    ("default case", "names are kept as they are written"),
-    ("strict allocate", "space is taken when it is written"),
-    ("strict locking", "locks are always obeyed"),
-    ("strict sync", "what clients want on the disk gets there"),
-    ("sync always", "what clients want on the disk gets there"),
-    ("veto oplock files", "leases are for all files"),
-    ("volume", "the volume is called as the share"),
-    ("wide links", "links never lead out of a share"),
+    ("kernel oplocks", "leases apply between clients only"),
+    ("kernel share modes", "share modes apply between clients only"),
+    ("level2 oplocks", "see level2_oplocks"),
+    ("locking", "not needed; locks are always on"),
+    ("map archive", "not needed; DOS attributes are stored apart from permissions"),
+    ("map hidden", "not needed; DOS attributes are stored apart from permissions"),
+    ("map readonly", "not needed; DOS attributes are stored apart from permissions"),
+    ("map system", "not needed; DOS attributes are stored apart from permissions"),
+    ("nt acl support", "the file system decides about permissions"),
+    ("oplocks", "leases are always on"),
+    ("posix locking", "see posix_locks"),
+    ("postexec", "running programs is not supported"),
+    ("preexec", "running programs is not supported"),
+    ("preserve case", "not needed; names keep their case"),
+    ("root postexec", "running programs is not supported"),
+    ("root preexec", "running programs is not supported"),
+    ("short preserve case", "not needed; names keep their case"),
+    ("default case", "not needed; names keep their case"),
+    ("strict allocate", "space is allocated when data is written"),
+    ("strict locking", "not needed; locks are always enforced"),
+    ("strict sync", "not needed; a flush always reaches the disk"),
+    ("sync always", "not needed; a flush always reaches the disk"),
+    ("veto oplock files", "leases are on for all files"),
+    ("volume", "the volume has the name of the share"),
+    ("wide links", "not supported; links never lead out of a share"),
 ];
 
 /// Samba's modules, and what stands for them.
 const MODULES: &[(&str, &str)] = &[
-    ("acl_xattr", "Windows access lists are kept in the same place without a module"),
-    ("aio_pthread", "the fastest way that the system has is taken"),
-    ("btrfs", "reflinks need no module"),
-    ("catia", "names are not translated"),
-    ("fruit", "what macOS asks is answered without a module; see time_machine"),
-    ("full_audit", "sessions and tree connects are logged"),
-    ("io_uring", "the fastest way that the system has is taken"),
-    ("recycle", "there is no recycle bin"),
-    ("shadow_copy2", "say where the snapshots are: see snapshots"),
-    ("streams_xattr", "named streams need no module"),
+    ("acl_xattr", "not needed; see nt_acls"),
+    ("aio_pthread", "not needed; Frevo uses the fastest method of the system"),
+    ("btrfs", "not needed; reflinks are always used"),
+    ("catia", "translating names is not supported"),
+    ("fruit", "not needed; support for macOS is always on; see time_machine"),
+    ("full_audit", "see [audit]"),
+    ("io_uring", "not needed; Frevo uses the fastest method of the system"),
+    ("recycle", "a recycle bin is not supported"),
+    ("shadow_copy2", "see snapshots"),
+    ("streams_xattr", "not needed; see streams"),
 ];
 
 /// Whether a parameter of `[global]` is a default for shares.
@@ -132,12 +132,12 @@ pub(super) fn convert(section: &Section, global: &Section, report: &mut Report) 
         "homes" => {
             report.left_out(
                 "homes",
-                "home folders are not shared by themselves; add a [[share]] each",
+                "home folders are not shared automatically; add a [[share]] for each",
             );
             return String::new();
         }
         "printers" | "print$" => {
-            report.left_out(&section.name, "Frevo does not print");
+            report.left_out(&section.name, "printing is not supported");
             return String::new();
         }
         _ => {}
@@ -151,7 +151,7 @@ pub(super) fn convert(section: &Section, global: &Section, report: &mut Report) 
     let mut commented = String::from("\n");
     for reason in &reasons_against {
         report.left_out(&section.name, reason);
-        commented.push_str(&comment(&format!("Left out: {reason}")));
+        commented.push_str(&comment(&format!("Not shared: {reason}")));
     }
     toml.lines().for_each(|written| commented.push_str(&comment(written)));
     commented
@@ -193,12 +193,13 @@ impl Share<'_> {
             reasons.push(why);
         }
         match self.value(&["path", "directory"]) {
-            None | Some("") => reasons.push(String::from("it has no path")),
+            None | Some("") => reasons.push(String::from("the path is missing")),
             Some(path) if path.contains('%') => {
-                reasons.push(format!("its path {path} has a % substitution"));
+                reasons
+                    .push(format!("the path {path} has a % substitution, which is not supported"));
             }
             Some(path) if !path.starts_with('/') => {
-                reasons.push(format!("its path {path} is not absolute"));
+                reasons.push(format!("the path {path} is not absolute"));
             }
             Some(_) => {}
         }
@@ -206,18 +207,18 @@ impl Share<'_> {
             [("force user", &["force user"][..]), ("force group", &["force group", "group"])]
         {
             if let Some(value) = self.value(names).filter(|value| value.contains('%')) {
-                reasons.push(format!("{key} = {value}: there are no % substitutions"));
+                reasons.push(format!("{key} = {value}: % substitutions are not supported"));
             }
         }
         if self.truth(&["printable", "print ok"]) == Some(true) {
-            reasons.push(String::from("it is a printer"));
+            reasons.push(String::from("it is a printer; printing is not supported"));
         }
         if self.truth(&["available"]) == Some(false) {
             reasons.push(String::from("available = no"));
         }
         if self.section.value(&["copy", "include"]).is_some() {
             reasons.push(String::from(
-                "it takes parameters from elsewhere; run `testparm -s` and import what it prints",
+                "it takes parameters from elsewhere; run `testparm -s` and import its output",
             ));
         }
         for (name, why) in NARROWING {
@@ -237,7 +238,7 @@ impl Share<'_> {
         line(toml, "path", &quoted(path));
         match self.value(&["comment"]) {
             Some(comment) if comment.contains('%') => {
-                report.dropped(name, "comment", "there are no % substitutions");
+                report.dropped(name, "comment", "% substitutions are not supported");
             }
             Some("") | None => {}
             Some(comment) => line(toml, "comment", &quoted(comment)),
@@ -261,7 +262,7 @@ impl Share<'_> {
             Some((value, _)) => report.dropped(
                 name,
                 &format!("smb encrypt = {value}"),
-                "encryption is switched off for the server or not at all",
+                "encryption cannot be switched off for one share only",
             ),
         }
         self.write_identities(report, toml);
@@ -285,7 +286,7 @@ impl Share<'_> {
             Some(group) if group.starts_with('+') => report.dropped(
                 name,
                 &format!("force group = {group}"),
-                "a group is forced for all or for none; its members set it with chmod g+s",
+                "a group cannot be forced for its members only; use chmod g+s on the folder",
             ),
             Some(group) => line(toml, "force_group", &quoted(group)),
             None => {}
@@ -335,7 +336,7 @@ impl Share<'_> {
     fn report_rest(&self, report: &mut Report) {
         let name = &self.section.name;
         if self.truth(&["guest ok", "public", "guest only", "only guest"]) == Some(true) {
-            report.dropped(name, "guest ok", "there are no guests: everybody logs on");
+            report.dropped(name, "guest ok", "guests are not supported; everyone logs on");
         }
         for parameter in &self.section.parameters {
             let known = &*parameter.name;
@@ -352,9 +353,9 @@ impl Share<'_> {
             } else if let Some((_, why)) = WITHOUT_EQUAL.iter().find(|(p, _)| *p == known) {
                 report.dropped(name, known, why);
             } else if known.contains(':') {
-                report.dropped(name, known, "it is for one of Samba's modules");
+                report.dropped(name, known, &module_option(known));
             } else {
-                report.dropped(name, known, "Frevo has nothing like it");
+                report.dropped(name, known, "Frevo has no such setting");
             }
         }
         if let (None, Some(modules)) =
@@ -376,10 +377,18 @@ fn is_without_effect(name: &str, value: &str) -> bool {
     }
 }
 
+/// The reason why an option of a module of Samba's, such as `fruit:metadata`, is dropped.
+pub(super) fn module_option(name: &str) -> String {
+    let module = name.split(':').next().unwrap_or(name).trim();
+    let why = MODULES.iter().find(|(known, _)| *known == module);
+    let why = why.map_or("which Frevo does not have", |(_, why)| why);
+    format!("an option of Samba's module {module}, {why}")
+}
+
 fn report_modules(share: &str, value: &str, report: &mut Report) {
     for module in list(value) {
         let why = MODULES.iter().find(|(name, _)| *name == module);
-        let why = why.map_or("there are no modules", |(_, why)| why);
+        let why = why.map_or("Frevo has no such module", |(_, why)| why);
         report.dropped(share, &format!("vfs objects = {module}"), why);
     }
 }

@@ -58,13 +58,13 @@ impl SmbConf {
             }
             if let Some(rest) = line.strip_prefix('[') {
                 let Some((name, _)) = rest.split_once(']') else {
-                    return Err((number, format!("the section {line:?} has no closing bracket")));
+                    return Err((number, format!("the section \"{line}\" has no closing bracket")));
                 };
                 open_section(&mut sections, one_blank(name));
                 continue;
             }
             let Some((name, value)) = line.split_once('=') else {
-                return Err((number, format!("{line:?} is neither a section nor a parameter")));
+                return Err((number, format!("\"{line}\" is neither a section nor a parameter")));
             };
             if sections.is_empty() {
                 sections.push(Section::global());

@@ -74,10 +74,10 @@ fn a_typical_file_is_taken_over() {
         "dropped [global] interfaces eth*: it is neither an address nor",
         "dropped [global] workgroup:",
         "dropped [global] log level:",
-        "dropped [global] smb ports 139: NetBIOS is absent",
-        "dropped [global] fruit:metadata: it is for one of Samba's modules",
-        "dropped [global] no such thing: Frevo has nothing like it",
-        "dropped [Photos] guest ok: there are no guests",
+        "dropped [global] smb ports 139: NetBIOS is not supported",
+        "dropped [global] fruit:metadata: an option of Samba's module fruit, not needed",
+        "dropped [global] no such thing: Frevo has no such setting",
+        "dropped [Photos] guest ok: guests are not supported",
         "dropped [Photos] vfs objects = fruit:",
     ] {
         assert!(report.contains(dropped), "{dropped} not in\n{report}");
@@ -100,7 +100,7 @@ fn nothing_becomes_more_open() {
         let (config, toml, report) = import(&format!("[x]\npath = /x\n{narrowing}\n"));
         assert!(config.shares.is_empty(), "{narrowing}");
         assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
-        assert!(toml.contains("# Left out: ") && report.contains("left out [x]: "), "{report}");
+        assert!(toml.contains("# Not shared: ") && report.contains("not shared [x]: "), "{report}");
         // The same, for all shares at once.
         if !narrowing.starts_with("copy") {
             let (config, ..) = import(&format!("[global]\n{narrowing}\n[x]\npath = /x\n"));
@@ -159,14 +159,14 @@ fn what_cannot_be_shared_is_said() {
     assert!(config.shares.is_empty());
     for line in [
         "[homes]: home folders",
-        "[printers]: Frevo does not print",
-        "[a]: it has no path",
-        "[b]: its path /home/%U",
-        "[c]: its path x",
+        "[printers]: printing is not supported",
+        "[a]: the path is missing",
+        "[b]: the path /home/%U",
+        "[c]: the path x",
         "[bad/name]: the share name",
         "[spool]: it is a printer",
     ] {
-        assert!(report.contains(&format!("left out {line}")), "{line} not in\n{report}");
+        assert!(report.contains(&format!("not shared {line}")), "{line} not in\n{report}");
     }
 }
 
@@ -183,7 +183,7 @@ fn smb1_is_not_taken_over() {
     let (config, _, report) = import("[global]\nmin protocol = NT1\nserver signing = disabled\n");
     assert_eq!(config.server.min_dialect, None);
     assert_eq!(config.server.signing, None);
-    assert!(report.contains("SMB1 is absent"));
+    assert!(report.contains("SMB1 is not supported"));
     assert!(report.contains("signing cannot be switched off"));
 }
 
@@ -197,5 +197,5 @@ fn a_line_that_is_no_smb_conf_is_named() {
 #[test]
 fn a_share_that_is_left_out_is_a_comment_whatever_its_name_holds() {
     let (config, _, report) = import("[a\u{8}b]\npath = c\u{c}d\re\n");
-    assert!(report.contains("left out [") && config.shares.is_empty(), "{report}");
+    assert!(report.contains("not shared [") && config.shares.is_empty(), "{report}");
 }

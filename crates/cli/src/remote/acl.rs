@@ -21,22 +21,22 @@ use crate::exit::{Done, Exit, Failure};
 /// `frevo acl`
 #[derive(Debug, Args)]
 pub(crate) struct AclArguments {
-    /// Of what
+    /// File or directory
     pub(crate) url: Url,
-    /// Add an entry, as in allow:ann:change or deny:FILES\guests:w:oi,ci;
+    /// Add an entry, such as allow:ann:change or deny:FILES\guests:w:oi,ci;
     /// repeatable
     #[arg(long, value_name = "KIND:WHO:RIGHTS[:FLAGS]")]
     pub(crate) add: Vec<Entry>,
-    /// Remove the entries of a user or group, or one entry; repeatable
+    /// Remove all entries of a user or group, or one entry; repeatable
     #[arg(long, value_name = "WHO|ENTRY")]
     pub(crate) remove: Vec<String>,
-    /// Make these the only entries that are not inherited; repeatable
+    /// Replace all entries that are not inherited by these; repeatable
     #[arg(long, value_name = "KIND:WHO:RIGHTS[:FLAGS]", conflicts_with_all = ["add", "remove"])]
     pub(crate) set: Vec<Entry>,
-    /// Give it to another owner
+    /// Change the owner
     #[arg(long, value_name = "WHO")]
     pub(crate) owner: Option<String>,
-    /// Show SIDs and numbers only
+    /// Show SIDs and access masks, not names
     #[arg(long, short)]
     pub(crate) numeric: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ impl FromStr for Entry {
             _ => return Err(format!("{kind}: write allow or deny")),
         };
         if who.is_empty() {
-            return Err(format!("{text} names nobody"));
+            return Err(format!("{text} names no user or group"));
         }
         let flags = flags.map(parse_flags).transpose()?;
         Ok(Self { kind, who: who.into(), mask: parse_rights(rights, kind)?, flags })
@@ -132,7 +132,7 @@ fn parse_rights(text: &str, kind: AceType) -> Result<AccessMask, String> {
         bits.reduce(|a, b| Some(a? | b?)).flatten()
     };
     number.or_else(word).or_else(letters).map(AccessMask).ok_or_else(|| {
-        format!("{text}: rights are full, change, read, write, letters of RWXDPO, or 0x1f01ff")
+        format!("{text}: rights are full, change, read, write, letters of RWXDPO, or a number such as 0x1f01ff")
     })
 }
 
@@ -241,7 +241,7 @@ pub(crate) async fn acl(arguments: &AclArguments) -> Done {
     line(format_args!("owner {}", names.shown(owner)));
     line(format_args!("group {}", names.shown(group)));
     if security.dacl.is_none() {
-        line("no list: everybody may do everything");
+        line("no access list: everyone has full access");
     }
     for ace in entries(&security) {
         let (kind, who) = (shown_kind(ace.kind), names.shown(ace.sid()));
@@ -323,7 +323,7 @@ async fn remove(aces: &mut Vec<Ace>, text: &str, session: &Session, is_dir: bool
         });
     }
     if aces.len() == count {
-        let text = format!("{text}: there is no such entry that is not inherited");
+        let text = format!("{text}: no such entry, or it is inherited");
         return Err(Failure::new(Exit::NotFound, text));
     }
     Ok(())

@@ -16,12 +16,12 @@ use crate::exit::EXIT_CODES;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// The user to log on as [default: the URL's, else $FREVO_USER, else $USER]
+    /// User to log on as [default: the URL's, else $FREVO_USER, else $USER]
     #[arg(long, short = 'U', value_name = "NAME")]
     pub(crate) user: Option<String>,
 
-    /// A file with lines username=, password=, domain=, readable by its owner
-    /// alone
+    /// File with the lines username=, password= and domain=; only its owner may
+    /// be able to read it
     #[arg(long, short = 'A', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) credentials: Option<PathBuf>,
 
@@ -29,59 +29,59 @@ pub(crate) struct Connection {
     #[arg(long)]
     pub(crate) password_stdin: bool,
 
-    /// The password is an NT hash of 32 digits
+    /// Take the password as an NT hash of 32 hexadecimal digits
     #[arg(long)]
     pub(crate) nt_hash: bool,
 
-    /// Encrypt everything, whatever the server asks for
+    /// Encrypt all messages, even if the server does not require it
     #[arg(long, short = 'e')]
     pub(crate) encrypt: bool,
 
-    /// Sign only when the server requires it: faster, and whoever sits on the way
-    /// can change files unseen
+    /// Sign only if the server requires it: faster, but someone on the network
+    /// could change data unnoticed
     #[arg(long)]
     pub(crate) sign_when_asked: bool,
 
-    /// The newest dialect to speak [default: 3.1.1]
+    /// Newest SMB dialect to use [default: 3.1.1]
     #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
     pub(crate) max_dialect: Option<DialectName>,
 
-    /// The oldest dialect to speak [default: 3.0]
+    /// Oldest SMB dialect to use [default: 3.0]
     #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
     pub(crate) min_dialect: Option<DialectName>,
 
-    /// Offer this cipher; repeatable, the preferred one first [default: all]
+    /// Offer this cipher; repeatable, in order of preference [default: all]
     #[arg(long, value_name = "CIPHER")]
     pub(crate) cipher: Vec<CipherName>,
 
-    /// Offer this signing algorithm; repeatable, the preferred one first
+    /// Offer this signing algorithm; repeatable, in order of preference
     /// [default: all]
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) signing: Vec<SigningName>,
 
-    /// Connections to use where the server has several channels, 1 to 16
+    /// Connections of one session if the server supports multichannel, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_connections)]
     pub(crate) channels: usize,
 
-    /// Connections at most, each a client of its own to the server, over which trees of
-    /// many small files are copied; 1 to 16
+    /// Most sessions, each with its own connection, to copy many small files
+    /// over, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_connections)]
     pub(crate) connections: usize,
 
-    /// Seconds to wait for a lost server to come back
+    /// Time to wait for a lost server to come back, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) patience: u64,
 
-    /// Where links of DFS namespaces may lead: the user's name is told there
+    /// Servers to which DFS links may lead; each of them learns the user's name
     #[arg(long, value_name = "WHERE", default_value = "anywhere")]
     pub(crate) dfs: DfsLinks,
 
-    /// A domain controller to ask for a domain's DFS namespaces, where the
-    /// domain's name does not lead to one
+    /// Domain controller to ask for a domain's DFS namespaces, if DNS does not
+    /// find one by the domain's name
     #[arg(long, value_name = "HOST")]
     pub(crate) dc: Option<Host>,
 
-    /// Write one JSON object a line
+    /// Write results and errors as JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -90,11 +90,11 @@ pub(crate) struct Connection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copying")]
 pub(crate) struct Copying {
-    /// What copies have of DOS attributes and creation times
+    /// How to copy DOS attributes and creation times
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     pub(crate) attributes: Carry,
 
-    /// Bytes a second over the network at most (k, M, G may follow)
+    /// Limit the bandwidth (bytes/s; k, M, G)
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) bwlimit: Option<u64>,
 }
@@ -102,11 +102,11 @@ pub(crate) struct Copying {
 /// Where links of DFS namespaces may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DfsLinks {
-    /// To other servers too
+    /// Any server
     Anywhere,
-    /// To other shares of the same server
+    /// Other shares of the same server
     SameHost,
-    /// They are not followed
+    /// Do not follow DFS links
     Never,
 }
 
@@ -148,57 +148,57 @@ pub(crate) enum Verb {
     #[command(after_help = EXIT_CODES)]
     #[command(disable_help_flag = true)]
     Ls(Ls),
-    /// List a directory and all below it as a tree
+    /// Show a directory as a tree
     #[command(after_help = EXIT_CODES)]
     Tree {
-        /// The directory
+        /// Directory to show
         url: Url,
-        /// How deep to go
+        /// Depth: show N levels [default: all]
         #[arg(long, short = 'L', value_name = "N")]
         depth: Option<usize>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Find files by name, kind and size
+    /// Find files by name, type and size
     #[command(after_help = EXIT_CODES)]
     Find(Find),
-    /// Tell what a file or directory is
+    /// Show the type, size, attributes and times of files
     #[command(after_help = EXIT_CODES)]
     Stat {
-        /// Which
+        /// Files and directories
         #[arg(required = true)]
         urls: Vec<Url>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Write files to standard output
+    /// Print files on standard output
     #[command(after_help = EXIT_CODES)]
     Cat {
-        /// Which
+        /// Files to print
         #[arg(required = true)]
         urls: Vec<Url>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Fetch files and directories
+    /// Download files and directories
     #[command(after_help = EXIT_CODES)]
     #[command(override_usage = "frevo get [OPTIONS] <URL>... [TO]")]
     Get(Get),
-    /// Send files and directories
+    /// Upload files and directories
     #[command(after_help = EXIT_CODES)]
     Put(Put),
-    /// Copy from anywhere to anywhere; on the server where both ends are there
+    /// Copy files, within a server, between servers, or to and from this machine
     #[command(after_help = EXIT_CODES)]
     Cp(Cp),
-    /// Rename or move within a share
+    /// Rename or move files within a share
     #[command(after_help = EXIT_CODES)]
     Mv {
-        /// What
+        /// Files and directories to move
         #[arg(required = true)]
         from: Vec<Url>,
-        /// To where; several go into a directory
+        /// New name, or the directory to move them to
         to: Url,
-        /// Do not replace what is there
+        /// Do not replace an existing file
         #[arg(long, short = 'n')]
         no_replace: bool,
         #[command(flatten)]
@@ -207,74 +207,74 @@ pub(crate) enum Verb {
     /// Remove files and directories
     #[command(after_help = EXIT_CODES)]
     Rm(Rm),
-    /// Make directories
+    /// Create directories
     #[command(after_help = EXIT_CODES)]
     Mkdir {
-        /// Which
+        /// Directories to create
         #[arg(required = true)]
         urls: Vec<Url>,
-        /// With those on the way; one that exists is no error
+        /// Create missing parent directories; accept existing directories
         #[arg(long, short)]
         parents: bool,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Make one directory like another, in one direction
+    /// Make a directory equal to another one, in one direction
     #[command(after_help = EXIT_CODES)]
     Sync(Sync),
-    /// Make a share a folder of this machine
+    /// Mount a share on a local folder
     #[command(after_help = MOUNT_HELP)]
     Mount(Box<Mount>),
     /// List the shares of a server
     #[command(after_help = EXIT_CODES)]
     Shares {
-        /// The server, as in smb://host
+        /// Server, as in smb://HOST
         url: Url,
-        /// Those for administrators too
+        /// List administrative shares and pipes too
         #[arg(long, short)]
         all: bool,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Tell of changes as they happen, until Ctrl-C
+    /// Print changes of a directory as they happen, until Ctrl-C
     #[command(after_help = EXIT_CODES)]
     Watch {
-        /// The directory
+        /// Directory to watch
         url: Url,
-        /// With all below it
+        /// Watch all directories below it too
         #[arg(long, short)]
         recursive: bool,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Show an access list, or change it
+    /// Show or change an access list
     #[command(after_help = EXIT_CODES)]
     Acl(Box<super::acl::AclArguments>),
-    /// Show attributes such as read-only and hidden, and times, or set them
+    /// Show or set attributes (such as read-only and hidden), set times
     #[command(after_help = EXIT_CODES)]
     #[command(disable_help_flag = true)]
     #[command(override_usage = "frevo attrib [OPTIONS] [+FLAGS|-FLAGS]... <URL>...")]
     Attrib(Box<super::attrib::Attrib>),
-    /// Tell how much room is left in shares
+    /// Show the free space of shares
     #[command(after_help = EXIT_CODES)]
     Df {
-        /// The shares
+        /// Shares, or directories in them
         #[arg(required = true)]
         urls: Vec<Url>,
-        /// In bytes
+        /// Show sizes in bytes
         #[arg(long)]
         exact: bool,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Tell how large directories are, with all in them
+    /// Show the size of directories with all their content
     #[command(after_help = EXIT_CODES)]
     #[command(disable_help_flag = true)]
     Du(Du),
     /// List the snapshots of a file or directory
     #[command(after_help = EXIT_CODES)]
     Snapshots {
-        /// Of what
+        /// File or directory
         url: Url,
         #[command(flatten)]
         connection: Connection,
@@ -284,16 +284,16 @@ pub(crate) enum Verb {
 /// `frevo ls`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Directories; a file is listed as itself
+    /// Directories to list, or files
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
-    /// With attributes, sizes and times
+    /// Show attributes, sizes and times
     #[arg(long, short)]
     pub(crate) long: bool,
-    /// With all below it
+    /// List all directories below too
     #[arg(long, short = 'R')]
     pub(crate) recursive: bool,
-    /// Sizes such as 4.2M
+    /// Show sizes in readable units, such as 4.2M
     #[arg(long, short = 'h', short_alias = 'H')]
     pub(crate) human: bool,
     /// Print help
@@ -306,16 +306,16 @@ pub(crate) struct Ls {
 /// `frevo rm`
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// What
+    /// Files and directories to remove
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
-    /// Directories, with all that is in them
+    /// Remove directories with all their content
     #[arg(long, short)]
     pub(crate) recursive: bool,
-    /// What does not exist is no error, and read-only files are removed too
+    /// Ignore files that do not exist; remove read-only files too
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Only tell what would be removed
+    /// Only show what would be removed
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -325,16 +325,16 @@ pub(crate) struct Rm {
 /// `frevo du`
 #[derive(Debug, Args)]
 pub(crate) struct Du {
-    /// Directories, or files
+    /// Directories or files
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
-    /// Not each directory below
+    /// Show only the total of each URL
     #[arg(long, short)]
     pub(crate) summarize: bool,
-    /// Directories so deep below
+    /// Show directories down to N levels below
     #[arg(long, short, value_name = "N")]
     pub(crate) depth: Option<usize>,
-    /// Sizes such as 4.2M
+    /// Show sizes in readable units, such as 4.2M
     #[arg(long, short = 'h', short_alias = 'H')]
     pub(crate) human: bool,
     /// Print help
@@ -347,18 +347,18 @@ pub(crate) struct Du {
 /// `frevo find`
 #[derive(Debug, Args)]
 pub(crate) struct Find {
-    /// Where to begin
+    /// Directory to search
     pub(crate) url: Url,
-    /// Names that fit, with * and ?; case does not matter
+    /// Name of the file, with * and ? as wildcards; ignores case
     #[arg(long, value_name = "PATTERN")]
     pub(crate) name: Option<String>,
-    /// Of this kind
+    /// Type of the file
     #[arg(long = "type", value_name = "KIND")]
     pub(crate) kind: Option<Kind>,
-    /// At least so many bytes (k, M, G, T may follow)
+    /// Minimum size (bytes; k, M, G, T)
     #[arg(long, value_name = "BYTES", value_parser = super::output::parse_size)]
     pub(crate) min_size: Option<u64>,
-    /// At most so many bytes
+    /// Maximum size (bytes; k, M, G, T)
     #[arg(long, value_name = "BYTES", value_parser = super::output::parse_size)]
     pub(crate) max_size: Option<u64>,
     #[command(flatten)]
@@ -368,13 +368,13 @@ pub(crate) struct Find {
 /// Kinds of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Files
+    /// File
     #[value(name = "f")]
     File,
-    /// Directories
+    /// Directory
     #[value(name = "d")]
     Directory,
-    /// Symbolic links and other reparse points
+    /// Symbolic link or other reparse point
     #[value(name = "l")]
     Link,
 }
@@ -382,14 +382,15 @@ pub(crate) enum Kind {
 /// `frevo get`
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// What, and last a local path to where [default: the same name here]; several go
-    /// into a directory; - is standard output
+    /// Files and directories to download; the last argument may be the local
+    /// file or folder to write to, or - for standard output
+    /// [default: the current folder]
     #[arg(required = true, value_name = "URL", value_hint = ValueHint::AnyPath)]
     pub(crate) places: Vec<Location>,
-    /// A directory, with all that is in it
+    /// Copy directories with all their content
     #[arg(long, short)]
     pub(crate) recursive: bool,
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -403,18 +404,19 @@ pub(crate) struct Get {
 /// `frevo put`
 #[derive(Debug, Args)]
 pub(crate) struct Put {
-    /// What; - is standard input
+    /// Files and directories to upload; - is standard input
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) from: Vec<PathBuf>,
-    /// To where; a directory or a name ending in / takes it under its own name
+    /// New name, or the directory to copy them to (a name that ends in / is
+    /// created as a directory)
     pub(crate) url: Url,
-    /// A directory, with all that is in it
+    /// Copy directories with all their content
     #[arg(long, short)]
     pub(crate) recursive: bool,
-    /// Replace what is read-only on the server too
+    /// Replace read-only files on the server too
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -428,18 +430,18 @@ pub(crate) struct Put {
 /// `frevo cp`
 #[derive(Debug, Args)]
 pub(crate) struct Cp {
-    /// What: URLs or local paths
+    /// Files and directories to copy: URLs or local paths
     #[arg(required = true)]
     pub(crate) from: Vec<Location>,
-    /// To where; several go into a directory
+    /// New name, or the directory to copy them to
     pub(crate) to: Location,
-    /// A directory, with all that is in it
+    /// Copy directories with all their content
     #[arg(long, short)]
     pub(crate) recursive: bool,
-    /// Replace what is read-only on the server too
+    /// Replace read-only files on the server too
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -453,20 +455,20 @@ pub(crate) struct Cp {
 /// `frevo sync`
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
-    /// The directory that is as it should be
+    /// Source directory
     pub(crate) from: Location,
-    /// The directory that is made like it
+    /// Target directory, which is changed
     pub(crate) to: Location,
-    /// Remove what is only in the second
+    /// Remove files from the target that are not in the source
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Compare contents instead of size and time
+    /// Compare the content of files, not their size and time
     #[arg(long, short)]
     pub(crate) checksum: bool,
-    /// What is newer in the second stays as it is
+    /// Keep files that are newer in the target
     #[arg(long, short)]
     pub(crate) update: bool,
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -478,73 +480,74 @@ pub(crate) struct Sync {
 }
 
 const MOUNT_HELP: &str = "\
-It returns when the share is mounted and goes on in the background; what cannot be \
-mounted is said before, and the exit code tells. fusermount3 -u FOLDER (umount, for \
-root) and SIGTERM unmount, after all that was written is on the server; with --foreground \
-Ctrl-C too. Without root it takes fusermount3 (Debian's package fuse3). When \
-the server is away programs wait, up to --patience seconds.
+The command returns when the share is mounted; a process in the background serves the \
+mount. If the share cannot be mounted, the command says why and its exit code is not 0. \
+To unmount, use fusermount3 -u FOLDER (as root: umount FOLDER) or SIGTERM, with --foreground \
+also Ctrl-C; written data is sent to the server first. Users other than root need \
+fusermount3 (Debian: package fuse3). While the server cannot be reached, programs that use \
+the folder wait, for at most --patience seconds.
 
-Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication (a secret is missing, wrong or open \
-to others), 5 cannot connect, 6 not found, 130 interrupted";
+Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication (a secret is missing, wrong or \
+readable by others), 5 cannot connect, 6 not found, 130 interrupted";
 
 /// `frevo mount`
 #[derive(Debug, Args)]
 pub(crate) struct Mount {
-    /// What: a share or a directory in it
+    /// Share, or a directory in it
     pub(crate) url: Url,
-    /// On which folder, an empty one
+    /// Empty local folder to mount it on
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
-    /// Nothing can be changed through it
+    /// Mount read-only
     #[arg(long, short)]
     pub(crate) read_only: bool,
-    /// Whose files they seem to be [default: yours]
+    /// Owner of all files, a user id [default: yours]
     #[arg(long, value_name = "ID", help_heading = "Mount")]
     pub(crate) uid: Option<u32>,
-    /// Whose group's files they seem to be [default: yours]
+    /// Group of all files, a group id [default: yours]
     #[arg(long, value_name = "ID", help_heading = "Mount")]
     pub(crate) gid: Option<u32>,
-    /// Permissions that nothing has, octal [default: 022]
+    /// Permission bits to clear on all files and directories, octal [default: 022]
     #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = "Mount")]
     pub(crate) umask: Option<u16>,
-    /// Permissions of all files, octal [default: what --umask leaves]
+    /// Permission bits of all files, octal [default: 755, or from --umask]
     #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = "Mount")]
     pub(crate) file_mode: Option<u16>,
-    /// Permissions of all directories, octal [default: what --umask leaves]
+    /// Permission bits of all directories, octal [default: 755, or from --umask]
     #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = "Mount")]
     pub(crate) dir_mode: Option<u16>,
-    /// Let other users of this machine in, as far as the permissions say
+    /// Let other users of this machine use the mount, as its permissions allow
     #[arg(long, help_heading = "Mount")]
     pub(crate) allow_other: bool,
-    /// No program in it can be executed
+    /// Forbid to execute programs from the mount
     #[arg(long, help_heading = "Mount")]
     pub(crate) noexec: bool,
-    /// Keep nothing: every read and write goes to the server
+    /// Do not cache: every read and write goes to the server
     #[arg(long, help_heading = "Mount")]
     pub(crate) no_cache: bool,
-    /// How long to believe names and attributes that no lease protects
+    /// Time to cache names and attributes that no lease protects, in seconds
     /// [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Mount")]
     pub(crate) attr_timeout: Option<f64>,
-    /// Do without the server's POSIX extensions: permissions and owners are what the
-    /// options here say
+    /// Do not use the server's POSIX extensions: permissions and owners come
+    /// from the options here
     #[arg(long, help_heading = "Mount")]
     pub(crate) no_posix: bool,
-    /// Stay in the foreground, until Ctrl-C
+    /// Stay in the foreground until Ctrl-C
     #[arg(long, short, help_heading = "Mount")]
     pub(crate) foreground: bool,
-    /// Look at the arguments and mount nothing, as mount(8) does with -f
+    /// Check the arguments and mount nothing, like mount -f
     #[arg(long, help_heading = "Mount")]
     pub(crate) fake: bool,
-    /// Where to write log lines [default: standard error in the foreground, else
-    /// the journal where there is one, else nowhere]
+    /// File to write the log to [default: standard error in the foreground, the
+    /// journal in the background]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mount")]
     pub(crate) log_file: Option<PathBuf>,
-    /// Which log lines to write: error, warn, info, debug, trace, or a filter
+    /// Least level of the log lines: error, warn, info, debug, trace, or a filter
     #[arg(long, value_name = "LEVEL", default_value = "warn,fuser=error", help_heading = "Mount")]
     pub(crate) log_level: String,
-    /// The program that goes on in the background: says on standard output when
-    /// the share is mounted
+    /// Run as the process in the background: report on standard output when the
+    /// share is mounted
     #[arg(long, hide = true)]
     pub(crate) detach: bool,
     #[command(flatten)]
@@ -558,7 +561,7 @@ fn parse_connections(text: &str) -> Result<usize, String> {
 
 fn parse_rate(text: &str) -> Result<u64, String> {
     let rate = super::output::parse_size(text)?;
-    if rate == 0 { Err(String::from("nothing would ever go")) } else { Ok(rate) }
+    if rate == 0 { Err(String::from("the rate must be more than 0")) } else { Ok(rate) }
 }
 
 fn parse_mode(text: &str) -> Result<u16, String> {

@@ -19,17 +19,18 @@ use crate::exit::{Done, Exit, Failure};
 /// `frevo attrib`
 #[derive(Debug, Args)]
 pub(crate) struct Attrib {
-    /// +r or -r, of r (read-only), h (hidden), s (system), a (archive) and i (not indexed),
-    /// together or apart; and of what. Without any they are shown
+    /// Flags to set (+r) or clear (-r), alone or together (+rh): r read-only, h hidden,
+    /// s system, a archive, i not indexed; and the files. Without flags, the
+    /// attributes are shown
     #[arg(required = true, value_name = "+FLAGS|-FLAGS|URL")]
     pub(crate) what: Vec<String>,
-    /// When its data was changed last: a date, a time ago, or now
+    /// Set the time of the last change: a date, an age such as 7d, or now
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(crate) modified: Option<SystemTime>,
-    /// When it was made
+    /// Set the time of creation
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(crate) created: Option<SystemTime>,
-    /// With all that is in a directory
+    /// Include all content of directories
     #[arg(long, short = 'R')]
     pub(crate) recursive: bool,
     /// Print help
@@ -124,7 +125,7 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
         }
         let url = one.parse().map_err(|why: String| {
             let why = if one.starts_with('+') {
-                format!("{one}: flags are r, h, s, a and i")
+                format!("{one}: the flags are r, h, s, a and i")
             } else {
                 why
             };
@@ -133,7 +134,7 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
         urls.push(url?);
     }
     if urls.is_empty() {
-        let text = "nothing is named whose attributes are meant: write smb://USER@HOST/SHARE/PATH";
+        let text = "no file is named; write smb://USER@HOST/SHARE/PATH";
         return Err(Failure::new(Exit::Usage, text));
     }
     let mut failures = Failures::default();
@@ -141,7 +142,7 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
         let done = attrib_one(arguments, change, url, &mut failures).await;
         failures.note_done(done)?;
     }
-    failures.end()
+    failures.end("processed")
 }
 
 async fn attrib_one(

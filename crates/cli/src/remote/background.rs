@@ -15,7 +15,8 @@ const READY: &str = "ready";
 
 /// Starts it, and returns when the share is mounted.
 pub(super) fn start(_: &Mount) -> Done {
-    let program = std::env::current_exe().map_err(Failure::failed("cannot find this program"))?;
+    let program =
+        std::env::current_exe().map_err(Failure::failed("cannot find the program frevo"))?;
     let mut child = Command::new(program)
         .args(super::mount_options::arguments())
         .arg("--detach")
@@ -31,7 +32,8 @@ pub(super) fn start(_: &Mount) -> Done {
         return Ok(());
     }
     // It has said why.
-    let status = child.wait().map_err(Failure::failed("it is not known what became of it"))?;
+    let status =
+        child.wait().map_err(Failure::failed("cannot get the exit status of the mount process"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     std::process::exit(code.filter(|code| *code != 0).unwrap_or(Exit::Failed as u8).into());
 }

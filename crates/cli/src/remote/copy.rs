@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use frevo_client::{Cause, Error, Metadata, Share};
 use futures_util::stream::StreamExt;
+use indicatif::BinaryBytes;
 use serde_json::json;
 
 use super::arguments::{Connection, Cp};
@@ -15,13 +16,14 @@ use super::limit::Limit;
 use super::location::{Location, Url, join};
 use super::logon::{failed, innermost};
 use super::name_collisions::{Case, TakenNames};
-use super::output::{human, line};
+use super::output::line;
 use super::progress::Progress;
 use super::send::{is_into, progress_of, send};
 use super::transfer::How;
 use super::walk::Kind;
 use super::{overlap, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
+use crate::plural::counted;
 
 /// What of directories is copied, if they are, and whether at all.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +52,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
             Err(failure) => failures.note_done(Err(failure))?,
         }
     }
-    failures.end()
+    failures.end("printed")
 }
 
 /// False when nobody reads any more.
@@ -84,7 +86,7 @@ async fn cat_one(
 
 pub(crate) async fn cp(cp: &Cp) -> Done {
     let mixed = || {
-        let text = "the sources are URLs and local paths: copy the ones, then the others";
+        let text = "cannot mix local paths and URLs as sources; use two commands";
         Failure::new(Exit::Usage, text)
     };
     let remote = || {
@@ -97,9 +99,10 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
     let quiet = cp.connection.json || cp.dry_run;
     let has_remote = cp.from.iter().any(|place| matches!(place, Location::Remote(_)));
     match &cp.to {
-        Location::Local(_) if !has_remote => {
-            Err(Failure::new(Exit::Usage, "neither end is a smb:// URL; use the system's cp"))
-        }
+        Location::Local(_) if !has_remote => Err(Failure::new(
+            Exit::Usage,
+            "neither the source nor the target is an smb:// URL; use cp of the system",
+        )),
         Location::Local(to) => {
             let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
             fetch(&remote()?, Some(to), tree, &cp.connection, &cp.copying).await
@@ -123,9 +126,9 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
                 failures.note_done(done)?;
             }
             if !cp.dry_run {
-                report(&cp.connection, &how.progress, &failures);
+                report(&cp.connection, &how.progress, &failures, NOTHING_COPIED);
             }
-            failures.end()
+            failures.end("copied")
         }
     }
 }
@@ -141,15 +144,24 @@ pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
 /// Says how many things were left out that cannot be copied, if there are any.
 pub(crate) fn tell_left_out(others: &[String]) {
     if let Some(first) = others.first() {
-        let count = others.len();
-        crate::tell(format_args!(
-            "links and special files are left out: {count}, the first is {first}"
-        ));
+        let more = match others.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        crate::tell(format_args!("skipped links and special files: {first}{more}"));
     }
 }
 
-/// Says what was done, when that is wanted.
-pub(crate) fn report(connection: &Connection, progress: &Progress, failures: &Failures) {
+/// The report of a copy that found no file.
+pub(crate) const NOTHING_COPIED: &str = "no files to copy";
+
+/// Says what was done, when that is wanted; `idle` where no file was copied.
+pub(crate) fn report(
+    connection: &Connection,
+    progress: &Progress,
+    failures: &Failures,
+    idle: &str,
+) {
     progress.finish();
     if progress.files() == 0 && !failures.is_empty() {
         return;
@@ -162,14 +174,18 @@ pub(crate) fn report(connection: &Connection, progress: &Progress, failures: &Fa
             "failed": failures.count(),
         }));
     } else if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        if files == 0 {
+            return crate::tell(idle);
+        }
         // The cast saturates.
-        let rate = human((bytes as f64 / seconds.max(1e-6)) as u64);
-        crate::tell(format_args!("{files} files, {} in {seconds:.1} s, {rate}/s", human(bytes)));
+        let rate = BinaryBytes((bytes as f64 / seconds.max(1e-6)) as u64);
+        let (files, bytes) = (counted(files, "file"), BinaryBytes(bytes));
+        crate::tell(format_args!("{files}, {bytes} in {seconds:.1} s, {rate}/s"));
     }
 }
 
 pub(crate) fn is_directory(url: &Url) -> Failure {
-    let text = format!("{url} is a directory; use -r to copy it with all in it");
+    let text = format!("{url} is a directory; use -r to copy it with its content");
     Failure::new(Exit::Usage, text).of("copy", url)
 }
 
@@ -258,13 +274,15 @@ impl Failures {
         }
     }
 
-    /// How it ended: with the code of the first, which is said if it is the only one.
-    pub(crate) fn end(self) -> Done {
+    /// Ends the command: with the code of the first failure, which is told if it is the only
+    /// one. `done` tells what was done to all other files, such as "copied".
+    pub(crate) fn end(self, done: &str) -> Done {
         match (self.first, self.count) {
             (None, _) => Ok(()),
             (Some(first), 1) => Err(first),
             (Some(first), count) => {
-                Err(Failure::new(first.exit, format!("{count} of them failed, the rest is done")))
+                let text = format!("{count} files failed; all others were {done}");
+                Err(Failure::new(first.exit, text))
             }
         }
     }
@@ -314,7 +332,7 @@ async fn between(
     let connection = &cp.connection;
     let ((source, from), (target, to)) = &connection.reach_both(from, to).await?;
     if from.server != to.server && !connection.json {
-        let text = "these are two servers: what is copied goes through this machine";
+        let text = "source and target are on two servers; the data goes through this machine";
         crate::tell(text);
     }
     let metadata = source.metadata(&from.path).await.map_err(failed)?;

@@ -16,13 +16,13 @@ use rustix::io::Errno;
 /// What copies have of their sources beside content and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Carry {
-    /// Nothing
+    /// Do not copy them
     None,
-    /// Read-only, hidden, system, archive and the creation time from server to server; of
-    /// a local file whether it is read-only
+    /// Between servers copy read-only, hidden, system, archive and the creation time; to and
+    /// from local files only read-only
     #[default]
     Keep,
-    /// All of it, in the extended attribute user.DOSATTRIB of local files, as Samba keeps it
+    /// Copy all, for local files in the extended attribute user.DOSATTRIB, as Samba does
     Xattr,
 }
 

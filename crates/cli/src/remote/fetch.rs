@@ -6,7 +6,9 @@ use frevo_client::{Metadata, Share};
 use frevo_mount::names::{Spelling, from_wire};
 
 use super::arguments::{Connection, Copying, Get};
-use super::copy::{Failures, Tree, cat, folder, is_directory, planned, report, tell_left_out};
+use super::copy::{
+    Failures, NOTHING_COPIED, Tree, cat, folder, is_directory, planned, report, tell_left_out,
+};
 use super::folders::Folders;
 use super::location::{Location, Url, join};
 use super::logon::failed;
@@ -27,7 +29,7 @@ pub(crate) async fn get(get: &Get) -> Done {
         Location::Remote(url) => Ok(url.clone()),
         Location::Local(path) => {
             let text = format!(
-                "{} is no smb:// URL; only the last may be a local path, to where",
+                "{} is not an smb:// URL; only the last argument may be a local path",
                 path.display()
             );
             Err(Failure::new(Exit::Usage, text))
@@ -35,7 +37,7 @@ pub(crate) async fn get(get: &Get) -> Done {
     };
     let urls: Vec<Url> = urls.iter().map(url).collect::<Result<_, _>>()?;
     if urls.is_empty() {
-        let text = "nothing to get is named: write smb://USER@HOST/SHARE/PATH";
+        let text = "no file to download is named; write smb://USER@HOST/SHARE/PATH";
         return Err(Failure::new(Exit::Usage, text));
     }
     let tree = Tree { recursive: get.recursive, dry_run: get.dry_run, filter: &get.filter };
@@ -95,7 +97,7 @@ pub(crate) async fn fetch(
         for file in files {
             planned(connection.json, "copy", &file.to.display().to_string());
         }
-        return failures.end();
+        return failures.end("copied");
     }
     for Wanted { share, files } in &all {
         let lanes = ParallelSessions::new(share, connection);
@@ -108,8 +110,8 @@ pub(crate) async fn fetch(
         let small = |file: &File| !file.is_stream && is_small(file.len);
         lanes.each(files.iter(), small, |file| folder(&file.path), fetch, &mut failures).await?;
     }
-    report(connection, &how.progress, &failures);
-    failures.end()
+    report(connection, &how.progress, &failures, NOTHING_COPIED);
+    failures.end("copied")
 }
 
 /// Several files, and what is told to by a `/` at the end, go into a directory.
@@ -121,7 +123,10 @@ fn into_folder(to: &Path, count: usize, dry_run: bool) -> Done {
         return if dry_run { Ok(()) } else { make_folder(to) };
     }
     if count > 1 {
-        let text = format!("{} is no directory, which several files go into", to.display());
+        let text = format!(
+            "{} is not a directory; several files can only be copied to a directory",
+            to.display()
+        );
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(())
@@ -129,7 +134,7 @@ fn into_folder(to: &Path, count: usize, dry_run: bool) -> Done {
 
 fn make_folder(path: &Path) -> Done {
     std::fs::create_dir_all(path)
-        .map_err(Failure::failed(format!("cannot make {}", path.display())))
+        .map_err(Failure::failed(format!("cannot create {}", path.display())))
 }
 
 /// Finds what `url` is; of a directory all in it. Names come from the server: the library
@@ -162,7 +167,7 @@ async fn look(
         return Err(is_directory(url));
     }
     if std::fs::metadata(&to).is_ok_and(|there| !there.is_dir()) {
-        let text = format!("{} is a file, which a directory cannot be copied to", to.display());
+        let text = format!("{} is a file; a directory cannot be copied to it", to.display());
         return Err(Failure::new(Exit::Failed, text).of("write", to.display()));
     }
     let before = files.len();
@@ -213,7 +218,7 @@ fn make_folders(directories: &[PathBuf], failures: &mut Failures) -> Result<Fold
     for path in directories {
         let Err(error) = folders.make(path) else { continue };
         let is_other = error.kind() == std::io::ErrorKind::NotADirectory;
-        let failure = Failure::failed(format!("cannot make {}", path.display()))(error);
+        let failure = Failure::failed(format!("cannot create {}", path.display()))(error);
         if !is_other {
             return Err(failure);
         }

@@ -8,19 +8,20 @@ use frevo_mount::names::{Spelling, from_wire};
 
 /// What of a tree is copied or removed.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Which files")]
+#[command(next_help_heading = "Selecting files")]
 pub(crate) struct Filter {
-    /// Leave out what fits, a directory with all in it: a name with * ? [a-z], or a path below
-    /// where it begins, with ** for any directories; case does not matter; repeatable
+    /// Skip files and directories that match PATTERN: a name with * ? [a-z], or a
+    /// path below the source with ** for any directories; ignores case; repeatable
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<Glob>,
-    /// What fits is not left out; with no --exclude, all other files are; repeatable
+    /// Copy files that match PATTERN even if --exclude does; without --exclude,
+    /// copy no others; repeatable
     #[arg(long, value_name = "PATTERN")]
     pub(crate) include: Vec<Glob>,
-    /// Only files changed since: a date, or how long ago, as in 36h or 7d
+    /// Copy only files changed after WHEN: a date, or an age such as 36h or 7d
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(crate) newer_than: Option<SystemTime>,
-    /// Only files not changed since
+    /// Copy only files not changed after WHEN
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(crate) older_than: Option<SystemTime>,
 }
@@ -96,7 +97,7 @@ impl FromStr for Glob {
         let is_path = bare.contains('/');
         let bare = bare.trim_start_matches('/');
         if bare.is_empty() {
-            return Err(String::from("an empty pattern fits nothing"));
+            return Err(String::from("the pattern is empty"));
         }
         let parts = bare.split('/').filter(|part| !part.is_empty());
         let parts = parts.map(part).collect::<Result<Vec<Part>, String>>()?;
@@ -121,7 +122,7 @@ fn part(text: &str) -> Result<Part, String> {
                 rest = rest.get(usize::from(negated)..).unwrap_or_default();
                 // A bracket that comes first is one itself.
                 let end = rest.iter().skip(1).position(|one| *one == ']').map(|at| at + 1);
-                let end = end.ok_or_else(|| format!("{text}: the bracket has no end"))?;
+                let end = end.ok_or_else(|| format!("{text}: the bracket [ is not closed"))?;
                 let (set, after) = rest.split_at(end);
                 rest = after.get(1..).unwrap_or_default();
                 One::In(!negated, ranges(set))
@@ -206,8 +207,7 @@ fn fits_all<P, T>(
 
 /// `now`, `36h`, `7d`, `2026-11-22`, `2026-11-22T10:00`, `2026-11-22T10:00:00Z`.
 pub(crate) fn parse_when(text: &str) -> Result<SystemTime, String> {
-    let wrong =
-        || format!("{text} is no date such as 2026-11-22, and no time ago such as 36h or 7d");
+    let wrong = || format!("{text} is not a date such as 2026-11-22, or an age such as 36h or 7d");
     if text == "now" {
         return Ok(SystemTime::now());
     }

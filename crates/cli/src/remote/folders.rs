@@ -42,7 +42,7 @@ fn is_directory(path: &Path) -> io::Result<()> {
     if there.is_dir() {
         return Ok(());
     }
-    let what = if there.is_symlink() { "a link" } else { "no directory" };
-    let why = format!("{what} is there, and what belongs into it is left out");
+    let what = if there.is_symlink() { "a link" } else { "a file" };
+    let why = format!("{what} with this name exists; the content of the directory was skipped");
     Err(io::Error::new(ErrorKind::NotADirectory, why))
 }

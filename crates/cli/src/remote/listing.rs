@@ -12,6 +12,7 @@ use super::logon::failed;
 use super::output::{attributes, full_time, human, kind, line, object, time};
 use super::walk::{self, Trail};
 use crate::exit::Done;
+use crate::plural::counted;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
     let mut failures = Failures::default();
@@ -24,7 +25,7 @@ pub(crate) async fn ls(ls: &Ls) -> Done {
         }
         failures.note_done(list(ls, url).await)?;
     }
-    failures.end()
+    failures.end("listed")
 }
 
 async fn list(ls: &Ls, asked: &Url) -> Done {
@@ -36,7 +37,7 @@ async fn list(ls: &Ls, asked: &Url) -> Done {
         walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found.iter().all(|(name, metadata)| show(ls, &asked.path, name, metadata));
-        return failures.end();
+        return failures.end("listed");
     }
     let entries = match share.read_dir(&url.path).await {
         // A file is listed as itself.
@@ -80,9 +81,13 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
     let depth = depth.unwrap_or(usize::MAX);
     branch(share, connection, &url.path, "", depth, &mut drawn, None).await?;
     if !connection.json {
-        line(format_args!("{} directories, {} files", drawn.directories, drawn.files));
+        let directories = match drawn.directories {
+            1 => String::from("1 directory"),
+            count => format!("{count} directories"),
+        };
+        line(format_args!("{directories}, {}", counted(drawn.files, "file")));
     }
-    drawn.failures.end()
+    drawn.failures.end("shown")
 }
 
 /// What a tree has shown so far.
@@ -165,7 +170,7 @@ pub(crate) async fn find(find: &Find) -> Done {
     let mut failures = Failures::default();
     let note = |error| failures.note(error);
     walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
-    failures.end()
+    failures.end("searched")
 }
 
 fn is_of(metadata: &Metadata, kind: Kind) -> bool {
@@ -182,7 +187,7 @@ pub(crate) async fn stat(connection: &Connection, urls: &[Url]) -> Done {
     for url in urls {
         failures.note_done(stat_one(connection, url).await)?;
     }
-    failures.end()
+    failures.end("shown")
 }
 
 async fn stat_one(connection: &Connection, url: &Url) -> Done {

@@ -64,7 +64,7 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, String> {
         const FORM: &str = "write smb://USER@HOST/SHARE/PATH";
         if !is_url(text) {
-            return Err(format!("{text} is no smb:// URL; {FORM}"));
+            return Err(format!("{text} is not a server address; {FORM}"));
         }
         // UNC paths are taken as they are, URLs may have escapes.
         let is_unc = !text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("smb:"));
@@ -74,8 +74,8 @@ impl FromStr for Url {
         let (user, host) = match authority.rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
                 return Err(String::from(
-                    "a password does not belong into a URL, where others see it: use \
-                     --credentials, FREVO_PASSWORD, or wait to be asked",
+                    "do not write the password into the URL, where other users can see it; use \
+                     --credentials or FREVO_PASSWORD, or type it when asked",
                 ));
             }
             Some((user, host)) => (Some(unescape(user)?), host),
@@ -93,7 +93,7 @@ impl FromStr for Url {
 fn server(host: &str) -> Result<ServerName, String> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
-            let (name, after) = rest.split_once(']').ok_or("an IPv6 address ends with ]")?;
+            let (name, after) = rest.split_once(']').ok_or("the IPv6 address has no closing ]")?;
             (name, after.strip_prefix(':'))
         }
         None => match host.rsplit_once(':') {
@@ -102,10 +102,10 @@ fn server(host: &str) -> Result<ServerName, String> {
         },
     };
     if name.is_empty() {
-        return Err(String::from("the URL names no server"));
+        return Err(String::from("the URL has no server name"));
     }
     let port = match port {
-        Some(port) => port.parse().map_err(|_| format!("{port} is no port"))?,
+        Some(port) => port.parse().map_err(|_| format!("{port} is not a port number"))?,
         None => ServerName::PORT,
     };
     Ok(ServerName::new(name).at_port(port))
@@ -126,7 +126,7 @@ fn unescape(text: &str) -> Result<String, String> {
         bytes.push(byte.ok_or_else(|| format!("{text}: write %25 for a percent sign"))?);
         rest = rest.get(2..).unwrap_or_default();
     }
-    String::from_utf8(bytes).map_err(|_| format!("{text} is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| format!("{text} is not valid UTF-8"))
 }
 
 impl Url {

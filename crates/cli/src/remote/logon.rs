@@ -103,15 +103,19 @@ fn advice(error: &frevo_client::Error) -> &'static str {
     use frevo_wire::Status;
     use std::io::ErrorKind;
     if error.status() == Some(Status::OBJECT_NAME_INVALID) {
-        return "; SMB keeps : * ? \" < > | and a space or period at the end for itself";
+        if error.path().contains(['*', '?']) {
+            return "; wildcards are not supported (list files with `frevo find --name`), and names must \
+                    not contain : * ? \" < > |";
+        }
+        return "; names must not contain : * ? \" < > | or end with a space or period";
     }
     let Cause::Transport(why) = error.cause() else { return "" };
     match why.kind() {
-        ErrorKind::ConnectionRefused => "; is the server running, and the port right?",
+        ErrorKind::ConnectionRefused => "; is the server running on this port?",
         ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-            "; check the network, and firewalls on the way"
+            "; check the network and the firewalls"
         }
-        _ if why.to_string().contains("failed to lookup") => "; is the host's name right?",
+        _ if why.to_string().contains("failed to lookup") => "; check the name of the host",
         _ => "",
     }
 }
@@ -156,7 +160,7 @@ impl Connection {
     /// The share of `url`.
     pub(crate) async fn share(&self, url: &Url) -> Result<Share, Failure> {
         if url.share.is_empty() {
-            let text = format!("{url} names no share; `frevo shares {url}` lists them");
+            let text = format!("{url} has no share name; `frevo shares {url}` lists the shares");
             return Err(Failure::new(Exit::Usage, text).of("connect to", url));
         }
         let share = self.log_on(url).await?.share(&url.share).await.map_err(failed)?;
@@ -222,7 +226,7 @@ impl Connection {
         let set = |name| std::env::var(name).ok().filter(|user: &String| !user.is_empty());
         let user = self.user.clone().or_else(|| url.user.clone());
         let user = user.or_else(|| set("FREVO_USER")).or_else(|| set("USER")).ok_or_else(|| {
-            Failure::new(Exit::Auth, "no user is named: write smb://USER@HOST or use --user")
+            Failure::new(Exit::Auth, "no user is named; write smb://USER@HOST or use --user")
         })?;
         let password = self.password(&user, url)?;
         if !self.nt_hash {
@@ -269,11 +273,9 @@ impl Connection {
             return Ok(password);
         }
         if !std::io::stdin().is_terminal() {
-            let text = "no password: set FREVO_PASSWORD, or use --credentials or --password-stdin";
+            let text = "no password; set FREVO_PASSWORD, or use --credentials or --password-stdin";
             return Err(Failure::new(Exit::Auth, text));
         }
-        rpassword::prompt_password(format!("Password of {user} at {}: ", url.server))
-            .map(frevo_auth::Zeroizing::new)
-            .map_err(Failure::failed("cannot ask for the password"))
+        crate::passwords::prompt(&format!("Password of {user} on {}: ", url.server))
     }
 }

@@ -54,8 +54,8 @@ pub(crate) fn run(verb: &Verb) -> Done {
 const fn interrupted(verb: &Verb) -> &'static str {
     match verb {
         Verb::Get(_) | Verb::Put(_) | Verb::Cp(_) | Verb::Sync(_) => {
-            "interrupted; what was not finished is kept under a name that ends in \
-             .frevo-part and gone on with the next time"
+            "interrupted; unfinished files are kept as *.frevo-part, and the next run of this \
+             command continues them"
         }
         _ => "interrupted",
     }
@@ -74,7 +74,7 @@ pub(crate) fn block_on<T>(
         .on_thread_park(pacing::rest)
         .max_blocking_threads(helpers.unwrap_or(cores).max(1))
         .build()
-        .map_err(Failure::failed("cannot start"))?;
+        .map_err(Failure::failed("cannot start the event loop"))?;
     let done = runtime.block_on(async {
         let done = tokio::select! {
             done = work => {

@@ -12,6 +12,7 @@ use super::background;
 use super::logon::failed;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::Logging;
+use crate::plural::counted;
 use crate::tell;
 
 /// How long requests under way are waited for once it is over.
@@ -29,7 +30,7 @@ pub(super) fn run(arguments: &Mount) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(Failure::failed("cannot start"))?;
+        .map_err(Failure::failed("cannot start threads"))?;
     let done = runtime.block_on(mount(arguments));
     runtime.shutdown_timeout(LAST_WORDS);
     done
@@ -40,7 +41,7 @@ async fn mount(arguments: &Mount) -> Done {
     let refused = |error| refused(arguments, error);
     // Before a password is asked for.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
-    let mut signals = Signals::new().map_err(Failure::failed("cannot start"))?;
+    let mut signals = Signals::new().map_err(Failure::failed("cannot wait for signals"))?;
     let (share, url) = tokio::select! {
         found = arguments.connection.reach_with(&arguments.url, !arguments.no_posix) => found?,
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
@@ -82,7 +83,7 @@ fn start_logging(arguments: &Mount) -> Done {
 async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
     loop {
         tokio::select! {
-            ended = mounted.ended() => return ended.map_err(Failure::failed("the mount has ended")),
+            ended = mounted.ended() => return ended.map_err(Failure::failed("the mount ended")),
             () = signals.next() => {}
         }
         let folder = mounted.folder().display().to_string();
@@ -91,7 +92,9 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
             return Err(Failure::new(
                 Exit::Interrupted,
                 format!(
-                    "{folder} is unmounted; the server does not answer, and {lost} bytes that were written to it are lost"
+                    "{folder} is unmounted; the server does not answer, so {} of written data \
+                     could not be saved",
+                    counted(lost, "byte")
                 ),
             ));
         }
@@ -103,8 +106,8 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         match unmounted {
             Ok(Unmount::Done) => {}
             Ok(Unmount::Busy) => tell(format_args!(
-                "{folder} is in use and stays mounted, all that was written to it is on the server; \
-                 end the programs that use it (fuser -vm {folder}) and try again"
+                "{folder} is in use and stays mounted; all written data is on the server. End the \
+                 programs that use it (fuser -vm {folder}) and try again"
             )),
             Err(error) => tell(format_args!("cannot unmount {folder}: {error}")),
         }

@@ -36,10 +36,9 @@ impl TakenNames {
         if self.names.insert(key) {
             return Ok(());
         }
-        let apart = if self.case == Case::Same { ", case apart" } else { "" };
-        let text = format!(
-            "{from} is left out: another goes to {name} too{apart}; give one of them another name"
-        );
+        let case = if self.case == Case::Same { " (ignoring case)" } else { "" };
+        let text =
+            format!("skipped {from}: another source also maps to {name}{case}; rename one of them");
         Err(Failure::new(Exit::Failed, text).of("copy", from))
     }
 }
@@ -53,7 +52,7 @@ mod tests {
         let mut there = TakenNames::new(Case::Same);
         assert!(there.take("a/Bé", "x").is_ok() && there.take("a/c", "x").is_ok());
         let refused = there.take("A/bÉ", "./y").unwrap_err();
-        assert!(refused.message.starts_with("./y is left out"), "{refused}");
+        assert!(refused.message.starts_with("skipped ./y"), "{refused}");
         let mut here = TakenNames::new(Case::Differs);
         assert!(here.take("a", "x").is_ok() && here.take("A", "x").is_ok());
         assert!(here.take("a", "x").is_err());

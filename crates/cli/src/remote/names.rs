@@ -22,7 +22,7 @@ pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace:
         };
         failures.note_done(done)?;
     }
-    failures.end()
+    failures.end("moved")
 }
 
 async fn mv_one(
@@ -39,15 +39,14 @@ async fn mv_one(
     let (share, from) = &connection.reach(from).await?;
     let (_, to) = &connection.reach(to).await?;
     if !from.is_in_share_of(to) {
-        let text = format!(
-            "{from} and {to} are different shares, to which a DFS namespace leads; use cp, then rm"
-        );
+        let text =
+            format!("{from} and {to} are on different shares, behind DFS links; use cp, then rm");
         return Err(Failure::new(Exit::Usage, text));
     }
     // A directory takes what is moved under its own name.
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
-        let text = format!("{to} is no directory that something could be moved into");
+        let text = format!("{to} is not a directory");
         return Err(Failure::new(Exit::Usage, text).of("rename", to));
     }
     let target = if into || to.path.is_empty() {
@@ -82,5 +81,5 @@ pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) 
         };
         failures.note_done(made.map_err(failed))?;
     }
-    failures.end()
+    failures.end("created")
 }

@@ -8,7 +8,7 @@ use frevo_client::Metadata;
 use frevo_wire::dtyp::FileAttributes;
 use serde_json::{Value, json};
 
-use super::walk::{self, Kind};
+use super::walk;
 use crate::exit::{Done, Failure};
 
 /// `4.2M`
@@ -36,11 +36,13 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
         "T" | "TiB" => 40,
-        unit => return Err(format!("{unit} is no unit; write k, M, G or T")),
+        unit => return Err(format!("{unit} is not a unit; use k, M, G or T")),
     };
-    let number: f64 = digits.parse().map_err(|_| format!("{digits} is no number"))?;
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| format!("{text} is not a size; write a number such as 65536 or 64k"))?;
     if !(number.is_finite() && number >= 0.0) {
-        return Err(format!("{digits} is no size"));
+        return Err(format!("{text} is not a size; write a number such as 65536 or 64k"));
     }
     // The cast saturates.
     Ok((number * (1_u64 << shift) as f64) as u64)
@@ -86,11 +88,7 @@ pub(crate) fn attributes(attributes: FileAttributes) -> String {
 
 /// The kind in a word.
 pub(crate) fn kind(metadata: &Metadata) -> &'static str {
-    match walk::kind(metadata) {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Other => "link",
-    }
+    walk::kind(metadata).word()
 }
 
 /// A file as a JSON object.

@@ -22,13 +22,14 @@ pub(crate) async fn rm(rm: &Rm) -> Done {
         let done = rm_one(rm, url, &mut failures).await;
         failures.note_done(done)?;
     }
-    failures.end()
+    failures.end("removed")
 }
 
 async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
     let Rm { connection, recursive, force, dry_run, .. } = rm;
     if url.path.is_empty() {
-        let text = format!("{url} is a share, which is not removed");
+        let text =
+            format!("{url} is a share; only files and directories in a share can be removed");
         return Err(Failure::new(Exit::Usage, text).of("remove", url));
     }
     let (share, url) = &connection.reach(url).await?;
@@ -38,7 +39,7 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
     };
     if walk::kind(&metadata) == Kind::Directory {
         if !recursive {
-            let text = format!("{url} is a directory; use -r to remove it and all in it");
+            let text = format!("{url} is a directory; use -r to remove it with its content");
             return Err(Failure::new(Exit::Usage, text).of("remove", url));
         }
         if *dry_run {
@@ -129,7 +130,7 @@ pub(crate) async fn remove_all(
     .map_err(failed)?;
     if let Some(path) = junction {
         // What it leads to is not meant, and perhaps others'.
-        let why = "it is a link of a DFS namespace; nothing was removed";
+        let why = "it is a DFS link; nothing was removed";
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }
     let before = failures.count();

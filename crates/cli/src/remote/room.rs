@@ -22,7 +22,7 @@ pub(crate) async fn df(connection: &Connection, urls: &[Url], exact: bool) -> Do
         let done = df_one(connection, url, exact).await;
         failures.note_done(done)?;
     }
-    failures.end()
+    failures.end("shown")
 }
 
 async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Done {
@@ -74,7 +74,7 @@ pub(crate) async fn du(du: &Du) -> Done {
         let done = du_one(du, url, &mut failures).await;
         failures.note_done(done)?;
     }
-    failures.end()
+    failures.end("counted")
 }
 
 async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Done {

@@ -6,7 +6,9 @@ use frevo_client::Share;
 use frevo_mount::names::{Spelling, to_wire};
 
 use super::arguments::{Connection, Put};
-use super::copy::{Failures, Tree, folder, make_directories, planned, report, tell_left_out};
+use super::copy::{
+    Failures, NOTHING_COPIED, Tree, folder, make_directories, planned, report, tell_left_out,
+};
 use super::location::{Url, join};
 use super::logon::failed;
 use super::name_collisions::{Case, TakenNames};
@@ -82,7 +84,7 @@ pub(crate) async fn send(
     for from in from {
         if is_stream && *from == Path::new("-") {
             if into {
-                let text = format!("{url} is a directory; write the name of the file too");
+                let text = format!("{url} is a directory; add the name of the file");
                 return Err(Failure::new(Exit::Usage, text));
             }
             if tree.dry_run {
@@ -102,7 +104,7 @@ pub(crate) async fn send(
         for (action, path) in directories.chain(going.files.iter().map(|file| ("copy", &file.to))) {
             planned(connection.json, action, path);
         }
-        return failures.end();
+        return failures.end("copied");
     }
     // The tops with those above them, the rest is below.
     let directories = going.directories.iter().map(String::as_str).collect();
@@ -113,8 +115,8 @@ pub(crate) async fn send(
         async |share: &Share, file: &File| transfer::up(share, &file.from, &file.to, &how).await;
     let small = |file: &File| is_small(file.len);
     lanes.each(going.files.iter(), small, |file| folder(&file.to), send, &mut failures).await?;
-    report(connection, &how.progress, &failures);
-    failures.end()
+    report(connection, &how.progress, &failures, NOTHING_COPIED);
+    failures.end("copied")
 }
 
 /// Whether `url` is a directory that what is copied goes into. One that is named by a `/`
@@ -138,7 +140,8 @@ pub(crate) async fn is_into(
         return Ok(true);
     }
     if count > 1 {
-        let text = format!("{url} is no directory, which several files go into");
+        let text =
+            format!("{url} is not a directory; several files can only be copied to a directory");
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(false)
@@ -149,7 +152,7 @@ async fn no_file(share: &Share, url: &Url) -> Done {
     if share.metadata(&url.path).await.is_err() {
         return Ok(());
     }
-    let text = format!("{url} is a file, which a directory cannot be copied to");
+    let text = format!("{url} is a file; a directory cannot be copied to it");
     Err(Failure::new(Exit::Failed, text).of("copy", url))
 }
 
@@ -169,8 +172,7 @@ fn look(
     let named = whole.as_deref().unwrap_or(from);
     let name =
         named.file_name().and_then(|name| to_wire(name, Spelling::Mapped)).ok_or_else(|| {
-            let text =
-                format!("{shown}: its name is not UTF-8, which a share cannot hold; rename it");
+            let text = format!("{shown}: the name is not UTF-8, which SMB requires; rename it");
             Failure::new(Exit::Failed, text).of("read", from.display())
         })?;
     let to = if into { url.below(&name) } else { url.path.clone() };
@@ -178,7 +180,7 @@ fn look(
         return going.add(from.to_owned(), to, metadata.len());
     }
     if !tree.recursive {
-        let text = format!("{shown} is a directory; use -r to copy it with all in it");
+        let text = format!("{shown} is a directory; use -r to copy it with its content");
         return Err(Failure::new(Exit::Usage, text).of("copy", shown));
     }
     let passes = |file: &LocalFile| {

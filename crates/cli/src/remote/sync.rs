@@ -9,7 +9,8 @@ use self::endpoint::{Endpoint, Look};
 use self::plan::{Entry, Listed, Plan};
 use super::arguments::Sync;
 use super::copy::{
-    Failures, each, folder, into_itself, make_directories, planned, report, tell_left_out,
+    Failures, NOTHING_COPIED, each, folder, into_itself, make_directories, planned, report,
+    tell_left_out,
 };
 use super::fetch::local_name;
 use super::folders::Folders;
@@ -45,13 +46,13 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     apart(sync, (&from, &from_line, &source), (&to, &to_line, &target)).await?;
     if sync.delete && source.is_empty() && !target.is_empty() && unlisted == 0 {
         // More often a disk that is not mounted than what is meant.
-        let text = "the source is empty, and --delete would remove all there is; use rm for that";
+        let text = "the source is empty, so --delete would remove everything in the target; if you want that, use frevo rm";
         return Err(Failure::new(Exit::Failed, text));
     }
     let mut plan = plan::plan(sync, (&from, &to), &source, &target, &mut failures).await?;
     if sync.delete && unlisted > 0 {
         // What could not be listed is not gone.
-        crate::tell("not all of the source can be read: nothing is deleted");
+        crate::tell("a part of the source cannot be read, so nothing is deleted");
         plan.removals.clear();
     }
     if !filter.is_all() {
@@ -60,7 +61,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     }
     if sync.dry_run {
         tell(sync, &plan);
-        return failures.end();
+        return failures.end("synchronised");
     }
     to.make().await?;
     for (name, entry) in &plan.removals {
@@ -76,7 +77,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
             let mut folders = Folders::default();
             for name in &plan.directories {
                 let made = folders.make(&root.join(local_name(name)));
-                let made = made.map_err(Failure::failed(format!("cannot make {name}")));
+                let made = made.map_err(Failure::failed(format!("cannot create {name}")));
                 failures.note_done(made)?;
             }
             plan.files.retain(|(_, there, _)| folders.can_have(&root.join(local_name(there))));
@@ -85,8 +86,9 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     let dressed = plan.dressings.iter().map(|(name, _, attributes)| to.dress(name, *attributes));
     each(dressed, &mut failures).await?;
     let how = carry_out(sync, &from, &to, &plan, &mut failures).await?;
-    report(&sync.connection, &how.progress, &failures);
-    failures.end()
+    let idle = if plan.is_empty() { "already up to date" } else { NOTHING_COPIED };
+    report(&sync.connection, &how.progress, &failures, idle);
+    failures.end("synchronised")
 }
 
 /// A file to be copied, by its names at both ends.
@@ -159,13 +161,13 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
                 return Err(into_itself(&from));
             }
             if sync.delete && (from.is_inside(&to) || from_line.is_inside(&to_line)) {
-                let text = format!("--delete would remove {from}, which is below {to}");
+                let text = format!("--delete would remove the source {from}, which is inside {to}");
                 return Err(Failure::new(Exit::Usage, text));
             }
             (Endpoint::Remote(source, from.path), Endpoint::Remote(target, to.path))
         }
         (Location::Local(_), Location::Local(_)) => {
-            let text = "neither end is a smb:// URL; use rsync";
+            let text = "neither the source nor the target is an smb:// URL; use rsync";
             return Err(Failure::new(Exit::Usage, text));
         }
     };
@@ -178,13 +180,14 @@ type EndInspection<'a> = (&'a Endpoint, &'a Line, &'a Listed);
 /// That neither is in the other, as it may be where they are in two shares.
 async fn apart(sync: &Sync, from: EndInspection<'_>, to: EndInspection<'_>) -> Done {
     if let Some(found) = found_in(from, to.1).await {
-        let text = format!("the copy would be in {found}, and so into itself");
+        let text =
+            format!("the source would be copied into itself: the target is inside it, in {found}");
         return Err(Failure::new(Exit::Usage, text));
     }
     if sync.delete
         && let Some(found) = found_in(to, from.1).await
     {
-        let text = format!("--delete would remove what is copied: it is in {found}");
+        let text = format!("--delete would remove the source: it is inside the target, in {found}");
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(())

@@ -152,7 +152,7 @@ fn may_go_on(error: &Error) -> bool {
 }
 
 /// Why a copy would be of no version that its source ever had.
-const UNSTEADY: &str = "it changed while it was read, and what was there before stays; try again";
+const UNSTEADY: &str = "it changed while it was read; the target was not changed; try again";
 
 /// Whether the source of a copy, of the length and time `before`, is still the same when
 /// it was read. What was only appended to it is left for the next time.

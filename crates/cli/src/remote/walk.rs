@@ -70,6 +70,17 @@ pub(crate) enum Kind {
     Other,
 }
 
+impl Kind {
+    /// The kind in a word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Other => "link",
+        }
+    }
+}
+
 /// Bit of tags: another name is meant in its place (MS-FSCC 2.1.2.1, N).
 const SURROGATE: u32 = 0x2000_0000;
 /// Special files of Windows' NFS server and of its Subsystem for Linux: NFS, AF_UNIX,
@@ -151,7 +162,7 @@ pub(crate) async fn remote_into(
             let name = join(&below, entry.name());
             seen += 1;
             if seen > ENTRIES_MAX || name.matches('/').count() > DEPTH_MAX {
-                let cause = Cause::Protocol("a tree without end");
+                let cause = Cause::Protocol("too many files, or directories too deep");
                 return Err(Error::new(cause, "list", share.url(path)));
             }
             let goes_into = see(&name, entry.metadata());
@@ -190,7 +201,7 @@ pub(crate) async fn cross(
     let to = share.real_url(place).await?;
     let trail = Trail::crossed(before, from, &to);
     if trail.is_none() {
-        let cause = Cause::Protocol("a link of a DFS namespace that leads back to where it is");
+        let cause = Cause::Protocol("a DFS link that leads back to a directory above it");
         return Err(Error::new(cause, "list", share.url(place)));
     }
     Ok(trail)
@@ -274,7 +285,7 @@ fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFi
         _ => Kind::Other,
     };
     let name = to_wire(&entry.file_name(), Spelling::Mapped).ok_or_else(|| {
-        let why = "its name is not UTF-8, which a share cannot hold; rename it";
+        let why = "the name is not UTF-8, which SMB requires; rename it";
         std::io::Error::new(std::io::ErrorKind::InvalidData, why)
     })?;
     Ok(LocalFile {

@@ -60,7 +60,7 @@ impl Doors {
                     Listener::from_owned(OwnedFd::from(socket.ok_or(ErrorKind::NotFound)?))?;
                 Ok((listener.local_addr()?, listener))
             });
-            let failure = Failure::failed("cannot use a socket that was handed over");
+            let failure = Failure::failed("cannot use a socket from systemd");
             let (address, listener) = listener.map_err(failure)?;
             doors.addresses.push(address);
             doors.listeners.push(listener);
@@ -161,10 +161,10 @@ pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, Failure> {
         let names: Vec<&str> = interfaces.iter().map(|interface| &*interface.name).collect();
         let near = nearest(name, names.iter().copied());
         let hint = near.map_or_else(
-            || format!("there are {}", names.join(", ")),
+            || format!("the interfaces are {}", names.join(", ")),
             |near| format!("did you mean {near}?"),
         );
-        let text = format!("there is no interface {name} with an address; {hint}");
+        let text = format!("no interface {name} has an address; {hint}");
         return Err(Failure::new(Exit::Failed, text));
     };
     let is_link_local = |address: &IpAddr| match address {
@@ -210,13 +210,13 @@ fn failure((address, error): (SocketAddr, io::Error)) -> Failure {
     let port = address.port();
     let text = match error.kind() {
         ErrorKind::AddrInUse => format!(
-            "port {port} of {} is in use, perhaps by another SMB server (smbd, ksmbd); stop that, \
-             or take another port: --listen {}",
+            "port {port} of {} is in use, perhaps by another SMB server (smbd, ksmbd); stop it, \
+             or use another port: --listen {}",
             address.ip(),
             SocketAddr::new(address.ip(), PORT_WITHOUT_PRIVILEGE)
         ),
         ErrorKind::PermissionDenied => format!(
-            "port {port} needs a privilege that this user lacks; {}, or take a port from 1024 on: \
+            "this user is not permitted to use port {port}; {}, or use a port from 1024 on: \
              --listen {}",
             HOW_TO_GET_IT,
             SocketAddr::new(address.ip(), PORT_WITHOUT_PRIVILEGE)
@@ -231,7 +231,7 @@ fn failure((address, error): (SocketAddr, io::Error)) -> Failure {
 
 /// How an unprivileged user gets port 445.
 pub(super) const HOW_TO_GET_IT: &str =
-    "to get it run: sudo sysctl -w net.ipv4.ip_unprivileged_port_start=445";
+    "to permit it, run: sudo sysctl -w net.ipv4.ip_unprivileged_port_start=445";
 
 #[cfg(test)]
 mod tests {

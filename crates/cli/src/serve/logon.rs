@@ -81,7 +81,7 @@ pub(crate) fn user_map(config: &Config) -> Result<UserMap, Failure> {
     let Some(path) = &config.server.user_map_file else { return Ok(map) };
     let shown = path.display();
     let text = trust::read(path, FILE_BYTES_MAX).map_err(|refusal| match refusal {
-        trust::Refusal::OthersWrite(why) => fault(format!("the user_map_file is not used: {why}")),
+        trust::Refusal::OthersWrite(why) => fault(format!("the user_map_file was not read: {why}")),
         trust::Refusal::Unreadable(error) => {
             fault(format!("cannot read the user_map_file {shown}: {error}"))
         }
@@ -132,9 +132,9 @@ fn run_user(
 /// Adds an account or gives it this password.
 fn put(accounts: &mut AccountFile, name: &str, password: &str) -> Result<(), Failure> {
     accounts.remove(name);
-    accounts.add(accounts::entry(name, password)).map_err(|why| {
-        Failure::new(Exit::Config, format!("the user {name} cannot be added: {why}"))
-    })
+    accounts
+        .add(accounts::entry(name, password))
+        .map_err(|why| Failure::new(Exit::Config, format!("cannot add user {name}: {why}")))
 }
 
 /// Who started this, as a user name: the one behind sudo, and never root.

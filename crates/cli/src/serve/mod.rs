@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Done {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Failure::failed("cannot start"))?;
+        .map_err(Failure::failed("cannot start the event loop"))?;
     let done = runtime.block_on(run::run(arguments, plan, &logging));
     // After a second Ctrl-C the cores may still be at work.
     runtime.shutdown_background();

@@ -87,7 +87,7 @@ fn add_share(config: &mut Config, share: ShareSection) -> Done {
         return Err(Failure::new(
             Exit::Usage,
             format!(
-                "{one} and {two} would both be called {name}; call one of them otherwise: \
+                "{one} and {two} would both be shared as {name}; give one another name: \
                  --name OTHER={two}"
             ),
         ));

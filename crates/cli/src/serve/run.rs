@@ -143,7 +143,7 @@ fn keep_opens(server: &Arc<Server>, loaded: &Loaded) -> Done {
     let store = DiskState::open(&path).map_err(Failure::failed(what()))?;
     let count = record::restore(server, Arc::new(store)).map_err(Failure::failed(what()))?;
     if count > 0 {
-        tracing::info!(target: "frevo::durable", count, "files are held for their clients");
+        tracing::info!(target: "frevo::durable", count, "restored persistent handles; their files stay open for the clients");
     }
     Ok(())
 }
@@ -192,12 +192,12 @@ impl Running<'_> {
                 cause = self.signals.next() => match (cause, stop.take()) {
                     (Cause::Stop, Some(stop)) => {
                         notify(&[NotifyState::Stopping]);
-                        tracing::info!(target: "frevo::server", "stopping: finishing what was begun");
+                        tracing::info!(target: "frevo::server", "stopping: finishing pending requests");
                         // The receiver waits as long as this loop does.
                         let _ = stop.send(());
                     }
                     (Cause::Stop, None) => {
-                        return Err(Failure::new(Exit::Failed, "stopped at once; requests were cut off"));
+                        return Err(Failure::new(Exit::Failed, "stopped without finishing the pending requests"));
                     }
                     (Cause::Reload, Some(again)) => {
                         stop = Some(again);
@@ -234,9 +234,9 @@ impl Running<'_> {
             }
             None => {
                 tracing::error!(target: "frevo::server",
-                    "reload failed because of a bug; the server goes on; restart it to apply the \
-                     configuration");
-                failed(String::from("a bug"))
+                    "reload failed because of a bug; the old configuration stays in force; restart \
+                     the server to apply the new one");
+                failed(String::from("internal error"))
             }
         };
         self.server.audit.emit(|| event);
@@ -256,7 +256,7 @@ impl Running<'_> {
         let shares = Shares::new(new.shares(self.server.audit.get()));
         self.server.reload(new.settings.clone(), shares, new.accounts());
         for key in needs_restart(&self.loaded.plan, &new.plan) {
-            tracing::warn!(target: "frevo::server", key, "changed; takes a restart to take effect");
+            tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
         }
         warn(&new);
         self.loaded = new;
@@ -317,10 +317,10 @@ fn warn(loaded: &Loaded) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }
     if loaded.logon.names().is_empty() {
-        tracing::warn!(target: "frevo::server", "nobody can log on: frevo user add NAME, then reload");
+        tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME, then reload");
     }
     if loaded.shares.is_empty() {
-        tracing::warn!(target: "frevo::server", "there are no shares: add a [[share]], then reload");
+        tracing::warn!(target: "frevo::server", "there are no shares; add a [[share]], then reload");
     }
 }
 
@@ -378,9 +378,9 @@ fn limit(server: &Server, plan: &Plan) {
     let for_opens = server.descriptors.for_opens();
     if limit < limits::DESCRIPTORS_WARN {
         tracing::warn!(target: "frevo::server", limit, for_opens,
-            "few files can be open at one time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
+            "only few files can be open at a time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
     } else {
-        tracing::info!(target: "frevo::server", limit, for_opens, "descriptors");
+        tracing::info!(target: "frevo::server", limit, for_opens, "file descriptors");
     }
 }
 
@@ -422,7 +422,7 @@ impl Hello<'_> {
             tracing::info!(target: "frevo::server", "{}", confined.line());
             if doors.is_second_choice {
                 tracing::warn!(target: "frevo::server",
-                "port 445 is not permitted to this user; {}", super::listen::HOW_TO_GET_IT);
+                "this user is not permitted to use port 445; {}", super::listen::HOW_TO_GET_IT);
             }
             return Ok(());
         }

@@ -49,12 +49,12 @@ impl Screen<'_> {
             line(
                 &mut out,
                 &format!(
-                    "  Port {SMB_PORT} is not permitted to this user, so this is {port}; {HOW_TO_GET_IT}"
+                    "  listens on port {port}: this user is not permitted to use port {SMB_PORT}; {HOW_TO_GET_IT}"
                 ),
             );
         }
         line(&mut out, &format!("  {}", self.confined));
-        line(&mut out, "  Ctrl-C stops after open writes are flushed");
+        line(&mut out, "  Ctrl-C stops the server when pending writes are on the disk");
         out
     }
 
@@ -95,12 +95,12 @@ impl Screen<'_> {
                 out,
                 &format!(
                     "  user {name}   password {password}       \
-                     (--user, --password-file, --read-only to change)"
+                     (to change: --user, --password-file)"
                 ),
             ),
             User::Known(name) => line(out, &format!("  user {name}")),
             User::Nobody => {
-                line(out, "  nobody can log on yet: frevo user add NAME, then reload");
+                line(out, "  no user can log on yet; run frevo user add NAME, then reload");
             }
         }
     }
@@ -230,12 +230,12 @@ mod tests {
         let want = format!(
             "frevo {}  \\\\BOX\\photos \u{2192} /home/ann/photos  \
              (read-write \u{b7} SMB 3.0 to 3.1.1 \u{b7} encryption required \u{b7} io_uring)\n  \
-             user ann   password k7wq3-9mztb       (--user, --password-file, --read-only to change)\n  \
+             user ann   password k7wq3-9mztb       (to change: --user, --password-file)\n  \
              Windows    net use P: \\\\192.0.2.10\\photos /user:ann\n  \
              macOS      open smb://ann@192.0.2.10/photos\n  \
              Linux      sudo mount -t cifs //192.0.2.10/photos /mnt -o user=ann,vers=3.1.1,seal\n  \
              confined: files, system calls\n  \
-             Ctrl-C stops after open writes are flushed\n",
+             Ctrl-C stops the server when pending writes are on the disk\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(text, want);
@@ -251,7 +251,7 @@ mod tests {
             "net use P: \"\\\\2001-db8--1.ipv6-literal.net\\My Photos\" /user:ann /TCPPORT:4450",
             "open smb://ann@[2001:db8::1]:4450/My%20Photos",
             "'//2001:db8::1/My Photos' /mnt -o user=ann,vers=3.1.1,port=4450\n",
-            "Port 445 is not permitted to this user, so this is 4450; to get it run: sudo sysctl",
+            "listens on port 4450: this user is not permitted to use port 445; to permit it, run: sudo sysctl",
             "(read-write \u{b7} SMB 3.1.1 \u{b7} encryption offered \u{b7} io_uring)",
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");

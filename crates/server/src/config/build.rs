@@ -171,13 +171,14 @@ impl ShareSection {
         }
         let key = if is_user { "run_as = \"user\"" } else { "force_user" };
         credentials::check().map_err(|why| {
-            format!("{key} cannot work: {why}; start frevo as root, or leave the key out")
+            format!("{key} is not possible here: {why}; start frevo as root, or remove the key")
         })?;
         let group = match &self.force_group {
             Some(name) => {
                 let name = name.get_ref();
-                let group = frevo_posix::group_id(name)
-                    .map_err(|errno| format!("force_group: the host does not say: {errno}"))?;
+                let group = frevo_posix::group_id(name).map_err(|errno| {
+                    format!("force_group: cannot look up the group {name}: {errno}")
+                })?;
                 Some(group.ok_or_else(|| format!("force_group: this host has no group {name}"))?)
             }
             None => None,
@@ -187,11 +188,13 @@ impl ShareSection {
             Some(name) => {
                 let name = name.get_ref();
                 let user = frevo_posix::user(name)
-                    .map_err(|errno| format!("force_user: the host does not say: {errno}"))?
+                    .map_err(|errno| {
+                        format!("force_user: cannot look up the user {name}: {errno}")
+                    })?
                     .ok_or_else(|| format!("force_user: this host has no user {name}"))?;
                 let gid = group.unwrap_or(user.gid);
                 let one = Credentials::new(user.uid, gid, &user.groups);
-                RunAs::One(Arc::new(one.ok_or("force_user: nobody acts as root")?))
+                RunAs::One(Arc::new(one.ok_or("force_user must not be root")?))
             }
         };
         Ok(Identities { run_as, force_group: group })
@@ -356,14 +359,12 @@ impl fmt::Display for FolderFault {
                 write!(f, "there is no folder {path}; did you mean {}?", near.display())
             }
             Why::Missing { near: None } => write!(f, "there is no folder {path}"),
-            Why::NotAFolder => write!(
-                f,
-                "{path} is not a folder: only folders can be shared; share the one it is in"
-            ),
+            Why::NotAFolder => write!(f, "{path} is not a folder; only folders can be shared"),
             Why::Forbidden => write!(
                 f,
-                "{path} cannot be read by the user that this runs as; \
-                 it needs read and search permission on the folder and search on those above it"
+                "{path} cannot be read by the user that runs frevo; give this user read and \
+                 search permission (rx) on the folder, and search permission (x) on all folders \
+                 above it"
             ),
             Why::Other(error) => write!(f, "{path} cannot be shared: {error}"),
         }

@@ -34,12 +34,18 @@ impl Fault {
         let message = error.message();
         let line = error.span().map(|span| line_of(text, span.start));
         let fault = |what: String, hint: Option<String>| Self { line, what, hint };
+        let span = error.span();
+        let key = span.as_ref().and_then(|span| subject(text, span.start));
+        let key = key.unwrap_or_else(|| String::from("the value"));
+        if let Some((what, hint)) = mismatch(message, &key) {
+            return fault(what, hint);
+        }
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
         let Some((&typed, expected)) = quoted.split_first() else {
             return fault(message.to_owned(), None);
         };
         if message.starts_with("unknown field") {
-            let section = error.span().and_then(|span| section_of(text, span.start));
+            let section = span.and_then(|span| section_of(text, span.start));
             let here = section.map_or_else(String::new, |section| format!(" in {section}"));
             return fault(
                 format!("unknown key `{typed}`{here}"),
@@ -47,14 +53,87 @@ impl Fault {
             );
         }
         if message.starts_with("unknown variant") {
-            let hint = nearest(typed, expected.iter().copied()).map_or_else(
-                || format!("it is one of {}", expected.join(", ")),
-                |near| format!("did you mean \"{near}\"? It is one of {}", expected.join(", ")),
+            let is_list =
+                span.is_some_and(|span| text.get(span).is_some_and(|v| v.starts_with('[')));
+            let each = if is_list && key.starts_with('`') { "each value of " } else { "" };
+            let key = format!("{each}{key}");
+            let hint = nearest(typed, expected.iter().copied());
+            return fault(
+                format!("{key} must be {}, not \"{typed}\"", alternatives(expected)),
+                hint.map(|near| format!("did you mean \"{near}\"?")),
             );
-            return fault(format!("\"{typed}\" is not known here"), Some(hint));
+        }
+        if message.starts_with("missing field") {
+            let section = span.and_then(|span| section_of(text, span.end));
+            let section = section.unwrap_or("the file");
+            return fault(format!("{section} needs the key `{typed}`"), None);
         }
         fault(message.to_owned(), None)
     }
+}
+
+/// The key whose value stands at the byte `at`, as the subject of a sentence. `None` for a
+/// byte before the first key.
+fn subject(text: &str, at: usize) -> Option<String> {
+    text.get(..at)?.rsplit('\n').find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        let key = key.trim();
+        let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        let is_list = value.trim_start().starts_with('[');
+        let each = if is_list { "each value of " } else { "" };
+        (is_key && !key.is_empty()).then(|| format!("{each}`{key}`"))
+    })
+}
+
+/// The words of a list of possible values: `"a", "b" or "c"`.
+fn alternatives(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// The fault, with its hint, of a value of the wrong type or out of the type's range: serde's
+/// message in the terms of TOML. `None` for other messages.
+fn mismatch(message: &str, key: &str) -> Option<(String, Option<String>)> {
+    if let Some(wanted) = message.strip_prefix("expected ") {
+        return Some((format!("{key} must be {wanted}"), None));
+    }
+    let (kind, rest) = message.split_once(": ")?;
+    let (found, wanted) = rest.rsplit_once(", expected ")?;
+    let is_number = wanted.starts_with(['u', 'i'])
+        && wanted.ends_with(|c: char| c.is_ascii_digit())
+        || wanted == "usize";
+    if kind == "invalid value" && is_number {
+        let is_negative = found.contains('-');
+        let what = if is_negative { "must be 0 or more" } else { "is too large" };
+        return Some((format!("{key} {what}"), None));
+    }
+    if kind != "invalid type" {
+        return None;
+    }
+    if let (Some(text), "a sequence") = (found.strip_prefix("string "), wanted) {
+        return Some((format!("{key} is a list"), Some(format!("write [{text}]"))));
+    }
+    let found = match found.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("boolean", value)) => value.replace('`', ""),
+        Some((_, number)) => {
+            format!("the number {}", number.replace("point", "").replace('`', "").trim())
+        }
+        None if found == "sequence" => String::from("a list"),
+        None => String::from("a section"),
+    };
+    let wanted = match wanted {
+        "a sequence" => "a list",
+        "a string" | "string" | "path string" => "a text in quotes",
+        "a boolean" => "true or false",
+        _ if is_number => "a whole number",
+        _ if wanted.starts_with("struct") || wanted == "a map" => "a section",
+        other => other,
+    };
+    Some((format!("{key} must be {wanted}, not {found}"), None))
 }
 
 fn unknown_key_hint(typed: &str, expected: &[&str]) -> String {

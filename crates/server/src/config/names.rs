@@ -97,12 +97,12 @@ impl FromStr for ShareName {
         }
         if let Some(bad) = text.chars().find(|c| NOT_IN_SHARE_NAMES.contains(c) || c.is_control()) {
             return Err(format!(
-                "the share name {text:?} has {bad:?}, which share names cannot have"
+                "the share name {text:?} contains {bad:?}, which is not allowed in share names"
             ));
         }
         if text.trim() != text || text.ends_with('.') {
             return Err(format!(
-                "the share name {text:?} begins or ends with a blank, or ends with a period"
+                "the share name {text:?} must not begin or end with a blank, or end with a period"
             ));
         }
         if RESERVED_SHARE_NAMES.iter().any(|name| name.eq_ignore_ascii_case(text)) {
@@ -138,7 +138,7 @@ impl FromStr for ServerName {
         let allowed = !text.is_empty() && text.chars().all(is_in_server_name);
         if !allowed || text.len() > SERVER_NAME_LEN_MAX {
             return Err(format!(
-                "the server name {text:?} is not 1 to {SERVER_NAME_LEN_MAX} letters, digits, - or _"
+                "the server name {text:?} must have 1 to {SERVER_NAME_LEN_MAX} letters, digits, - or _"
             ));
         }
         Ok(Self(text.to_ascii_uppercase()))
@@ -159,7 +159,9 @@ impl FromStr for AccountName {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.trim() != text || text.is_empty() {
-            return Err(format!("the user name {text:?} is empty or begins or ends with a blank"));
+            return Err(format!(
+                "the user name {text:?} must not be empty, and not begin or end with a blank"
+            ));
         }
         if text.encode_utf16().count() > ACCOUNT_NAME_UNITS_MAX {
             return Err(format!(
@@ -169,11 +171,11 @@ impl FromStr for AccountName {
         let bad = text.chars().find(|c| NOT_IN_ACCOUNT_NAMES.contains(c) || c.is_control());
         if let Some(bad) = bad {
             return Err(format!(
-                "the user name {text:?} has {bad:?}, which user names cannot have"
+                "the user name {text:?} contains {bad:?}, which is not allowed in user names"
             ));
         }
         if text.starts_with('#') {
-            return Err(format!("the user name {text:?} begins with #"));
+            return Err(format!("the user name {text:?} must not begin with #"));
         }
         Ok(Self(text.to_owned()))
     }

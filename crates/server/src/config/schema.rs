@@ -350,14 +350,14 @@ impl Config {
                 let path = share.path.get_ref().display();
                 faults.push(
                     Fault::at(text, &share.path.span(), format!("the path {path} is not absolute"))
-                        .hint("write it from / on"),
+                        .hint("begin the path with /"),
                 );
             }
         }
         for share in &self.shares {
             let acts = share.run_as == Some(RunAsChoice::User);
             if let Some(user) = share.force_user.as_ref().filter(|_| acts) {
-                let what = String::from("force_user and run_as = \"user\" exclude each other");
+                let what = String::from("force_user and run_as = \"user\" cannot be used together");
                 faults.push(Fault::at(text, &user.span(), what));
             }
             let group = share.force_group.as_ref();
@@ -380,7 +380,7 @@ impl Config {
         if let Some(file) = self.audit.file.as_ref().filter(|file| file.get_ref().is_relative()) {
             let shown = file.get_ref().display();
             let what = format!("the path {shown} of the audit log is not absolute");
-            faults.push(Fault::at(text, &file.span(), what).hint("write it from / on"));
+            faults.push(Fault::at(text, &file.span(), what).hint("begin the path with /"));
         }
         faults.extend(self.contradictions());
         faults.extend(self.limits.faults(text));
@@ -454,21 +454,21 @@ impl ServerSection {
             fault("min_dialect is above max_dialect", "no client could connect");
         }
         if self.ciphers.as_ref().is_some_and(Vec::is_empty) {
-            fault("ciphers is empty", "to go without encryption write encryption = \"off\"");
+            fault("ciphers is empty", "to switch encryption off, write encryption = \"off\"");
         }
         if self.signing_algorithms.as_ref().is_some_and(Vec::is_empty) {
-            fault("signing_algorithms is empty", "leave the key out to have all");
+            fault("signing_algorithms is empty", "remove the key to allow all algorithms");
         }
         if let Some(folder) = self.confine_to.iter().find(|folder| !folder.is_absolute()) {
             let what = format!("confine_to: the path {} is not absolute", folder.display());
-            fault(&what, "write it from / on");
+            fault(&what, "begin the path with /");
         }
         if self.encryption.unwrap_or(EncryptionChoice::Required) == EncryptionChoice::Required
             && (self.highest_dialect() as u8) < DialectName::Smb30 as u8
         {
             fault(
-                "encryption is required, and max_dialect cannot encrypt",
-                "it takes 3.0 or above, or encryption = \"offered\"",
+                "encryption is required, but max_dialect is below 3.0, which cannot encrypt",
+                "raise max_dialect, or write encryption = \"offered\"",
             );
         }
         faults
@@ -500,19 +500,19 @@ impl LimitsSection {
         for (key, value, most) in bounds {
             let Some(value) = value else { continue };
             if !(limits::MAX_IO_MIN..=most).contains(&value.get_ref().0) {
-                let what = format!("{key} is not from {} to {most} bytes", limits::MAX_IO_MIN);
+                let what = format!("{key} must be from {} to {most} bytes", limits::MAX_IO_MIN);
                 faults.push(Fault::at(text, &value.span(), what));
             }
         }
         if let Some(memory) = self.memory.as_ref().filter(|m| m.get_ref().0 < limits::MEMORY_MIN) {
-            let what = format!("memory is less than {} bytes", limits::MEMORY_MIN);
+            let what = format!("memory must be at least {} MiB", limits::MEMORY_MIN >> 20);
             faults.push(Fault::at(text, &memory.span(), what));
         }
         let mut fault = |what: &str| {
             faults.push(Fault { line: None, what: what.to_owned(), hint: None });
         };
         if self.connections == Some(0) {
-            fault("connections is 0: nobody could connect");
+            fault("connections must be at least 1; with 0 no client could connect");
         }
         for (key, value) in [
             ("connections_per_user", self.connections_per_user),
@@ -521,14 +521,16 @@ impl LimitsSection {
             ("opens_per_user", self.opens_per_user),
         ] {
             if value == Some(0) {
-                fault(&format!("{key} is 0: nobody could use the server"));
+                fault(&format!("{key} must be at least 1; with 0 no client could use the server"));
             }
         }
         if self.idle_session_minutes.is_some_and(|m| m > limits::IDLE_SESSION_MINUTES_MAX) {
-            fault("idle_session_minutes is more than a year; 0 means never");
+            let most = limits::IDLE_SESSION_MINUTES_MAX;
+            fault(&format!("idle_session_minutes must be at most {most} (a year); 0 means never"));
         }
         if self.drain_seconds.is_some_and(|seconds| seconds > limits::DRAIN_SECONDS_MAX) {
-            fault("drain_seconds is more than an hour");
+            let most = limits::DRAIN_SECONDS_MAX;
+            fault(&format!("drain_seconds must be at most {most} (an hour)"));
         }
         faults
     }

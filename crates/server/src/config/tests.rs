@@ -162,24 +162,57 @@ fn a_wrong_value_is_named_with_its_line() {
     let cases = [
         (
             "[server]\nencryption = \"requierd\"\n",
-            "line 2: \"requierd\" is not known here; did you mean \"required\"?",
+            "line 2: `encryption` must be \"required\", \"offered\" or \"off\", not \"requierd\"; did you mean \"required\"?",
         ),
-        ("[server]\nmin_dialect = \"SMB3\"\n", "line 2: \"SMB3\" is not known here"),
+        (
+            "[server]\nmin_dialect = \"SMB3\"\n",
+            "line 2: `min_dialect` must be \"2.0.2\", \"2.1\", \"3.0\", \"3.0.2\" or \"3.1.1\", not \"SMB3\"",
+        ),
         ("[server]\n\nlisten = [\"no where\"]\n", "line 3: \"no where\" is not an address"),
-        ("[server]\ncores = \"two\"\n", "line 2: invalid type"),
+        (
+            "[server]\ncores = \"two\"\n",
+            "line 2: `cores` must be a whole number, not the text \"two\"",
+        ),
+        ("[server]\nlisten = \"127.0.0.1\"\n", "line 2: `listen` is a list; write [\"127.0.0.1\"]"),
+        ("[server]\nlisten = 5\n", "line 2: `listen` must be a list, not the number 5"),
+        (
+            "[server]\nlisten = [\n  5]\n",
+            "line 3: each value of `listen` must be a text in quotes, not the number 5",
+        ),
+        (
+            "[server]\nciphers = [\"aes-128-gcm\", \"des\"]\n",
+            "line 2: each value of `ciphers` must be \"aes-128-gcm\", ",
+        ),
+        (
+            "[server]\nread_only = \"yes\"\n",
+            "line 2: `read_only` must be true or false, not the text \"yes\"",
+        ),
+        ("[server]\nname = true\n", "line 2: `name` must be a text in quotes, not true"),
+        ("[limits]\ndrain_seconds = -1\n", "line 2: `drain_seconds` must be 0 or more"),
+        (
+            "[limits]\nconnections = 1.5\n",
+            "line 2: `connections` must be a whole number, not the number 1.5",
+        ),
+        ("server = 1\n", "line 1: `server` must be a section, not the number 1"),
         ("[server]\nname = \"a name with blanks\"\n", "line 2: the server name"),
-        ("[[share]]\nname = \"a/b\"\npath = \"/x\"\n", "line 2: the share name \"a/b\" has '/'"),
-        ("[[share]]\npath = \"/x\"\n", "line 1: missing field `name`"),
+        (
+            "[[share]]\nname = \"a/b\"\npath = \"/x\"\n",
+            "line 2: the share name \"a/b\" contains '/'",
+        ),
+        ("[[share]]\npath = \"/x\"\n", "line 1: [[share]] needs the key `name`"),
         ("[[share]]\nname = \"a\"\npath = \"x\"\n", "line 3: the path x is not absolute"),
         ("[limits]\nmax_io = \"1P\"\n", "line 2: \"1P\" is not a size"),
-        ("[limits]\nmax_io = \"1G\"\n", "line 2: max_io is not from 65536 to 8388608 bytes"),
-        ("[limits]\nmax_io = 65535\n", "line 2: max_io is not from"),
-        ("[limits]\nconnections = 0\n", "connections is 0"),
-        ("[limits]\nopens_per_user = 0\n", "opens_per_user is 0"),
-        ("[limits]\nconnections_per_user = 0\n", "connections_per_user is 0"),
-        ("[limits]\nconnections_per_address = 0\n", "connections_per_address is 0"),
-        ("[limits]\nsessions_per_user = 0\n", "sessions_per_user is 0"),
-        ("[limits]\nidle_session_minutes = 527041\n", "idle_session_minutes is more than a year"),
+        ("[limits]\nmax_io = \"1G\"\n", "line 2: max_io must be from 65536 to 8388608 bytes"),
+        ("[limits]\nmax_io = 65535\n", "line 2: max_io must be from"),
+        ("[limits]\nconnections = 0\n", "connections must be at least 1"),
+        ("[limits]\nopens_per_user = 0\n", "opens_per_user must be at least 1"),
+        ("[limits]\nconnections_per_user = 0\n", "connections_per_user must be at least 1"),
+        ("[limits]\nconnections_per_address = 0\n", "connections_per_address must be at least 1"),
+        ("[limits]\nsessions_per_user = 0\n", "sessions_per_user must be at least 1"),
+        (
+            "[limits]\nidle_session_minutes = 527041\n",
+            "idle_session_minutes must be at most 527040 (a year)",
+        ),
         ("[server]\nlisten = [\n", "line "),
         ("[server\n", "line 1: "),
     ];
@@ -188,7 +221,7 @@ fn a_wrong_value_is_named_with_its_line() {
         assert!(fault.starts_with(start), "{fault:?} for {text:?}");
     }
     let file_mode = fault(&format!("{SHARE}file_mode = 6440\n"));
-    assert!(file_mode.contains("mind the 0o"), "{file_mode}");
+    assert!(file_mode.contains("with 0o"), "{file_mode}");
 }
 
 #[test]
@@ -209,8 +242,8 @@ fn snapshots_need_a_path_that_says_of_when() {
         ("snapshots", "exactly one part"),
         ("%Y%m%d/%N", "exactly one part"),
         ("../%N", "must not go through"),
-        ("a/%Y", "needs %Y, %m and %d"),
-        ("a/%q", "after % comes"),
+        ("a/%Y", "must have %Y, %m and %d"),
+        ("a/%q", "%q is not supported; use %Y"),
     ] {
         let text = format!("[[share]]\nname = \"a\"\npath = \"/srv/a\"\nsnapshots = \"{path}\"\n");
         let faults = Config::parse(&text).unwrap_err();

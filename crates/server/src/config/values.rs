@@ -38,7 +38,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($word => Ok(Self::$variant),)*
-                    _ => Err(format!("{} is one of {}", $what, Self::WORDS.join(", "))),
+                    _ => Err(format!("{} must be one of {}", $what, Self::WORDS.join(", "))),
                 }
             }
         }
@@ -380,7 +380,7 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.strip_prefix("0o").unwrap_or(text);
         let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o7777);
-        mode.map(Self).ok_or_else(|| format!("{text:?} is not permission bits such as 0644"))
+        mode.map(Self).ok_or_else(|| format!("{text:?} is not permission bits, such as \"0644\""))
     }
 }
 
@@ -389,7 +389,7 @@ impl<'de> Deserialize<'de> for Mode {
         match Number::deserialize(deserializer)? {
             Number::Number(bits) if bits <= 0o7777 => Ok(Self(bits as u32)),
             Number::Number(bits) => Err(de::Error::custom(format!(
-                "{bits:#o} is not permission bits such as 0o644 (mind the 0o)"
+                "{bits} is not permission bits; write them as 0o644 (with 0o) or \"0644\""
             ))),
             Number::Text(text) => text.parse().map_err(de::Error::custom),
         }

@@ -107,7 +107,7 @@ impl Endpoint {
     pub(super) async fn make(&self) -> Done {
         match self {
             Self::Local(root) => std::fs::create_dir_all(root)
-                .map_err(Failure::failed(format!("cannot make {}", root.display()))),
+                .map_err(Failure::failed(format!("cannot create {}", root.display()))),
             Self::Remote(_, path) if path.is_empty() => Ok(()),
             Self::Remote(share, path) => share.create_dir_all(path).await.map_err(failed),
         }

@@ -41,6 +41,16 @@ pub(super) struct Plan {
     pub(super) dressings: Vec<(String, Entry, FileAttributes)>,
 }
 
+impl Plan {
+    /// True when source and target are equal.
+    pub(super) fn is_empty(&self) -> bool {
+        self.removals.is_empty()
+            && self.directories.is_empty()
+            && self.files.is_empty()
+            && self.dressings.is_empty()
+    }
+}
+
 /// Whether two times are one, as far as the coarser of both clocks tells: SMB keeps
 /// 100 ns, other systems microseconds, milliseconds, a second, FAT two.
 fn same_time(a: SystemTime, b: SystemTime) -> bool {
@@ -116,7 +126,7 @@ pub(super) async fn plan(
             other.filter(|other| entry.kind == Kind::File || source[*other].kind == Kind::File)
         {
             let text = format!(
-                "{name} is left out: the server takes it for {other}; give one of them another name"
+                "skipped {name}: on the server it has the same name as {other}; rename one of them"
             );
             failures.add(Failure::new(Exit::Failed, text));
             continue;
@@ -126,7 +136,9 @@ pub(super) async fn plan(
             Some((name_there, old)) if old.kind != entry.kind => {
                 if !sync.delete {
                     let text = format!(
-                        "{name} is not the same kind of thing on both sides; --delete lets it be replaced"
+                        "{name} is a {} in the source, but a {} in the target; --delete replaces it",
+                        entry.kind.word(),
+                        old.kind.word()
                     );
                     failures.add(Failure::new(Exit::Failed, text));
                     refused.insert(name);

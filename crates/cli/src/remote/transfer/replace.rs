@@ -88,7 +88,10 @@ impl Replaced {
             // Who may write but not say who else may has to be content with what is inherited.
             Err(error) if error.status().is_some() => {
                 let url = share.url(path);
-                crate::tell(format_args!("{url}: its access list is not kept: {}", error.cause()));
+                crate::tell(format_args!(
+                    "{url}: cannot keep the access list of the replaced file: {}",
+                    error.cause()
+                ));
                 Ok(())
             }
             done => done,

@@ -44,7 +44,7 @@ pub(super) fn confine(needs: &Needs) -> Result<(), String> {
 /// Fails where this kernel has no filters for system calls.
 pub(super) fn probe() -> Result<(), String> {
     if ARCHITECTURE.is_none() {
-        return Err(String::from("system calls: not on this architecture"));
+        return Err(String::from("system calls: not supported on this architecture"));
     }
     match std::fs::exists("/proc/sys/kernel/seccomp") {
         Ok(true) => Ok(()),
@@ -55,7 +55,7 @@ pub(super) fn probe() -> Result<(), String> {
 /// The filters, in the order in which they are installed: installing one is a call that
 /// the last one refuses.
 fn programs(needs: &Needs) -> Result<[BpfProgram; 3], String> {
-    let arch = ARCHITECTURE.ok_or("system calls: not on this architecture")?;
+    let arch = ARCHITECTURE.ok_or("system calls: not supported on this architecture")?;
     let hostile = calls::HOSTILE.iter().chain(calls::HOSTILE_OLD).map(|call| (*call, Vec::new()));
     let compiled = || -> Result<_, BackendError> {
         let program = |rules, otherwise, then| {

@@ -131,5 +131,5 @@ fn restrict(rules: RulesetCreated) -> Result<(), String> {
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn lacking(error: RulesetError) -> String {
-    format!("files: this kernel's Landlock is absent, off or older than Linux 5.19 ({error})")
+    format!("files: this kernel has no Landlock, or one older than Linux 5.19 ({error})")
 }

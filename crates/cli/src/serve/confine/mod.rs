@@ -45,7 +45,7 @@ pub(super) struct Confined {
 const FILES: &str = "files (Landlock)";
 const CALLS: &str = "system calls (seccomp)";
 const PRIVILEGES: &str = "privileges";
-const MEMORY: &str = "memory closed to others";
+const MEMORY: &str = "memory";
 
 fn choice_of(plan: &Plan) -> ConfinementChoice {
     plan.config.server.confinement.unwrap_or(ConfinementChoice::On)
@@ -120,8 +120,8 @@ impl Confined {
             return Err(Failure::new(
                 Exit::Failed,
                 format!(
-                    "confinement = \"required\" cannot hold here: {why}; with \"on\" Frevo starts \
-                     with what this host can do"
+                    "confinement = \"required\", but this host cannot confine the server fully: \
+                     {why}; with \"on\" Frevo starts with what the host supports"
                 ),
             ));
         }
@@ -140,8 +140,8 @@ impl Confined {
                 }
                 for call in frevo_posix::refused_calls::take() {
                     tracing::warn!(target: "frevo::server", call,
-                        "a system call was refused that frevo does not know to need; \
-                         please report it (ausyscall names it); confinement = \"off\" allows all");
+                        "refused a system call that frevo is not known to need; please report its \
+                         number (ausyscall shows the name); confinement = \"off\" allows all calls");
                 }
             }
         }
@@ -151,13 +151,13 @@ impl Confined {
     pub(super) fn warn(&self) {
         if !self.lacks.is_empty() {
             tracing::warn!(target: "frevo::server",
-                "the server is confined in part only: {}", self.lacks.join("; "));
+                "the server is only partly confined: {}", self.lacks.join("; "));
         }
         let kept = self.kept.iter().filter(|_| self.to_folders);
         for file in kept.flat_map(|needs| &needs.read_once) {
             tracing::info!(target: "frevo::server", file = %file.display(),
-                "a reload reads this file again only if it is changed in place; \
-                 keep it in a folder of its own");
+                "a reload reads this file again only if it was changed in place; \
+                 keep it in a folder of its own, such as /etc/frevo");
         }
     }
 
@@ -187,17 +187,17 @@ impl Confined {
         let needs = Needs::of_share(share);
         if let Some(folder) = self.out_of_reach(&needs) {
             return Some(format!(
-                "{} lies outside the folders that frevo was confined to when it started",
+                "{} is outside the folders that frevo was confined to when it started",
                 folder.display()
             ));
         }
         if needs.acts_as_users && !kept.acts_as_users {
             let key = if share.force_user.is_some() { "force_user" } else { "run_as = \"user\"" };
-            return Some(format!("{key} takes privileges that frevo gave up when it started"));
+            return Some(format!("{key} needs privileges that frevo gave up when it started"));
         }
         if needs.sets_privileged_attributes && !kept.sets_privileged_attributes {
             return Some(String::from(
-                "nt_acls = \"xattr\" takes a privilege that frevo gave up when it started",
+                "nt_acls = \"xattr\" needs a privilege that frevo gave up when it started",
             ));
         }
         None
@@ -215,7 +215,7 @@ impl Confined {
         Err(Failure::new(
             Exit::Config,
             format!(
-                "{} lies outside the folders that frevo was confined to when it started; restart \
+                "{} is outside the folders that frevo was confined to when it started; restart \
                  frevo to use it",
                 path.display()
             ),
@@ -258,7 +258,7 @@ pub(crate) fn outlook(choice: Option<ConfinementChoice>) -> String {
 fn told(holds: &[&str], lacks: &[String]) -> String {
     let mut line = format!("confined: {}", holds.join(", "));
     if !lacks.is_empty() {
-        line.push_str(&format!("; not: {}", lacks.join("; ")));
+        line.push_str(&format!("; not confined: {}", lacks.join("; ")));
     }
     line
 }

@@ -28,8 +28,7 @@ const CAPABILITIES: u32 = 64;
 pub(super) fn close_memory() -> Result<(), String> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none).map_err(|errno| format!("core files: {errno}"))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| format!("closing memory to others: {errno}"))
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| format!("memory: {errno}"))
 }
 
 /// Gives up all capabilities but those that `needs` names, on this thread and those
