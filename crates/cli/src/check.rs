@@ -105,7 +105,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
     })
 }
 
-/// Names that shares admit and nobody has.
+/// Names in `allow` of a share that no account has.
 pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
     for share in &config.shares {
@@ -180,7 +180,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.clone())
 }
 
-/// What works, and is weaker than it has to be.
+/// Settings that are weaker than necessary.
 pub(crate) fn warnings(config: &Config) -> Vec<&'static str> {
     let server = &config.server;
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! How a run can end, and what is said then.
+//! Exit codes and failures.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -11,19 +11,19 @@ use frevo_wire::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Something did not work.
+    /// A failure without a code of its own.
     Failed = 1,
     /// The command line makes no sense.
     Usage = 2,
     /// The configuration is wrong.
     Config = 3,
-    /// A secret is missing, wrong or lies open.
+    /// A secret is missing, wrong or readable by others.
     Auth = 4,
     /// The server cannot be reached.
     Connect = 5,
-    /// What was named does not exist.
+    /// A named file, share or account does not exist.
     NotFound = 6,
-    /// Ctrl-C, as shells count it.
+    /// Ctrl-C: 128 and the number of SIGINT, as in shells.
     Interrupted = 130,
 }
 
@@ -32,29 +32,29 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
 (a secret is missing, wrong or readable by others), 5 cannot connect, 6 not found, 130 interrupted";
 
-/// Why a run failed: the code and one sentence that helps.
+/// The failure of a command: its exit code and one sentence for people.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
-    /// What was being done, for programs.
+    /// The operation that failed, for JSON output.
     pub(crate) during: Option<Box<During>>,
 }
 
-/// What was being done when something failed.
+/// An operation that failed.
 #[derive(Debug)]
 pub(crate) struct During {
     pub(crate) operation: &'static str,
-    /// To what.
+    /// The file, directory or server of the operation.
     pub(crate) path: String,
-    /// What the server answered, if it was the server that refused.
+    /// The server's status. None when it was not the server that refused.
     pub(crate) status: Option<Status>,
 }
 
 /// True when failures and notes are written as JSON.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on failures and notes are one JSON object a line.
+/// Switches failures and notes to JSON, one object per line.
 pub(crate) fn speak_json() {
     JSON.store(true, Ordering::Relaxed);
 }
@@ -69,7 +69,7 @@ impl Failure {
         Self { exit, message: message.into(), during: None }
     }
 
-    /// The same, for a program: one object, whose members are always there.
+    /// The failure as a JSON object. All members are always present.
     pub(crate) fn object(&self) -> serde_json::Value {
         let during = self.during.as_deref();
         let status = during.and_then(|during| during.status);
@@ -83,13 +83,13 @@ impl Failure {
         })
     }
 
-    /// The same of `operation` on `path`.
+    /// The failure with the operation and the path that it concerns.
     pub(crate) fn of(self, operation: &'static str, path: impl fmt::Display) -> Self {
         let during = During { operation, path: path.to_string(), status: None };
         Self { during: Some(Box::new(during)), ..self }
     }
 
-    /// For [`Result::map_err`]: what was tried, and what came of it.
+    /// For [`Result::map_err`]: a failure with the text `tried: error`.
     pub(crate) fn failed<E: fmt::Display>(tried: impl fmt::Display) -> impl FnOnce(E) -> Self {
         move |error| Self::new(Exit::Failed, format!("{tried}: {error}"))
     }
@@ -107,5 +107,5 @@ impl From<&Failure> for ExitCode {
     }
 }
 
-/// What every command ends with.
+/// The outcome of a command.
 pub(crate) type Done = Result<(), Failure>;

@@ -16,10 +16,10 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::exit::{Exit, Failure};
 
-/// What is logged when nobody says otherwise.
+/// The level where neither flag nor configuration names one.
 const DEFAULT_LEVEL: &str = "info";
 
-/// What a layer that writes is put on.
+/// The registry with its filter, below the layer that writes.
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<EnvFilter, Registry>, Registry>;
 
 /// A handle to change the level while running.

@@ -16,7 +16,7 @@ const USERS: &str = "users";
 /// The server's identity in a state directory.
 const SERVER_GUID: &str = "server-guid";
 
-/// What is kept of persistent handles, in a state directory.
+/// The file of persistent handles in a state directory.
 pub(crate) const PERSISTENT_OPENS: &str = "persistent-opens";
 
 /// Where state is kept when nobody says otherwise.

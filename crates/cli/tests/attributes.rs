@@ -1,4 +1,4 @@
-//! What copies have of their sources beside content and time.
+//! Attributes and creation times of copies.
 
 mod harness;
 

@@ -54,8 +54,8 @@ fn a_command_line_that_makes_no_sense() {
     place.run(&["user", "add", "ann", "secret"]).fails(2, &["secret"]);
 }
 
-/// What mount(8) runs for `mount -f -t frevo`: nothing is mounted, in the foreground or
-/// elsewhere, and no server is asked.
+/// The command of mount(8) for `mount -f -t frevo` mounts nothing, in the foreground or the
+/// background, and asks no server.
 #[test]
 fn a_fake_mount_mounts_nothing() {
     let place = Sandbox::new();

@@ -39,7 +39,7 @@ fn the_example_is_a_configuration() {
     assert_eq!((config.shares.len(), config.users.len()), (2, 1));
 }
 
-/// What a command says of itself.
+/// The `--help` text of a command.
 fn help(command: &[&str]) -> String {
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_frevo"));
     let said = program.args(command).arg("--help").output().unwrap();

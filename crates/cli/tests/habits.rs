@@ -1,4 +1,4 @@
-//! What people who come from coreutils, rsync and smbclient type.
+//! Commands as users of coreutils, rsync and smbclient type them.
 
 mod harness;
 
@@ -249,7 +249,7 @@ fn holes_are_neither_sent_nor_stored() {
     assert_same(&world.place.path("empty"), &world.place.path("empty-back"));
 }
 
-/// What goes wrong is said once, in one sentence.
+/// Each failure is told once, in one sentence.
 #[test]
 fn strangers_are_told_what_to_do() {
     let world = World::new();

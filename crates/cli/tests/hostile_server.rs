@@ -353,7 +353,7 @@ fn a_tree_that_goes_reluctantly() {
     assert_eq!(ended.load(Ordering::SeqCst), 1, "the server is told of the end");
 }
 
-/// What cannot be read does not keep the rest from being fetched.
+/// A file that cannot be read does not stop the other downloads.
 #[test]
 fn one_bad_file_is_not_the_end_of_a_tree() {
     use frevo_wire::Status;

@@ -1,4 +1,4 @@
-//! What must not be lost, whatever goes wrong.
+//! No data is lost, whatever goes wrong.
 
 mod harness;
 
@@ -376,7 +376,7 @@ fn a_part_is_not_written_through_a_link() {
     assert!(!back.join("x").exists());
 }
 
-/// Whether the one before took the place of another is no more than a guess.
+/// The guess that a file replaces another, because the last one did, may be wrong.
 #[test]
 fn a_tree_is_put_over_one_that_has_half_of_it() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What programs read of the client's commands: results and failures, one object a line.
+//! The JSON output of the client's commands: results and failures, one object per line.
 
 mod harness;
 

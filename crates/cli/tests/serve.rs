@@ -310,7 +310,7 @@ async fn create_delete_on_close(ann: &SmbClient, tree: &Tree, name: &str) -> smb
     Ok(())
 }
 
-/// Whether the server closes a connection within a second.
+/// True when the server closes a connection within a second.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     match stream.read(&mut [0]) {

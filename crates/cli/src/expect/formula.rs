@@ -11,7 +11,7 @@ const CREDIT: f64 = 65_536.0;
 /// A path to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Route {
-    /// What people call it.
+    /// Its name for people.
     pub(crate) name: String,
     /// Seconds from a request to the first byte of its answer.
     pub(crate) latency: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Route {
     pub(crate) server: f64,
 }
 
-/// What keeps a transfer from being faster.
+/// The bottleneck of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// Waiting for answers.

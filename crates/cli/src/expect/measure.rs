@@ -18,7 +18,7 @@ const FILE: u64 = 64 << 20;
 /// Seconds that are read one by one for each buffer size.
 const SAMPLE: f64 = 0.5;
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Debug)]
 pub(crate) struct Measured {
     /// Latency and bandwidth; what the network and what the server could do

@@ -1,4 +1,4 @@
-//! Who may connect, and from where: smb.conf's lists to a share's.
+//! Converts smb.conf's lists of users and hosts to those of a share.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use super::smb_conf::list;
 /// A key of `[[share]]`, and what Samba calls it.
 type Table = &'static [(&'static str, &'static [&'static str])];
 
-/// What one word of a list is here; an error says why it cannot be said.
+/// Converts one word of a list; the error is the reason why it has no equal.
 type Words = fn(&str) -> Result<Vec<String>, String>;
 
 /// Lists of users, and the key of `[[share]]` for each.
@@ -27,12 +27,12 @@ const HOSTS: Table = &[
     ("hosts_deny", &["hosts deny", "deny hosts"]),
 ];
 
-/// Whether a parameter is one of these lists.
+/// True for a parameter that is one of these lists.
 pub(super) fn is_rule(parameter: &str) -> bool {
     NAMES.iter().chain(HOSTS).any(|(_, names)| names.contains(&parameter))
 }
 
-/// The lists as keys with their words, and why some cannot be said.
+/// The keys with their words, and the reasons why some words have no equal.
 pub(super) fn convert<'a>(
     value: impl Fn(&[&str]) -> Option<&'a str>,
 ) -> (Vec<(&'static str, Vec<String>)>, Vec<String>) {

@@ -1,8 +1,8 @@
-//! `frevo import`: a frevo.toml out of Samba's smb.conf.
+//! `frevo import`: converts Samba's smb.conf to a frevo.toml.
 //!
-//! What Frevo has no equal for is reported. Where Samba lets fewer people in,
-//! or lets them do less, than the result would, the share is written as a
-//! comment: nothing becomes more open by being taken over.
+//! The report lists all parameters without an equal. A share that Samba restricts in a
+//! way that Frevo cannot is written as a comment: no share becomes more open by the
+//! conversion.
 
 mod access_options;
 mod global;

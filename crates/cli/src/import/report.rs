@@ -1,4 +1,4 @@
-//! What could not be taken over, and why.
+//! The report of parameters that could not be converted.
 
 /// Collected lines, in the order of the smb.conf.
 #[derive(Debug, Default)]

@@ -117,7 +117,7 @@ const MODULES: &[(&str, &str)] = &[
     ("streams_xattr", "not needed; see streams"),
 ];
 
-/// Whether a parameter of `[global]` is a default for shares.
+/// True for a parameter that `[global]` sets for all shares.
 pub(super) fn is_share_parameter(name: &str) -> bool {
     WITH_EQUAL.contains(&name)
         || access_options::is_rule(name)

@@ -106,9 +106,9 @@ impl FromStr for Entry {
     }
 }
 
-/// What a word or a letter is in an entry that denies: as Explorer writes it,
-/// without SYNCHRONIZE, and to write without READ_CONTROL. Every open asks for
-/// these, so that nothing would be left of what other entries allow.
+/// The mask of a word or letter in an entry of `kind`. An entry that denies has no
+/// SYNCHRONIZE, and for writing no READ_CONTROL, as Explorer writes it: every open
+/// asks for these two, so denying them would deny all access.
 fn of_kind(mask: u32, kind: AceType) -> u32 {
     const SYNCHRONIZE: u32 = AccessMask::SYNCHRONIZE.0;
     const WRITES: u32 = 0x116;
@@ -357,7 +357,7 @@ async fn sid_of(session: &Session, who: &str) -> Result<Sid, Failure> {
 mod tests {
     use super::*;
 
-    /// What every open asks for is not denied along with the rest.
+    /// The rights that every open asks for are not denied.
     #[test]
     fn to_deny_writing_does_not_deny_reading() {
         let mask = |text: &str| text.parse::<Entry>().unwrap().mask;

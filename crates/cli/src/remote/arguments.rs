@@ -11,8 +11,8 @@ use super::location::{Host, Location, Url};
 use crate::arguments::words;
 use crate::exit::EXIT_CODES;
 
-/// What all commands that speak to a server have. It comes last in each, as do the others that
-/// have a heading: to clap what follows is below that too.
+/// The options of all commands that connect to a server. It comes last in each command, like
+/// all groups of options with a heading: clap puts all later options under that heading.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
     pub(crate) json: bool,
 }
 
-/// What all commands that copy files have.
+/// The options of all commands that copy files.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copying")]
 pub(crate) struct Copying {

@@ -48,7 +48,7 @@ const LETTERS: [(char, FileAttributes); 5] = [
     ('i', FileAttributes::NOT_CONTENT_INDEXED),
 ];
 
-/// What of a file's attributes can be set (MS-FSCC 2.6); the others say what it is.
+/// The attributes that can be set (MS-FSCC 2.6); the others tell the file's type.
 const SETTABLE: u32 = FileAttributes::READONLY.0
     | FileAttributes::HIDDEN.0
     | FileAttributes::SYSTEM.0
@@ -57,8 +57,8 @@ const SETTABLE: u32 = FileAttributes::READONLY.0
     | FileAttributes::OFFLINE.0
     | FileAttributes::NOT_CONTENT_INDEXED.0;
 
-/// What stands for the sign in `-r` while the command line is looked at: to that, it would be
-/// an option.
+/// Replaces the minus of `-r` while clap reads the command line, which would take `-r` for an
+/// option.
 const MINUS: char = '\u{2212}';
 
 /// The arguments of this program, flags that `attrib` is to take away spelled so that they are
@@ -77,7 +77,7 @@ pub(crate) fn spelled(line: Vec<OsString>) -> Vec<OsString> {
     line.into_iter().map(spelled).collect()
 }
 
-/// What is to be set.
+/// The attributes to set and to clear.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
     on: u32,
@@ -108,7 +108,7 @@ impl Change {
         true
     }
 
-    /// All that a file is to have; nothing if it has them.
+    /// The new attributes of a file. None if nothing changes.
     fn of(self, found: FileAttributes) -> Option<FileAttributes> {
         let before = found.0 & SETTABLE;
         let after = (before | self.on) & !self.off;

@@ -1,4 +1,4 @@
-//! `cp`, `cat`, and what all copies have in common.
+//! `cp`, `cat`, and the common parts of all copies.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -25,19 +25,19 @@ use super::{overlap, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
 
-/// What of directories is copied, if they are, and whether at all.
+/// The options that decide which files of directories are copied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree<'a> {
     pub(crate) recursive: bool,
-    /// It is only told of.
+    /// The actions are only shown.
     pub(crate) dry_run: bool,
     pub(crate) filter: &'a Filter,
 }
 
-/// Files that are under way at once.
+/// Files that are copied at the same time.
 const AT_ONCE: usize = 64;
 
-/// How long those get that are under way when there is no room any more.
+/// Time for the pending files to clean up when the disk is full.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Writes files to standard output, no more than `bwlimit` bytes a second.
@@ -55,7 +55,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
     failures.end("printed")
 }
 
-/// False when nobody reads any more.
+/// False when the reader of the output is gone.
 async fn cat_one(
     connection: &Connection,
     url: &Url,
@@ -133,7 +133,7 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
     }
 }
 
-/// Tells of something that would be done. False when nobody reads any more.
+/// Prints an action of a dry run. False when the reader of the output is gone.
 pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
     if json {
         return line(json!({ "action": action, "path": path }));
@@ -141,7 +141,7 @@ pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
     line(format_args!("{action:<7}{path}"))
 }
 
-/// Says how many things were left out that cannot be copied, if there are any.
+/// Prints a note about skipped links and special files, if there are any.
 pub(crate) fn tell_left_out(others: &[String]) {
     if let Some(first) = others.first() {
         let more = match others.len() - 1 {
@@ -155,7 +155,8 @@ pub(crate) fn tell_left_out(others: &[String]) {
 /// The report of a copy that found no file.
 pub(crate) const NOTHING_COPIED: &str = "no files to copy";
 
-/// Says what was done, when that is wanted; `idle` where no file was copied.
+/// Prints the summary of a copy as JSON or, on a terminal, as text: `idle` where no file was
+/// copied.
 pub(crate) fn report(
     connection: &Connection,
     progress: &Progress,
@@ -189,13 +190,13 @@ pub(crate) fn is_directory(url: &Url) -> Failure {
     Failure::new(Exit::Usage, text).of("copy", url)
 }
 
-/// The folder that `name` is in.
+/// The directory of `name`, empty at the top.
 pub(crate) fn folder(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Runs them, many at once. What fails for itself alone does not keep the others from being
-/// done; what would fail for all ends it.
+/// Runs all futures, many at once. The failure of one file is noted and the others go on; an
+/// error that all files would meet ends the command.
 pub(crate) async fn each(
     all: impl Iterator<Item = impl Future<Output = frevo_client::Result<()>>>,
     failures: &mut Failures,
@@ -216,7 +217,7 @@ pub(crate) async fn each(
     Ok(())
 }
 
-/// What failed while the rest went on.
+/// Failures of single files while the command goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     first: Option<Failure>,
@@ -224,10 +225,10 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// One that failed.
+    /// Notes a failed file.
     ///
     /// # Errors
-    /// It again, when the others would fail too.
+    /// `error`, when all other files would fail too.
     pub(crate) fn note(&mut self, error: Error) -> frevo_client::Result<()> {
         if is_everyones(&error) {
             return Err(error);
@@ -236,10 +237,10 @@ impl Failures {
         Ok(())
     }
 
-    /// The same, of what has failed as a whole.
+    /// Notes a failed source.
     ///
     /// # Errors
-    /// It again, when the others would fail too.
+    /// The failure, when all other sources would fail too.
     pub(crate) fn note_done(&mut self, done: Done) -> Done {
         match done {
             Ok(()) => Ok(()),
@@ -251,12 +252,12 @@ impl Failures {
         }
     }
 
-    /// Whether nothing failed so far.
+    /// True when nothing failed so far.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How much failed so far.
+    /// Number of failures so far.
     pub(crate) const fn count(&self) -> u64 {
         self.count
     }
@@ -288,7 +289,7 @@ impl Failures {
     }
 }
 
-/// Whether what went wrong would do so for every other file too.
+/// True for an error that every other file would meet too.
 fn is_everyones(error: &Error) -> bool {
     use std::io::ErrorKind;
     let error = innermost(error);
@@ -298,13 +299,13 @@ fn is_everyones(error: &Error) -> bool {
     }
 }
 
-/// Whether there is no room any more.
+/// True for a full disk or an exceeded quota.
 pub(crate) fn is_full(error: &Error) -> bool {
     use std::io::ErrorKind;
     matches!(innermost(error).kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Makes directories below `target`, which is there: those beside each other at once.
+/// Creates directories below the existing directory `target`, level by level.
 pub(crate) async fn make_directories(
     share: &Share,
     target: &str,
@@ -407,7 +408,7 @@ async fn between(
     each(copied, failures).await
 }
 
-/// What would have no end, or change what it is made of.
+/// The failure of a copy whose target is inside its source.
 pub(crate) fn into_itself(from: &Url) -> Failure {
     let text = format!("{from} would be copied into itself; copy it to another place");
     Failure::new(Exit::Usage, text).of("copy", from)

@@ -1,5 +1,5 @@
-//! DOS attributes and creation times of copies: what is carried, and where this machine
-//! keeps what its own files do not have.
+//! DOS attributes and creation times of copies. On this machine the extended attribute
+//! `user.DOSATTRIB` can hold them.
 
 use std::fs::{File as LocalHandle, Permissions};
 use std::io;
@@ -13,7 +13,7 @@ use frevo_wire::dtyp::FileAttributes;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-/// What copies have of their sources beside content and time.
+/// The attributes that a copy gets from its source, beside content and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Carry {
     /// Do not copy them
@@ -26,7 +26,7 @@ pub(crate) enum Carry {
     Xattr,
 }
 
-/// The attributes that are carried.
+/// The attributes that are copied.
 const CARRIED: FileAttributes = FileAttributes(
     FileAttributes::READONLY.0
         | FileAttributes::HIDDEN.0
@@ -34,20 +34,20 @@ const CARRIED: FileAttributes = FileAttributes(
         | FileAttributes::ARCHIVE.0,
 );
 
-/// Nobody on this machine may write it.
+/// The mode bits that let somebody write a file.
 const WRITE: u32 = 0o222;
 
-/// What of its source a copy is to have.
+/// The DOS attributes and the creation time that a copy is to get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Dress {
     attributes: FileAttributes,
-    /// Those that the source tells of; none at all if none are to be carried.
+    /// The attributes that the source knows. Empty when none are copied.
     known: FileAttributes,
     created: Option<SystemTime>,
 }
 
 impl Carry {
-    /// What a file on a server has.
+    /// The attributes of a file on a server.
     pub(crate) fn of_remote(self, found: &Metadata) -> Dress {
         if self == Self::None {
             return Dress::default();
@@ -58,10 +58,10 @@ impl Carry {
         Dress { attributes, known: CARRIED, created }
     }
 
-    /// What a local file has.
+    /// The attributes of a local file.
     ///
     /// # Errors
-    /// What the host says of its extended attribute.
+    /// An error of the host about the extended attribute.
     pub(crate) fn of_local(self, file: &LocalHandle, mode: u32) -> io::Result<Dress> {
         if self == Self::None {
             return Ok(Dress::default());
@@ -79,7 +79,7 @@ impl Carry {
     }
 }
 
-/// What was kept of a file before.
+/// The extended attribute `user.DOSATTRIB` of a local file, if it has one.
 fn kept(file: &LocalHandle) -> io::Result<Option<DosAttrib>> {
     let mut value = [0; 256];
     match rustix::fs::fgetxattr(file, dosattrib::NAME, &mut value) {
@@ -90,9 +90,8 @@ fn kept(file: &LocalHandle) -> io::Result<Option<DosAttrib>> {
 }
 
 impl Dress {
-    /// All attributes that a copy on a server is to have, which replaces a file with
-    /// `old` ones: of which the source does not tell, stay. Nothing when it has them as
-    /// any new file does.
+    /// All attributes of a copy on a server that replaces a file with the attributes `old`.
+    /// Attributes that the source does not know stay. None when a new file has the same ones.
     pub(crate) fn attributes(&self, old: Option<FileAttributes>) -> Option<FileAttributes> {
         if self.known.is_empty() {
             return None;
@@ -106,15 +105,15 @@ impl Dress {
         (all != FileAttributes::ARCHIVE).then_some(all)
     }
 
-    /// What is set of a copy before it gets its name: what is read-only could not be
-    /// gone on with.
+    /// The attributes to set before the copy gets its final name. READONLY is not among them:
+    /// an interrupted copy could not be continued.
     pub(crate) fn before(&self, old: Option<FileAttributes>, modified: SystemTime) -> Basic {
         let attributes = self.attributes(old).map(|all| all.without(FileAttributes::READONLY));
         let attributes = attributes.filter(|all| *all != FileAttributes::ARCHIVE);
         Basic { created: self.created, modified: Some(modified), attributes, accessed: None }
     }
 
-    /// What is set of a copy when it has its name, if anything is left.
+    /// The attributes to set after the copy got its final name, if any are left.
     pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<Basic> {
         let attributes = self.attributes(old)?;
         attributes
@@ -122,17 +121,18 @@ impl Dress {
             .then_some(Basic { attributes: Some(attributes), ..Basic::default() })
     }
 
-    /// All of it at once, if there is anything, for a copy that was written in one go.
+    /// All attributes at once, for a copy that was written in one request. None when there are
+    /// none to set.
     pub(crate) fn whole(&self) -> Option<Basic> {
         let attributes = self.attributes(None);
         let any = attributes.is_some() || self.created.is_some();
         any.then_some(Basic { created: self.created, attributes, ..Basic::default() })
     }
 
-    /// Dresses a local copy, which replaces a file of the mode `old`.
+    /// Sets the attributes of a local copy that replaces a file with the mode `old`.
     ///
     /// # Errors
-    /// What the host says.
+    /// An error of the host.
     pub(crate) fn put_on(
         &self,
         copy: &LocalHandle,

@@ -44,7 +44,7 @@ pub(crate) async fn get(get: &Get) -> Done {
     fetch(&urls, to, tree, &get.connection, &get.copying).await
 }
 
-/// What is to come over one connection.
+/// The files to download over one connection.
 struct Wanted {
     share: Share,
     files: Vec<File>,

@@ -1,4 +1,4 @@
-//! Which files of a tree are meant.
+//! Filters of files: patterns of names and limits of time.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use frevo_mount::names::{Spelling, from_wire};
 
-/// What of a tree is copied or removed.
+/// The filter of the files of a directory tree.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Selecting files")]
 pub(crate) struct Filter {
@@ -27,14 +27,13 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether all is meant.
+    /// True for a filter that passes every file.
     pub(crate) fn is_all(&self) -> bool {
         let patterns = self.exclude.is_empty() && self.include.is_empty();
         patterns && self.newer_than.is_none() && self.older_than.is_none()
     }
 
-    /// Whether what is called `name`, a path below where it begins as the wire has it, is
-    /// meant as far as that tells.
+    /// True when the patterns pass `name`, a path below the source as the wire spells it.
     pub(crate) fn names(&self, name: &str, is_dir: bool) -> bool {
         if self.exclude.is_empty() && self.include.is_empty() {
             return true;
@@ -47,11 +46,11 @@ impl Filter {
         if fits(&self.include) {
             return true;
         }
-        // What is in a directory may still be meant.
+        // A directory may hold files that pass.
         !fits(&self.exclude) && (is_dir || self.include.is_empty() || !self.exclude.is_empty())
     }
 
-    /// The same, of one that was changed last at `modified`.
+    /// True when patterns and times pass a file that was changed last at `modified`.
     pub(crate) fn passes(&self, name: &str, is_dir: bool, modified: SystemTime) -> bool {
         let in_time = self.newer_than.is_none_or(|time| modified > time)
             && self.older_than.is_none_or(|time| modified <= time);
@@ -67,7 +66,7 @@ fn folded(text: &str) -> impl Iterator<Item = char> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Glob {
     parts: Vec<Part>,
-    /// It is of whole paths, not of names anywhere.
+    /// True for a pattern of paths; false for one of names in any directory.
     is_path: bool,
     is_dir: bool,
 }
@@ -84,7 +83,7 @@ enum One {
     Is(char),
     Any,
     Many,
-    /// Whether it is in one of the ranges, or in none.
+    /// A character in one of the ranges (true), or in none of them (false).
     In(bool, Vec<(char, char)>),
 }
 
@@ -177,9 +176,9 @@ fn fits_name(pattern: &[One], name: &[char]) -> bool {
     })
 }
 
-/// Whether all of `text` fits: one for one, but any number for what `is_many`. Goes back to the
-/// last of those only: that is enough, and takes no more than the product of both lengths,
-/// whatever paths a server has.
+/// True when `text` matches `pattern`, where an element that `is_many` matches any number of
+/// elements. Backtracks to the last such element only, so the time is bounded by the product of
+/// both lengths for all paths that a server can have.
 fn fits_all<P, T>(
     pattern: &[P],
     text: &[T],

@@ -1,22 +1,22 @@
-//! Directories of this machine that the files of a tree go into.
+//! Creates the local directories of a copied tree.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Those that cannot be had, so that nothing is written below them.
+/// Directories that could not be created: nothing is written below them.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
     refused: HashSet<PathBuf>,
 }
 
 impl Folders {
-    /// Makes `path` in a directory that is there, unless it is a directory already. Below one
-    /// that cannot be had nothing is made, and nothing more is said.
+    /// Creates the directory `path` in an existing one, unless it exists. Below a refused
+    /// directory nothing is created, without an error.
     ///
     /// # Errors
-    /// [`ErrorKind::NotADirectory`] if something else is there: a link would lead what a
-    /// server sends to another place than was named. Else what the host says.
+    /// [`ErrorKind::NotADirectory`] if a link or file has that name: a link would lead the
+    /// server's data to another place. Else an error of the host.
     pub(crate) fn make(&mut self, path: &Path) -> io::Result<()> {
         if !self.can_have(path) {
             return Ok(());
@@ -31,7 +31,7 @@ impl Folders {
         made
     }
 
-    /// Whether nothing that `path` is in was refused.
+    /// True when no directory above `path` was refused.
     pub(crate) fn can_have(&self, path: &Path) -> bool {
         self.refused.is_empty() || !path.ancestors().any(|above| self.refused.contains(above))
     }

@@ -1,4 +1,4 @@
-//! What of a file is data: holes are neither sent nor stored.
+//! Sparse files: finds the ranges of a file that hold data. Holes are neither sent nor stored.
 
 use std::fs::File as LocalHandle;
 use std::io;
@@ -9,19 +9,19 @@ use frevo_wire::dtyp::FileAttributes;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Offsets and lengths, in order.
+/// Offsets and lengths in bytes, by offset.
 pub(crate) type Ranges = Vec<(u64, u64)>;
 
-/// Pieces of one file; one that has more is taken for data from there on.
+/// Most ranges of one file. Behind the last one the file counts as data.
 const PIECES_MAX: usize = 1 << 16;
 
-/// Of one block that the host counts in.
+/// Bytes of one block of `st_blocks`.
 const BLOCK: u64 = 512;
 
-/// What of `file` is no hole, as its server tells; all of it, where it does not.
+/// The data ranges of a file on a server; the whole file, where the server does not tell.
 ///
 /// # Errors
-/// What ends the connection.
+/// A lost connection.
 pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Result<Ranges> {
     let whole = vec![(0, metadata.len())];
     // Not every server tells of holes that its host made.
@@ -36,10 +36,10 @@ pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Res
     }
 }
 
-/// What of a local file is no hole; all of it, where its file system does not tell.
+/// The data ranges of a local file; the whole file, where its file system does not tell.
 ///
 /// # Errors
-/// What the host says.
+/// An error of the host.
 pub(crate) fn here(file: &LocalHandle) -> io::Result<Ranges> {
     let metadata = file.metadata()?;
     let len = metadata.len();
@@ -71,16 +71,16 @@ pub(crate) fn here(file: &LocalHandle) -> io::Result<Ranges> {
     Ok(found)
 }
 
-/// Whether nothing of `len` bytes is a hole.
+/// True when `ranges` cover all `len` bytes.
 pub(crate) fn is_whole(ranges: &[(u64, u64)], len: u64) -> bool {
     *ranges == [(0, len)]
 }
 
-/// Gives `file` holes, if there are any in `ranges` and it can have them: what is to be
-/// written of it then.
+/// Makes `file` sparse if `ranges` leave holes. Returns the ranges to write: the whole file,
+/// where the server has no sparse files.
 ///
 /// # Errors
-/// What ends the connection.
+/// A lost connection.
 pub(crate) async fn allowed(file: &File, ranges: Ranges, len: u64) -> frevo_client::Result<Ranges> {
     if is_whole(&ranges, len) {
         return Ok(ranges);
@@ -91,7 +91,7 @@ pub(crate) async fn allowed(file: &File, ranges: Ranges, len: u64) -> frevo_clie
     }
 }
 
-/// What of `range` lies from `at` on and before `len`: where it begins, and how much.
+/// The part of a range from `at` on and before `len`: its start and length.
 pub(crate) fn rest((start, count): (u64, u64), at: u64, len: u64) -> Option<(u64, u64)> {
     let end = start.saturating_add(count).min(len);
     let from = start.max(at);

@@ -1,11 +1,11 @@
-//! A limit on how fast data goes over the network.
+//! The bandwidth limit of a command (`--bwlimit`).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Who waits less than that need not wait, seconds.
+/// Shorter waits are skipped, seconds.
 const BURST: f64 = 0.1;
 
 /// Bytes that are taken at once, at least and at most.
@@ -16,23 +16,23 @@ const PIECE_MAX: u64 = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct Limit {
     rate: f64,
-    /// When what was taken so far will have gone.
+    /// The time at which all bytes taken so far will be sent.
     free: Mutex<Instant>,
 }
 
 impl Limit {
-    /// Of `rate` bytes a second.
+    /// A limit of `rate` bytes per second.
     pub(crate) fn new(rate: u64) -> Self {
         Self { rate: rate.max(1) as f64, free: Mutex::new(Instant::now()) }
     }
 
-    /// What may as well be sent in one go.
+    /// Bytes to send in one piece.
     pub(crate) fn piece(&self) -> u64 {
         // The cast saturates, and the number is clamped.
         ((self.rate / 4.0) as u64).clamp(PIECE_MIN, PIECE_MAX)
     }
 
-    /// Waits until `bytes` more may go.
+    /// Waits until `bytes` more may be sent.
     pub(crate) async fn take(&self, bytes: u64) {
         let until = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

@@ -58,7 +58,7 @@ fn sorted(mut entries: Vec<DirEntry>) -> Vec<DirEntry> {
     entries
 }
 
-/// False when nobody reads any more.
+/// False when the reader of the output is gone.
 fn show(ls: &Ls, directory: &str, name: &str, metadata: &Metadata) -> bool {
     if ls.connection.json {
         return line(object(&join(directory, name), metadata));
@@ -90,7 +90,7 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
     drawn.failures.end("shown")
 }
 
-/// What a tree has shown so far.
+/// Counts of what `tree` has shown so far.
 #[derive(Default)]
 struct Drawn {
     directories: u64,

@@ -1,4 +1,4 @@
-//! Where something is: `smb://user@host:port/share/path`, or a local path.
+//! Locations: `smb://user@host:port/share/path`, or a local path.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use frevo_client::ServerName;
 
-/// A place on a server.
+/// A server, share or file of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// The user, if the URL names one; `DOMAIN;user` names his domain too.
+    /// The user, if the URL names one; `DOMAIN;user` includes the domain.
     pub(crate) user: Option<String>,
-    /// The server.
+    /// Host name or address, and port.
     pub(crate) server: ServerName,
     /// The share; empty when only the server is meant.
     pub(crate) share: String,
@@ -36,12 +36,12 @@ impl FromStr for Host {
     }
 }
 
-/// A place on a server or on this machine.
+/// A file or directory on a server or on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
     /// `smb://...` or `//host/share/...`
     Remote(Url),
-    /// Anything else.
+    /// A path of this machine.
     Local(PathBuf),
 }
 
@@ -130,7 +130,7 @@ fn unescape(text: &str) -> Result<String, String> {
 }
 
 impl Url {
-    /// The same share, another path.
+    /// The URL of another path in this share.
     pub(crate) fn at(&self, path: impl Into<String>) -> Self {
         Self { path: path.into(), ends_in_slash: false, ..self.clone() }
     }
@@ -140,18 +140,18 @@ impl Url {
         join(&self.path, name)
     }
 
-    /// Whether both are one place, as far as their names tell, case apart.
+    /// True when both URLs name the same file, ignoring case.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         self.is_in_share_of(other) && self.names() == other.names()
     }
 
-    /// Whether it is below `tree`, as far as their names tell, case apart.
+    /// True when the URL is below `tree` by its names, ignoring case.
     pub(crate) fn is_inside(&self, tree: &Self) -> bool {
         let (path, tree_path) = (self.names(), tree.names());
         self.is_in_share_of(tree) && path.len() > tree_path.len() && path.starts_with(&tree_path)
     }
 
-    /// Whether both are in one share, as far as its name tells, case apart.
+    /// True when both URLs name the same share, ignoring case.
     pub(crate) fn is_in_share_of(&self, other: &Self) -> bool {
         self.server.port == other.server.port
             && self.server.host.eq_ignore_ascii_case(&other.server.host)

@@ -1,4 +1,4 @@
-//! From arguments to sessions and shares.
+//! Logs on: from arguments to sessions and shares.
 
 use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
@@ -30,7 +30,7 @@ const fn algorithm(name: SigningName) -> SigningAlgorithm {
     }
 }
 
-/// What a command has logged on to.
+/// The sessions and shares of this command, with the passwords given for them.
 #[derive(Default)]
 struct Kept {
     sessions: Vec<Session>,
@@ -42,7 +42,7 @@ struct Kept {
 }
 
 thread_local! {
-    /// Until it ends.
+    /// Kept until the command ends.
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn log_off() {
     futures_util::future::join(shares, sessions).await;
 }
 
-/// What was wrong at the other end of a copy, if that is what ended it.
+/// The error of the other end of a copy, if the copy failed there; else `error`.
 pub(crate) fn innermost(error: &frevo_client::Error) -> &frevo_client::Error {
     let inner = match error.cause() {
         Cause::Local(local) => local.get_ref().and_then(|inner| inner.downcast_ref()),
@@ -98,7 +98,7 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     Failure { exit, message, during: Some(Box::new(during)) }
 }
 
-/// What helps where the system's words do not say it.
+/// Advice to append to an error's message.
 fn advice(error: &frevo_client::Error) -> &'static str {
     use frevo_wire::Status;
     use std::io::ErrorKind;
@@ -174,7 +174,7 @@ impl Connection {
         self.reach_with(url, false).await
     }
 
-    /// The same, where the POSIX extensions are offered if `posix` says so.
+    /// Reaches the share of `url`, offering the POSIX extensions if `posix` is set.
     pub(crate) async fn reach_with(&self, url: &Url, posix: bool) -> Result<(Share, Url), Failure> {
         if url.share.is_empty() {
             return self.share(url).await.map(|share| (share, url.clone()));

@@ -35,22 +35,22 @@ use arguments::Verb;
 
 use crate::exit::{Done, Exit, Failure};
 
-/// Names how many threads help with sealing; as many as there are cores, if unset.
+/// The environment variable with the number of threads for encryption; unset: one per core.
 const HELPERS: &str = "FREVO_CRYPTO_THREADS";
 
-/// Turns that the tasks get which are left at the end.
+/// Turns for the remaining tasks at the end.
 const LAST_TURNS: usize = 8;
 
 /// Runs a command until it ends or Ctrl-C.
 pub(crate) fn run(verb: &Verb) -> Done {
     match verb {
-        // It ends in another way.
+        // It handles signals itself.
         Verb::Mount(arguments) => mount::run(arguments),
         verb => block_on(interrupted(verb), dispatch(verb)).and_then(|()| output::unwritten()),
     }
 }
 
-/// What Ctrl-C leaves behind.
+/// The message after Ctrl-C.
 const fn interrupted(verb: &Verb) -> &'static str {
     match verb {
         Verb::Get(_) | Verb::Put(_) | Verb::Cp(_) | Verb::Sync(_) => {
@@ -61,8 +61,8 @@ const fn interrupted(verb: &Verb) -> &'static str {
     }
 }
 
-/// Runs `work` until it ends or Ctrl-C: on one thread, which keeps what it moves in its
-/// cache, with others beside it for what takes long.
+/// Runs `work` until it ends or Ctrl-C: on one thread, whose cache keeps the data it moves,
+/// with further threads for long work.
 pub(crate) fn block_on<T>(
     interrupted: &str,
     work: impl Future<Output = Result<T, Failure>>,
@@ -78,7 +78,7 @@ pub(crate) fn block_on<T>(
     let done = runtime.block_on(async {
         let done = tokio::select! {
             done = work => {
-                // What was dropped is closed by tasks of its own, which get to send that.
+                // Dropped files are closed by tasks of their own; these send the requests now.
                 for _ in 0..LAST_TURNS {
                     tokio::task::yield_now().await;
                 }

@@ -143,7 +143,7 @@ fn refused(arguments: &Mount, error: MountError) -> Failure {
     }
 }
 
-/// What asks for the end.
+/// The signals that ask for the unmount.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -17,8 +17,8 @@ pub(crate) fn arguments() -> Vec<OsString> {
     if Path::new(&name).file_name() == Some(OsStr::new(HELPER)) { translated(&rest) } else { rest }
 }
 
-/// What mount(8) says, as `frevo mount` has it. What is not understood is left for
-/// the parser to refuse.
+/// The arguments of mount(8) as arguments of `frevo mount`. Unknown ones are passed on, so
+/// that the parser refuses them.
 fn translated(said: &[OsString]) -> Vec<OsString> {
     let mut out = vec![OsString::from("mount")];
     let mut said = said.iter();
@@ -50,7 +50,7 @@ fn translated(said: &[OsString]) -> Vec<OsString> {
     out
 }
 
-/// Whether these are mount(8)'s letters, alone or together.
+/// True for flags of mount(8), alone or together: `-s`, `-fnv`.
 fn is_flags(said: &str) -> bool {
     said.strip_prefix('-').is_some_and(|letters| {
         !letters.is_empty() && letters.chars().all(|letter| "sfnv".contains(letter))

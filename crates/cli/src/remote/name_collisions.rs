@@ -1,4 +1,4 @@
-//! Which names the copies of a command have so far: none takes another's place.
+//! Collisions of names: two sources of one command that would get the same target.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use frevo_wire::fscc::upcase_name;
 
 use crate::exit::{Exit, Failure};
 
-/// Whether names that differ in case alone are one.
+/// The comparison of names that differ in case only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Case {
-    /// As most servers have it.
+    /// They are equal, as on most servers.
     Same,
-    /// As this machine has it.
+    /// They differ, as on this machine.
     Differs,
 }
 
-/// The names that were taken.
+/// The target names that a command has used so far.
 #[derive(Debug)]
 pub(crate) struct TakenNames {
     case: Case,
@@ -27,7 +27,10 @@ impl TakenNames {
         Self { case, names: HashSet::new() }
     }
 
-    /// Takes `name` for what is copied or moved from `from`.
+    /// Takes the target `name` for the source `from`.
+    ///
+    /// # Errors
+    /// Another source has that target.
     pub(crate) fn take(&mut self, name: &str, from: impl std::fmt::Display) -> Result<(), Failure> {
         let key = match self.case {
             Case::Same => upcase_name(name),

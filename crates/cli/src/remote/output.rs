@@ -1,4 +1,4 @@
-//! What people and scripts read.
+//! Output for people and for scripts: sizes, times, attributes, JSON objects.
 
 use std::io::Write;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! Whether the ends of a copy are one place, or one in the other, whatever they are
-//! called: a server has names and addresses, and a directory may be in several shares.
+//! Detects a source and a target that overlap, also under other names: a server has several
+//! names and addresses, and a directory may be in several shares.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Line {
         Self { itself: identity(path).await, above, local: None }
     }
 
-    /// Of a local directory.
+    /// The ancestry of a local directory.
     pub(crate) fn of_local(path: &Path) -> Self {
         let found = std::fs::metadata(path).ok();
         let local = found
@@ -44,23 +44,23 @@ impl Line {
         Self { local, ..Self::default() }
     }
 
-    /// Whether both are one place.
+    /// True when both are the same file or directory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.itself.is_some() && self.itself == other.itself
     }
 
-    /// Whether it is below `tree`.
+    /// True when this is below `tree`.
     pub(crate) fn is_inside(&self, tree: &Self) -> bool {
         tree.itself.is_some_and(|tree| self.above.contains(&tree))
     }
 
-    /// Whether what a listing has may be the place or a directory that it is in.
+    /// True when an entry of a listing may be this directory or one above it.
     pub(crate) fn may_have(&self, found: &Metadata) -> bool {
         let is_local = self.is_local(found);
         found.is_dir() && (is_local || self.all().any(|one| one.may_be(found)))
     }
 
-    /// Which of `names` below `path`, that may be, it is or is in.
+    /// The first of `names` below `path` that is this directory or one above it.
     pub(crate) async fn found<'n>(
         &self,
         share: &Share,
@@ -89,7 +89,7 @@ impl Line {
     }
 }
 
-/// Both ends of a copy.
+/// The ancestries of source and target.
 pub(crate) async fn lines(from: (&Share, &str), to: (&Share, &str)) -> (Line, Line) {
     let is_one = from.0.session().may_be_of_one_server(to.0.session());
     // Links lead to any server.

@@ -1,4 +1,4 @@
-//! `rm`, and what else removes something.
+//! `rm`, and the removals of `sync`.
 
 use std::io::ErrorKind;
 
@@ -91,7 +91,7 @@ pub(crate) async fn remove_forced(
     }
 }
 
-/// Whether its attribute alone may be what keeps it: MS-FSA 2.1.5.15.3.
+/// True when a removal failed because the file is read-only: MS-FSA 2.1.5.15.3.
 fn is_kept_read_only(error: &Error, metadata: &Metadata) -> bool {
     error.status() == Some(Status::CANNOT_DELETE)
         && metadata.attributes().contains(FileAttributes::READONLY)
@@ -182,7 +182,7 @@ async fn remove_found(share: &Share, path: &str) -> frevo_client::Result<()> {
     Ok(())
 }
 
-/// Whether another word to the server is of no use now.
+/// True when the removal is pending, or the directory has content again.
 fn is_going(error: &Error) -> bool {
     let going = error.status() == Some(Status::DELETE_PENDING);
     going || error.kind() == ErrorKind::DirectoryNotEmpty

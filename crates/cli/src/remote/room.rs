@@ -1,4 +1,4 @@
-//! `df` and `du`: how much room there is, and how much is taken.
+//! `df` and `du`: the free space of shares and the size of directories.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Done {
     Ok(())
 }
 
-/// What is in a directory and all below it.
+/// The content of a directory, with all directories below it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     size: u64,

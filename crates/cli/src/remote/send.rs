@@ -31,11 +31,11 @@ pub(crate) fn progress_of(from: &[&Path]) -> Option<u64> {
     (!from.contains(&Path::new("-"))).then_some(0)
 }
 
-/// What is to go, by its path on the share.
+/// The directories and files to upload, by their path on the share.
 struct Going {
     directories: Vec<String>,
     files: Vec<File>,
-    /// What cannot go.
+    /// Links and special files, which are skipped.
     others: Vec<String>,
     taken: TakenNames,
 }
@@ -119,8 +119,8 @@ pub(crate) async fn send(
     failures.end("copied")
 }
 
-/// Whether `url` is a directory that what is copied goes into. One that is named by a `/`
-/// at the end is made, unless it is only told of.
+/// True when `url` is a directory to copy into. One that is named by a `/` at the end is
+/// created, except in a dry run.
 pub(crate) async fn is_into(
     share: &Share,
     url: &Url,
@@ -147,7 +147,7 @@ pub(crate) async fn is_into(
     Ok(false)
 }
 
-/// That a directory can be made of `url`: it is no file.
+/// Fails when `url` is a file: a directory cannot be copied to it.
 async fn no_file(share: &Share, url: &Url) -> Done {
     if share.metadata(&url.path).await.is_err() {
         return Ok(());

@@ -133,7 +133,7 @@ async fn carry_out(
     Ok(how)
 }
 
-/// Both, and what they are in.
+/// Source and target, each with its ancestry.
 struct Ends {
     from: Endpoint,
     to: Endpoint,
@@ -177,7 +177,7 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
 /// An end as it was found: with what it is in, and what is in it.
 type EndInspection<'a> = (&'a Endpoint, &'a Line, &'a Listed);
 
-/// That neither is in the other, as it may be where they are in two shares.
+/// Fails when source and target overlap, as they can in two shares of one directory.
 async fn apart(sync: &Sync, from: EndInspection<'_>, to: EndInspection<'_>) -> Done {
     if let Some(found) = found_in(from, to.1).await {
         let text =
@@ -193,7 +193,7 @@ async fn apart(sync: &Sync, from: EndInspection<'_>, to: EndInspection<'_>) -> D
     Ok(())
 }
 
-/// Where in it the end is that `line` is of.
+/// The URL of the other end inside this one, if it is there.
 async fn found_in((end, _, all): EndInspection<'_>, line: &Line) -> Option<String> {
     let Endpoint::Remote(share, path) = end else { return None };
     let names = all.iter().filter(|(_, entry)| entry.is_kin).map(|(name, _)| name);

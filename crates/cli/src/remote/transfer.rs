@@ -1,5 +1,5 @@
-//! One file from here to there: begun under a name of its own, put in its place
-//! when it is whole, gone on with when it was interrupted.
+//! Copies one file: to a partial copy (`*.frevo-part`), which is renamed when it is complete
+//! and continued after an interruption.
 
 mod across;
 mod down;
@@ -30,27 +30,27 @@ const SMALL: u64 = 65_536;
 /// Pieces that are written at once where they were read from another server: 16 MiB.
 const WRITES_AT_ONCE: usize = 16;
 
-/// Whether a file of `len` bytes goes in one round trip: then it may as well be begun
-/// again on another connection.
+/// True when a file of `len` bytes is sent in one round trip: it can be sent again on another
+/// connection.
 pub(crate) const fn is_small(len: u64) -> bool {
     len <= SMALL
 }
 
-/// How the files of a command are copied, and how far that is.
+/// The options and the progress of a command that copies files.
 #[derive(Debug)]
 pub(crate) struct How {
     pub(crate) progress: Progress,
     pub(crate) carry: Carry,
-    /// What is read-only on a server is replaced too.
+    /// Read-only files on the server are replaced too.
     pub(crate) force: bool,
     limit: Option<Limit>,
-    /// The small file before took the place of another.
+    /// The last small file replaced another.
     replaces: AtomicBool,
 }
 
 impl How {
-    /// Of a command that copies `total` bytes, if that is known; `quiet`, if it is not for
-    /// people or copies nothing.
+    /// The options of a command that copies `total` bytes, if the number is known. `quiet` shows
+    /// no progress: for JSON output and dry runs.
     pub(crate) fn new(total: Option<u64>, quiet: bool, copying: &Copying) -> Self {
         Self {
             progress: Progress::new(total, quiet),
@@ -61,29 +61,29 @@ impl How {
         }
     }
 
-    /// The same, where what is read-only is replaced, or not.
+    /// These options, replacing read-only files or not.
     pub(crate) fn forced(self, force: bool) -> Self {
         Self { force, ..self }
     }
 
-    /// Waits until so much may go over the network.
+    /// Waits until the bandwidth limit permits `bytes` more.
     async fn take(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             limit.take(bytes).await;
         }
     }
 
-    /// Whether something is probably there of the next small file.
+    /// True when the next small file probably replaces another.
     fn replaces(&self) -> bool {
         self.replaces.load(Ordering::Relaxed)
     }
 
-    /// Tells whether something was there of one.
+    /// Notes whether a small file replaced another.
     fn expect_replacing(&self, was_there: bool) {
         self.replaces.store(was_there, Ordering::Relaxed);
     }
 
-    /// What of `len` bytes may go at once.
+    /// Bytes, of `len` remaining ones, to send in one piece.
     fn piece(&self, len: u64) -> u64 {
         self.limit.as_ref().map_or(len, |limit| limit.piece().min(len))
     }
@@ -120,7 +120,7 @@ fn local_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Er
     move |error| Error::new(Cause::Local(Arc::new(error)), operation, path.clone())
 }
 
-/// What this program does not do.
+/// An error of this program's own, as an error of the local end.
 fn refused(
     kind: ErrorKind,
     why: &'static str,
@@ -130,7 +130,7 @@ fn refused(
     Error::new(Cause::Local(Arc::new(io::Error::new(kind, why))), operation, path)
 }
 
-/// What is wrong with the local end of a copy is said of that.
+/// Gives an error of the local end the local path and operation.
 pub(crate) fn at_local(operation: &'static str, path: &Path) -> impl FnOnce(Error) -> Error {
     let path = path.display().to_string();
     move |error| match error.cause() {
@@ -139,23 +139,23 @@ pub(crate) fn at_local(operation: &'static str, path: &Path) -> impl FnOnce(Erro
     }
 }
 
-/// What keeps a part from being made is wrong with the file that it would become.
+/// Gives an error of the partial copy the URL of the final file.
 fn begun_as(share: &Share, path: &str) -> impl FnOnce(Error) -> Error {
     let url = share.url(path);
     move |error| Error::new(error.cause().clone(), "write", url)
 }
 
-/// Whether what is there of a file may be gone on with: not when there is no room for it,
-/// which it would take from others, or when it is of a version that is no more.
+/// True when the next run may continue a partial copy. After a full disk the partial copy is
+/// removed, to free its space; after a change of the source it is outdated.
 fn may_go_on(error: &Error) -> bool {
     !is_full(error) && !is_unsteady(error)
 }
 
-/// Why a copy would be of no version that its source ever had.
+/// The error of a copy whose source changed meanwhile.
 const UNSTEADY: &str = "it changed while it was read; the target was not changed; try again";
 
-/// Whether the source of a copy, of the length and time `before`, is still the same when
-/// it was read. What was only appended to it is left for the next time.
+/// Checks that a source still has the length and time `before` after it was read. A source
+/// that has only grown passes: the next run copies the rest.
 fn steady(
     before: (u64, SystemTime),
     after: (u64, SystemTime),
@@ -171,7 +171,7 @@ fn is_unsteady(error: &Error) -> bool {
     matches!(error.cause(), Cause::Local(why) if why.get_ref().is_some_and(|why| why.to_string() == UNSTEADY))
 }
 
-/// Where a fetched thing goes: into a directory under its own name.
+/// The local path of a downloaded file: in an existing directory under its own name.
 pub(crate) fn local_target(to: Option<&Path>, name: &str) -> PathBuf {
     match to {
         None => PathBuf::from(name),

@@ -28,23 +28,23 @@ const LINKS_MAX: usize = 16;
 struct Waiting {
     /// Relative to where the walk began.
     below: String,
-    /// It is a link of a DFS namespace.
+    /// True for a link of a DFS namespace.
     is_junction: bool,
     /// The links on the way to it.
     trail: Option<Rc<Trail>>,
 }
 
-/// What a link on the way was crossed from.
+/// The DFS links that were crossed on the way to a directory.
 pub(crate) struct Trail {
-    /// Where the directory with the link really is.
+    /// The real URL of the directory with the last link.
     from: String,
     before: Option<Rc<Self>>,
     length: usize,
 }
 
 impl Trail {
-    /// One longer, by the link from the directory `from` to `to`. Nothing when that leads
-    /// back, so that there would be no end.
+    /// The trail `before`, longer by the link from the directory `from` to `to`. None when the
+    /// link leads back to a directory of the trail, or the trail is too long.
     fn crossed(before: Option<Rc<Self>>, from: String, to: &str) -> Option<Rc<Self>> {
         let length = before.as_ref().map_or(0, |before| before.length) + 1;
         let trail = Rc::new(Self { from, before, length });
@@ -53,20 +53,20 @@ impl Trail {
     }
 }
 
-/// Whether the directory `url` is `of` or below it.
+/// True when the directory `url` is `of` or below it.
 fn is_within(url: &str, of: &str) -> bool {
     let (url, of) = (url.to_lowercase(), of.to_lowercase());
     url.strip_prefix(&*of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What something is for who copies it.
+/// The kind of a directory entry, for a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Bytes.
+    /// A file with data.
     File,
-    /// Others in it.
+    /// A directory, which holds entries.
     Directory,
-    /// A link, a device: nothing that is copied.
+    /// A link or special file, which is not copied.
     Other,
 }
 
@@ -87,9 +87,9 @@ const SURROGATE: u32 = 0x2000_0000;
 /// LX_FIFO, LX_CHR, LX_BLK.
 const SPECIAL: [u32; 5] = [0x8000_0014, 0x8000_0023, 0x8000_0024, 0x8000_0025, 0x8000_0026];
 
-/// What a file of a server is. A reparse point that stands for no other name is how
-/// Windows keeps what it has deduplicated, compressed or moved to a slower place: it
-/// gives such data to who reads it.
+/// The kind of a file of a server. Windows keeps deduplicated, compressed and archived data
+/// as reparse points that are no name surrogates; reading them gives the data, so they are
+/// files.
 pub(crate) fn kind(metadata: &Metadata) -> Kind {
     match metadata.file_type() {
         FileType::File => Kind::File,
@@ -115,8 +115,8 @@ pub(crate) async fn remote(
     remote_but(share, path, see, Err).await
 }
 
-/// The same; `failed` is told of a directory below that cannot be listed, and says
-/// whether the rest is.
+/// Like [`remote`]; `failed` gets the error of each directory below that cannot be listed, and
+/// decides whether the walk goes on.
 pub(crate) async fn remote_but(
     share: &Share,
     path: &str,
@@ -130,7 +130,7 @@ pub(crate) async fn remote_but(
     remote_into(share, path, all, failed).await
 }
 
-/// The same; what is in a directory of which `see` says no is not looked at.
+/// Like [`remote_but`]; directories for which `see` returns false are not listed.
 pub(crate) async fn remote_into(
     share: &Share,
     path: &str,
@@ -189,7 +189,7 @@ async fn list(
     Ok((share.read_dir(&place).await?, trail))
 }
 
-/// What is on the way behind the link `place` of a DFS namespace.
+/// The trail `before`, longer by the DFS link `place`.
 pub(crate) async fn cross(
     share: &Share,
     place: &str,
@@ -212,11 +212,11 @@ pub(crate) async fn cross(
 pub(crate) struct LocalFile {
     /// Relative to where the walk began, with `/`, as a share spells it.
     pub(crate) name: String,
-    /// Where it is.
+    /// The local path.
     pub(crate) path: PathBuf,
-    /// What it is.
+    /// File, directory or other.
     pub(crate) kind: Kind,
-    /// Nobody may write it.
+    /// True when no mode bit lets anybody write it.
     pub(crate) is_read_only: bool,
     /// Bytes.
     pub(crate) len: u64,
@@ -224,7 +224,7 @@ pub(crate) struct LocalFile {
     pub(crate) modified: SystemTime,
 }
 
-/// For [`Result::map_err`]: what is wrong with the local `path`.
+/// For [`Result::map_err`]: the failure to read the local `path`.
 pub(crate) fn local_failed(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     let shown = path.display().to_string();
     move |error| {
@@ -234,10 +234,10 @@ pub(crate) fn local_failed(path: &Path) -> impl FnOnce(std::io::Error) -> Failur
     }
 }
 
-/// Lists a local directory and all below it, directories before what is in
-/// them; what is in one of which `passes` says no is not looked at. Names are spelled as they go over the
-/// wire; `failed` is told of one that no share can hold, since it is not UTF-8, and of
-/// what cannot be read, and says whether the rest is listed.
+/// Lists a local directory with all its content, directories before their entries; directories
+/// for which `passes` returns false are not listed. Names are spelled as on the wire. `failed`
+/// gets the error of each name that is not UTF-8 and of each directory that cannot be read, and
+/// decides whether the walk goes on.
 pub(crate) fn local(
     root: &Path,
     mut passes: impl FnMut(&LocalFile) -> bool,

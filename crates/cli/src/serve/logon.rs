@@ -1,4 +1,4 @@
-//! Who may log on.
+//! The accounts that may log on.
 
 use std::env;
 
@@ -137,7 +137,7 @@ fn put(accounts: &mut AccountFile, name: &str, password: &str) -> Result<(), Fai
         .map_err(|why| Failure::new(Exit::Config, format!("cannot add user {name}: {why}")))
 }
 
-/// Who started this, as a user name: the one behind sudo, and never root.
+/// The name of the user who started this process: the caller of sudo, never root.
 fn login_name() -> String {
     let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter().filter_map(|name| env::var(name).ok());
     let mut names = names.filter(|name| name != "root" && name.parse::<AccountName>().is_ok());

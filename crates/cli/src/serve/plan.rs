@@ -1,4 +1,4 @@
-//! What to serve: the file, and the flags that win over it.
+//! The configuration to serve: the file, overridden by flags.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use crate::exit::{Done, Exit, Failure};
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) config: Config,
-    /// Whether accounts and the server's identity are kept: there is a
-    /// configuration, or a state directory was named.
+    /// True when accounts and the server's identity are kept: for a run with a
+    /// configuration or a state directory.
     pub(super) has_state: bool,
 }
 

@@ -458,7 +458,7 @@ fn notify(state: &[NotifyState<'_>]) {
     }
 }
 
-/// What a signal asks for.
+/// The action that a signal asks for.
 enum Cause {
     Stop,
     Reload,

@@ -1,4 +1,4 @@
-//! What `frevo serve` says when it starts: how to connect.
+//! The start screen of `frevo serve`: how to connect.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use frevo_server::share::Share;
 
 use super::listen::{HOW_TO_GET_IT, SMB_PORT};
 
-/// What the screen shows.
+/// The facts that the screen shows.
 #[derive(Debug)]
 pub(super) struct Screen<'a> {
     pub(super) settings: &'a Settings,
@@ -25,7 +25,7 @@ pub(super) struct Screen<'a> {
     pub(super) is_second_choice: bool,
 }
 
-/// Who can log on.
+/// The user that the screen names.
 #[derive(Debug)]
 pub(super) enum User<'a> {
     /// With a password that was made up.
@@ -173,7 +173,7 @@ fn bracketed(host: IpAddr) -> String {
     }
 }
 
-/// What a URL cannot hold, by its bytes.
+/// Escapes the bytes that a URL cannot hold, as `%20`.
 fn percent(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -23,7 +23,7 @@ pub struct Sandbox {
     folder: tempfile::TempDir,
 }
 
-/// What a run of the program said.
+/// The output and exit code of a run of the program.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -136,7 +136,7 @@ impl Said {
 /// A server that runs; it is killed when the test ends.
 pub struct Serving {
     child: Child,
-    /// What it said before `ready`.
+    /// The output before `ready`.
     pub screen: String,
     pub address: String,
 }

@@ -1,4 +1,4 @@
-//! What is between the program and a server, and not always there.
+//! A relay between the program and a server that can cut connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What becomes of the connection with that number, from 0.
+/// The fate of a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Fate {
     Carried,

@@ -9,7 +9,7 @@ use super::{Said, Sandbox, Serving, said, text};
 pub struct World {
     pub place: Sandbox,
     server: Option<Serving>,
-    /// What the server is told too.
+    /// Further arguments of the server.
     pub more: Vec<String>,
     pub address: String,
 }

@@ -1,4 +1,4 @@
-//! One end of a `sync`.
+//! The source or the target of `sync`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -20,27 +20,27 @@ use super::super::walk::{self, Kind};
 use super::plan::{Entry, Listed};
 use crate::exit::{Done, Failure};
 
-/// What is made of something that is found.
+/// The treatment of an entry that was found.
 pub(super) enum Look {
-    /// It is that, for what is to be done.
+    /// It is listed as this kind.
     As(Kind),
-    /// Nothing at all.
+    /// It is not listed.
     Away,
 }
 
-/// Whether nothing is there: what cannot be looked at may be.
+/// True when `path` certainly does not exist.
 fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// One end.
+/// The source or the target directory.
 pub(super) enum Endpoint {
     Local(PathBuf),
     Remote(Share, String),
 }
 
 impl Endpoint {
-    /// The same end, a remote one over another connection.
+    /// This end, if it is remote over another connection.
     pub(super) fn over(&self, share: &Share) -> Self {
         match self {
             Self::Local(root) => Self::Local(root.clone()),
@@ -52,8 +52,8 @@ impl Endpoint {
         matches!(self, Self::Remote(..))
     }
 
-    /// All below it that `looks` says is to be looked at, as what it says. What does not exist
-    /// is empty, where that is allowed.
+    /// Lists the directory with all its content, as far as `looks` says. A missing directory is
+    /// empty if `may_be_missing` is set.
     pub(super) async fn list(
         &self,
         may_be_missing: bool,
@@ -103,7 +103,7 @@ impl Endpoint {
         Ok(found)
     }
 
-    /// Makes it, with what it is in, unless it is there.
+    /// Creates the directory and its parents, unless they exist.
     pub(super) async fn make(&self) -> Done {
         match self {
             Self::Local(root) => std::fs::create_dir_all(root)
@@ -113,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// Removes `name`; a directory with all in it, or only if nothing is, if it is `bare`.
+    /// Removes `name`: a directory with its content, or only an empty one if `bare` is set.
     pub(super) async fn remove(
         &self,
         name: &str,
@@ -156,7 +156,7 @@ impl Endpoint {
         }
     }
 
-    /// Gives a file that is the same otherwise its attributes.
+    /// Sets the attributes of a file whose content is equal.
     pub(super) async fn dress(
         &self,
         name: &str,

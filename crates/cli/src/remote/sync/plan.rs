@@ -1,4 +1,4 @@
-//! What `sync` does, found by comparing what is at both ends.
+//! The plan of `sync`: compares source and target.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -15,29 +15,29 @@ use super::super::walk::Kind;
 use super::endpoint::Endpoint;
 use crate::exit::{Exit, Failure};
 
-/// A file or directory at one end.
+/// A file or directory of the source or the target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
     pub(super) len: u64,
     pub(super) modified: SystemTime,
     pub(super) attributes: FileAttributes,
-    /// It may be the other end, or a directory that this is in.
+    /// True when it may be the other end, or a directory above it.
     pub(super) is_kin: bool,
 }
 
 pub(super) type Listed = BTreeMap<String, Entry>;
 
-/// What is to be done.
+/// The actions that make the target equal to the source.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// What is only at the second end, or another kind of thing there; what is in a directory
-    /// goes with it.
+    /// Entries of the target that the source does not have, or has as another kind. The content
+    /// of a directory goes with it.
     pub(super) removals: Vec<(String, Entry)>,
     pub(super) directories: Vec<String>,
-    /// By the name at the first end, and at the second.
+    /// Files to copy: the name in the source, and in the target.
     pub(super) files: Vec<(String, String, Entry)>,
-    /// Attributes of files that are the same otherwise.
+    /// Attributes to set on files whose content is equal.
     pub(super) dressings: Vec<(String, Entry, FileAttributes)>,
 }
 
@@ -51,14 +51,14 @@ impl Plan {
     }
 }
 
-/// Whether two times are one, as far as the coarser of both clocks tells: SMB keeps
-/// 100 ns, other systems microseconds, milliseconds, a second, FAT two.
+/// True when two times are equal in the coarser of both resolutions: SMB keeps 100 ns,
+/// other systems microseconds, milliseconds, a second, FAT two seconds.
 fn same_time(a: SystemTime, b: SystemTime) -> bool {
     let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
     apart < grain(a).max(grain(b))
 }
 
-/// What a time seems to be a multiple of.
+/// The resolution of the clock that made `time`, as far as its digits show.
 fn grain(time: SystemTime) -> Duration {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let nanos = since.as_nanos();
@@ -71,10 +71,10 @@ pub(super) fn is_same(from: &Entry, to: &Entry) -> bool {
     from.len == to.len && same_time(from.modified, to.modified)
 }
 
-/// Names at the second end, case apart where it knows none.
+/// The names of the target, ignoring case on a server.
 struct There<'a> {
     all: &'a Listed,
-    /// The names by what they are folded to; none where case tells names apart.
+    /// The names by their upper case. None where names differ by case.
     folded: Option<HashMap<String, &'a str>>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> There<'a> {
     }
 }
 
-/// The name, and those of the directories that it is in.
+/// The name, then the names of the directories above it.
 fn line(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(name), |name| name.rsplit_once('/').map(|(above, _)| above))
 }
@@ -189,7 +189,7 @@ pub(super) async fn plan(
     Ok(plan)
 }
 
-/// Whether a file has the content, as far as was asked to look.
+/// True when a file is equal at both ends: by size and time, or by content for `--checksum`.
 async fn same(
     sync: &Sync,
     (from, to): (&Endpoint, &Endpoint),
@@ -204,8 +204,8 @@ async fn same(
             == to.digest(name_there).await.map_err(failed)?)
 }
 
-/// The attributes that a file is to have, if they are others than it has: those that both
-/// ends know without looking into the file.
+/// The attributes that a file is to get, if they differ: those that both ends know from a
+/// listing.
 fn dressing(
     carry: Carry,
     (from, to): (&Endpoint, &Endpoint),

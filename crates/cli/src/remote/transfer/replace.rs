@@ -1,4 +1,4 @@
-//! A whole copy on a server takes the place of what was there.
+//! Replaces a file on a server by a complete copy.
 
 use std::io::ErrorKind;
 
@@ -10,7 +10,7 @@ use frevo_wire::dtyp::{
 
 use super::super::dos::Dress;
 
-/// What a copy takes the place of.
+/// The file that a copy replaces.
 #[derive(Debug)]
 pub(crate) struct Replaced {
     attributes: FileAttributes,
@@ -18,8 +18,8 @@ pub(crate) struct Replaced {
 }
 
 impl Replaced {
-    /// What is at `path`, if anything is. Asked before anything is sent: whether it may be
-    /// written to, and is no directory.
+    /// The file at `path`, if there is one. Called before data is sent: fails for a directory,
+    /// and for a file that may not be written.
     pub(crate) async fn look(
         share: &Share,
         path: &str,
@@ -57,7 +57,7 @@ impl Replaced {
         Self { attributes: found.attributes(), list }
     }
 
-    /// What it had of DOS attributes.
+    /// The DOS attributes of the replaced file.
     pub(crate) const fn attributes(&self) -> FileAttributes {
         self.attributes
     }

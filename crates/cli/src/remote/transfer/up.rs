@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         Ok(Self { path, local, metadata, modified, dress })
     }
 
-    /// Which version of which file it is.
+    /// The name of the partial copy, for this version of this file.
     fn part(&self, name: &str) -> String {
         let found = &self.metadata;
         let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
@@ -50,7 +50,7 @@ impl<'a> Source<'a> {
         part_name(name, &[&numbers, &times])
     }
 
-    /// That it is what it was when it was opened.
+    /// Checks that the file has not changed since it was opened.
     fn is_steady(&self) -> frevo_client::Result<()> {
         let now = self.local.metadata().and_then(|now| Ok((now.len(), now.modified()?)));
         let now = now.map_err(local_error("read", self.path))?;
@@ -122,12 +122,12 @@ async fn up_small(
     Ok(())
 }
 
-/// Whether something is there already.
+/// True when the target exists already.
 fn is_there(error: &Error) -> bool {
     matches!(error.status(), Some(Status::OBJECT_NAME_COLLISION | Status::FILE_IS_A_DIRECTORY))
 }
 
-/// Whether `path` is a stream of a file, which nothing else can become by being renamed.
+/// True for a stream of a file: no other file can be renamed to it.
 fn is_stream(path: &str) -> bool {
     frevo_client::path::split(path).1.contains(':')
 }
@@ -171,7 +171,7 @@ async fn replace_small(
     share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)
 }
 
-/// Whether somebody may have it open.
+/// True when another client may have the file open.
 fn is_in_use(error: &Error) -> bool {
     matches!(error.status(), Some(Status::ACCESS_DENIED | Status::SHARING_VIOLATION))
 }
