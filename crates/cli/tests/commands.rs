@@ -263,7 +263,7 @@ fn accounts_are_taken_over_from_samba() {
         "skipped box$: machine and trust accounts are not imported",
         "skipped nopw: the account has no NT hash",
         "skipped open: the password is empty",
-        "2 added, 0 replaced",
+        "2 accounts added, 0 replaced",
     ] {
         assert!(first.err.contains(line), "{line} not in {}", first.err);
     }

@@ -183,7 +183,7 @@ fn confinement_is_as_configured() {
             "{line}"
         );
         let wrong = place.file("etc/wrong.toml", wrong, 0o600);
-        place.run(&["check", "-c", text(&wrong)]).fails(3, &["on, required, off"]);
+        place.run(&["check", "-c", text(&wrong)]).fails(3, &["\"on\", \"required\" or \"off\""]);
     }
 }
 
