@@ -35,7 +35,7 @@ use crate::connection::{Connection, Origin};
 use crate::impersonation;
 use crate::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREAD_IDLE,
-    BLOCKING_THREADS, LONG_REQUEST,
+    BLOCKING_THREADS, CLOSED_ON_CORE, LONG_REQUEST,
 };
 use crate::open::{Open, OpenTarget};
 use crate::panics;
@@ -351,8 +351,7 @@ fn of<'a>(rq: &'a Request<'_>) -> Option<&'a BlockingPool> {
     }
     let share = &rq.tree.as_ref()?.share;
     let Some(blocking_pool) = share.blocking_pool.as_deref() else {
-        let is_much = is_long(rq, share) || deletes_slowly(rq);
-        return is_much.then_some(&rq.server().blocking_pool);
+        return is_long(rq, share).then_some(&rq.server().blocking_pool);
     };
     let goes = match rq.header.command {
         Command::CREATE
@@ -370,26 +369,11 @@ fn of<'a>(rq: &'a Request<'_>) -> Option<&'a BlockingPool> {
     goes.then_some(blocking_pool)
 }
 
-/// True for a request that ends what holds many Opens, or some that delete.
+/// Whether a request ends what holds many Opens.
 fn closes_many(rq: &Request<'_>) -> bool {
-    let is_much = |session: &Arc<Session>| !session.closes_quickly();
     matches!(rq.header.command, Command::LOGOFF | Command::TREE_DISCONNECT)
-        && rq.session.as_ref().is_some_and(is_much)
+        && rq.session.as_ref().is_some_and(|session| session.open_count() > CLOSED_ON_CORE)
         && !file_io::stays()
-}
-
-/// True for a CLOSE that deletes by a name that has to be looked for in a large directory:
-/// the host has changed it meanwhile. A CLOSE cannot begin again.
-fn deletes_slowly(rq: &Request<'_>) -> bool {
-    let Some(open) = rq.open.as_ref().filter(|_| rq.header.command == Command::CLOSE) else {
-        return false;
-    };
-    let OpenTarget::File(file) = &open.target else { return false };
-    if file_io::stays() || !file.deletes() {
-        return false;
-    }
-    let name = file.name();
-    patience::short(|| file.vfs.stat(&name)).1
 }
 
 /// Whether a request says by its length that it is much work: thousands of extended

@@ -354,12 +354,6 @@ impl FileOpen {
         self.cell.lock().name_of(self.id).clone()
     }
 
-    /// True when its close may delete the file.
-    pub fn deletes(&self) -> bool {
-        let state = self.cell.lock();
-        state.is_delete_pending() || state.deletion_of(self.id).0
-    }
-
     /// Removes one of its names, if that still means it.
     fn remove(
         &self,

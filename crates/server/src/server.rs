@@ -25,7 +25,7 @@ use crate::descriptors::Descriptors;
 use crate::durable::{self, Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
-use crate::limits::SESSIONS;
+use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
 use crate::open::Open;
 use crate::panics::{self, Steps};
@@ -279,11 +279,11 @@ impl Server {
         steps.end();
     }
 
-    /// Ends a session whose connections are gone. One with much open, or that deletes, is
-    /// ended beside the core.
+    /// Ends a session whose connections are gone. One with much open is ended beside
+    /// the core.
     pub fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
-        let is_quick = session.closes_quickly() || frevo_net::file_io::stays();
-        if is_quick || !self.blocking_pool.end_session(self, session) {
+        let is_small = session.open_count() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
+        if is_small || !self.blocking_pool.end_session(self, session) {
             self.close_session(session);
         }
     }

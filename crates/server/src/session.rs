@@ -21,10 +21,10 @@ use crate::host_users::OnHost;
 use crate::lease::client_id;
 use crate::ledger::{Charge, Holder, Kind};
 use crate::limits::{
-    CHANNELS_PER_SESSION, CLOSED_ON_CORE, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
+    CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
 };
 use crate::offload::Offloads;
-use crate::open::{FileOpen, Open};
+use crate::open::Open;
 use crate::panics::Steps;
 use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
@@ -385,19 +385,6 @@ impl Session {
     pub fn has_any(&self, ids: &[OpenId]) -> bool {
         let opens = self.opens.read();
         ids.iter().any(|id| opens.contains_key(&id.0))
-    }
-
-    /// True when its Opens may be closed on a core: they are few, and none deletes, which
-    /// may have to read a directory.
-    pub fn closes_quickly(&self) -> bool {
-        let opens: Vec<_> = {
-            let opens = self.opens.read();
-            if opens.len() > CLOSED_ON_CORE {
-                return false;
-            }
-            opens.values().cloned().collect()
-        };
-        !opens.iter().any(|open| open.file().is_ok_and(FileOpen::deletes))
     }
 
     /// How many Opens there are.

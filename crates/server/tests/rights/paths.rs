@@ -281,6 +281,7 @@ fn x7_every_call_to_a_file_system_is_its_users() {
         let missing: Vec<_> = probe.seen.check().into_iter().collect();
         // They ask nobody, or are tried where their file system is.
         let without_call = [
+            "bytes",
             "data_device",
             "descriptor",
             "device",

@@ -7,7 +7,6 @@ use crate::client::files::set_draft;
 use crate::client::*;
 use frevo_server::limits::CLOSED_ON_CORE;
 use frevo_wire::Command;
-use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContexts, name};
 use frevo_wire::fscc::ea::{Ea, EaWriter};
@@ -129,28 +128,6 @@ fn r6_a_search_for_one_name_goes_on_beside_the_core() {
         let found: Vec<_> = entries.map(|entry| entry.unwrap().name.decode().unwrap()).collect();
         assert_eq!(found, ["File99"]);
         assert_eq!(world.server.blocking_pool.carried_out(), 1);
-    });
-}
-
-/// A CLOSE that deletes a file whose name the host has changed meanwhile looks for it
-/// beside the core.
-#[test]
-fn r6_a_close_that_deletes_looks_for_the_name_beside_the_core() {
-    in_world(async |world| {
-        let large = world.path("large");
-        std::fs::create_dir(&large).unwrap();
-        fill(&large);
-        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        let want = Want::existing("large\\File77").options(CreateOptions::DELETE_ON_CLOSE);
-        let file = peer.open_file(&mount, &want).await;
-        let plain = peer.open_file(&mount, &Want::existing("large\\File78")).await;
-        std::fs::rename(large.join("File77"), large.join("FILE77")).unwrap();
-        let before = world.server.blocking_pool.carried_out();
-        peer.close(&mount, plain).await;
-        assert_eq!(world.server.blocking_pool.carried_out(), before, "one that deletes nothing");
-        peer.close(&mount, file).await;
-        assert_eq!(world.server.blocking_pool.carried_out(), before + 1);
-        assert!(!large.join("FILE77").exists());
     });
 }
 
