@@ -1,4 +1,4 @@
-//! The third-party client (`smb2`), at the level of single requests.
+//! Single requests of the third-party client (`smb2`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use smb2::types::{Command, CreditCharge, FileId, OplockLevel, TreeId};
 use crate::server::Target;
 use crate::wire::{self, First, Tally};
 
-/// What protects the requests after the tree connect.
+/// The protection of requests after the tree connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Nothing: session setup and tree connect signed, the rest plain.
+    /// Session setup and tree connect are signed, the rest is plain.
     Unsigned,
-    /// Every request and answer signed.
+    /// Every request and answer is signed.
     Signed,
-    /// Every request and answer encrypted.
+    /// Every request and answer is encrypted.
     Sealed,
 }
 
@@ -63,7 +63,7 @@ impl Client {
         conn.set_compression_requested(false);
         conn.set_keepalive(None);
         conn.negotiate().await.context("NEGOTIATE")?;
-        let (asked, answered) = first.negotiation().context("NEGOTIATE was not seen")?;
+        let (asked, answered) = first.negotiation().context("no NEGOTIATE was recorded")?;
         conn.with_preauth_hasher_mut(|hash| {
             *hash = PreauthHasher::new();
             hash.update(asked);
@@ -103,7 +103,7 @@ impl Client {
         Ok(Self { conn, tree, tree_id, tally, description })
     }
 
-    /// Dialect, protection with its algorithm, and the server's sizes.
+    /// Returns the dialect, the protection with its algorithm, and the server's sizes.
     pub(crate) fn description(&self) -> &str {
         &self.description
     }
@@ -116,7 +116,7 @@ impl Client {
         Requests { conn: self.conn.clone(), tree_id: self.tree_id }
     }
 
-    /// LOGOFF, then the socket closes with the last clone of the connection.
+    /// Sends a LOGOFF; the socket closes with the last clone of the connection.
     pub(crate) async fn logoff(self) -> Result<()> {
         let frame = self.conn.execute(Command::Logoff, &LogoffRequest, None).await?;
         ensure!(frame.header.status == NtStatus::SUCCESS, "LOGOFF: {:?}", frame.header.status);
@@ -125,7 +125,7 @@ impl Client {
 }
 
 fn describe(conn: &Connection, session: &Session, protection: Protection) -> Result<String> {
-    let params = conn.params().context("not negotiated")?;
+    let params = conn.params().context("the connection has not negotiated")?;
     let how = match protection {
         Protection::Unsigned => "unsigned".to_owned(),
         Protection::Signed => format!("signed {:?}", session.signing_algorithm),
@@ -140,14 +140,13 @@ fn describe(conn: &Connection, session: &Session, protection: Protection) -> Res
     ))
 }
 
-/// The same session on the same socket through a library connection that has no
-/// keys; see [`wire::Second`].
+/// Continues the session on its socket with a library connection that has no keys; see
+/// [`wire::Second`].
 async fn without_keys(old: Connection, first: &First) -> Result<Connection> {
     let next = old.next_message_id();
     let session_id = old.session_id();
-    let second = first
-        .second(next, old.credits())
-        .context("the first connection left nothing to take over")?;
+    let second =
+        first.second(next, old.credits()).context("the first connection cannot be taken over")?;
     // Its receiver task lets go of the socket; no answer is outstanding.
     drop(old);
     let mut conn = wire::connection(second, "127.0.0.1");
@@ -156,7 +155,11 @@ async fn without_keys(old: Connection, first: &First) -> Result<Connection> {
     conn.negotiate().await?;
     let skip = u16::try_from(next.saturating_sub(1))?;
     conn.execute_with_credits(Command::Echo, &EchoRequest, None, CreditCharge(skip)).await?;
-    ensure!(conn.next_message_id() == next, "MessageId {} is not {next}", conn.next_message_id());
+    ensure!(
+        conn.next_message_id() == next,
+        "the next MessageId is {}, expected {next}",
+        conn.next_message_id()
+    );
     conn.set_session_id(session_id);
     Ok(conn)
 }
@@ -168,12 +171,12 @@ pub(crate) struct Requests {
     tree_id: TreeId,
 }
 
-/// How a CREATE is meant.
+/// The purpose of a CREATE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Open {
     /// An existing file for reading.
     Read,
-    /// A file for writing, made if need be, not truncated.
+    /// A file for writing, made if absent, not truncated.
     Write,
     /// A new file; fails if it exists.
     New,
@@ -248,11 +251,11 @@ impl Requests {
             read_channel_info: vec![],
         };
         let frame = self.execute(Command::Read, &body, length as usize).await?;
-        ensure!(frame.body.len() >= 16 + length as usize, "READ came back short");
+        ensure!(frame.body.len() >= 16 + length as usize, "READ returned too few bytes");
         Ok(frame)
     }
 
-    /// Sends `request` as it stands.
+    /// Sends `request` unchanged.
     pub(crate) async fn write(&self, request: &WriteRequest) -> Result<()> {
         let frame = self.execute(Command::Write, request, request.data.len()).await?;
         let count = frame.body.get(4..8).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
@@ -265,7 +268,7 @@ impl Requests {
     }
 }
 
-/// A WRITE of `data`, to be sent at changing offsets.
+/// Returns a WRITE of `data` that can be sent at changing offsets.
 pub(crate) fn write_request(file_id: FileId, data: Vec<u8>) -> WriteRequest {
     WriteRequest {
         data_offset: 0x70,

@@ -1,15 +1,16 @@
-//! Frevo and smbd side by side over the same files, driven by the same third-party
-//! client in interleaved rounds, beside the machine's bare data path.
+//! Compares Frevo and smbd over the same files, with one third-party client, in interleaved rounds,
+//! next to the machine's bare data path.
 //!
-//! `frevo-bench table` prints the comparison, `profile` keeps one row running for a
-//! profiler, `syscalls` counts the server's system calls for an operation. `client`
-//! compares our client with smbclient and with a bare TCP stream, `mount` a mounted
-//! folder with other mounts, `crypto` measures sealing and signing alone.
+//! `frevo-bench table` prints the comparison, `profile` repeats one row for a profiler, `syscalls`
+//! counts the server's system calls for an operation. `client` compares Frevo's client with
+//! smbclient and with a bare TCP stream, `mount` compares a mounted folder with other mounts,
+//! `crypto` measures sealing and signing alone.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod client;
 mod clients;
+mod common;
 mod memory;
 mod mounts;
 mod proc;
@@ -29,19 +30,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
+use crate::common::Common;
 use crate::report::Report;
 use crate::rows::Row;
 use crate::server::{Kind, Programs};
 use crate::table::{Bench, Pace};
 
-/// The client makes a buffer for every frame; it should not pay for their pages each time.
+/// The client allocates a buffer for every frame; this allocator keeps their pages.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Of an earlier program's rates a later one keeps at least this part.
+/// Least part of an earlier program's rates that a later one must keep.
 const KEPT: f64 = 0.97;
 
-/// Open files that 1,000 connections need with room to spare.
+/// Descriptors for 1,000 connections, with a reserve.
 const NOFILE: u64 = 65_536;
 
 #[derive(Parser)]
@@ -55,60 +57,32 @@ struct Cli {
 enum Cmd {
     /// Compare and print a Markdown table.
     Table(TableArgs),
-    /// Run one row for a while, printing the server's pids first.
+    /// Repeat one row; print the server's pids first.
     Profile(RowArgs),
     /// Count the server's system calls for an operation of a row (needs strace).
     Syscalls(RowArgs),
-    /// Our client beside smbclient and beside a bare TCP stream.
+    /// Compare Frevo's client with smbclient and with a bare TCP stream.
     Client(clients::Arguments),
-    /// Sealing and signing in memory, without a peer.
+    /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
-    /// `frevo mount` beside smbnetfs, bindfs and the folder itself.
+    /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
     Mount(mounts::Arguments),
-    /// Run a program and write down what it took.
+    /// Run a program and write down its resources.
     #[command(hide = true)]
     Usage {
         report: PathBuf,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<std::ffi::OsString>,
     },
-    /// The server of the bare TCP stream.
+    /// Serve the bare TCP stream.
     #[command(hide = true)]
     StreamServer,
-    /// A client of it.
+    /// Transfer a file over the bare TCP stream.
     #[command(hide = true)]
     Stream { address: String, verb: String, there: PathBuf, here: PathBuf },
-    /// The server of the bare data path.
+    /// Serve the bare data path.
     #[command(hide = true)]
     RawServer { share: PathBuf },
-}
-
-#[derive(Args)]
-struct Common {
-    /// Where the shared files go; a directory in it is made and removed.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
-    /// The program under test.
-    #[arg(long, default_value_os_t = beside_ourselves("frevo"))]
-    frevo: PathBuf,
-    /// A further argument for `frevo serve` (repeatable).
-    #[arg(long, allow_hyphen_values = true)]
-    frevo_arg: Vec<String>,
-    #[arg(long, default_value = "/usr/sbin/smbd")]
-    smbd: PathBuf,
-    /// A line for smbd's `[global]` (repeatable); Samba's defaults otherwise.
-    #[arg(long)]
-    smbd_conf: Vec<String>,
-    /// The account of this machine that smbd serves.
-    #[arg(long, default_value = "daemon")]
-    account: String,
-    /// Nice value of servers and client alike, so that other work on the machine disturbs
-    /// less; left alone where it is not allowed.
-    #[arg(long, default_value_t = -15, allow_hyphen_values = true)]
-    nice: i32,
-    /// Threads of the client; with one it leaves the other cores to the server.
-    #[arg(long, default_value_t = 1)]
-    client_threads: usize,
 }
 
 #[derive(Args)]
@@ -124,16 +98,16 @@ struct TableArgs {
     /// Write the Markdown here and the JSON beside it (.json).
     #[arg(long)]
     out: Option<PathBuf>,
-    /// One server alone.
+    /// Measure only this server.
     #[arg(long, value_enum, conflicts_with = "against")]
     only: Option<Kind>,
-    /// What takes Frevo's place; `smbd` compares smbd with itself, which shows the noise.
+    /// Server in the place of Frevo; `smbd` compares smbd with itself, which shows the noise.
     #[arg(long, value_enum)]
     against: Option<Kind>,
     /// Compare with this earlier `frevo` instead of with smbd.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["only", "against"])]
     before: Option<PathBuf>,
-    /// An argument for `serve` of the earlier `frevo` alone (repeatable).
+    /// A further argument for `serve` of the earlier `frevo` (repeatable).
     #[arg(long, allow_hyphen_values = true, requires = "before")]
     before_arg: Vec<String>,
     /// Rounds of each row and server.
@@ -160,13 +134,6 @@ struct RowArgs {
     seconds: u64,
     #[arg(long, value_enum, default_value = "frevo")]
     against: Kind,
-}
-
-fn beside_ourselves(name: &str) -> PathBuf {
-    std::env::current_exe()
-        .ok()
-        .and_then(|own| Some(own.parent()?.join(name)))
-        .unwrap_or_else(|| PathBuf::from(name))
 }
 
 fn main() -> ExitCode {
@@ -221,8 +188,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Runs `work` until it is done or we are told to stop; dropping it stops the servers
-/// and removes the files.
+/// Runs `work` until it ends or a signal comes; dropping it stops the servers and removes the
+/// files.
 fn block_on(threads: usize, work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = if threads > 1 {
@@ -282,35 +249,11 @@ fn raise_open_files() {
     }
 }
 
-impl Common {
-    fn programs(&self) -> Programs {
-        Programs {
-            frevo: self.frevo.clone(),
-            frevo_args: self.frevo_arg.clone(),
-            smbd: self.smbd.clone(),
-            smbd_conf: self.smbd_conf.clone(),
-            account: self.account.clone(),
-        }
-    }
-
-    /// A directory that other accounts can pass.
-    fn scratch(&self) -> Result<tempfile::TempDir> {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::Builder::new()
-            .prefix("frevo-bench-")
-            .permissions(std::fs::Permissions::from_mode(0o755))
-            .tempdir_in(&self.dir)
-            .with_context(|| format!("a directory in {}", self.dir.display()))?;
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
-        Ok(dir)
-    }
-}
-
 async fn table(args: &TableArgs) -> Result<ExitCode> {
     raise_open_files();
     let priority = Priority::raise(args.common.nice);
     let rows = Row::matching(args.rows.as_deref());
-    ensure!(!rows.is_empty(), "no row is called that: {}", names());
+    ensure!(!rows.is_empty(), "no row has that name; rows: {}", names());
     let pace = pace(args);
     let kinds: Vec<Kind> = match (args.only, args.against) {
         _ if args.before.is_some() => vec![Kind::Frevo, Kind::Frevo],
@@ -377,7 +320,7 @@ fn pace(args: &TableArgs) -> Pace {
     }
 }
 
-/// Names for the columns; the same server twice gets two.
+/// Returns names for the columns; a server that occurs twice gets two names.
 fn labels(kinds: &[Kind]) -> Vec<String> {
     kinds
         .iter()
@@ -448,7 +391,9 @@ async fn one_row(args: &RowArgs, tool: Tool) -> Result<ExitCode> {
     let rows = Row::matching(Some(&args.row));
     let exact = rows.iter().copied().find(|r| r.name() == args.row);
     let row = exact.or(if rows.len() == 1 { rows.first().copied() } else { None });
-    let row = row.with_context(|| format!("not one row: {} (of {})", args.row, names()))?;
+    let row = row.with_context(|| {
+        format!("{} does not select exactly one row; rows: {}", args.row, names())
+    })?;
     ensure!(row != Row::Memory, "memory is not a timed row");
     let _priority = Priority::raise(args.common.nice);
     let programs = args.common.programs();

@@ -1,4 +1,4 @@
-//! What `/proc` says about a process tree and about the machine.
+//! Reads `/proc`: figures of a process tree and of the machine.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ const USER_HZ: f64 = 100.0;
 
 struct Stat {
     parent: u32,
-    /// User, system, and both of the reaped children, in ticks.
+    /// User and system time of the process and of its reaped children, in ticks.
     ticks: u64,
 }
 
@@ -26,7 +26,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat { parent: u32::try_from(number(1)?).ok()?, ticks: u64::try_from(ticks).ok()? })
 }
 
-/// `root` and every living descendant.
+/// Returns `root` and every living descendant.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -45,24 +45,24 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-/// CPU seconds of the tree under `root` so far. A reaped child's time is in its
-/// parent's, so nothing is lost when a per-connection process ends.
+/// Returns the CPU seconds of the tree under `root` so far. A reaped child's time is in its
+/// parent's, so that the time of ended processes is counted.
 pub(crate) fn cpu_seconds(root: u32) -> f64 {
     let ticks: u64 = tree(root).into_iter().filter_map(stat).map(|s| s.ticks).sum();
     ticks as f64 / USER_HZ
 }
 
-/// CPU seconds of this process so far.
+/// Returns the CPU seconds of this process so far.
 pub(crate) fn own_cpu_seconds() -> f64 {
     stat(std::process::id()).map_or(0.0, |s| s.ticks as f64 / USER_HZ)
 }
 
-/// CPU seconds that the whole machine has been busy so far, what the hypervisor stole included.
+/// Returns the CPU seconds that the whole machine has been busy so far, stolen time included.
 pub(crate) fn machine_cpu_seconds() -> f64 {
     busy_ticks(&first_line("/proc/stat")) as f64 / USER_HZ
 }
 
-/// user nice system idle iowait irq softirq steal; guest time is in user's already.
+/// Returns the busy ticks: user, nice, system, irq, softirq and steal; user includes guest time.
 fn busy_ticks(line: &str) -> u64 {
     let ticks: Vec<u64> =
         line.split_ascii_whitespace().skip(1).take(8).filter_map(|f| f.parse().ok()).collect();
@@ -72,11 +72,11 @@ fn busy_ticks(line: &str) -> u64 {
 /// Resident memory of a process tree, in KiB.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub(crate) struct Resident {
-    /// Resident pages, those shared between processes counted in each.
+    /// Resident memory, KiB; shared pages count in each process.
     pub(crate) rss_kib: u64,
-    /// Shared pages divided among those who share them: what the machine really spends.
+    /// Resident memory with shared pages divided among their users, KiB: the real use of memory.
     pub(crate) pss_kib: u64,
-    /// Processes counted.
+    /// Number of processes counted.
     pub(crate) processes: u64,
 }
 
@@ -102,7 +102,7 @@ fn first_line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// The machine, without names and paths: processor, kernel, memory, file system of `dir`.
+/// Describes the machine without names and paths: processor, kernel, memory, file system of `dir`.
 pub(crate) fn machine(dir: &Path) -> Vec<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
@@ -126,7 +126,7 @@ pub(crate) fn machine(dir: &Path) -> Vec<String> {
     ]
 }
 
-/// The type of the file system that holds `dir`.
+/// Returns the type of the file system that holds `dir`.
 pub(crate) fn file_system(dir: &Path) -> String {
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     fs::read_to_string("/proc/self/mounts")
@@ -141,7 +141,7 @@ pub(crate) fn file_system(dir: &Path) -> String {
         .map_or_else(|| "an unknown file system".to_owned(), |(_, kind)| kind)
 }
 
-/// One-minute load average.
+/// Returns the one-minute load average.
 pub(crate) fn load() -> f64 {
     first_line("/proc/loadavg").split(' ').next().and_then(|l| l.parse().ok()).unwrap_or(0.0)
 }

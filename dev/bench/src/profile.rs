@@ -1,4 +1,4 @@
-//! One row against one server, for a profiler or to count its system calls.
+//! Runs one row against one server, for a profiler or to count system calls.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::rows::{Row, Unit};
 use crate::server::Peer;
 use crate::table::warmed;
 
-/// A line a second until `time` is over.
+/// Repeats the row and prints a line per second until `time` is over.
 pub(crate) async fn profile(row: Row, peer: &Peer, share: &Path, time: Duration) -> Result<()> {
     let mut load = warmed(row, peer, share, Duration::from_millis(100)).await?;
     println!("{} pids: {}", peer.label, pids(peer.pid()));
@@ -46,11 +46,11 @@ pub(crate) async fn syscalls(row: Row, peer: &Peer, share: &Path, time: Duration
     for pid in proc::tree(peer.pid()) {
         strace.args(["-p", &pid.to_string()]);
     }
-    let mut strace = strace.stderr(Stdio::null()).spawn().context("strace")?;
+    let mut strace = strace.stderr(Stdio::null()).spawn().context("starting strace")?;
     // It says on a terminal only when it has attached.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let round = load.round(peer, time).await;
-    let pid = Pid::from_raw(i32::try_from(strace.id())?).context("strace's pid")?;
+    let pid = Pid::from_raw(i32::try_from(strace.id())?).context("the pid of strace")?;
     kill_process(pid, Signal::INT)?;
     strace.wait()?;
     let round = round?;
@@ -58,12 +58,12 @@ pub(crate) async fn syscalls(row: Row, peer: &Peer, share: &Path, time: Duration
         Unit::Bytes => round.count as f64 / crate::share::BLOCK_LEN as f64,
         _ => round.count as f64,
     };
-    ensure!(ops > 0.0, "nothing was done");
+    ensure!(ops > 0.0, "no operation ran");
     let calls = parse(&std::fs::read_to_string(output.path())?);
     println!("{}, {}: {ops:.0} operations under strace", peer.label, row.name());
     let mut sorted: Vec<_> = calls.into_iter().collect();
     sorted.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    println!("{:>10}  calls an operation, all", {
+    println!("{:>10}  calls per operation, total", {
         let all: u64 = sorted.iter().map(|(_, n)| n).sum();
         format!("{:.3}", all as f64 / ops)
     });
@@ -73,7 +73,7 @@ pub(crate) async fn syscalls(row: Row, peer: &Peer, share: &Path, time: Duration
     Ok(())
 }
 
-/// Calls by name from the table of `strace -c`.
+/// Returns the calls by name from the table of `strace -c`.
 fn parse(text: &str) -> BTreeMap<String, u64> {
     text.lines()
         .filter_map(|l| {

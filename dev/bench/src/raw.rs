@@ -1,8 +1,8 @@
-//! The machine's own limit: the least that any server must do for a row, without SMB.
+//! The machine's own limit: the least work that any server does for a row, without SMB.
 //!
-//! A blocking TCP server, a thread for each connection, that makes the same copies
-//! (page cache to socket, socket to page cache), the same file-system calls and the
-//! same number of round trips, and a blocking client for it. No cryptography.
+//! A blocking TCP server with a thread for each connection, and a blocking client. They make the
+//! same copies (page cache to socket, socket to page cache), the same file-system calls and the
+//! same number of round trips. No cryptography.
 
 use std::fs::{self, File, OpenOptions, ReadDir};
 use std::io::{Read, Write};
@@ -18,14 +18,14 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::rows::{Count, DEPTH, Row, SMALL_CLIENTS};
 use crate::share::{self, BLOCK_LEN, LISTED_FILES, READ_BLOCKS, SMALL_LEN, WRITE_BLOCKS};
 
-/// Lengths in the order of SMB2's: header and body of a request, of an answer.
+/// Bytes of a request's header and body, as in SMB2.
 const REQUEST_LEN: usize = 120;
 const ANSWER_LEN: usize = 88;
-/// Answer buffer of a listing, as the SMB client asks for it.
+/// Answer buffer of a listing, bytes, as the SMB client requests it.
 const LIST_LEN: usize = 65536;
-/// Fixed part of a listed entry (MS-FSCC 2.4.18 has 104 bytes) .
+/// Fixed part of a listed entry, bytes (104 in MS-FSCC 2.4.18).
 const ENTRY_LEN: usize = 104;
-/// NEGOTIATE, two SESSION_SETUP, TREE_CONNECT, LOGOFF.
+/// Round trips of NEGOTIATE, two SESSION_SETUP, TREE_CONNECT and LOGOFF.
 const CONNECT_ROUND_TRIPS: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Op {
     }
 }
 
-/// Serves until killed; says its address on standard output.
+/// Serves until killed; prints its address on standard output.
 pub(crate) fn serve(share: &Path) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut out = std::io::stdout();
@@ -75,7 +75,7 @@ pub(crate) fn serve(share: &Path) -> Result<()> {
         stream.set_nodelay(true)?;
         let files = Arc::clone(&files);
         std::thread::spawn(move || {
-            // A client that goes away ends its thread; there is nobody to tell.
+            // A client that goes away ends its thread; the error has no receiver.
             let _ = Served::new(&files.0, &files.1, &files.2).run(stream);
         });
     }
@@ -101,7 +101,7 @@ impl<'a> Served<'a> {
         let mut request = [0u8; REQUEST_LEN];
         loop {
             stream.read_exact(&mut request)?;
-            let op = Op::from_byte(request[0]).context("no such request")?;
+            let op = Op::from_byte(request[0]).context("unknown request")?;
             let number = u64::from_le_bytes(request[8..16].try_into()?);
             let data_len = self.perform(op, number, &mut stream)?;
             self.answer[..4].copy_from_slice(&u32::try_from(data_len)?.to_le_bytes());
@@ -109,7 +109,7 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// Puts data behind the answer's header and says how much.
+    /// Appends data to the answer's header; returns its length.
     fn perform(&mut self, op: Op, number: u64, stream: &mut TcpStream) -> Result<usize> {
         if self.answer.is_empty() {
             self.answer.resize(ANSWER_LEN, 0);
@@ -140,7 +140,7 @@ impl<'a> Served<'a> {
             Op::Unlink => fs::remove_file(new())?,
             Op::Open => self.opened = Some(File::open(self.share.join(share::small_name(number)))?),
             Op::ReadSmall => {
-                let file = self.opened.as_ref().context("nothing is open")?;
+                let file = self.opened.as_ref().context("no file is open")?;
                 file.read_exact_at(&mut self.answer[ANSWER_LEN..ANSWER_LEN + SMALL_LEN], 0)?;
                 return Ok(SMALL_LEN);
             }
@@ -152,7 +152,7 @@ impl<'a> Served<'a> {
     }
 
     fn list(&mut self) -> Result<usize> {
-        let listing = self.listing.as_mut().context("no listing")?;
+        let listing = self.listing.as_mut().context("no listing is open")?;
         let mut used = 0;
         while used + ENTRY_LEN + 512 <= LIST_LEN {
             let Some(entry) = listing.next() else { break };
@@ -173,7 +173,7 @@ impl<'a> Served<'a> {
     }
 }
 
-/// The client's side of a row.
+/// The client of a row on the bare data path.
 pub(crate) struct RawLoad {
     row: Row,
     addr: String,
@@ -188,7 +188,7 @@ impl RawLoad {
         Ok(Self { row, addr: addr.to_owned(), clients, written: 0 })
     }
 
-    /// Blocks written in the last round.
+    /// Returns the number of blocks written in the last round.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -205,12 +205,12 @@ impl RawLoad {
                     .collect();
                 threads
                     .into_iter()
-                    .map(|t| t.join().map_err(|_| anyhow::anyhow!("a client's thread died"))?)
+                    .map(|t| t.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))?)
                     .sum::<Result<u64>>()
             })?;
             return Ok(Count::new(done));
         }
-        let client = self.clients.first_mut().context("no client")?;
+        let client = self.clients.first_mut().context("no client is connected")?;
         Ok(Count::new(match row {
             Row::Read(_) => client.blocks(Op::ReadBlock, READ_BLOCKS, until)?.1,
             Row::Write(_) => {
@@ -232,7 +232,7 @@ impl RawLoad {
                 }
                 done
             }
-            Row::OpenReadClose | Row::Memory => bail!("{} has no such limit", row.name()),
+            Row::OpenReadClose | Row::Memory => bail!("{} has no raw limit", row.name()),
         }))
     }
 }
@@ -256,7 +256,7 @@ impl RawClient {
         Ok(self.stream.write_all(&request)?)
     }
 
-    /// Length of the data that came, which is in the buffer.
+    /// Receives data into the buffer; returns its length.
     fn receive(&mut self) -> Result<usize> {
         let mut answer = [0u8; ANSWER_LEN];
         self.stream.read_exact(&mut answer)?;
@@ -273,7 +273,7 @@ impl RawClient {
         self.receive()
     }
 
-    /// [`DEPTH`] requests in flight; blocks and bytes done.
+    /// Keeps [`DEPTH`] requests in flight; returns blocks and bytes.
     fn blocks(&mut self, op: Op, file_blocks: u64, until: Instant) -> Result<(u64, u64)> {
         let data = if op == Op::WriteBlock { share::written_block("limit") } else { vec![] };
         let (mut sent, mut done) = (0u64, 0u64);
@@ -288,7 +288,7 @@ impl RawClient {
                 return Ok((done, done * BLOCK_LEN as u64));
             }
             let len = self.receive()?;
-            ensure!(op != Op::ReadBlock || len == BLOCK_LEN, "a short block");
+            ensure!(op != Op::ReadBlock || len == BLOCK_LEN, "the block is too short");
             done += 1;
         }
     }
@@ -308,7 +308,7 @@ impl RawClient {
         let mut done = 0;
         while Instant::now() < until {
             self.ask(Op::Open, first + done)?;
-            ensure!(self.ask(Op::ReadSmall, 0)? == SMALL_LEN, "a short small file");
+            ensure!(self.ask(Op::ReadSmall, 0)? == SMALL_LEN, "the small file is too short");
             self.ask(Op::Close, 0)?;
             done += 1;
         }
@@ -327,12 +327,12 @@ impl RawClient {
                 }
                 let mut at = 0;
                 while at < len {
-                    let step = self.buffer.get(at..at + 4).context("a torn entry")?;
+                    let step = self.buffer.get(at..at + 4).context("a listed entry is cut off")?;
                     at += u32::from_le_bytes(step.try_into()?) as usize;
                     entries += 1;
                 }
             }
-            ensure!(entries == LISTED_FILES, "{entries} entries listed");
+            ensure!(entries == LISTED_FILES, "the listing has {entries} entries");
             done += entries as u64;
             if Instant::now() >= until {
                 return Ok(done);

@@ -1,4 +1,4 @@
-//! The table as Markdown and as JSON, and whether it keeps the promises.
+//! The table as Markdown and as JSON, and its promises.
 
 use std::fmt::Write;
 
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use crate::rows::{Round, Row, Unit};
 use crate::table::{Outcome, RowResult};
 
-/// Most KiB that an idle authenticated connection may cost Frevo.
+/// Most KiB for an idle authenticated connection of Frevo.
 const IDLE_KIB_MAX: f64 = 48.0;
 
-/// Everything said around the rows.
+/// The rows and the text around them.
 pub(crate) struct Report {
-    /// What is compared with: the first column.
+    /// The base of the comparison: the first column.
     pub(crate) base: String,
-    /// What is measured: the second column, if there is one.
+    /// The measured server: the second column, if there is one.
     pub(crate) subject: Option<String>,
-    /// The least ratio of every row; a row's own target where there is none.
+    /// The least ratio of every row; None for each row's own target.
     pub(crate) least_ratio: Option<f64>,
     pub(crate) machine: Vec<String>,
     pub(crate) setting: Vec<String>,
     pub(crate) rows: Vec<RowResult>,
 }
 
-/// Median, least and greatest.
+/// Median, minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -55,14 +55,14 @@ impl Outcome {
         self.rounds.iter().map(of).sum()
     }
 
-    /// Server CPU seconds for a GB, or for 1000 operations or entries.
+    /// Returns the server's CPU seconds for a GB, or for 1000 operations or entries.
     fn cpu(&self, unit: Unit) -> Option<f64> {
         let count = self.total(|r| r.count as f64);
         let per = if unit == Unit::Bytes { 1e9 } else { 1e3 };
         (count > 0.0).then(|| self.total(|r| r.server_cpu_seconds) * per / count)
     }
 
-    /// How much of a core the client used while this server was measured.
+    /// Returns the cores that the client used while this server was measured.
     fn client_busy(&self) -> Option<f64> {
         let seconds = self.total(|r| r.seconds);
         (seconds > 0.0).then(|| self.total(|r| r.client_cpu_seconds) / seconds)
@@ -74,10 +74,10 @@ impl RowResult {
         self.outcomes.iter().find(|o| o.label == label)
     }
 
-    /// Subject over base so that more is better; `None` if one of them has no number.
+    /// Returns subject over base, where more is better; `None` if one of them has no number.
     ///
-    /// The median over the rounds, each compared with the other server's of the same turn:
-    /// neighbours in time share whatever else the machine was doing.
+    /// It is the median over the rounds of the ratio between neighbours in time, which share other
+    /// load on the machine.
     fn ratio(&self, base: &str, subject: &str) -> Option<f64> {
         let (base, subject) = (self.outcome(base)?, self.outcome(subject)?);
         if self.row.unit() == Unit::KibPerConnection {
@@ -93,7 +93,7 @@ impl RowResult {
 }
 
 impl RowResult {
-    /// Server CPU of the subject over that of the base, for as much work; less is better.
+    /// Returns the subject's CPU time over the base's for equal work; less is better.
     fn cpu_ratio(&self, base: &str, subject: &str) -> Option<f64> {
         let unit = self.row.unit();
         let (base, subject) = (self.outcome(base)?.cpu(unit)?, self.outcome(subject)?.cpu(unit)?);
@@ -102,7 +102,7 @@ impl RowResult {
 }
 
 impl Report {
-    /// The promises that the subject does not keep, in words.
+    /// Returns the subject's broken promises as text.
     pub(crate) fn missed(&self) -> Vec<String> {
         let Some(subject) = &self.subject else {
             return vec!["nothing was compared".to_owned()];
@@ -160,7 +160,7 @@ impl Report {
         out
     }
 
-    /// Percent of a core, over all rounds.
+    /// Returns the core time of other work over all rounds, percent of a core.
     fn others(&self) -> f64 {
         let outcomes = || self.rows.iter().flat_map(|r| &r.outcomes);
         let seconds: f64 = outcomes().map(|o| o.total(|r| r.seconds)).sum();
@@ -201,7 +201,7 @@ impl Report {
         cells
     }
 
-    /// What each measured connection negotiated, and what its frames really were.
+    /// Writes what each measured connection negotiated, and the kinds of its frames.
     fn wire(&self, out: &mut String) {
         out.push_str("\n## On the wire\n\n| row | server | negotiated | frames plain / signed / sealed |\n|---|---|---|---|\n");
         for result in &self.rows {
@@ -284,9 +284,9 @@ impl Report {
 
 const LEGEND: &str = "
 Rates are medians of the rounds; the ratio is the median over pairs of neighbouring rounds. *CPU s* is the server's (its whole process tree's) for a GB,
-or for 1000 operations or entries. *client's core* is how busy the client was: near or above
-100 % the client, not the server, sets the rate, and the CPU columns are what tells the servers
-apart. *limit* is the bare data path: the same copies, file-system calls and round trips over
+or for 1000 operations or entries. *client's core* is the load of the client: near or above
+100 % the client limits the rate, and the CPU columns show the difference between the servers.
+*limit* is the bare data path: the same copies, file-system calls and round trips over
 loopback TCP by a blocking client and server, without SMB and without cryptography. An idle
 connection is negotiated, logged on and tree connected; its cost is the growth of the server's
 proportional set size.

@@ -1,4 +1,4 @@
-//! The rows of the table and how each is run against a server.
+//! The rows of the table, and how each runs against a server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::wire::Frames;
 pub(crate) const DEPTH: usize = 4;
 /// Connections of the open+read+close row, each with one request in flight.
 pub(crate) const SMALL_CLIENTS: usize = 8;
-/// How much of the read file is compared before it is timed, in blocks.
+/// Blocks of the read file that are compared before the measurement.
 const PROVED_BLOCKS: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub(crate) enum Row {
     Memory,
 }
 
-/// What a row counts.
+/// The unit of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Shown as MB/s.
+    /// Bytes, shown as MB/s.
     Bytes,
-    /// Shown as a rate.
+    /// Operations or entries, shown as a rate.
     Ops,
-    /// Shown as a rate.
+    /// Operations or entries, shown as a rate.
     Entries,
     /// Not a rate: less is better.
     KibPerConnection,
@@ -65,7 +65,7 @@ impl Row {
         Self::Memory,
     ];
 
-    /// For the command line.
+    /// Returns the row's name for the command line.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Read(p) => format!("read-{}", p.name()),
@@ -79,7 +79,7 @@ impl Row {
         }
     }
 
-    /// For people.
+    /// Returns the row's name for readers.
     pub(crate) fn title(self) -> String {
         match self {
             Self::Read(p) => format!("read 1 MiB x {DEPTH}, {}", p.name()),
@@ -102,7 +102,7 @@ impl Row {
         }
     }
 
-    /// How many times smbd's rate Frevo promises.
+    /// Returns the promised ratio of Frevo's rate to smbd's.
     pub(crate) fn target(self) -> f64 {
         match self {
             Self::Read(_) | Self::Write(_) => 1.3,
@@ -111,7 +111,7 @@ impl Row {
         }
     }
 
-    /// Rows whose name contains one of the comma-separated parts of `pattern`.
+    /// Returns the rows whose name contains one of the comma-separated parts of `pattern`.
     pub(crate) fn matching(pattern: Option<&str>) -> Vec<Self> {
         let wanted = |row: &Self| {
             pattern.is_none_or(|p| p.split(',').any(|part| row.name().contains(part.trim())))
@@ -120,7 +120,7 @@ impl Row {
     }
 }
 
-/// What one round did, in the row's unit.
+/// The amount of one round, in the row's unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Count(u64);
 
@@ -130,19 +130,19 @@ impl Count {
     }
 }
 
-/// One timed round.
+/// The measurement of one round.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Round {
-    /// Bytes, operations or entries.
+    /// Number of bytes, operations or entries.
     pub(crate) count: u64,
     pub(crate) seconds: f64,
     pub(crate) server_cpu_seconds: f64,
     pub(crate) client_cpu_seconds: f64,
-    /// CPU that neither of them used: other people's work, interrupts, stolen time.
+    /// CPU seconds of other work: other programs, interrupts, stolen time.
     pub(crate) others_cpu_seconds: f64,
 }
 
-/// CPU seconds so far.
+/// CPU seconds so far, at one moment.
 struct Cpu {
     server: f64,
     client: f64,
@@ -159,7 +159,7 @@ impl Cpu {
     }
 }
 
-/// A row set up against one server, so that rounds cost nothing but themselves.
+/// A row that is set up against one server, so that a round has no set-up cost.
 pub(crate) struct Load {
     row: Row,
     pid: u32,
@@ -204,14 +204,14 @@ impl Load {
         })
     }
 
-    /// What the wire was like: words, and frames since the load was opened.
+    /// Returns the negotiated protection, and the frames since the load was opened.
     pub(crate) fn wire(&self) -> Option<(String, Frames)> {
         let Work::Smb(smb) = &self.work else { return None };
         let client = smb.clients.first()?;
         Some((client.description().to_owned(), client.tally().frames().since(smb.frames_before)))
     }
 
-    /// Closes what is open.
+    /// Closes the open files.
     pub(crate) async fn finish(self) -> Result<()> {
         match self.work {
             Work::Limit(_) => Ok(()),
@@ -221,7 +221,7 @@ impl Load {
 }
 
 impl Work {
-    /// Blocks written by the end of the last round.
+    /// Returns the number of blocks written by the end of the last round.
     fn written(&self) -> u64 {
         match self {
             Self::Limit(raw) => raw.written(),
@@ -234,7 +234,7 @@ struct SmbLoad {
     clients: Vec<Client>,
     frames_before: Frames,
     file: Option<FileId>,
-    /// Next block of the sequential rows.
+    /// The next block of the sequential rows.
     block: Arc<AtomicU64>,
     serial: u64,
 }
@@ -250,7 +250,7 @@ impl SmbLoad {
         for _ in 0..count {
             clients.push(Client::connect(&peer.target, protection).await?);
         }
-        let client = clients.first().context("no client")?;
+        let client = clients.first().context("no client is connected")?;
         let frames_before = client.tally().frames();
         let requests = client.requests();
         let file = match row {
@@ -265,33 +265,34 @@ impl SmbLoad {
         Ok(Self { clients, frames_before, file, block: Arc::default(), serial: 0 })
     }
 
-    async fn run(&mut self, row: Row, peer: &Peer, until: Instant) -> Result<Count> {
-        let client = self.clients.first_mut().context("no client")?;
-        let done = match row {
-            Row::Read(_) | Row::Write(_) => {
-                let file = self.file.context("no file is open")?;
-                let mut tasks = JoinSet::new();
-                for _ in 0..DEPTH {
-                    let (requests, block) = (client.requests(), Arc::clone(&self.block));
-                    if matches!(row, Row::Read(_)) {
-                        tasks.spawn(read_blocks(requests, file, block, until));
-                    } else {
-                        let content = share::written_block(&peer.label);
-                        tasks.spawn(write_blocks(
-                            requests,
-                            write_request(file, content),
-                            block,
-                            until,
-                        ));
-                    }
-                }
-                sum(tasks).await?
+    /// Reads or writes the large file with `DEPTH` requests at once; returns the blocks.
+    async fn transfer(&self, row: Row, peer: &Peer, until: Instant) -> Result<u64> {
+        let client = self.clients.first().context("no client is connected")?;
+        let file = self.file.context("no file is open")?;
+        let mut tasks = JoinSet::new();
+        for _ in 0..DEPTH {
+            let (requests, block) = (client.requests(), Arc::clone(&self.block));
+            if matches!(row, Row::Read(_)) {
+                tasks.spawn(read_blocks(requests, file, block, until));
+            } else {
+                let content = share::written_block(&peer.label);
+                tasks.spawn(write_blocks(requests, write_request(file, content), block, until));
             }
+        }
+        sum(tasks).await
+    }
+
+    async fn run(&mut self, row: Row, peer: &Peer, until: Instant) -> Result<Count> {
+        if matches!(row, Row::Read(_) | Row::Write(_)) {
+            return Ok(Count(self.transfer(row, peer, until).await?));
+        }
+        let client = self.clients.first_mut().context("no client is connected")?;
+        let done = match row {
             Row::Stat => {
                 let mut done = 0;
                 while Instant::now() < until {
                     let info = client.tree.stat(&mut client.conn, &share::small_name(done)).await?;
-                    ensure!(info.size == SMALL_LEN as u64, "stat says {} bytes", info.size);
+                    ensure!(info.size == SMALL_LEN as u64, "stat reports {} bytes", info.size);
                     done += 1;
                 }
                 done
@@ -333,14 +334,14 @@ impl SmbLoad {
                         .iter()
                         .filter(|e| e.name.starts_with("file-"))
                         .count();
-                    ensure!(found == LISTED_FILES, "{found} entries listed");
+                    ensure!(found == LISTED_FILES, "the listing has {found} entries");
                     done += found as u64;
                     if Instant::now() >= until {
                         break done;
                     }
                 }
             }
-            Row::Memory => bail!("memory is not a timed row"),
+            Row::Read(_) | Row::Write(_) | Row::Memory => bail!("{} has no timed loop", row.name()),
         };
         Ok(Count(done))
     }
@@ -365,7 +366,7 @@ async fn prove_read(requests: &Requests, file: FileId) -> Result<()> {
     for n in (0..READ_BLOCKS).step_by((READ_BLOCKS / PROVED_BLOCKS) as usize) {
         let frame = requests.read(file, n * BLOCK_LEN as u64, BLOCK_LEN as u32).await?;
         let expected = share::block(n, 0);
-        ensure!(frame.body.get(16..16 + BLOCK_LEN) == Some(&expected), "block {n} reads wrong");
+        ensure!(frame.body.get(16..16 + BLOCK_LEN) == Some(&expected), "block {n} has wrong bytes");
     }
     Ok(())
 }

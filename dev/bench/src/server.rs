@@ -1,4 +1,4 @@
-//! Starting and stopping what is measured: smbd, Frevo, and the bare data path.
+//! Starts and stops the measured servers: smbd, Frevo, and the bare data path.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long a server may take until it accepts.
+/// Most time until a server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Smbd,
     Frevo,
-    /// The bare data path, see `raw`.
+    /// The bare data path; see `raw`.
     #[value(skip)]
     Limit,
 }
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// Where the programs are and who logs on.
+/// The paths of the programs, and the account.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     pub(crate) frevo: PathBuf,
@@ -40,11 +40,11 @@ pub(crate) struct Programs {
     pub(crate) smbd: PathBuf,
     /// Lines for smbd's `[global]`.
     pub(crate) smbd_conf: Vec<String>,
-    /// An account of this machine for smbd to act as.
+    /// The account of this machine that smbd uses.
     pub(crate) account: String,
 }
 
-/// Where a client connects and as whom.
+/// The address and the account for a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) addr: String,
@@ -55,16 +55,16 @@ pub(crate) struct Target {
 /// A running server; stopped when dropped.
 pub(crate) struct Peer {
     pub(crate) kind: Kind,
-    /// Unique in a run.
+    /// A name that is unique in a run.
     pub(crate) label: String,
     pub(crate) target: Target,
-    /// What it was started from.
+    /// The programs that it was started from.
     pub(crate) programs: Programs,
     child: Child,
 }
 
 impl Peer {
-    /// Root of the server's process tree.
+    /// Returns the root of the server's process tree.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -72,7 +72,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // smbd's tree is a PID namespace whose first process dies with this one.
+        // smbd's process tree is a PID namespace, whose first process dies with this one.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -88,7 +88,7 @@ pub(crate) fn start(
     start_on(free_port()?, kind, label, share, scratch, programs)
 }
 
-/// SMB's own port where it is free, which a client may know alone; else any.
+/// Returns SMB's own port if it is free, for clients that know no other; otherwise any port.
 pub(crate) fn well_known_port() -> u16 {
     const SMB: u16 = 445;
     let is_free = TcpListener::bind(("127.0.0.1", SMB)).is_ok();
@@ -132,14 +132,14 @@ fn password() -> Result<String> {
     Ok(random.iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// A command whose process ends with ours, however ours ends.
+/// Returns a command whose process ends when this process ends for any reason.
 pub(crate) fn command(program: &Path) -> Command {
     let mut c = Command::new("setpriv");
     c.args(["--pdeathsig", "KILL", "--"]).arg(program).stdin(Stdio::null());
     c
 }
 
-/// `frevo serve` announces itself by a line "ready".
+/// Starts `frevo serve`, which prints a line "ready".
 fn start_frevo(target: &Target, share: &Path, state: &Path, programs: &Programs) -> Result<Child> {
     ensure!(
         programs.frevo.exists(),
@@ -193,7 +193,7 @@ fn start_limit(target: &mut Target, share: &Path) -> Result<Child> {
         .stdout(Stdio::piped())
         .spawn()
         .context("starting the raw server (and setpriv)")?;
-    let stdout = child.stdout.take().context("its standard output")?;
+    let stdout = child.stdout.take().context("the server's standard output")?;
     let mut addr = String::new();
     BufReader::new(stdout).read_line(&mut addr)?;
     target.addr = addr.trim().to_owned();
@@ -201,8 +201,8 @@ fn start_limit(target: &mut Target, share: &Path) -> Result<Child> {
     Ok(child)
 }
 
-/// smbd with all of its state under `state`; its helpers leave its process group, so a
-/// PID namespace keeps them together.
+/// Starts smbd with all of its state under `state`. Its helper processes leave its process group,
+/// so a PID namespace keeps them together.
 fn start_smbd(
     target: &Target,
     port: u16,
@@ -256,7 +256,7 @@ fn start_smbd(
     Ok(child)
 }
 
-/// Samba's own defaults but for where things are and what this machine lacks.
+/// Returns Samba's defaults, except for paths and features that this machine lacks.
 fn smb_conf(port: u16, share: &Path, state: &Path, extra: &[String]) -> String {
     let d = state.display();
     let extra: String = extra.iter().map(|l| format!("    {l}\n")).collect();
@@ -299,7 +299,7 @@ fn tail(path: &Path) -> String {
     lines[lines.len().saturating_sub(15)..].join("\n")
 }
 
-/// The first line of `program --version`.
+/// Returns the first line of `program --version`.
 pub(crate) fn version(program: &Path) -> String {
     Command::new(program)
         .arg("--version")

@@ -1,4 +1,4 @@
-//! The files both servers share.
+//! The files that both servers share.
 
 use std::fs;
 use std::io::Write;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// One read or write request of the sequential rows.
+/// Bytes of one read or write of the sequential rows.
 pub(crate) const BLOCK_LEN: usize = 1 << 20;
-/// Length of the file that is read, in blocks; it stays in the page cache.
+/// Length of the read file, blocks; it stays in the page cache.
 pub(crate) const READ_BLOCKS: u64 = 256;
-/// Length of a file that is overwritten in place, in blocks; small enough that
-/// write-back does not throttle the writer.
+/// Length of a file that is overwritten in place, blocks; small enough that write-back does not
+/// throttle the writer.
 pub(crate) const WRITE_BLOCKS: u64 = 64;
-/// How much of a round's writing is read back and compared, in blocks.
+/// Blocks of a round's writes that are read back and compared.
 const CHECKED_BLOCKS: u64 = 8;
-/// Small files, each [`SMALL_LEN`] bytes.
+/// Number of small files of [`SMALL_LEN`] bytes.
 pub(crate) const SMALL_FILES: u64 = 64;
 pub(crate) const SMALL_LEN: usize = 4096;
-/// Files in the directory that is listed.
+/// Number of files in the listed directory.
 pub(crate) const LISTED_FILES: usize = 20_000;
 
 pub(crate) const READ_NAME: &str = "read.bin";
@@ -30,7 +30,7 @@ pub(crate) fn small_name(n: u64) -> String {
     format!("small-{}.bin", n % SMALL_FILES)
 }
 
-/// The content of block `n`: differs from block to block and within each.
+/// Returns the content of block `n`, which differs from block to block and within each.
 pub(crate) fn block(n: u64, seed: u64) -> Vec<u8> {
     (0..BLOCK_LEN as u64 / 8)
         .flat_map(|i| {
@@ -41,7 +41,7 @@ pub(crate) fn block(n: u64, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A directory anyone may write in, with everything that the rows need.
+/// Makes a directory that any account may write to, with the files for all rows.
 pub(crate) fn prepare(scratch: &Path, listing: bool) -> Result<PathBuf> {
     let dir = scratch.join("share");
     fs::create_dir(&dir)?;
@@ -72,32 +72,32 @@ pub(crate) fn prepare(scratch: &Path, listing: bool) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The servers may run under different accounts.
+/// Opens the permissions, since the servers may run under different accounts.
 fn open_to_all(path: &Path) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777))
         .with_context(|| format!("permissions of {}", path.display()))
 }
 
-/// Written back now rather than during somebody's round.
+/// Writes the data back now, not during a measured round.
 fn finish_file(file: &fs::File, path: &Path) -> Result<()> {
     file.sync_all()?;
     open_to_all(path)
 }
 
-/// What the server called `label` is given to write; another server's is different.
+/// Returns the block that the server `label` is given to write; it differs between servers.
 pub(crate) fn written_block(label: &str) -> Vec<u8> {
     block(7, label.bytes().fold(2, |seed, b| seed * 31 + u64::from(b)))
 }
 
-/// Whether the last of `blocks` blocks, written in turn and around the file's end, hold
-/// what `label` was given.
+/// Checks the last of `blocks` blocks, written in turn and around the file's end, against the block
+/// of `label`.
 pub(crate) fn check_written(dir: &Path, label: &str, blocks: u64) -> Result<()> {
     let file = fs::File::open(dir.join(WRITE_NAME))?;
     let content = written_block(label);
     let mut found = vec![0; BLOCK_LEN];
     for n in blocks.saturating_sub(CHECKED_BLOCKS)..blocks {
         file.read_exact_at(&mut found, (n % WRITE_BLOCKS) * BLOCK_LEN as u64)?;
-        ensure!(found == content, "block {n} that {label} wrote is not what was sent");
+        ensure!(found == content, "block {n} written through {label} differs from the sent data");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Running the rows side by side.
+//! Runs the rows side by side.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::rows::{Load, Round, Row};
 use crate::server::{self, Kind, Peer};
 use crate::wire::Frames;
 
-/// Warm-up before a round, as a share of a round.
+/// Warm-up before a round, as a part of the round.
 const WARM_UP: f64 = 0.3;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub(crate) struct Pace {
     pub(crate) connections: usize,
 }
 
-/// What a server did in a row.
+/// The results of a server in a row.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub(crate) struct Outcome {
     pub(crate) label: String,
@@ -37,13 +37,13 @@ impl Outcome {
     }
 }
 
-/// One row of the table; the limit is the outcome with that label.
+/// One row of the table; the outcome labelled as limit is the bare data path.
 pub(crate) struct RowResult {
     pub(crate) row: Row,
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// The servers of a run and where their files are.
+/// The servers of a run and the paths of their files.
 pub(crate) struct Bench<'a> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) share: &'a Path,
@@ -51,7 +51,7 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Interleaved rounds: every server in turn, the order reversed each time.
+    /// Runs interleaved rounds: every server in turn; the order reverses each time.
     pub(crate) async fn row(&self, row: Row, pace: Pace) -> Result<RowResult> {
         if row == Row::Memory {
             return self.memory(pace).await;
@@ -74,8 +74,8 @@ impl Bench<'_> {
         Ok(RowResult { row, outcomes })
     }
 
-    /// On a connection of its own: how fast one is depends on what its buffers and its
-    /// server process happened to get, and that should not last for all rounds.
+    /// Runs a round on a connection of its own: the speed of a connection depends on its buffers
+    /// and its server process, and must not decide all rounds.
     async fn round(
         &self,
         row: Row,
@@ -92,7 +92,7 @@ impl Bench<'_> {
         load.finish().await
     }
 
-    /// On servers of its own, whose heaps no other row has grown.
+    /// Measures memory on servers of its own, whose heaps no other row has grown.
     async fn memory(&self, pace: Pace) -> Result<RowResult> {
         let mut outcomes = Vec::new();
         for peer in self.peers.iter().filter(|p| p.kind != Kind::Limit) {
@@ -116,7 +116,7 @@ impl Bench<'_> {
     }
 }
 
-/// `row` set up on `peer` and run for `time` without counting.
+/// Sets `row` up on `peer` and runs it for `time` without counting.
 pub(crate) async fn warmed(row: Row, peer: &Peer, share: &Path, time: Duration) -> Result<Load> {
     let mut load = Load::open(row, peer, share).await?;
     load.round(peer, time).await?;

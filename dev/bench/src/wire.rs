@@ -1,19 +1,18 @@
 //! The transport under every measured connection.
 //!
-//! It passes frames through to the client library's own TCP transport and counts
-//! what each of them was (plain, signed, sealed), so the table states what was on
-//! the wire rather than what was asked for.
+//! It passes frames to the client library's own TCP transport and counts their kinds (plain,
+//! signed, sealed), so that the table states what was on the wire instead of what was requested.
 //!
-//! It sets the encryption bit among the client's capabilities, which real clients set
-//! and smbd asks for before it answers with a cipher; the library leaves it out.
-//! [`First::negotiation`] gives the bytes for the preauthentication hash.
+//! It sets the encryption bit in the client's capabilities, as real clients do; smbd requires it
+//! before it answers with a cipher, and the library leaves it out. [`First::negotiation`] returns
+//! the bytes for the preauthentication hash.
 //!
-//! It also makes an *unsigned* session possible. The library signs every request
-//! of an authenticated session; real clients sign the session setup and the tree
-//! connect (MS-SMB2 3.3.5.7 demands it on 3.1.1) and then, if nobody requires more,
-//! nothing. [`Second`] is a fresh library connection without keys that takes over
-//! the socket at that point: its NEGOTIATE is answered from the recorded one and an
-//! ECHO answered here moves its MessageId to where the first connection stopped.
+//! It also makes an *unsigned* session possible. The library signs every request of an
+//! authenticated session. Real clients sign the session setup and the tree connect (MS-SMB2 3.3.5.7
+//! requires it on 3.1.1) and then, without a requirement, nothing. [`Second`] is a fresh library
+//! connection without keys that takes over the socket at that point: its NEGOTIATE is answered from
+//! the recorded one, and an ECHO answered here moves its MessageId to where the first connection
+//! stopped.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,11 +27,11 @@ const HEADER_LEN: usize = 64;
 const FLAGS_AT: usize = 16;
 const CREDITS_AT: usize = 14;
 const COMMAND_ECHO: u16 = 0x000d;
-/// Low byte of `Capabilities` in the NEGOTIATE request (MS-SMB2 2.2.3).
+/// Offset of the low byte of `Capabilities` in the NEGOTIATE request (MS-SMB2 2.2.3).
 const CAPABILITIES_AT: usize = HEADER_LEN + 8;
 const CAP_ENCRYPTION: u8 = 0x40;
 
-/// How many frames of each kind a connection carried, both directions.
+/// Counts of the frames of each kind on a connection, in both directions.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     plain: AtomicU64,
@@ -40,14 +39,14 @@ pub(crate) struct Tally {
     sealed: AtomicU64,
 }
 
-/// A reading of a [`Tally`].
+/// The counts of a [`Tally`] at one moment.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Frames {
-    /// Neither signed nor encrypted.
+    /// Frames that are neither signed nor encrypted.
     pub(crate) plain: u64,
-    /// SMB2 header with the signed flag.
+    /// Frames with the signed flag in the SMB2 header.
     pub(crate) signed: u64,
-    /// In a transform header.
+    /// Frames in a transform header.
     pub(crate) sealed: u64,
 }
 
@@ -95,7 +94,7 @@ impl Frames {
 pub(crate) struct First {
     socket: Arc<TcpTransport>,
     tally: Arc<Tally>,
-    /// NEGOTIATE as it went out, and its response: the first frame of each direction.
+    /// The first frame of each direction: NEGOTIATE and its response.
     asked: Arc<OnceLock<Vec<u8>>>,
     answered: Arc<OnceLock<Vec<u8>>>,
 }
@@ -114,13 +113,13 @@ impl First {
         Arc::clone(&self.tally)
     }
 
-    /// NEGOTIATE's request and response as they were on the wire.
+    /// Returns NEGOTIATE's request and response as sent.
     pub(crate) fn negotiation(&self) -> Option<(&[u8], &[u8])> {
         Some((self.asked.get()?, self.answered.get()?))
     }
 
-    /// The taking over of this socket by a connection that starts at MessageId 0,
-    /// where `next_message_id` is the first unused one and `credits` what is left.
+    /// Returns the takeover of this socket by a connection that starts at MessageId 0;
+    /// `next_message_id` is the first unused one, and `credits` the remaining credits.
     pub(crate) fn second(&self, next_message_id: u64, credits: u16) -> Option<Second> {
         let mut negotiate = self.answered.get()?.clone();
         let skip = u16::try_from(next_message_id.checked_sub(1)?).ok()?;
@@ -170,8 +169,8 @@ impl TransportReceive for First {
     }
 }
 
-/// See the module's description. The caller sends NEGOTIATE and one ECHO whose
-/// CreditCharge is `next_message_id - 1`; both are answered here.
+/// A connection that takes over the socket; see the module's description. The caller sends
+/// NEGOTIATE and one ECHO with the CreditCharge `next_message_id - 1`; both are answered here.
 #[derive(Clone)]
 pub(crate) struct Second {
     first: First,
@@ -216,7 +215,7 @@ impl TransportReceive for Second {
     }
 }
 
-/// A library connection over `transport`.
+/// Returns a library connection over `transport`.
 pub(crate) fn connection<T>(transport: T, server_name: &str) -> smb2::client::Connection
 where
     T: Transport + Clone + 'static,
@@ -228,7 +227,7 @@ where
     )
 }
 
-/// MS-SMB2 2.2.29, answering MessageId 1 and granting `credits`.
+/// Returns an ECHO response (MS-SMB2 2.2.29) to MessageId 1 that grants `credits`.
 fn echo_response(credits: u16) -> Vec<u8> {
     let mut frame = vec![0u8; HEADER_LEN + 4];
     let mut put = |at: usize, bytes: &[u8]| frame[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! What is looked at after each kill.
+//! Checks after each kill of the server.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::model::SPACING;
 use crate::random::Random;
 use crate::world::{ALL, COMMON, Peer, SLOTS, World, log_on};
 
-/// How long clients may take to come back and have done something.
+/// How long clients may take to reconnect and complete a request.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// In a client's own file, behind its slots: written by others to break the lease.
+/// The offset in a client's own file, after its slots, that other clients write to break the lease.
 const NOBODYS: u64 = SLOTS as u64 * SPACING;
 
-/// What is on the disk, as far as it was acknowledged before this began. To be
-/// called at any time.
+/// Checks that the disk holds everything that was acknowledged before the call. May be called at
+/// any time.
 pub(crate) fn disk(world: &World, when: &str) {
     let read = |name: &str| std::fs::read(world.files.join(name)).unwrap_or_default();
-    // What was acknowledged is taken before what is there is read.
+    // The acknowledged state is taken before the disk is read.
     let sets = |peer: &Peer| (peer.own_slots.acknowledged(), peer.common_slots.acknowledged());
     let acknowledged: Vec<_> = world.peers.iter().map(|peer| sets(peer)).collect();
     let common = read(COMMON);
@@ -42,8 +42,8 @@ pub(crate) fn disk(world: &World, when: &str) {
     }
 }
 
-/// A stranger who comes right after the restart: he gets nothing that is kept
-/// for somebody else.
+/// Tries to take handles as another client, right after the restart: the server must refuse it
+/// everything that is kept for a client.
 pub(crate) async fn intrude(world: &World, port: u16) -> Result<()> {
     let (session, share) = log_on(port, false).await?;
     let until = Instant::now() + PATIENCE;
@@ -55,7 +55,7 @@ pub(crate) async fn intrude(world: &World, port: u16) -> Result<()> {
             Err(error) => bail!("{error}"),
         }
         if Instant::now() > until {
-            bail!("{COMMON} is not given free");
+            bail!("{COMMON} is still in use");
         }
         sleep(Duration::from_millis(2)).await;
     };
@@ -71,7 +71,7 @@ pub(crate) async fn intrude(world: &World, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// With the gate shut: locks, leases and what goes when it is closed.
+/// Checks locks, leases and delete-on-close while the load pauses.
 pub(crate) async fn at_rest(world: &World, random: &mut Random) -> Result<()> {
     disk(world, "at rest");
     for peer in &world.peers {
@@ -95,8 +95,8 @@ async fn locks(world: &World, peer: &Peer) {
     }
 }
 
-/// The lease is what it was. Then another one takes the next part of it, and
-/// when it is all gone the file is opened anew.
+/// Checks that the lease is unchanged. Then another client breaks a part of it; after the last part
+/// the file is opened again.
 async fn lease(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
     let own = peer.own.lock().clone();
     let name = peer.own_name();
@@ -156,8 +156,8 @@ async fn doomed(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// When all have closed what they had, and the server was killed once more:
-/// nothing is kept for anybody.
+/// Checks, after all clients have closed their files and the server was killed again, that nothing
+/// is kept.
 pub(crate) async fn nothing_is_left(world: &World, port: u16) -> Result<()> {
     let (session, share) = log_on(port, false).await?;
     let alone = OpenOptions::new().read(true).write(true).sharing(ShareAccess::EMPTY);
@@ -175,7 +175,7 @@ pub(crate) async fn nothing_is_left(world: &World, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Waits until each client has done something since `before`.
+/// Waits until each client has completed a request since `before`.
 pub(crate) async fn recovered(world: &World, before: &[u64]) -> std::result::Result<(), String> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -193,7 +193,7 @@ pub(crate) async fn recovered(world: &World, before: &[u64]) -> std::result::Res
     }
 }
 
-/// Acknowledged writes of each client.
+/// Returns the acknowledged writes of each client.
 pub(crate) fn progress(world: &World) -> Vec<u64> {
     let sum = |peer: &Peer| {
         let (own, common) = (peer.own_slots.acknowledged(), peer.common_slots.acknowledged());

@@ -1,5 +1,5 @@
-//! What the clients do while the server is killed under them. Every step must
-//! succeed: the library hides the loss.
+//! The load: clients that work while the server is killed. Every step must succeed, since the
+//! library hides the loss.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -14,16 +14,14 @@ use crate::world::{PASSING, Peer, World};
 /// Writes of one client that are under way at once, by file.
 const OWN_LANES: usize = 3;
 const COMMON_LANES: usize = 2;
-/// Locks of one handle that are asked for at once: their sequences must not be
-/// mixed up.
+/// Number of concurrent locks of one handle, whose lock sequences must not be confused.
 const LOCK_LANES: u64 = 2;
 const OPEN_LANES: u64 = 2;
 
-/// What one step of a task comes to; an error is a finding.
+/// The result of one step of a task; an error is a finding.
 pub(crate) type Step = std::result::Result<(), String>;
 
-/// Takes steps until the end, or until one fails: what comes after would say
-/// the same again.
+/// Repeats steps until the end, or until one fails: later failures would only repeat the finding.
 macro_rules! repeat {
     ($world:ident, $step:expr) => {
         while !$world.is_over() {
@@ -36,7 +34,7 @@ macro_rules! repeat {
     };
 }
 
-/// Starts it all.
+/// Starts all tasks of the load.
 pub(crate) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let mut task = 0;
@@ -85,7 +83,7 @@ async fn write(world: &World, peer: &Peer, lane: usize, random: &mut Random) -> 
     Ok(())
 }
 
-/// Locks a range, sees that it is locked, unlocks it, sees that it is free.
+/// Locks a range and checks that it is locked; unlocks it and checks that it is free.
 async fn lock(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Step {
     let offset = PASSING + u64::from(peer.number) * 65_536 + lane * 4096 + random.below(2048);
     let len = 1 + random.below(1024);
@@ -110,7 +108,7 @@ async fn lock(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
     Ok(())
 }
 
-/// That nobody else gets a range, exclusively.
+/// Checks that an exclusive lock of this range is refused.
 pub(crate) async fn is_refused(file: &File, offset: u64, len: u64) -> Step {
     match file.lock(offset, len, true, false).await {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -119,7 +117,7 @@ pub(crate) async fn is_refused(file: &File, offset: u64, len: u64) -> Step {
     }
 }
 
-/// Opens a file, locks and writes some of it and closes it again.
+/// Opens a file, locks and writes a part of it, and closes it.
 async fn open(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Step {
     let name = format!("passing-{}-{lane}", peer.number);
     let goes = random.one_in(2);
@@ -149,7 +147,7 @@ async fn open(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
     Ok(())
 }
 
-/// Tries what is locked from the beginning to the end.
+/// Tries to lock the ranges that clients hold during the whole run.
 async fn probe(world: &World, random: &mut Random) -> Step {
     let peer = &world.peers[random.below(world.peers.len() as u64) as usize];
     let standing = peer.standing();

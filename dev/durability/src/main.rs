@@ -1,13 +1,12 @@
-//! Kills the server under load, again and again: does what it promised hold?
+//! Kills the server under load, many times, and checks its promises after each restart.
 //!
-//! A share that is continuous promises that writes which are acknowledged as
-//! stable are there after a crash, and that persistent handles go on with their
-//! locks, leases and deletions. Eight clients use the library and do not know of
-//! the crashes; this program kills `frevo serve` with SIGKILL, starts it again at
-//! once with the state it left, and compares.
+//! A continuously available share promises that acknowledged stable writes survive a crash, and
+//! that persistent handles keep their locks, leases and dispositions. Eight clients use the library
+//! and do not see the crashes; this program kills `frevo serve` with SIGKILL, restarts it at once
+//! with the remaining state, and compares.
 //!
-//! What is not shown: a loss of power. What a process wrote outlives its end in
-//! the page cache, synced or not.
+//! A power failure is not tested: the page cache keeps the writes of a killed process, synced or
+//! not.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 mod judge;
@@ -32,19 +31,19 @@ use random::Random;
 use server::Server;
 use world::World;
 
-/// Kills the server under load and counts what its clients lost.
+/// Kills the server under load and counts the losses of its clients.
 #[derive(Parser)]
 struct Arguments {
-    /// The program `frevo`.
+    /// Path of the program `frevo` to test.
     #[arg(long, default_value = "target/debug/frevo")]
     server: PathBuf,
-    /// How often it is killed.
+    /// Number of kills.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Decides what is done and when it is killed.
+    /// Seed of all choices: what clients do, and when the server is killed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Clients.
+    /// Number of clients.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
 }
@@ -57,7 +56,7 @@ async fn main() -> Result<ExitCode> {
     let findings = match run(&arguments, &mut server).await {
         Ok(findings) => findings,
         Err(error) => {
-            eprintln!("FOUND {error:#}");
+            eprintln!("finding: {error:#}");
             1
         }
     };
@@ -106,7 +105,7 @@ async fn run(arguments: &Arguments, server: &mut Server) -> Result<usize> {
     Ok(world.findings())
 }
 
-/// Load, SIGKILL, restart, recovery, and a look at everything.
+/// Runs one round: load, SIGKILL, restart, recovery, checks.
 async fn round(
     number: u32,
     world: &Arc<World>,
@@ -124,12 +123,12 @@ async fn round(
     let stranger = judge::intrude(world, server.port);
     let (stranger, recovered) = tokio::join!(stranger, judge::recovered(world, &before));
     let back = killed.elapsed();
-    stranger.context("a stranger")?;
+    stranger.context("another client after the restart")?;
     if let Err(what) = recovered {
         world.found(what);
     }
     let rest = timeout(Duration::from_secs(90), world.gate.write());
-    let peace = rest.await.context("a step of the load does not end")?;
+    let peace = rest.await.context("a step of the load did not end")?;
     judge::at_rest(world, random).await?;
     drop(peace);
     println!(

@@ -1,17 +1,17 @@
-//! What has to be in a file: slots that one writer each writes, one write at a
-//! time, each byte of which says who wrote it and as his how-manieth.
+//! The expected content of a file: slots. One writer writes each slot, one write at a time; every
+//! byte shows the writer and the number of the write.
 //!
-//! A slot holds the last write that was acknowledged as stable, or a later one
-//! that was begun; a write that was cut off may be there in part.
+//! A slot holds the last acknowledged stable write, or a later one; an interrupted write may be
+//! there in part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::mix;
 
-/// Bytes of a slot with what lies between it and the next.
+/// Distance between the beginnings of two slots, bytes.
 pub(crate) const SPACING: u64 = 16 << 10;
-/// What is written together: a page holds a whole number of them, so that a
-/// write that was cut off ends between two.
+/// Bytes written together. A page holds a whole number of blocks, so that an interrupted write ends
+/// between two blocks.
 const BLOCK: usize = 64;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct Slot {
     acknowledged: AtomicU64,
 }
 
-/// The slots that one client has in one file.
+/// The slots of one client in one file.
 #[derive(Debug)]
 pub(crate) struct Slots {
     writer: u32,
@@ -28,11 +28,11 @@ pub(crate) struct Slots {
     slots: Vec<Slot>,
 }
 
-/// What was acknowledged at some moment, by slot.
+/// The number of the last acknowledged write of each slot at some moment.
 pub(crate) type Acknowledged = Vec<u64>;
 
 impl Slots {
-    /// `count` slots from `base` on.
+    /// Returns `count` slots from `base` on.
     pub(crate) fn new(writer: u32, base: u64, count: usize) -> Self {
         let slots = std::iter::repeat_with(Slot::default).take(count).collect();
         Self { writer, base, slots }
@@ -42,7 +42,7 @@ impl Slots {
         self.base
     }
 
-    /// Bytes from [`Self::base`] to the end of the last slot.
+    /// Returns the bytes from [`Self::base`] to the end of the last slot.
     pub(crate) fn span(&self) -> u64 {
         self.slots.len() as u64 * SPACING
     }
@@ -51,28 +51,28 @@ impl Slots {
         self.slots.len()
     }
 
-    /// Where a slot begins: on no particular boundary of pages.
+    /// Returns the offset of a slot, which is not aligned to pages.
     pub(crate) fn offset(&self, slot: usize) -> u64 {
         self.base + slot as u64 * SPACING + mix(slot as u64) % 16 * BLOCK as u64
     }
 
-    /// Bytes of a slot: from one block to several pages.
+    /// Returns the length of a slot: from one block to several pages.
     pub(crate) fn len(slot: usize) -> usize {
         BLOCK << (slot % 8)
     }
 
-    /// Begins a write: its number and its bytes.
+    /// Begins a write; returns its number and its bytes.
     pub(crate) fn issue(&self, slot: usize) -> (u64, Vec<u8>) {
         let number = self.slots[slot].issued.fetch_add(1, Ordering::AcqRel) + 1;
         (number, self.content(slot, number))
     }
 
-    /// The write is said to be stable.
+    /// Records that the write is acknowledged as stable.
     pub(crate) fn acknowledge(&self, slot: usize, number: u64) {
         self.slots[slot].acknowledged.store(number, Ordering::Release);
     }
 
-    /// To be taken before the file is read.
+    /// Returns the acknowledged writes; call it before the file is read.
     pub(crate) fn acknowledged(&self) -> Acknowledged {
         self.slots.iter().map(|slot| slot.acknowledged.load(Ordering::Acquire)).collect()
     }
@@ -81,8 +81,8 @@ impl Slots {
         (0..Self::len(slot) / BLOCK).flat_map(|at| block(self.writer, slot, number, at)).collect()
     }
 
-    /// Compares what was read of the whole file with what may be there, and
-    /// says what may not.
+    /// Compares the content of the whole file with the writes that it may hold; returns the first
+    /// violation.
     pub(crate) fn judge(&self, file: &[u8], acknowledged: &Acknowledged) -> Vec<String> {
         (0..self.count())
             .filter_map(|slot| self.judge_slot(file, slot, acknowledged[slot]))
@@ -94,7 +94,7 @@ impl Slots {
         let from = usize::try_from(self.offset(slot)).ok()?;
         for at in 0..Self::len(slot) / BLOCK {
             let begin = from + at * BLOCK;
-            // What was never written is a hole, or behind the end.
+            // A slot that was never written is a hole, or after the end of the file.
             let there = match file.get(begin..begin + BLOCK) {
                 Some(there) => there,
                 None if acknowledged == 0 => continue,

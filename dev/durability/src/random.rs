@@ -1,12 +1,12 @@
-//! Numbers from a seed. With a seed the choices of every task are the same
-//! again; in which order the tasks run is the machine's.
+//! Random numbers from a seed. A seed repeats the choices of every task, but not the order in which
+//! the tasks run.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Those of one task: `seed` of the run, `task` of its own.
+    /// Returns the generator of one task of the run `seed`.
     pub(crate) const fn new(seed: u64, task: u64) -> Self {
         Self(mix(seed).wrapping_add(mix(task.wrapping_add(1))))
     }
@@ -16,7 +16,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// Less than `end`, which is not zero.
+    /// Returns a number below `end`, which is not zero.
     pub(crate) const fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

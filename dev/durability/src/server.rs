@@ -1,4 +1,4 @@
-//! The server: a process that is killed and started again with what it left.
+//! The server: a process that is killed and restarted with its remaining state.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ pub(crate) const USER: &str = "ann";
 pub(crate) const PASSWORD: &str = "Passw0rd";
 pub(crate) const SHARE: &str = "kept";
 
-/// A folder with everything that belongs to the server, and its process.
+/// The server's folder and its process.
 #[derive(Debug)]
 pub(crate) struct Server {
     program: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Lays out `dir` for `program`, on a port that nobody listens on.
+    /// Prepares `dir` for `program`, with a free port.
     pub(crate) fn new(program: &Path, dir: &Path) -> Result<Self> {
         let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
@@ -52,7 +52,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The folder that is shared.
+    /// Returns the shared folder.
     pub(crate) fn files(&self) -> PathBuf {
         self.dir.join("files")
     }
@@ -71,7 +71,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()?;
-        let output = child.stdout.take().context("its output")?;
+        let output = child.stdout.take().context("the server's output")?;
         let mut output = BufReader::new(output);
         self.running = None;
         let mut line = String::new();
@@ -79,7 +79,7 @@ impl Server {
             line.clear();
             if output.read_line(&mut line)? == 0 {
                 let status = child.wait()?;
-                bail!("the server did not come up: {status}; see {}", self.log().display());
+                bail!("the server did not start: {status}; see {}", self.log().display());
             }
             if line.trim_end() == "ready" {
                 break;
@@ -89,9 +89,9 @@ impl Server {
         Ok(())
     }
 
-    /// SIGKILL, and waits until nothing is left of the process.
+    /// Kills the server with SIGKILL and waits for the end of the process.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        let (mut child, _) = self.running.take().context("no server runs")?;
+        let (mut child, _) = self.running.take().context("no server is running")?;
         if let Some(status) = child.try_wait()? {
             bail!("the server ended by itself: {status}; see {}", self.log().display());
         }
@@ -104,7 +104,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some((mut child, _)) = self.running.take() {
-            // Whether it could be killed or had ended: it is gone.
+            // The kill fails if the process has ended; both are fine.
             let _ = child.kill();
             let _ = child.wait();
         }

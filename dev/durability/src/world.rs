@@ -1,5 +1,5 @@
-//! Who is there: clients with the handles they keep, and one who tries what
-//! they have locked.
+//! The clients with the handles they keep, and a second client per file that tries the locked
+//! ranges.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use parking_lot::Mutex;
 use crate::model::{SPACING, Slots};
 use crate::server::{PASSWORD, SHARE, Server, USER};
 
-/// The file that all clients write to, each to slots of its own.
+/// The common file of all clients; each writes to slots of its own.
 pub(crate) const COMMON: &str = "common";
-/// Slots of each client in its own file, and in the common one.
+/// Number of slots of each client in its own file, and in the common one.
 pub(crate) const SLOTS: usize = 48;
 const COMMON_SLOTS: usize = 16;
-/// Where nobody writes and ranges are locked that stay so.
+/// The offset of ranges that stay locked and that no client writes.
 const STANDING: u64 = 1 << 40;
-/// Where ranges are locked and unlocked all the time.
+/// The offset of ranges that are locked and unlocked all the time.
 pub(crate) const PASSING: u64 = 1 << 41;
 
-/// All of it.
+/// The server, the clients and the counters of the run.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) files: PathBuf,
     pub(crate) peers: Vec<Arc<Peer>>,
     pub(crate) prober: Prober,
-    /// Every step of the load holds it to read; who holds it to write has peace.
+    /// Held for reading by every step of the load; holding it for writing pauses the load.
     pub(crate) gate: tokio::sync::RwLock<()>,
     pub(crate) is_over: AtomicBool,
     pub(crate) counts: Counts,
     findings: Mutex<Vec<String>>,
 }
 
-/// What was done.
+/// Counters of completed steps.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bytes: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     pub(crate) own_slots: Slots,
     pub(crate) common: File,
     pub(crate) common_slots: Slots,
-    /// A file that goes when it is closed.
+    /// A file with delete-on-close.
     pub(crate) doomed: Mutex<Option<File>>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     pub(crate) file: File,
-    /// What the client should be allowed to cache.
+    /// The lease state that the client requests.
     pub(crate) lease: LeaseState,
 }
 
-/// One who has the common file open too and tries what is locked.
+/// A client that opens the common file, too, and tries the locked ranges.
 #[derive(Debug)]
 pub(crate) struct Prober {
     session: Session,
@@ -75,7 +75,7 @@ pub(crate) struct Prober {
     pub(crate) common: File,
 }
 
-/// Reading, writing and the handle.
+/// A lease for reading, writing and the handle.
 pub(crate) const ALL: LeaseState =
     LeaseState(LeaseState::READ.0 | LeaseState::WRITE.0 | LeaseState::HANDLE.0);
 
@@ -88,7 +88,7 @@ impl Peer {
         format!("doomed-{}", self.number)
     }
 
-    /// Whether its writes are stable when they are answered; else it flushes.
+    /// Returns true if its writes are stable when answered; otherwise it flushes.
     pub(crate) const fn writes_through(&self) -> bool {
         self.number.is_multiple_of(2)
     }
@@ -97,7 +97,7 @@ impl Peer {
         !self.number.is_multiple_of(3)
     }
 
-    /// What it has locked of the common file from beginning to end.
+    /// Returns the ranges of the common file that it locks during the whole run.
     pub(crate) fn standing(&self) -> [(u64, u64); 4] {
         let base = STANDING + u64::from(self.number) * 4096;
         let data = (self.common_slots.base(), self.common_slots.span());
@@ -108,14 +108,14 @@ impl Peer {
         OpenOptions::new().read(true).write(true).create(true).write_through(self.writes_through())
     }
 
-    /// Opens its own file with all of the lease and some of it locked.
+    /// Opens the client's own file with a full lease, and locks ranges of it.
     pub(crate) async fn open_own(&self) -> Result<Own> {
         let file = self.options().lease(ALL).open(&self.share, &self.own_name()).await?;
         file.lock(STANDING, 4096, true, false).await?;
         Ok(Own { lease: file.lease(), file })
     }
 
-    /// Makes the file that goes when it is closed.
+    /// Makes a file with delete-on-close.
     pub(crate) async fn open_doomed(&self) -> Result<File> {
         let file = self.options().delete_on_close(true);
         let file = file.open(&self.share, &self.doomed_name()).await?;
@@ -126,7 +126,7 @@ impl Peer {
 }
 
 impl World {
-    /// Logs all on and opens what they keep.
+    /// Logs all clients on and opens their files.
     pub(crate) async fn new(server: &Server, clients: u32) -> Result<Self> {
         let mut peers = Vec::new();
         for number in 0..clients {
@@ -135,7 +135,7 @@ impl World {
         let (session, share) = log_on(server.port, true).await?;
         let common = OpenOptions::new().read(true).write(true).lease(LeaseState::EMPTY);
         let common = common.open(&share, COMMON).await?;
-        // What is locked cannot be had again by its name alone.
+        // A reconnect by name alone could not restore the lock.
         common.lock(STANDING - 1, 1, true, false).await?;
         Ok(Self {
             files: server.files(),
@@ -148,10 +148,10 @@ impl World {
         })
     }
 
-    /// Something that must not be.
+    /// Reports a finding.
     pub(crate) fn found(&self, what: impl Into<String>) {
         let what = what.into();
-        eprintln!("FOUND {what}");
+        eprintln!("finding: {what}");
         self.findings.lock().push(what);
     }
 
@@ -163,25 +163,25 @@ impl World {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Closes what is open and logs all off.
+    /// Closes all files and logs off all sessions.
     pub(crate) async fn leave(&self) -> Result<()> {
         for peer in &self.peers {
             let own = peer.own.lock().file.clone();
             let doomed = peer.doomed.lock().take();
-            own.close().await.context("at the end")?;
-            peer.common.clone().close().await.context("at the end")?;
+            own.close().await.context("closing a file at the end")?;
+            peer.common.clone().close().await.context("closing a file at the end")?;
             if let Some(doomed) = doomed {
-                doomed.close().await.context("at the end")?;
+                doomed.close().await.context("closing a file at the end")?;
             }
             peer.session.clone().log_off().await;
         }
-        self.prober.common.clone().close().await.context("at the end")?;
+        self.prober.common.clone().close().await.context("closing a file at the end")?;
         self.prober.session.clone().log_off().await;
         Ok(())
     }
 }
 
-/// A new client, and the share.
+/// Makes a new client; returns its session and the share.
 pub(crate) async fn log_on(port: u16, durable: bool) -> Result<(Session, Share)> {
     let client = Client::new(Options { durable, ..Options::default() });
     let server = ServerName::new("127.0.0.1").at_port(port);
@@ -209,7 +209,7 @@ async fn peer(port: u16, number: u32) -> Result<Peer> {
     };
     placeholder.close().await?;
     let own = peer.open_own().await?;
-    anyhow::ensure!(own.lease == ALL, "no lease was granted: {:?}", own.lease);
+    anyhow::ensure!(own.lease == ALL, "the server granted the lease {:?}", own.lease);
     *peer.own.lock() = own;
     for (offset, len) in peer.standing() {
         peer.common.lock(offset, len, true, false).await?;

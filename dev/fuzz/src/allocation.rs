@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
     // SAFETY: the caller keeps the contract of `GlobalAlloc`.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        // SAFETY: the caller's guarantees are those that the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -74,7 +74,7 @@ pub(crate) fn raise(bytes: usize) {
     MOST.fetch_add(signed(bytes), Relaxed);
 }
 
-/// Ends the limit.
+/// Removes the limit on allocations.
 pub(crate) fn no_limit() {
     MOST.store(isize::MAX, Relaxed);
 }

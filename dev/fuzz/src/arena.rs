@@ -113,7 +113,7 @@ impl Arena {
     }
 }
 
-/// Plays with a server, under a clock that moves only when everybody waits.
+/// Runs `play` with a server, under a clock that moves only when all tasks wait.
 pub(crate) fn in_arena(settings: Settings, play: impl AsyncFnOnce(&Arena)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -143,7 +143,7 @@ impl Answer {
     }
 }
 
-/// What a server sends, without waiting for more than a few turns.
+/// The frames that a server sends, read within a few turns of the runtime.
 #[derive(Default)]
 pub(crate) struct Inbox {
     received: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Bytes as values.
+//! Reads values from the input bytes.
 
 /// Takes values from an input; when it is used up, every further one is zero.
 pub(crate) struct Choices<'a>(&'a [u8]);
@@ -57,7 +57,7 @@ impl<'a> Choices<'a> {
         String::from_utf8_lossy(self.blob()).into_owned()
     }
 
-    /// The rest.
+    /// Returns the unread bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         self.take(usize::MAX)
     }

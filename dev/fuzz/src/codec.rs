@@ -1,5 +1,5 @@
-//! Messages as one side makes them and the other must understand them, for any
-//! values of their fields.
+//! Round trips of messages: one side encodes them with any values, the other side must decode the
+//! same values.
 
 use std::fmt::Debug;
 
@@ -26,7 +26,7 @@ use frevo_wire::{Command, FileId, Header, HeaderFlags, Route, Status, Utf16};
 use crate::choices::Choices;
 use crate::message;
 
-/// What was encoded is understood as it was meant.
+/// Checks that an encoded value decodes to the same value.
 fn survives<'a, T: PartialEq + Debug>(
     bytes: &'a [u8],
     value: &T,

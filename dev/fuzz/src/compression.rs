@@ -5,7 +5,7 @@ use frevo_wire::compression::{Compressed, Payload, encode_chained};
 
 use crate::judge::grown;
 
-/// A message as it comes, and the chain in it written again.
+/// Decodes a received message; encodes its compression chain again.
 pub fn compression(data: &[u8]) {
     let Some(message) = grown(data) else { return };
     let Ok(parsed) = Compressed::parse(&message) else { return };

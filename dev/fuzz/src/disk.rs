@@ -1,4 +1,4 @@
-//! A disk as a peer: what extended attributes say that somebody else wrote.
+//! A hostile disk: extended attributes written by another program.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -54,8 +54,8 @@ impl Disk {
     }
 }
 
-/// Attributes of one file, each after its length, by a byte of which each bit stands
-/// for one; then everything that reads them.
+/// Sets extended attributes of one file, each preceded by its length; the bits of the first byte
+/// select them. Then calls all readers.
 pub fn disk(data: &[u8]) {
     let mut choices = Choices::new(data);
     let which = choices.u8();
@@ -124,7 +124,7 @@ fn read(share: &dyn Vfs) {
     }
 }
 
-/// A stream AFP_AfpInfo: what is stored in it, then writes of a client.
+/// An AFP_AfpInfo stream: its stored content, then writes of a client.
 pub fn afp_info(data: &[u8]) {
     let mut choices = Choices::new(data);
     let clock = Arc::new(|| FileTime(1 << 57));

@@ -1,9 +1,7 @@
-//! What the fuzz targets do with their bytes: one function for each target, so
-//! that a found input can be replayed by any program.
+//! The fuzz targets: one function for each, so that any program can replay an input.
 //!
-//! Parsers are held to more than not panicking: what is understood, encoded and
-//! understood again must come out the same. What every input is held to besides, in
-//! time and memory, is in `judge`.
+//! Parsers must not only never panic: a value that is parsed, encoded and parsed again must stay
+//! equal. `judge` checks the limits on time and memory for every input.
 
 mod allocation;
 mod arena;
@@ -61,7 +59,7 @@ fn message(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     bytes
 }
 
-/// What `reencode` makes of `bytes` it must make of its own output as well.
+/// Checks that `reencode` maps its own output to itself.
 fn settles(bytes: &[u8], reencode: impl Fn(&[u8]) -> Parsed<Vec<u8>>) {
     if let Ok(once) = reencode(bytes) {
         assert_eq!(reencode(&once).as_ref(), Ok(&once), "once more");

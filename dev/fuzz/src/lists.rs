@@ -16,7 +16,7 @@ use frevo_wire::fscc::{
 use crate::choices::Choices;
 use crate::judge::grown;
 
-/// Room for what is written again: padding makes a list longer.
+/// Space for the encoded list: padding makes it longer than the input.
 const ROOM: usize = 64 << 20;
 
 /// Extended attributes as SET_INFO and CREATE bring them, and names as QUERY_INFO asks.

@@ -1,4 +1,4 @@
-//! What is kept on disk of persistent handles, and what a client holds of them.
+//! Records of persistent handles on disk, and a client's copies of them.
 
 use frevo_store::state::OpenRecord;
 

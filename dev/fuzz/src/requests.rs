@@ -19,7 +19,7 @@ use frevo_wire::{Command, Header};
 
 use crate::{message, settles};
 
-/// Parses a request of `command` and encodes what was understood.
+/// Parses a request of `command` and encodes the result.
 fn reencode(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
     macro_rules! by {
         ($module:ident) => {

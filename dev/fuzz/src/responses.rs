@@ -1,4 +1,4 @@
-//! What an evil server sends to a client.
+//! Responses of a hostile server to a client.
 
 use frevo_wire::codec::{Malformed, Parsed, Writer};
 use frevo_wire::command::ioctl::{
@@ -50,7 +50,7 @@ fn reencode(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
     }
 }
 
-/// What FSCTL_DFS_GET_REFERRALS answers, of every version, and asks.
+/// FSCTL_DFS_GET_REFERRALS: responses of every version, and requests.
 pub fn referrals(data: &[u8]) {
     settles(data, |bytes| {
         let found = dfs::ReferralResponse::parse(bytes)?;
@@ -117,7 +117,7 @@ fn response(data: &[u8]) {
     }
 }
 
-/// The client's end of a pipe: a bind and a call, then whatever comes.
+/// The client's end of a pipe: a bind and a call, then any answers.
 fn rpc(data: &[u8]) {
     let mut data = data;
     let mut client = Client::new(SyntaxId::SRVSVC);

@@ -41,8 +41,7 @@ impl Services for Office {
         1 << 40
     }
 
-    /// The same for all, so that what is found by one run is found by the next:
-    /// a pipe of this target has one handle.
+    /// A constant, so that every run has the same handle: a pipe of this target has one.
     fn random(&self) -> [u8; 16] {
         [7; 16]
     }

@@ -1,5 +1,5 @@
-//! A sealed session whose messages are the input's: a peer that knows the keys, and
-//! uses them on anything.
+//! A sealed session whose messages come from the input: a peer that has the keys and seals
+//! anything.
 
 use std::rc::Rc;
 

@@ -31,7 +31,7 @@ const GATHERED: usize = 16 << 10;
 /// Handles that a client remembers, the oldest of them forgotten.
 const HANDLES: usize = 12;
 
-/// One connection, its session and what it was told.
+/// One connection, its session, and the values that the server returned.
 struct Seat {
     peer: Peer,
     inbox: Inbox,
@@ -44,11 +44,12 @@ struct Seat {
     breaks: Vec<Draft>,
     /// MessageIds without a final answer; unknown once a message was damaged.
     asked: Option<HashSet<u64>>,
-    /// Frames to send.
+    /// Frames that wait to be sent.
     gathered: Vec<u8>,
 }
 
-/// The first byte says how much is sealed; the rest is what is done.
+/// Plays a sequence of requests: the first byte selects how many are sealed, the rest selects the
+/// requests.
 pub fn stateful(data: &[u8]) {
     let Some((first, script)) = data.split_first() else { return };
     let encryption = if first % 8 == 7 { Encryption::Required } else { Encryption::Offered };
@@ -85,7 +86,7 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
     count(requests);
     exchange(&mut seats).await;
     for seat in &mut seats {
-        // Who is still connected is still served.
+        // Every connection that is still open is still served.
         if !seat.inbox.is_over && seat.asked.is_some() {
             let mut echo = Draft::echo();
             seat.peer.stamp(&mut echo);
@@ -154,7 +155,7 @@ async fn take_seat(arena: &Arena, choices: &mut Choices<'_>, first: Option<&Seat
     })
 }
 
-/// Sends what was gathered and takes in what comes.
+/// Sends the waiting frames and reads the answers.
 async fn exchange(seats: &mut Vec<Seat>) {
     for seat in seats.iter_mut() {
         let bytes = std::mem::take(&mut seat.gathered);
@@ -169,7 +170,7 @@ async fn exchange(seats: &mut Vec<Seat>) {
     seats.retain(|seat| !seat.inbox.is_over);
 }
 
-/// Lets time pass: interim responses, breaks that nobody answers, timeouts of handles.
+/// Advances the clock: interim responses, unanswered breaks, timeouts of handles.
 async fn wait(seats: &mut Vec<Seat>, choices: &mut Choices<'_>) {
     exchange(seats).await;
     let times = [1, 150, 1_000, 40_000, 130_000];
@@ -307,7 +308,7 @@ impl Seat {
         self.post(&drafts, mount.map_or_else(|| logon.via(), Mount::via));
     }
 
-    /// CREATE and what is done with what it opened.
+    /// Makes a compound: CREATE and requests on the new handle.
     fn compound(&mut self, mount: Option<&Mount>, choices: &mut Choices<'_>) {
         let Some(mount) = mount else { return };
         let mut drafts = vec![mount.put(open(choices))];

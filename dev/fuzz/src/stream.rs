@@ -1,4 +1,4 @@
-//! A byte stream as it is cut into frames.
+//! The splitting of a byte stream into frames.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -12,9 +12,8 @@ use crate::choices::Choices;
 /// Bytes that the transport holds.
 const PIPE: usize = 1 << 16;
 
-/// The first byte chooses the limit, each further one how much of the rest comes at
-/// once. What is read is compared with what a second, plain reading of the same
-/// bytes finds.
+/// Reads frames: the first byte selects the limit, each further one the size of the next part. The
+/// result must equal that of a second, simple reader.
 pub fn frame_reader(data: &[u8]) {
     let mut choices = Choices::new(data);
     let limits = [0, 1, 256, 66_000, 1 << 20, FRAME_BYTES_MAX, u32::MAX];
@@ -54,7 +53,7 @@ pub fn frame_reader(data: &[u8]) {
                 Ok(Some(frame)) => panic!("{} bytes that nobody sent", frame.len()),
                 Err(_) => assert!(fault, "the bytes are in order"),
             }
-            // Who writes on is not read any more.
+            // The reader must stop, though the peer would write on.
             drop(theirs);
         };
         tokio::join!(writes, reads);

@@ -7,7 +7,7 @@ use frevo_wire::fscc::ea::{EaEntries, EaNames};
 use frevo_wire::fscc::reparse::ReparseBuffer;
 use frevo_wire::fscc::{Pattern, fsctl, query, quota, set};
 
-/// What SET_INFO and IOCTL bring, by the first byte.
+/// Parses the structures of SET_INFO and IOCTL; the first byte selects one.
 pub fn set_structures(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     match kind % 12 {

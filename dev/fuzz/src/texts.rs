@@ -10,9 +10,9 @@ use frevo_server::user_map::UserMap;
 mod import {
     // The modules of `frevo import` that turn text into text.
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
+    pub(super) mod access_options;
     pub(super) mod global;
     pub(super) mod report;
-    pub(super) mod access_options;
     pub(super) mod share;
     pub(super) mod smb_conf;
 
@@ -35,7 +35,7 @@ mod import {
 pub fn smb_conf(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some(toml) = import::converted(&text) else { return };
-    // What is not acceptable is said by key, never by syntax.
+    // An invalid value is reported by its key, never as a syntax error.
     if let Err(faults) = Config::parse(&toml) {
         faults.iter().for_each(|fault| drop(fault.to_string()));
         assert!(toml.parse::<toml::Table>().is_ok(), "not TOML:\n{toml}");

@@ -8,8 +8,8 @@ use frevo_wire::transform::TransformHeader;
 
 const SESSION: u64 = 0x1122_3344_5566_7788;
 
-/// By the first byte: a frame as it comes, or a message sealed rightly, the
-/// seal then damaged as the next two bytes say.
+/// The first byte selects a raw frame, or a correctly sealed message that the next two bytes
+/// damage.
 pub fn transforms(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm, Cipher::Aes256Ccm];

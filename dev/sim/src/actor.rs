@@ -1,5 +1,5 @@
-//! What programs do with a share: each actor does one thing after the other,
-//! tells the judge before and after, and goes on whatever fails.
+//! Actors: programs that use a share. Each does one thing after the other, informs the judge before
+//! and after, and continues after failures.
 
 mod appending;
 mod copying;
@@ -28,79 +28,77 @@ use crate::network::Network;
 use crate::trace::Trace;
 use crate::{event, violation};
 
-/// Longer than any call may take: every way of waiting for others ends sooner
-/// once the weather is good.
+/// Longer than any call may take: every wait ends sooner once the faults have stopped.
 const CALL_MAX: Duration = Duration::from_secs(1_500);
-/// After that long without a disturbance a connection is as good as new.
+/// Time without a disturbance after which a connection counts as undisturbed.
 const CALM: Duration = Duration::from_secs(300);
 
-/// What all actors share.
+/// The parts of a run that all actors share.
 pub struct Stage {
-    /// What happened.
+    /// The record of events.
     pub trace: Arc<Trace>,
-    /// Who knows the truth.
+    /// The judge of all results.
     pub judge: Mutex<Judge>,
-    /// The network.
+    /// The simulated network.
     pub network: Arc<Network>,
-    /// The disk has failed at times.
+    /// True if the disk has ever failed.
     pub is_disk_bad: AtomicBool,
-    /// So has the store of persistent handles.
+    /// True if the store of persistent handles has ever failed.
     pub is_store_bad: AtomicBool,
-    /// The server has fallen at times.
+    /// True if the server has ever fallen.
     pub has_fallen: AtomicBool,
-    /// When actors stop.
+    /// The time at which actors stop.
     pub until: Instant,
 }
 
 impl Stage {
-    /// Whether the store of persistent handles has ever failed.
+    /// Returns true if the store of persistent handles has ever failed.
     pub(crate) fn has_store_failed(&self) -> bool {
         self.is_store_bad.load(Ordering::Relaxed)
     }
 }
 
-/// One actor.
+/// One simulated program on a client.
 pub struct Actor {
-    /// Which one, from 1.
+    /// The number of the actor, from 1.
     pub id: u64,
-    /// On which client.
+    /// The number of its client.
     pub client: usize,
-    /// Where.
+    /// The share that it uses.
     pub share: Share,
-    /// The share is continuous.
+    /// True for a continuously available share.
     pub is_lasting: bool,
-    /// Its chance.
+    /// The actor's own random number generator.
     pub dice: Dice,
-    /// The rest.
+    /// The shared parts of the run.
     pub stage: Arc<Stage>,
-    /// What it wrote last.
+    /// The number of its last write.
     pub sequence: u64,
 }
 
-/// A call that has ended.
+/// A call that has ended, with its result.
 pub(crate) struct Ended<T> {
-    /// When it was asked.
+    /// The moment of the request.
     pub(crate) asked: Moment,
-    /// Whether the client's connections were disturbed meanwhile.
+    /// True if the client's connections were disturbed during the call.
     pub(crate) disturbed: bool,
-    /// What it returned.
+    /// The result of the call.
     pub(crate) outcome: Result<T, Failed>,
-    /// The handle is lost.
+    /// True if the handle is lost.
     pub(crate) is_handle_lost: bool,
 }
 
-/// A call that failed as it may.
+/// An expected failure of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Failed {
-    /// The server said so.
+    /// A status of the server.
     Status(Status),
-    /// The connection, the handle, the patience.
+    /// A lost connection or handle, or a timeout.
     Lost,
 }
 
 impl<T> Ended<T> {
-    /// What became of a call that changes something, when a refused one changes
-    /// nothing.
+    /// Returns how a changing call ended, for calls that change nothing when refused.
     pub(crate) const fn end(&self) -> End {
         match &self.outcome {
             Ok(_) => End::Done { again: self.disturbed },
@@ -111,7 +109,7 @@ impl<T> Ended<T> {
 }
 
 impl Actor {
-    /// Acts until the time is over.
+    /// Acts until the end of the run.
     pub async fn act(mut self) {
         while Instant::now() < self.stage.until && !self.stage.trace.is_violated() {
             match self.dice.below(13) {
@@ -128,13 +126,13 @@ impl Actor {
         event!(self.stage.trace, "a{} stops", self.id);
     }
 
-    /// A value that nobody has written before.
+    /// Returns a value that no actor has written before.
     pub(crate) const fn value(&mut self) -> u64 {
         self.sequence += 1;
         self.id << 32 | self.sequence
     }
 
-    /// Makes a call and says how it ended; `may` are statuses that are in order.
+    /// Makes a call and returns its end; `may` are the statuses that are allowed.
     pub(crate) async fn call<T>(
         &self,
         what: fmt::Arguments<'_>,
@@ -166,7 +164,7 @@ impl Actor {
         Ended { asked, disturbed, outcome, is_handle_lost }
     }
 
-    /// Whether a call may fail like that.
+    /// Checks whether a call may fail with this error; reports a violation if not.
     fn judged(&self, what: fmt::Arguments<'_>, may: &[Status], error: &Error) -> Failed {
         const OF_THE_DISK: [Status; 4] = [
             Status::DISK_FULL,
@@ -191,7 +189,7 @@ impl Actor {
         error.status().map_or(Failed::Lost, Failed::Status)
     }
 
-    /// Opens a file.
+    /// Opens a file as an actor does, and records the result.
     pub(crate) async fn open(&self, options: OpenOptions, name: &str) -> Option<File> {
         // A persistent or durable Open of a client that is away keeps others out.
         let may = [Status::FILE_NOT_AVAILABLE];
@@ -201,7 +199,7 @@ impl Actor {
             .ok()
     }
 
-    /// Closes a file, or lets go of it.
+    /// Closes a file, or abandons it.
     pub(crate) async fn close(&mut self, file: File) {
         if self.dice.percent(30) {
             event!(self.stage.trace, "a{} drops {}", self.id, file.url());
@@ -211,7 +209,7 @@ impl Actor {
         let _ = self.call(format_args!("close {url}"), &[], file.close()).await;
     }
 
-    /// Flushes a file; the moment at which it was asked, if it went well.
+    /// Flushes a file; returns the moment of the request if it succeeded.
     pub(crate) async fn flush(&self, file: &File) -> Option<Moment> {
         let flushed = self.call(format_args!("flush {}", file.url()), &[], file.sync()).await;
         flushed.outcome.ok()?;

@@ -1,4 +1,4 @@
-//! Time of day and randomness of the simulated machines.
+//! Time of day and random numbers of the simulated machines.
 
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
@@ -6,23 +6,23 @@ use tokio::time::Instant;
 
 use crate::dice::Dice;
 
-/// A clock that runs with tokio's, and chance from the seed.
+/// A clock that runs with tokio's, and random numbers from the seed.
 #[derive(Debug)]
 pub struct Simulated {
     start: Instant,
     dice: Mutex<Dice>,
 }
 
-/// The moment at which every run begins: 2026-01-01.
+/// The start time of every run: 2026-01-01.
 const EPOCH: i64 = 1_767_225_600;
 
 impl Simulated {
-    /// One whose randomness is `dice`. `start` is when the run began.
+    /// Returns an ambient with the random numbers of `dice`; `start` is the beginning of the run.
     pub const fn new(start: Instant, dice: Dice) -> Self {
         Self { start, dice: Mutex::new(dice) }
     }
 
-    /// The time of day of a run that began at `start`.
+    /// Returns the time of day in a run that began at `start`.
     pub fn time(start: Instant) -> FileTime {
         let since = start.elapsed();
         let seconds = i64::try_from(since.as_secs()).unwrap_or(0);

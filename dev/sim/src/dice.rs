@@ -1,21 +1,21 @@
-//! Chance, from a seed.
+//! Random numbers from a seed.
 
 use std::time::Duration;
 
-/// A stream of numbers that its seed decides: SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// The stream of `seed`. `purpose` makes several of one seed differ, so that
-    /// who draws more often does not change what others draw.
+    /// Returns the stream of `seed` for `purpose`. Streams of different purposes are independent:
+    /// more draws from one do not change another.
     pub const fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = Self(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         dice.next();
         dice
     }
 
-    /// The next number.
+    /// Returns the next random number, 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -24,32 +24,32 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True `percent` times of a hundred.
+    /// Returns true with a probability of `percent`.
     pub const fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `from`, which is not empty.
+    /// Returns one of `from`, which is not empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[usize::try_from(self.below(from.len() as u64)).unwrap_or(0)]
     }
 
-    /// A time of `from` to `to` microseconds.
+    /// Returns a duration between `from` and `to` microseconds.
     pub const fn micros(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_micros(from + self.below(to - from + 1))
     }
 
-    /// A time of `from` to `to` milliseconds.
+    /// Returns a duration between `from` and `to` milliseconds.
     pub const fn millis(&mut self, from: u64, to: u64) -> Duration {
         self.micros(from * 1_000, to * 1_000)
     }
 
-    /// Random bytes.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);

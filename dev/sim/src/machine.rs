@@ -1,5 +1,5 @@
-//! The server's machine: a server process that can be killed, on a medium that
-//! can lose what was not synced.
+//! The server's machine: a server process that can be killed, on a disk that can lose data that was
+//! not synced.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -39,14 +39,14 @@ impl Accounts for Users {
     }
 }
 
-/// A server process.
+/// A running server process.
 struct Process {
     server: Arc<Server>,
     accepting: JoinHandle<()>,
     connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
-/// The machine.
+/// The server's machine: its disk, its store and the current process.
 pub struct Machine {
     network: Arc<Network>,
     trace: Arc<Trace>,
@@ -56,17 +56,17 @@ pub struct Machine {
     process: Mutex<Option<Process>>,
 }
 
-/// How a server ends.
+/// The way in which a server ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fall {
-    /// The process is killed: what it wrote is there.
+    /// The process is killed: its writes stay.
     Kill,
-    /// The machine stops: what was not synced may be lost.
+    /// The machine stops: data that was not synced may be lost.
     Crash,
 }
 
 impl Machine {
-    /// A machine with an empty disk, switched off.
+    /// Returns a stopped machine with an empty disk.
     pub fn new(network: Arc<Network>, trace: Arc<Trace>, mut dice: Dice) -> Self {
         let start = trace.start();
         let vfs =
@@ -82,12 +82,12 @@ impl Machine {
         }
     }
 
-    /// Starts the server.
+    /// Starts a server process on the disk.
     pub fn start(&self) {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.trace.start(), Dice::new(u64::from_le_bytes(seed), 0));
-        // Two shares of the same files; of what is opened through one handles outlive us.
+        // Two shares of the same files; handles opened through one of them outlive the server.
         let share = Share::new("data", Target::Disk(Arc::clone(&self.vfs.lock()) as _));
         let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
         let settings = Settings {
@@ -134,29 +134,29 @@ impl Machine {
         *self.process.lock() = Some(Process { server, accepting, connections });
     }
 
-    /// The server that runs.
+    /// Returns the running server.
     pub fn server(&self) -> Option<Arc<Server>> {
         self.process.lock().as_ref().map(|process| Arc::clone(&process.server))
     }
 
-    /// The disk's failures.
+    /// Returns the switch for disk failures.
     pub fn faults(&self) -> Faults {
         self.vfs.lock().faults().clone()
     }
 
-    /// Where its server keeps persistent Opens.
+    /// Returns the store of persistent Opens.
     pub fn store(&self) -> Arc<Store> {
         Arc::clone(&self.store.lock())
     }
 
-    /// What is on the disk, as the server sees it.
+    /// Returns the files on the disk, as the server sees them.
     pub fn contents(&self) -> Vec<(String, Vec<u8>)> {
         let all = self.vfs.lock().contents();
         all.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()
     }
 
-    /// The server ends, without a word to anybody. What it was doing stays as it
-    /// is; the old process goes on in a world of its own that nobody sees.
+    /// Ends the server without a message to clients. Its unfinished work stays as it is; the old
+    /// process continues in a world of its own that is not observed.
     pub fn fall(&self, how: Fall) {
         let Some(process) = self.process.lock().take() else { return };
         event!(self.trace, "machine: {how:?}");
@@ -173,13 +173,13 @@ impl Machine {
             Fall::Crash => vfs.crash_with(&mut || dice.percent(likely)),
         };
         *vfs = Arc::new(left);
-        // What the process had not seen stable may have become so, or not.
+        // Changes that the process did not see as stable may be stable or lost.
         let mut store = self.store.lock();
         let records = store.after_fall(&mut || dice.percent(50));
         *store = Arc::new(Store::new(records, Dice::new(dice.next(), 0)));
     }
 
-    /// What must not be left when everybody is gone.
+    /// Checks that nothing is left after all clients have gone.
     pub fn check_empty(&self) {
         let Some(server) = self.server() else { return };
         if server.watchdog.held() > 0 {

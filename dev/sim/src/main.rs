@@ -9,31 +9,29 @@ use clap::Parser;
 use frevo_sim::{Outcome, Run};
 use parking_lot::Mutex;
 
-/// The client against the server, with everything that goes wrong decided by a
-/// seed.
+/// Runs the client against the server with faults chosen by a seed.
 #[derive(Debug, Parser)]
 #[command(name = "frevo-sim")]
 struct Args {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first of them.
+    /// First seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Run this seed alone.
+    /// Run only this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Print what happens.
+    /// Print every event.
     #[arg(long)]
     trace: bool,
-    /// Threads; each seed runs on one.
+    /// Number of threads; each seed runs on one.
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     jobs: usize,
-    /// Go on after a violation.
+    /// Continue after a violation.
     #[arg(long)]
     keep_going: bool,
-    /// Plant this fault in client or server, or each in turn (`all`), and demand
-    /// that it is found.
+    /// Plant this fault in client or server, or each in turn (`all`); fail unless it is found.
     #[cfg(feature = "plant")]
     #[arg(long)]
     plant: Option<String>,
@@ -64,11 +62,11 @@ fn report(outcome: &Outcome) {
         println!("seed {}: {violation}", outcome.seed);
     }
     if !outcome.violations.is_empty() {
-        println!("again: cargo run --release -p frevo-sim -- --seed {} --trace", outcome.seed);
+        println!("to repeat: cargo run --release -p frevo-sim -- --seed {} --trace", outcome.seed);
     }
 }
 
-/// Runs seeds on several threads; those that found something, by seed.
+/// Runs seeds on several threads; returns the runs with findings, by seed.
 fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Vec<Outcome> {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
@@ -119,7 +117,7 @@ fn planted(args: &Args, name: &str) -> ExitCode {
         let found = search(args, args.from, args.seeds, &*plant);
         if let Some(outcome) = found.first() {
             let what = outcome.violations.first().map_or("", String::as_str);
-            println!("{fault}: found by seed {}: {what}", outcome.seed);
+            println!("{fault}: found with seed {}: {what}", outcome.seed);
         } else {
             println!("{fault}: not found in {} seeds from {}", args.seeds, args.from);
             all_found = false;

@@ -1,5 +1,5 @@
-//! The network between the clients and the server: bytes are taken out of one
-//! memory pair and put into another, later, or never.
+//! The network between the clients and the server: bytes move from one pair of memory streams to
+//! another, with a delay, or are lost.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -20,37 +20,37 @@ use crate::dice::Dice;
 use crate::event;
 use crate::trace::Trace;
 
-/// Bytes that a socket's buffer holds.
+/// Size of a socket's buffer, bytes.
 const PIPE: usize = 256 << 10;
-/// The slowest way there is.
+/// Largest latency.
 pub const LATENCY_MAX: Duration = Duration::from_millis(400);
 
-/// How one connection is.
+/// The state of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Bytes arrive.
+    /// Bytes are delivered.
     Flowing,
-    /// Bytes wait.
+    /// Bytes are held back.
     Stalled,
-    /// Half-open: bytes in the given directions vanish, for good.
+    /// Half-open: bytes in the given directions are lost from now on.
     Vanishing([bool; 2]),
     /// Both ends were reset, or are closed.
     Ended,
 }
 
-/// Towards the server, and back.
+/// The directions: to the server, and back.
 const DIRECTIONS: [usize; 2] = [0, 1];
 
-/// One connection.
+/// One simulated connection.
 struct Link {
     id: u64,
     client: usize,
     state: Mutex<State>,
-    /// Told of changes, for each direction.
+    /// Notified of changes, for each direction.
     changed: [Notify; 2],
     /// Base of the latency, microseconds.
     latency: u64,
-    /// Ways that were closed.
+    /// Number of closed directions.
     closed: AtomicU64,
 }
 
@@ -60,24 +60,24 @@ impl Link {
     }
 }
 
-/// All of it.
+/// The simulated network.
 pub struct Network {
     trace: Arc<Trace>,
     inner: Mutex<Inner>,
-    /// Connections lost or disturbed so far, by client.
+    /// Number of lost or disturbed connections of each client.
     losses: Vec<AtomicU64>,
 }
 
 struct Inner {
     dice: Dice,
-    /// Where the server accepts; nothing while it is down.
+    /// The server's listener; None while the server is down.
     door: Option<mpsc::UnboundedSender<MemoryStream>>,
-    /// Clients that reach nobody: their dials hang.
+    /// True for each client whose dials hang.
     is_cut_off: Vec<bool>,
     links: Vec<Arc<Link>>,
     next: u64,
     last_loss: Vec<Instant>,
-    /// Upper end of the latencies of this run, microseconds.
+    /// Largest base latency of this run, microseconds.
     slowness: u64,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// A network of `clients` clients with nobody listening.
+    /// Returns a network of `clients` clients without a listener.
     pub fn new(clients: usize, mut dice: Dice, trace: Arc<Trace>) -> Arc<Self> {
         let slowness = *dice.pick(&[200, 2_000, 20_000, 180_000]);
         let inner = Inner {
@@ -104,14 +104,14 @@ impl Network {
         Arc::new(Self { trace, inner: Mutex::new(inner), losses })
     }
 
-    /// A server listens from now on.
+    /// Begins to listen for a server.
     pub fn listen(&self) -> mpsc::UnboundedReceiver<MemoryStream> {
         let (door, heard) = mpsc::unbounded_channel();
         self.inner.lock().door = Some(door);
         heard
     }
 
-    /// The server is gone, and every connection with it.
+    /// Drops every connection when the server ends.
     pub fn server_is_down(&self) {
         self.inner.lock().door = None;
         for link in self.links(|_| true) {
@@ -119,12 +119,12 @@ impl Network {
         }
     }
 
-    /// How often connections of `client` were lost or disturbed.
+    /// Returns how often connections of `client` were lost or disturbed.
     pub fn losses(&self, client: usize) -> u64 {
         self.losses[client].load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was wrong with `client`'s connections for `time`.
+    /// Returns true if `client` had no network fault for `time`.
     pub fn is_calm_since(&self, client: usize, time: Duration) -> bool {
         let inner = self.inner.lock();
         inner.last_loss[client].elapsed() > time
@@ -162,8 +162,7 @@ impl Network {
         }
     }
 
-    /// A connection that `dice` chooses becomes `to`. What vanishes is noticed
-    /// by the ends' own keep-alive after a while.
+    /// Puts a random connection into the state `to`. Keep-alive notices lost bytes after a while.
     pub fn disturb(self: &Arc<Self>, dice: &mut Dice, to: State) {
         let links = self.links(|_| true);
         if links.is_empty() {
@@ -190,7 +189,7 @@ impl Network {
         }
     }
 
-    /// Cuts `client` off, its connections too, or lets it back.
+    /// Cuts `client` off, with its connections, or reconnects it.
     pub fn cut_off(&self, client: usize, is_cut_off: bool) {
         event!(self.trace, "net c{client} cut off: {is_cut_off}");
         self.inner.lock().is_cut_off[client] = is_cut_off;
@@ -202,7 +201,7 @@ impl Network {
         }
     }
 
-    /// Everything works again.
+    /// Ends all network faults.
     pub fn heal(&self) {
         self.inner.lock().is_cut_off.fill(false);
         for link in self.links(|link| link.state() == State::Stalled) {
@@ -213,7 +212,7 @@ impl Network {
         }
     }
 
-    /// Connections that exist.
+    /// Returns the number of open connections.
     pub fn count(&self) -> usize {
         self.inner.lock().links.len()
     }
@@ -303,18 +302,9 @@ impl Network {
                 }
                 continue;
             }
-            // One part follows the other, not sooner than the way takes.
-            let at = (Instant::now() + self.delay(link.latency)).max(free_at);
-            free_at = at;
-            while Instant::now() < at {
-                tokio::select! {
-                    biased;
-                    () = link.changed[direction].notified() => {
-                        if link.state() == State::Ended { break; }
-                    }
-                    () = sleep_until(at) => {}
-                }
-            }
+            // Parts arrive in order, each after the latency.
+            free_at = (Instant::now() + self.delay(link.latency)).max(free_at);
+            wait_until(link, direction, free_at).await;
             if !pass(link, direction).await {
                 break;
             }
@@ -322,7 +312,7 @@ impl Network {
                 continue;
             }
             if is_reset(from) {
-                // Whoever sent it has given the connection up.
+                // The sender has closed the connection.
                 break;
             }
             if count == 0 {
@@ -350,7 +340,20 @@ impl Network {
     }
 }
 
-/// Waits while the connection is stalled; false at its end.
+/// Waits until `at`, or until the connection has ended.
+async fn wait_until(link: &Link, direction: usize, at: Instant) {
+    while Instant::now() < at {
+        tokio::select! {
+            biased;
+            () = link.changed[direction].notified() => {
+                if link.state() == State::Ended { break; }
+            }
+            () = sleep_until(at) => {}
+        }
+    }
+}
+
+/// Waits while the connection is stalled; returns false at its end.
 async fn pass(link: &Link, direction: usize) -> bool {
     loop {
         match link.state() {
@@ -361,7 +364,7 @@ async fn pass(link: &Link, direction: usize) -> bool {
     }
 }
 
-/// Whether an end was reset.
+/// Returns true if an end was reset.
 fn is_reset(end: &MemoryStream) -> bool {
     end.try_read_vectored(&mut [])
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
@@ -389,9 +392,9 @@ async fn put(link: &Link, direction: usize, to: &MemoryStream, mut bytes: &[u8])
 /// A client's access to the network.
 #[derive(Debug)]
 pub struct Road {
-    /// The network.
+    /// The network of the listener or dialer.
     pub network: Arc<Network>,
-    /// Whose it is.
+    /// The number of the client.
     pub client: usize,
 }
 

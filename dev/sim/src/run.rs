@@ -22,38 +22,38 @@ use crate::network::{Network, Road};
 use crate::trace::Trace;
 use crate::{actor, event, violation, weather};
 
-/// A run that is to be.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// What decides everything.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Whether the events are kept.
+    /// True to keep the events.
     pub trace: bool,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// The events, if they were to be kept.
+    /// The events, if they are kept.
     pub lines: Vec<String>,
     /// A digest of all events.
     pub digest: u64,
-    /// What must not have happened.
+    /// The violations that the judge found.
     pub violations: Vec<String>,
 }
 
-/// Longer than everything may take to come to its end in good weather.
+/// Longest duration of a run without faults.
 const END_MAX: Duration = Duration::from_secs(3_000);
-/// In that time whatever waits for somebody who has gone gives up.
+/// Time after which every wait for a lost client has ended.
 const FAREWELL: Duration = Duration::from_secs(400);
 
 thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Panics are counted, wherever a task swallows them.
+/// Counts all panics, also those that a task catches.
 fn watch_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -164,7 +164,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     stage.judge.lock().at_the_end(&machine.contents());
 }
 
-/// How the clients are set up.
+/// Chooses the options of a client.
 fn options(dice: &mut Dice, start: Instant, seed: u64, client: usize) -> Options {
     let newest = *dice.pick(&[
         Dialect::SMB_3_1_1,
@@ -225,7 +225,7 @@ async fn furnish(stage: &Stage, actors: &[Actor]) -> frevo_client::Result<()> {
     Ok(())
 }
 
-/// Everybody goes: with a word, or without.
+/// Ends all sessions, with or without a LOGOFF.
 async fn leave(sessions: Vec<Session>, dice: &mut Dice, trace: &Trace) {
     for session in sessions {
         if dice.percent(50) {

@@ -1,6 +1,5 @@
-//! Where the simulated server keeps persistent Opens: each change takes a while to
-//! become stable, and of those that are not, the end of the server leaves some first
-//! ones or none.
+//! The simulated store of persistent Opens: each change becomes stable after a while. The end of
+//! the server keeps a prefix of the unstable changes, or none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -18,35 +17,35 @@ pub struct Store(Arc<Mutex<Kept>>);
 
 struct Kept {
     stable: BTreeMap<RecordId, Vec<u8>>,
-    /// Asked for, in that order.
+    /// Requested changes in order.
     pending: VecDeque<Change>,
-    /// A task makes them stable.
+    /// True while a task makes changes stable.
     is_writing: bool,
-    /// So many of the next changes fail.
+    /// Number of next changes that fail.
     failing: u64,
     dice: Dice,
 }
 
 struct Change {
     id: RecordId,
-    /// None removes it.
+    /// The new record; None removes it.
     record: Option<Vec<u8>>,
     done: Done,
 }
 
 impl Store {
-    /// One with these records.
+    /// Returns a store with these records.
     pub fn new(stable: BTreeMap<RecordId, Vec<u8>>, dice: Dice) -> Self {
         let (pending, is_writing, failing) = (VecDeque::new(), false, 0);
         Self(Arc::new(Mutex::new(Kept { stable, pending, is_writing, failing, dice })))
     }
 
-    /// The next `times` changes fail.
+    /// Makes the next `times` changes fail.
     pub fn fail(&self, times: u64) {
         self.0.lock().failing = times;
     }
 
-    /// No more of them fail.
+    /// Makes all further changes succeed.
     pub fn heal(&self) {
         self.fail(0);
     }
@@ -57,9 +56,8 @@ impl Store {
         (kept.stable.len(), kept.pending.len())
     }
 
-    /// What a server finds that starts after this one's has ended now: all that is
-    /// stable and, as long as `survives` says so, what was about to be. The old one goes
-    /// on for itself.
+    /// Returns the records for the next server: all stable ones and, while `survives` returns true,
+    /// the unstable ones in order. The old server continues with its own copy.
     pub fn after_fall(&self, survives: &mut dyn FnMut() -> bool) -> BTreeMap<RecordId, Vec<u8>> {
         let kept = self.0.lock();
         let mut left = kept.stable.clone();
@@ -111,7 +109,7 @@ fn apply(records: &mut BTreeMap<RecordId, Vec<u8>>, id: RecordId, record: Option
     }
 }
 
-/// Until there is nothing more to write: what has come meanwhile goes together.
+/// Makes changes stable until none are left; changes that arrive meanwhile form one batch.
 async fn write(kept: Arc<Mutex<Kept>>) {
     loop {
         let (count, takes) = {

@@ -1,4 +1,4 @@
-//! What happened, one line an event.
+//! The trace: one line per event.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Trace {
     start: Instant,
-    /// Whether lines are kept; the digest always is.
+    /// True to keep the lines; the digest is always computed.
     keeps: bool,
     inner: Mutex<Inner>,
 }
@@ -22,7 +22,7 @@ struct Inner {
     violations: Vec<String>,
 }
 
-/// FNV-1a.
+/// An FNV-1a hash.
 #[derive(Debug)]
 struct Digest(u64);
 
@@ -45,17 +45,17 @@ impl Hasher for Digest {
 }
 
 impl Trace {
-    /// An empty one.
+    /// Returns an empty trace.
     pub fn new(start: Instant, keeps: bool) -> Self {
         Self { start, keeps, inner: Mutex::default() }
     }
 
-    /// When the run began.
+    /// Returns when the run began.
     pub const fn start(&self) -> Instant {
         self.start
     }
 
-    /// Something happened.
+    /// Records an event.
     pub fn event(&self, what: fmt::Arguments<'_>) {
         let line = format!("{:>12.6} {what}", self.start.elapsed().as_secs_f64());
         let mut inner = self.inner.lock();
@@ -65,31 +65,31 @@ impl Trace {
         }
     }
 
-    /// Something happened that must not.
+    /// Records a violation.
     pub fn violation(&self, what: fmt::Arguments<'_>) {
         self.event(format_args!("VIOLATION {what}"));
         self.inner.lock().violations.push(what.to_string());
     }
 
-    /// Whether something has.
+    /// Returns true after a violation.
     pub fn is_violated(&self) -> bool {
         !self.inner.lock().violations.is_empty()
     }
 
-    /// Lines, digest and violations.
+    /// Returns the lines, the digest and the violations.
     pub fn take(&self) -> (Vec<String>, u64, Vec<String>) {
         let inner = std::mem::take(&mut *self.inner.lock());
         (inner.lines, inner.digest.finish(), inner.violations)
     }
 }
 
-/// Notes an event.
+/// Records a formatted event.
 #[macro_export]
 macro_rules! event {
     ($trace:expr, $($what:tt)+) => { $trace.event(format_args!($($what)+)) };
 }
 
-/// Notes a violation.
+/// Records a violation.
 #[macro_export]
 macro_rules! violation {
     ($trace:expr, $($what:tt)+) => { $trace.violation(format_args!($($what)+)) };

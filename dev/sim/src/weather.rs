@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults, and when they happen.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::event;
 use crate::machine::{Fall, Machine};
 use crate::network::State;
 
-/// How bad it is: how likely each kind of trouble is, of the sum of all.
+/// The severity of the weather: the weight of each kind of fault.
 #[derive(Debug, Clone, Copy)]
 struct Climate {
     cut: u64,
@@ -28,7 +28,7 @@ struct Climate {
 }
 
 impl Climate {
-    /// One of many; a few are calm.
+    /// Chooses the weather of a run; None for a calm run.
     fn new(dice: &mut Dice) -> Option<Self> {
         if dice.percent(5) {
             return None;
@@ -110,7 +110,7 @@ async fn fall(stage: &Stage, machine: &Machine, how: Fall, dice: &mut Dice) {
     machine.start();
 }
 
-/// A few calls fail before they change anything.
+/// Makes a few calls fail before they change anything.
 fn fail_disk(stage: &Stage, machine: &Machine, dice: &mut Dice) {
     stage.is_disk_bad.store(true, Ordering::Relaxed);
     if dice.percent(20) {

@@ -1,4 +1,4 @@
-//! What sealing and signing cost and how they spread over cores, without a network.
+//! The cost of sealing and signing on one or more cores, without a network.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::page::Figures;
 
-/// Payload of a message, as of a READ answer.
+/// Payload of a message, bytes; that of a large READ answer.
 const PAYLOAD: usize = 1 << 20;
 
-/// By the names that `frevo get --cipher` has.
+/// The ciphers by their names in `frevo get --cipher`.
 pub(super) const CIPHERS: [(&str, Cipher); 2] =
     [("aes-128-gcm", Cipher::Aes128Gcm), ("aes-128-ccm", Cipher::Aes128Ccm)];
 
-/// What is done to a message and undone.
+/// A protection of a message, applied and removed.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    /// It is sealed and opened.
+    /// Seal and unseal.
     Seal(Cipher),
-    /// It is signed and verified.
+    /// Sign and verify.
     Sign(SigningAlgorithm),
 }
 
@@ -38,8 +38,8 @@ const WORKS: [(&str, Work); 7] = [
     ("hmac-sha256", Work::Sign(SigningAlgorithm::HmacSha256)),
 ];
 
-/// What each costs without a network: by the clock for each number of threads, and by what
-/// one core took, which other work on the machine does not disturb.
+/// Measures each cipher without a network: throughput by the clock for each number of threads, and
+/// core time, which other work on the machine does not disturb.
 pub(super) fn figures(rounds: usize, threads: &[usize], time: Duration) -> Result<Vec<Figures>> {
     let (mut by_clock, mut by_core) = (Vec::new(), Vec::new());
     for (name, work) in WORKS {
@@ -59,7 +59,7 @@ pub(super) fn figures(rounds: usize, threads: &[usize], time: Duration) -> Resul
     ])
 }
 
-/// Megabytes a second that were done and undone.
+/// The rates of a protection, MB per second.
 struct Rate {
     clock: f64,
     core: f64,
@@ -82,7 +82,7 @@ fn rate(work: Work, workers: usize, time: Duration) -> Result<Rate> {
             Ok((bytes, core_seconds() - begun))
         };
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(one)).collect();
-        threads.into_iter().map(|t| t.join().ok().context("a worker died")?).collect()
+        threads.into_iter().map(|t| t.join().ok().context("a worker thread panicked")?).collect()
     });
     let done = done?;
     let bytes = done.iter().map(|(bytes, _)| *bytes).sum::<u64>() as f64 / 1e6;
@@ -90,7 +90,7 @@ fn rate(work: Work, workers: usize, time: Duration) -> Result<Rate> {
     Ok(Rate { clock: bytes / start.elapsed().as_secs_f64(), core: bytes / core })
 }
 
-/// What this thread has had of a core.
+/// Returns the core time of this thread, seconds.
 fn core_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -103,8 +103,8 @@ fn sign_and_verify(algorithm: SigningAlgorithm, until: Instant) -> Result<u64> {
     while Instant::now() < until {
         message_id += 1;
         let nonce = SignatureNonce { message_id, sender: Sender::Server, is_cancel: false };
-        key.sign(&mut message, nonce).ok().context("not signed")?;
-        ensure!(key.verify(&mut message, nonce), "not verified");
+        key.sign(&mut message, nonce).ok().context("signing failed")?;
+        ensure!(key.verify(&mut message, nonce), "the signature is wrong");
         done += PAYLOAD as u64;
     }
     Ok(done)
@@ -115,15 +115,17 @@ fn seal_and_open(cipher: Cipher, sealing: &SealingKey, until: Instant) -> Result
     let mut frame = vec![0_u8; HEADROOM + HEADER_LEN + PAYLOAD];
     let mut done = 0;
     while Instant::now() < until {
-        let header = frame.get_mut(HEADROOM..HEADROOM + HEADER_LEN).context("a header's place")?;
+        let header = frame
+            .get_mut(HEADROOM..HEADROOM + HEADER_LEN)
+            .context("the frame is too short for a header")?;
         header.fill(0);
         // ProtocolId and StructureSize, MS-SMB2 2.2.1.2.
         header[..6].copy_from_slice(b"\xfeSMB\x40\0");
-        seal_frame(&mut frame, sealing, 0).ok().context("not sealed")?;
-        let sealed = frame.get_mut(4..).context("a frame")?;
+        seal_frame(&mut frame, sealing, 0).ok().context("sealing failed")?;
+        let sealed = frame.get_mut(4..).context("the frame is empty")?;
         unseal_frame(sealed, Sender::Client, false, |_| Some(&opening))
             .ok()
-            .context("not opened")?;
+            .context("unsealing failed")?;
         done += PAYLOAD as u64;
     }
     Ok(done)

@@ -1,4 +1,4 @@
-//! Random reads of 4 KiB through the library, few and many under way.
+//! Random reads of 4 KiB through the library, single and concurrent.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use crate::server::Target;
 /// Bytes of one read.
 const READ_LEN: u32 = 4096;
 
-/// Reads from `name` with `depth` requests under way for `time`; how many a second.
-/// With a `latency`, each round trip takes that much longer.
+/// Reads from `name` with `depth` concurrent requests for `time`; returns the rate per second.
+/// `latency` is added to each round trip.
 pub(super) async fn reads_a_second(
     target: &Target,
     name: &str,
@@ -41,7 +41,7 @@ pub(super) async fn reads_a_second(
 }
 
 fn port_of(address: &str) -> Result<u16> {
-    Ok(address.rsplit_once(':').context("no port")?.1.parse()?)
+    Ok(address.rsplit_once(':').context("the address has no port")?.1.parse()?)
 }
 
 async fn run(file: &File, depth: usize, blocks: u64, time: Duration) -> Result<f64> {
@@ -57,7 +57,7 @@ async fn run(file: &File, depth: usize, blocks: u64, time: Duration) -> Result<f
     let mut under_way: FuturesUnordered<_> = (0..depth).map(|_| read()).collect();
     let mut done = 0_u64;
     while let Some(bytes) = under_way.next().await {
-        ensure!(bytes?.len() == READ_LEN as usize, "a short read");
+        ensure!(bytes?.len() == READ_LEN as usize, "READ returned too few bytes");
         done += 1;
         if start.elapsed() < time {
             under_way.push(read());

@@ -1,4 +1,4 @@
-//! The files that are copied to and fro, and whether they arrived.
+//! The files to copy, and the checks of the copies.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,22 +14,22 @@ pub(super) const BIG: &str = "big.bin";
 pub(super) const MANY: &str = "many";
 pub(super) const FLAT: &str = "flat";
 pub(super) const LIST: &str = "long-list";
-/// The directory of the share that things are put into.
+/// The directory of the share for uploads.
 pub(super) const PUT: &str = "put";
-/// Small files, 4 KiB each.
+/// Number of small files, 4 KiB each.
 pub(super) const MANY_FILES: usize = 10_000;
-/// That they lie in, but for the flat ones.
+/// The number of directories that hold the files, except the flat ones.
 pub(super) const DIRECTORIES: usize = 100;
 pub(super) const LISTED_FILES: usize = 100_000;
 const SMALL_LEN: usize = 4096;
 
 pub(super) struct Files {
     pub(super) share: PathBuf,
-    /// What is put comes from here.
+    /// The source of uploads.
     pub(super) local: PathBuf,
-    /// What is got goes here.
+    /// The target of downloads.
     target: PathBuf,
-    /// The large one goes here too.
+    /// The second target of the large file, for `--local`.
     big_target: PathBuf,
     pub(super) big_len: u64,
 }
@@ -58,17 +58,17 @@ impl Files {
         Ok(Self { share, local, target, big_target, big_len: mebibytes << 20 })
     }
 
-    /// Where what is got under that name goes.
+    /// Returns the target path of a download.
     pub(super) fn got(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }
 
-    /// Where the large one goes on the local disk.
+    /// Returns the path of the large file on the local disk.
     pub(super) fn got_local(&self) -> PathBuf {
         self.big_target.join(BIG)
     }
 
-    /// Where the errand's result lies.
+    /// Returns the path of the errand's result.
     fn result(&self, errand: Errand) -> Option<PathBuf> {
         match errand {
             Errand::Get => Some(self.got(BIG)),
@@ -81,7 +81,7 @@ impl Files {
         }
     }
 
-    /// Takes away what a run left.
+    /// Removes the result of a run.
     pub(super) fn clear(&self, errand: Errand) -> Result<()> {
         let Some(path) = self.result(errand) else { return Ok(()) };
         match errand {
@@ -94,7 +94,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether the errand was done: every byte, every file, every entry.
+    /// Checks the result of an errand: every byte, every file, every entry.
     pub(super) fn check(&self, errand: Errand, output: &Path) -> Result<()> {
         match (errand, self.result(errand)) {
             (Errand::Get | Errand::GetLocal, Some(path)) => same(&self.share.join(BIG), &path),
@@ -114,7 +114,7 @@ impl Files {
                 for line in BufReader::new(File::open(output)?).split(b'\n') {
                     found += usize::from(line?.windows(5).any(|w| w == b"file-"));
                 }
-                ensure!(found == LISTED_FILES, "{found} entries listed");
+                ensure!(found == LISTED_FILES, "the listing has {found} entries");
                 Ok(())
             }
         }
@@ -138,7 +138,7 @@ fn small_files(dir: &Path, flat: bool) -> Result<()> {
     Ok(())
 }
 
-/// Different for each of them.
+/// Returns the content of small file `n`; each is different.
 fn small(content: &[u8], n: usize) -> &[u8] {
     &content[n * 8..n * 8 + SMALL_LEN]
 }

@@ -1,5 +1,5 @@
-//! Our client beside smbclient and beside a bare TCP stream, as programs: each run
-//! begins with the logon and ends with the process.
+//! Compares Frevo's client with smbclient and with a bare TCP stream, as programs: each run begins
+//! with the logon and ends with the process.
 
 mod ciphers;
 mod depth;
@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::common::Common;
+use crate::proc;
 use crate::server::{self, Kind, Peer, Target};
-use crate::{Common, proc};
 use files::{BIG, FLAT, Files, LIST, LISTED_FILES, MANY, MANY_FILES};
 use page::{Comparison, Contestant, Figures, Page, Unit};
 use plans::{Plan, plans};
@@ -24,28 +25,27 @@ use relay::Relay;
 use stream::StreamServer;
 use usage::{Invocation, Usage};
 
-/// Requests under way that are compared with one alone.
+/// Concurrent requests that are compared with a single one.
 const DEPTH: usize = 32;
-/// Round trip that is added where the loopback's is too short to show anything.
+/// Round trip added where the loopback's is too short for a comparison.
 const LATENCY: Duration = Duration::from_micros(200);
-/// How long one figure of the library or of a cipher is measured.
+/// Measuring time for one figure of the library or of a cipher.
 const FIGURE: Duration = Duration::from_millis(1500);
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Rounds of each comparison, after one that does not count.
+    /// Number of rounds of each comparison, after a warm-up round.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Parts of the names of what to compare, separated by commas.
+    /// Parts of the names of comparisons to run, separated by commas.
     #[arg(long)]
     rows: Option<String>,
     /// Write the Markdown here and the JSON beside it (.json).
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Get the large file to this directory too, one in it is made and removed: a disk, where the
-    /// share is in memory.
+    /// Also get the large file to a temporary directory here: on a disk, if the share is in memory.
     #[arg(long)]
     local: Option<PathBuf>,
     /// Mebibytes of the large file.
@@ -56,27 +56,27 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// How a run is protected.
+/// The protection of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protection {
-    /// As the program does it by itself: Frevo signs.
+    /// The program's default: Frevo signs.
     Default,
-    /// Frevo as smbclient does it by itself: only when the server asks for it.
+    /// smbclient's default, also for Frevo: signed only if the server requires it.
     Unsigned,
     Signed,
     Sealed,
 }
 
-/// What a program is asked to do.
+/// The task of a client program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Errand {
     Get,
-    /// To where `--local` says.
+    /// To the directory of `--local`.
     GetLocal,
     Put,
     GetMany,
     PutMany,
-    /// The same files in one directory.
+    /// Put all small files into one directory.
     PutFlat,
     List,
 }
@@ -94,7 +94,7 @@ impl Errand {
     }
 }
 
-/// Who runs an errand, against which server.
+/// A client program and the server that it uses.
 #[derive(Debug, Clone)]
 enum Runner {
     Frevo(Protection, Vec<String>, Vec<(String, String)>),
@@ -108,12 +108,12 @@ struct Lab<'a> {
     scratch: &'a Path,
     frevo: Peer,
     smbd: Peer,
-    /// To smbd.
+    /// The relay in front of smbd.
     relay: Relay,
     stream: StreamServer,
 }
 
-/// `frevo-bench client`
+/// Runs `frevo-bench client`; returns the broken promises.
 pub(crate) fn run(arguments: &Arguments) -> Result<Vec<String>> {
     let common = &arguments.common;
     let scratch = common.scratch()?;
@@ -166,12 +166,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<String>> {
 
 #[derive(clap::Args)]
 pub(crate) struct CryptoArguments {
-    /// How often each figure is measured.
+    /// Number of rounds for each figure.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }
 
-/// `frevo-bench crypto`: sealing and signing alone, without a peer and without files.
+/// Runs `frevo-bench crypto`: sealing and signing without a peer and without files.
 pub(crate) fn crypto(arguments: &CryptoArguments) -> Result<String> {
     let load = proc::load();
     let mut out = String::new();
@@ -200,7 +200,7 @@ impl Lab<'_> {
                 server::version(&common.smbd)
             ),
             format!(
-                "{} interleaved rounds after one that does not count; {} MiB in the large file; both ends on {}, the local disk is {}",
+                "{} interleaved rounds after a warm-up round; {} MiB in the large file; both ends on {}, the local disk is {}",
                 self.arguments.rounds,
                 self.files.big_len >> 20,
                 proc::file_system(self.scratch),
@@ -209,7 +209,7 @@ impl Lab<'_> {
         ]
     }
 
-    /// Every runner in turn, the order reversed each time.
+    /// Runs every runner in turn; the order reverses each round.
     fn compare(&self, plan: Plan) -> Result<Comparison> {
         let mut contestants: Vec<Contestant> =
             plan.runners.iter().map(|(label, _)| Contestant::new(label)).collect();
@@ -247,7 +247,7 @@ impl Lab<'_> {
         })
     }
 
-    /// One run, and whether it did what it should.
+    /// Runs a runner once and checks its result.
     fn once(&self, plan: &Plan, runner: &Runner) -> Result<Usage> {
         let errand = plan.errand;
         let peer = if plan.server == Kind::Frevo { &self.frevo } else { &self.smbd };
@@ -282,7 +282,7 @@ impl Lab<'_> {
             Errand::Put => {
                 (self.files.share.join(files::PUT).join(BIG), self.files.local.join(BIG))
             }
-            _ => anyhow::bail!("a stream carries one file"),
+            _ => anyhow::bail!("a stream carries only one file"),
         };
         Ok(Invocation::new(std::env::current_exe()?)
             .args(["stream", &self.stream.address, errand.name()])
@@ -300,7 +300,7 @@ impl Lab<'_> {
             Errand::Get => run.arg("get").arg(url(BIG)).arg(self.files.got(BIG)),
             Errand::Put => run.arg("put").arg(self.files.local.join(BIG)).arg(put(BIG)),
             Errand::GetMany => run.args(["get", "-r"]).arg(url(MANY)).arg(self.files.got(MANY)),
-            // Into the directory that is there, under its own name.
+            // Into the existing directory, under its own name.
             Errand::PutMany => {
                 run.args(["put", "-r"]).arg(self.files.local.join(MANY)).arg(url(files::PUT))
             }
@@ -322,7 +322,7 @@ impl Lab<'_> {
         target: &Target,
         protection: Protection,
     ) -> Result<Invocation> {
-        let (host, port) = target.addr.rsplit_once(':').context("no port")?;
+        let (host, port) = target.addr.rsplit_once(':').context("the address has no port")?;
         let secret = self.scratch.join("smbclient-secret");
         std::fs::write(
             &secret,
@@ -367,7 +367,7 @@ impl Lab<'_> {
         Ok(run.arg("-c").arg(command))
     }
 
-    /// Random reads, one and many under way, on the loopback and with a latency.
+    /// Measures random reads, single and concurrent, on the loopback and with a latency.
     fn depths(&self) -> Result<Vec<Figures>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The comparisons as Markdown and as JSON, and whether the promises are kept.
+//! The comparisons as Markdown and as JSON, and their promises.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::usage::Usage;
 use crate::report::{Spread, spread};
 
-/// Most memory, MiB, that our client may take, whatever it does.
+/// Most memory of Frevo's client in any errand, MiB.
 const PEAK_MIB_MAX: f64 = 200.0;
 
-/// What a rate counts.
+/// The unit of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -35,7 +35,7 @@ impl Unit {
     }
 }
 
-/// One of those compared.
+/// The figures of one client program.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Contestant {
     pub(super) label: String,
@@ -52,19 +52,19 @@ impl Contestant {
         spread(self.rounds.iter().map(of).collect())
     }
 
-    /// Greatest of all rounds.
+    /// Returns the peak over all rounds, MiB.
     fn peak_mib(&self) -> f64 {
         self.rounds.iter().map(|r| r.peak_kib).max().unwrap_or(0) as f64 / 1024.0
     }
 }
 
-/// What must hold between two of them.
+/// A required relation between two clients.
 #[derive(Debug, Clone)]
 pub(super) struct Promise {
     subject: &'static str,
     base: &'static str,
     kind: Kind,
-    /// None: it is shown.
+    /// The promised ratio; None if the ratio is only shown.
     bound: Option<f64>,
 }
 
@@ -75,17 +75,17 @@ enum Kind {
 }
 
 impl Promise {
-    /// `subject` is at least so many times as fast as `base`.
+    /// Requires `subject` to be at least `bound` times as fast as `base`.
     pub(super) const fn rate(subject: &'static str, base: &'static str, bound: f64) -> Self {
         Self { subject, base, kind: Kind::Rate, bound: Some(bound) }
     }
 
-    /// `subject` takes at most so many times the CPU seconds of `base`.
+    /// Requires `subject` to take at most `bound` times the CPU seconds of `base`.
     pub(super) const fn cpu(subject: &'static str, base: &'static str, bound: f64) -> Self {
         Self { subject, base, kind: Kind::Cpu, bound: Some(bound) }
     }
 
-    /// The CPU seconds of both beside each other, whatever they are.
+    /// Shows the CPU seconds of both side by side, without a requirement.
     pub(super) const fn cpu_shown(subject: &'static str, base: &'static str) -> Self {
         Self { subject, base, kind: Kind::Cpu, bound: None }
     }
@@ -108,11 +108,11 @@ impl Promise {
     }
 }
 
-/// One errand, run by several.
+/// One errand and the clients that run it.
 pub(super) struct Comparison {
     pub(super) name: String,
     pub(super) title: String,
-    /// That client and server share.
+    /// The number of cores that client and server share.
     pub(super) cores: usize,
     pub(super) count: f64,
     pub(super) unit: Unit,
@@ -125,7 +125,7 @@ impl Comparison {
         self.contestants.iter().find(|c| c.label == label)
     }
 
-    /// The median over the rounds, each compared with the other's of the same turn.
+    /// Returns the median over the rounds of the ratio between neighbours in time.
     fn ratio(&self, promise: &Promise) -> Option<f64> {
         let (base, subject) = (self.of(promise.base)?, self.of(promise.subject)?);
         let turns = base.rounds.iter().zip(&subject.rounds);
@@ -136,8 +136,8 @@ impl Comparison {
         Some(spread(ratios.filter(|r| r.is_finite()).collect())?.median)
     }
 
-    /// How many times as fast as `base` anything could be that has the server do what
-    /// `subject` has it do, if it took no time itself: the cores have no more to give.
+    /// Returns the upper bound of the ratio: the speed, relative to `base`, of a client that takes
+    /// no time itself, with the server's work for `subject` on all cores.
     fn most(&self, promise: &Promise) -> Option<f64> {
         let (base, subject) = (self.of(promise.base)?, self.of(promise.subject)?);
         let turns = base.rounds.iter().zip(&subject.rounds);
@@ -189,8 +189,8 @@ impl Comparison {
             {
                 let _ = writeln!(
                     out,
-                    "  (a client that took no time at all would have {most:.2}: the server's CPU \
-                     seconds on {} cores)",
+                    "  (a client that takes no time would reach {most:.2}: the server's CPU seconds \
+                     on {} cores)",
                     self.cores
                 );
             }
@@ -216,28 +216,28 @@ impl Comparison {
     }
 }
 
-/// The others are measured as they are.
+/// Returns true for Frevo's client, which has the promises.
 fn is_ours(label: &str) -> bool {
     !label.starts_with("smbclient") && !label.starts_with("TCP")
 }
 
-/// Figures that are no runs of programs.
+/// Figures that are not runs of programs.
 pub(super) struct Figures {
     pub(super) title: String,
     pub(super) rows: Vec<(String, Vec<f64>)>,
-    /// How many times the first the second must be.
+    /// The least ratio of the second to the first.
     pub(super) least: Option<f64>,
 }
 
 impl Figures {
-    /// The second over the first, turn by turn.
+    /// Returns the ratio of the second to the first, turn by turn.
     fn ratio(&self) -> Option<f64> {
         let [(_, first), (_, second), ..] = &*self.rows else { return None };
         Some(spread(first.iter().zip(second).map(|(a, b)| b / a).collect())?.median)
     }
 
     pub(super) fn markdown(&self, out: &mut String) {
-        let _ = writeln!(out, "\n### {}\n\n| what | median (min-max) |\n|---|---|", self.title);
+        let _ = writeln!(out, "\n### {}\n\n| figure | median (min-max) |\n|---|---|", self.title);
         for (label, values) in &self.rows {
             let Some(s) = spread(values.clone()) else { continue };
             let _ = writeln!(out, "| {label} | {:.0} ({:.0}-{:.0}) |", s.median, s.min, s.max);
@@ -249,12 +249,12 @@ impl Figures {
                 "\n- the second / the first: at least {least}: **{ratio:.2}**, {verdict}"
             );
         } else if let (Some(ratio), [_, _]) = (self.ratio(), &*self.rows) {
-            let _ = writeln!(out, "\n- the second / the first: {ratio:.2}");
+            let _ = writeln!(out, "\n- second / first: {ratio:.2}");
         }
     }
 }
 
-/// Everything.
+/// All figures and promises of a comparison.
 pub(super) struct Page {
     pub(super) machine: Vec<String>,
     pub(super) setting: Vec<String>,
@@ -276,10 +276,10 @@ impl Page {
         }
         let _ = writeln!(
             out,
-            "\nRates and CPU seconds are medians of the rounds and count a whole program, from its \
-             start and logon to its end; ratios are medians over neighbouring rounds. The server's \
-             CPU seconds are counted in hundredths. Greatest resident set of our client in any \
-             round: {:.0} MiB, at most {PEAK_MIB_MAX:.0}.",
+            "\nRates and CPU seconds are medians of the rounds, for a whole program from its start \
+             and logon to its end; ratios are medians over neighbouring rounds. The server's CPU \
+             seconds have a resolution of 0.01. Peak resident set of Frevo's client in any round: \
+             {:.0} MiB, at most {PEAK_MIB_MAX:.0}.",
             self.peak_mib()
         );
         out
@@ -290,7 +290,7 @@ impl Page {
         all.filter(|c| is_ours(&c.label)).map(Contestant::peak_mib).fold(0.0, f64::max)
     }
 
-    /// The promises that are not kept, in words.
+    /// Returns the broken promises as text.
     pub(super) fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
         for comparison in &self.comparisons {

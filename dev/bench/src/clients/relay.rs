@@ -1,4 +1,4 @@
-//! A longer way to a server: everything arrives a while later.
+//! A relay that delays everything, as a longer distance does.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Passes connections on to a server until the process ends.
+/// Relays connections to a server until the process ends.
 pub(super) struct Relay {
     pub(super) port: u16,
 }
 
 impl Relay {
-    /// To `server`; each round trip takes `latency` longer.
+    /// Starts a relay to `server` that adds `latency` to each round trip.
     pub(super) fn start(server: String, latency: Duration) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
@@ -31,7 +31,7 @@ impl Relay {
     }
 }
 
-/// One thread takes bytes in with their time, another sends them on when they are due.
+/// Relays one direction: one thread receives bytes with their time, another sends them when due.
 fn delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     let (taken_in, due) = mpsc::channel::<(Instant, Vec<u8>)>();
     std::thread::spawn(move || {

@@ -1,8 +1,8 @@
-//! A bare TCP stream between files: what moving the bytes costs without SMB.
+//! A bare TCP stream between files: the cost of moving bytes without SMB.
 //!
-//! The sender reads its file and writes to the socket, the receiver reads the
-//! socket and writes to its file, both by the mebibyte: the copies that any client
-//! and server make who do not sign or seal.
+//! The sender reads its file and writes to the socket; the receiver reads the socket and writes to
+//! its file, in parts of 1 MiB. Every client and server without signing and sealing makes these
+//! copies.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Bytes of one call.
+/// Bytes of one read or write.
 const STEP: usize = 1 << 20;
 
 /// Copies until the end of `from`.
@@ -28,20 +28,21 @@ fn copy(mut from: impl Read, mut to: impl Write) -> Result<u64> {
     }
 }
 
-/// Serves one request after the other until killed; its address is its first line.
+/// Serves requests in turn until killed; prints its address as the first line.
 pub(crate) fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
     for stream in listener.incoming() {
-        // A client that goes away ends its transfer; there is nobody to tell.
+        // A client that goes away ends its transfer; the error has no receiver.
         let _ = serve_one(&stream?);
     }
     Ok(())
 }
 
-/// A line `get PATH` or `put PATH`, then the bytes; a byte back when all is written.
+/// Serves a line `get PATH` or `put PATH` and then the bytes; answers one byte when all are
+/// written.
 fn serve_one(stream: &TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut line = Vec::new();
@@ -51,7 +52,7 @@ fn serve_one(stream: &TcpStream) -> Result<()> {
         line.extend(byte);
     }
     let line = String::from_utf8(line)?;
-    let (verb, path) = line.split_once(' ').context("no path")?;
+    let (verb, path) = line.split_once(' ').context("the request has no path")?;
     if verb == "get" {
         copy(File::open(path)?, stream)?;
     } else {
@@ -61,7 +62,7 @@ fn serve_one(stream: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// The client: `verb` is `get` or `put`, `there` the server's path, `here` its own.
+/// Runs the client: `verb` is `get` or `put`, `there` the server's path, `here` the local path.
 pub(crate) fn transfer(address: &str, verb: &str, there: &Path, here: &Path) -> Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -91,7 +92,7 @@ impl StreamServer {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .context("starting the stream's server (and setpriv)")?;
-        let stdout = child.stdout.take().context("its standard output")?;
+        let stdout = child.stdout.take().context("the stream server's standard output")?;
         let mut server = Self { child, address: String::new() };
         BufReader::new(stdout).read_line(&mut server.address)?;
         server.address = server.address.trim().to_owned();

@@ -1,8 +1,8 @@
-//! What a program takes from start to end, as the kernel counts it.
+//! The resources that a program takes from start to end, as counted by the kernel.
 //!
-//! `frevo-bench usage FILE PROGRAM ARG...` runs a program and writes down what it
-//! took. It is a process of its own because a child's greatest resident set begins
-//! with that of whoever started it, and the tool itself may have grown.
+//! `frevo-bench usage FILE PROGRAM ARG...` runs a program and writes down its usage. It is a
+//! process of its own: a child's peak resident set begins with that of its parent, and the tool
+//! itself may have grown.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,26 +15,26 @@ use wait4::Wait4;
 
 use crate::proc;
 
-/// Until a server has noticed that its client has gone, and reaped what served it.
+/// Time for a server to notice the end of its client and to reap its processes.
 const SERVER_SETTLES: Duration = Duration::from_millis(60);
 
-/// One run of one program.
+/// The usage of one run of a program.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(super) struct Usage {
-    /// From its start to its end.
+    /// Duration from start to end.
     pub(super) seconds: f64,
-    /// User and system time.
+    /// User and system time, seconds.
     pub(super) cpu_seconds: f64,
-    /// Greatest resident set.
+    /// Peak resident set size, KiB.
     pub(super) peak_kib: u64,
-    /// User and system time of the server's process tree meanwhile.
+    /// User and system time of the server's process tree during the run, seconds.
     #[serde(default)]
     pub(super) server_cpu_seconds: f64,
 }
 
-/// The wrapper's side.
+/// Runs the program as the wrapper process, and writes its usage to `report`.
 pub(crate) fn watch(report: &Path, program: &[OsString]) -> Result<()> {
-    let (name, arguments) = program.split_first().context("no program")?;
+    let (name, arguments) = program.split_first().context("no program is given")?;
     let start = Instant::now();
     let mut child = Command::new(name)
         .args(arguments)
@@ -52,7 +52,7 @@ pub(crate) fn watch(report: &Path, program: &[OsString]) -> Result<()> {
     Ok(())
 }
 
-/// A program with its arguments and what it finds around it.
+/// A program with its arguments and its environment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Invocation {
     pub(super) program: OsString,
@@ -80,8 +80,8 @@ impl Invocation {
         self
     }
 
-    /// Runs it; what it prints goes to `output`. `server` is the root of the tree whose
-    /// time is counted beside.
+    /// Runs the program; its output goes to `output`. Also counts the core time of the process tree
+    /// of `server`.
     pub(super) fn run(&self, server: u32, scratch: &Path, output: &Path) -> Result<Usage> {
         let report = scratch.join("usage.json");
         let complaints = scratch.join("complaints");

@@ -12,16 +12,16 @@ use super::work;
 use crate::proc;
 use crate::server::{self, Peer};
 
-/// How long a mount and its end may take.
+/// Most time for a mount or an unmount.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who makes the folder.
+/// The program that provides the folder.
 pub(super) enum Mounter<'a> {
-    /// Nobody: it is the share's folder itself.
+    /// No program: the share's own folder.
     Itself,
     /// A FUSE file system that passes all on to the folder.
     Bindfs,
-    /// smbnetfs, over libsmbclient.
+    /// The mount of smbnetfs, which uses libsmbclient.
     Smbnetfs(&'a Peer),
     Frevo(&'a Peer),
 }
@@ -37,7 +37,7 @@ impl Mounter<'_> {
     }
 }
 
-/// What is needed to mount.
+/// The programs and paths for mounting.
 pub(super) struct Places<'a> {
     pub(super) scratch: &'a Path,
     pub(super) share: &'a Path,
@@ -45,7 +45,7 @@ pub(super) struct Places<'a> {
     pub(super) more: &'a [String],
 }
 
-/// A folder to work in; unmounted when dropped.
+/// A mounted test folder; unmounted when dropped.
 pub(super) struct Mounted {
     pub(super) folder: PathBuf,
     point: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// CPU seconds of the program that mounts.
+    /// Returns the CPU seconds of the mount program.
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.child.as_ref().map_or(0.0, |child| proc::cpu_seconds(child.id()))
     }
@@ -100,7 +100,11 @@ impl Places<'_> {
     fn start(&self, mut command: Command, point: PathBuf, below: &Path) -> Result<Mounted> {
         let said = self.scratch.join("mount-said");
         let out = fs::File::create(&said)?;
-        let child = command.stdout(out.try_clone()?).stderr(out).spawn().context("starting it")?;
+        let child = command
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .context("starting the mount program")?;
         let mut mounted =
             Mounted { folder: point.join(below), point: Some(point), child: Some(child) };
         let end = Instant::now() + PATIENCE;
@@ -132,10 +136,10 @@ impl Places<'_> {
         command
     }
 
-    /// It knows no ports, and servers by what stands in files below HOME.
+    /// Mounts with smbnetfs, which knows no ports, and takes servers from files below HOME.
     fn smbnetfs(&self, peer: &Peer, point: &Path) -> Result<(Command, PathBuf)> {
         let target = &peer.target;
-        let host = target.addr.strip_suffix(":445").context("smbnetfs takes port 445 alone")?;
+        let host = target.addr.strip_suffix(":445").context("smbnetfs supports only port 445")?;
         let home = self.scratch.join("smbnetfs-home");
         let files = home.join(".smb");
         fs::create_dir_all(&files)?;
@@ -157,12 +161,12 @@ impl Places<'_> {
     }
 }
 
-/// Takes away what was made.
+/// Removes the test files from the share.
 pub(super) fn clear(share: &Path) -> Result<()> {
     let new = share.join(work::NEW);
     fs::remove_dir_all(&new)?;
     fs::create_dir(&new)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o777))?;
-    ensure!(new.is_dir(), "no folder to work in");
+    ensure!(new.is_dir(), "the mount has no test folder");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `frevo mount` beside smbnetfs (another FUSE client of SMB) on the same server, and
-//! beside what FUSE and the file system below cost without any SMB.
+//! Compares `frevo mount` with smbnetfs (another FUSE client of SMB) on the same server, and with
+//! the cost of FUSE and of the file system without SMB.
 
 mod folders;
 mod page;
@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
+use crate::common::Common;
+use crate::proc;
 use crate::server::{self, Kind};
-use crate::{Common, proc};
 use folders::{Mounter, Places};
 use page::{Page, Row};
 use work::Work;
@@ -19,13 +20,13 @@ use work::Work;
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Rounds; each mounts anew and does all of it.
+    /// Rounds; each mounts anew and does all work.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Parts of the names of what to do, separated by commas.
+    /// Parts of the names of work to do, separated by commas.
     #[arg(long)]
     rows: Option<String>,
-    /// Parts of the names of who does it, separated by commas.
+    /// Parts of the names of mounters to run, separated by commas.
     #[arg(long)]
     who: Option<String>,
     /// Write the Markdown here and the JSON beside it (.json).
@@ -39,12 +40,12 @@ pub(crate) struct Arguments {
     mount_arg: Vec<String>,
 }
 
-/// Whether one of the comma-separated parts is in `name`.
+/// Returns true if one of the comma-separated parts is in `name`.
 fn is_wanted(parts: Option<&str>, name: &str) -> bool {
     parts.is_none_or(|parts| parts.split(',').any(|part| name.contains(part.trim())))
 }
 
-/// `frevo-bench mount`
+/// Runs `frevo-bench mount`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let common = &arguments.common;
     let scratch = common.scratch()?;
@@ -81,30 +82,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .into_iter()
         .filter(|work| is_wanted(arguments.rows.as_deref(), work.name()))
         .collect();
-    ensure!(!works.is_empty() && !mounters.is_empty(), "nothing is called that");
+    ensure!(!works.is_empty() && !mounters.is_empty(), "no work or no mounter has such a name");
     let mut rows: Vec<Row> = works.iter().map(|work| Row::new(*work, &mounters)).collect();
     let load_before = proc::load();
     for round in 0..arguments.rounds {
-        for turn in 0..mounters.len() {
-            // Whoever is first in one round is not in the next.
-            let who = (turn + round) % mounters.len();
-            eprintln!("round {round}, {}", mounters[who].name());
-            let mounted = match places.mount(&mounters[who]) {
-                Ok(mounted) => mounted,
-                Err(error) => {
-                    rows.iter_mut().for_each(|row| row.failed(who, &error));
-                    continue;
-                }
-            };
-            for (work, row) in works.iter().zip(&mut rows) {
-                let before = mounted.cpu_seconds();
-                match work.run(&mounted.folder, arguments.mebibytes) {
-                    Ok(done) => row.done(who, done, mounted.cpu_seconds() - before),
-                    Err(error) => row.failed(who, &error),
-                }
-            }
-            folders::clear(&share)?;
-        }
+        run_round(round, arguments, &places, &mounters, &mut rows)?;
     }
     let page = Page {
         machine: proc::machine(scratch.path()),
@@ -127,6 +109,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         std::fs::write(path, &markdown)?;
         let json = serde_json::to_string_pretty(&page.json())?;
         std::fs::write(path.with_extension("json"), json + "\n")?;
+    }
+    Ok(())
+}
+
+/// Mounts with each mounter in turn and does all work; failures go to the rows.
+fn run_round(
+    round: usize,
+    arguments: &Arguments,
+    places: &Places<'_>,
+    mounters: &[Mounter<'_>],
+    rows: &mut [Row],
+) -> Result<()> {
+    for turn in 0..mounters.len() {
+        // The order of the mounters rotates with the rounds.
+        let who = (turn + round) % mounters.len();
+        eprintln!("round {round}, {}", mounters[who].name());
+        let mounted = match places.mount(&mounters[who]) {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                rows.iter_mut().for_each(|row| row.failed(who, &error));
+                continue;
+            }
+        };
+        for row in &mut *rows {
+            let before = mounted.cpu_seconds();
+            match row.work.run(&mounted.folder, arguments.mebibytes) {
+                Ok(done) => row.done(who, done, mounted.cpu_seconds() - before),
+                Err(error) => row.failed(who, &error),
+            }
+        }
+        folders::clear(places.share)?;
     }
     Ok(())
 }

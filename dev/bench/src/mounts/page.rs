@@ -1,4 +1,4 @@
-//! What was measured, as Markdown and as JSON.
+//! The results, as Markdown and as JSON.
 
 use std::fmt::Write;
 
@@ -8,17 +8,17 @@ use super::folders::Mounter;
 use super::work::{Done, Work};
 use crate::report::spread;
 
-/// One piece of work, done by several.
+/// One piece of work and its results for each mounter.
 pub(super) struct Row {
-    work: Work,
+    pub(super) work: Work,
     cells: Vec<Cell>,
 }
 
-/// What one of them made of it.
+/// The results of one mounter.
 #[derive(Default, serde::Serialize)]
 struct Cell {
     rounds: Vec<Done>,
-    /// Of the program that mounts, each round.
+    /// CPU seconds of the mount program, one value per round.
     cpu_seconds: Vec<f64>,
     error: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Cell {
     }
 }
 
-/// Everything.
+/// All results of a run.
 pub(super) struct Page {
     pub(super) machine: Vec<String>,
     pub(super) setting: Vec<String>,
@@ -77,7 +77,7 @@ impl Page {
         for line in self.machine.iter().chain(&self.setting) {
             let _ = writeln!(out, "- {line}");
         }
-        let _ = writeln!(out, "\n| what | unit | {} |", self.names.join(" | "));
+        let _ = writeln!(out, "\n| work | unit | {} |", self.names.join(" | "));
         let _ = writeln!(out, "|---|---|{}", "---|".repeat(self.names.len()));
         for row in &self.rows {
             let cells: Vec<String> = row.cells.iter().map(Cell::markdown).collect();

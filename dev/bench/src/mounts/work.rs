@@ -1,5 +1,5 @@
-//! What is done in a mounted folder: each piece of work gives how much it did in
-//! how many seconds, and fails when what it finds is not what is there.
+//! The work in a mounted folder: each piece returns its amount and its seconds, and fails if it
+//! finds wrong data.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,37 +11,37 @@ use anyhow::{Context, Result, ensure};
 
 use crate::share;
 
-/// The large file, of the length that was asked for.
+/// The large file, with the requested length.
 pub(super) const BIG: &str = "big.bin";
-/// One that fits into any cache.
+/// A file that fits into any cache.
 pub(super) const MIDDLE: &str = "middle.bin";
-/// Mebibytes of it.
+/// Size of the middle file, MiB.
 pub(super) const MIDDLE_MEBIBYTES: u64 = 64;
 /// Directories with small files.
 pub(super) const TREE: &str = "tree";
-/// How many directories and files are in it.
+/// Number of directories in the tree.
 pub(super) const DIRECTORIES: usize = 100;
 pub(super) const FILES: usize = 10_000;
-/// What is made and removed again goes here.
+/// The folder for files that are made and removed again.
 pub(super) const NEW: &str = "new";
-/// Files that are made, 4 KiB each, and the directories that they are in.
+/// Number of files that are made, 4 KiB each.
 const MADE_FILES: usize = 2_000;
 const MADE_DIRECTORIES: usize = 20;
 /// Reads and writes at random places, and their length.
 const RANDOM_CACHED: usize = 20_000;
 const RANDOM: usize = 4_000;
 const SMALL: usize = 4096;
-/// After this what is believed for a second has to be asked for again.
+/// Time after which the entries of caches without leases have expired.
 const LATER: Duration = Duration::from_millis(2_500);
 
-/// What was done: so much (bytes or files) in so many seconds.
+/// An amount of work (bytes or files) and its seconds.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(super) struct Done {
     pub(super) count: f64,
     pub(super) seconds: f64,
 }
 
-/// What a row of the page counts.
+/// The unit of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Megabytes,
@@ -59,7 +59,7 @@ impl Unit {
     }
 }
 
-/// The pieces, in the order in which they are done after a mount.
+/// The pieces of work, in their order after a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     RandomReadUncached,
@@ -117,18 +117,18 @@ impl Work {
             Self::RandomReadUncached => {
                 "4 KiB at random places of the large file, never read before"
             }
-            Self::Read => "the large file from one end to the other, by the mebibyte",
-            Self::ReadAgain => "a file of 64 MiB, read a moment before",
-            Self::RandomReadCached => "4 KiB at random places of it",
-            Self::Write => "a new large file, by the mebibyte, and its close",
+            Self::Read => "the whole large file, in parts of 1 MiB",
+            Self::ReadAgain => "a file of 64 MiB that was just read",
+            Self::RandomReadCached => "4 KiB at random places of that file",
+            Self::Write => "a new large file, in parts of 1 MiB, and its close",
             Self::RandomWrite => "4 KiB at random places of a file of 64 MiB, and its close",
             Self::List => "ls -lR of 10,000 files in 100 directories, the first time",
-            Self::ListAgain => "the same at once again",
-            Self::ListLater => "the same 2.5 s later",
-            Self::Status => "lstat of all of them by name, and of .gitignore, which is not there",
-            Self::StatusLater => "the same 2.5 s later",
-            Self::Create => "2,000 files of 4 KiB in 20 directories, made and closed",
-            Self::Delete => "the same removed",
+            Self::ListAgain => "that listing again at once",
+            Self::ListLater => "that listing 2.5 s later",
+            Self::Status => "lstat of all these files by name, and of an absent .gitignore",
+            Self::StatusLater => "that lstat 2.5 s later",
+            Self::Create => "make and close 2,000 files of 4 KiB in 20 directories",
+            Self::Delete => "remove these files",
         }
     }
 
@@ -140,7 +140,7 @@ impl Work {
         }
     }
 
-    /// Does it in `folder`, in which there is what [`prepare`] has made.
+    /// Does the work in `folder`, with the files of [`prepare`].
     pub(super) fn run(self, folder: &Path, mebibytes: u64) -> Result<Done> {
         let work = || match self {
             Self::RandomReadUncached => random_read(&folder.join(BIG), mebibytes, RANDOM),
@@ -169,7 +169,7 @@ impl Work {
     }
 }
 
-/// Makes what the work is done on.
+/// Makes the files for the work.
 pub(super) fn prepare(share: &Path, mebibytes: u64) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let all = fs::Permissions::from_mode(0o777);
@@ -206,15 +206,15 @@ fn read(path: &Path, mebibytes: u64) -> Result<f64> {
         }
         // Each mebibyte begins with its number.
         if total.is_multiple_of(1 << 20) && count >= 8 {
-            ensure!(buffer[..8] == mark(total >> 20), "other bytes at {total}");
+            ensure!(buffer[..8] == mark(total >> 20), "wrong bytes at offset {total}");
         }
         total += count as u64;
     }
-    ensure!(total == mebibytes << 20, "{total} bytes");
+    ensure!(total == mebibytes << 20, "the file has {total} bytes");
     Ok(total as f64 / 1e6)
 }
 
-/// How the mebibyte `at` of a file begins.
+/// Returns the first bytes of MiB `at` of a file.
 fn mark(at: u64) -> [u8; 8] {
     at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
 }
@@ -230,7 +230,7 @@ fn write(path: &Path, mebibytes: u64) -> Result<f64> {
     Ok((mebibytes << 20) as f64 / 1e6)
 }
 
-/// Places in a file, the same in each run.
+/// Returns random offsets in a file, equal in each run.
 fn places(mebibytes: u64, count: usize) -> impl Iterator<Item = u64> {
     let blocks = (mebibytes << 20) / SMALL as u64;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -261,7 +261,7 @@ fn random_write(path: &Path) -> Result<f64> {
     Ok(RANDOM as f64)
 }
 
-/// As ls -lR does: each directory listed, and each name looked at.
+/// Does what ls -lR does: lists each directory and looks at each name.
 fn list(top: &Path) -> Result<f64> {
     let mut directories = vec![top.to_owned()];
     let (mut files, mut bytes) = (0, 0);
@@ -277,21 +277,20 @@ fn list(top: &Path) -> Result<f64> {
             }
         }
     }
-    ensure!((files, bytes) == (FILES, 9 * FILES as u64), "{files} files of {bytes} bytes");
+    ensure!((files, bytes) == (FILES, 9 * FILES as u64), "found {files} files with {bytes} bytes");
     Ok(FILES as f64)
 }
 
-/// As git status does: what is known by name is looked at, in its order, and what
-/// could be there is looked for.
+/// Does what git status does: looks at every known name in order, and lists for unknown ones.
 fn status(top: &Path) -> Result<f64> {
     let mut directory = PathBuf::new();
     for name in tree_names() {
         let path = top.join(name);
         if path.parent().is_some_and(|parent| parent != directory) {
             directory = path.parent().map(Path::to_owned).unwrap_or_default();
-            ensure!(!directory.join(".gitignore").exists(), "a .gitignore");
+            ensure!(!directory.join(".gitignore").exists(), "unexpected .gitignore");
         }
-        ensure!(fs::symlink_metadata(&path)?.len() == 9, "{}", path.display());
+        ensure!(fs::symlink_metadata(&path)?.len() == 9, "{} has a wrong size", path.display());
     }
     Ok(FILES as f64)
 }

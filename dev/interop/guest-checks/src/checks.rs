@@ -1,7 +1,7 @@
-//! What is done on the mount.
+//! The checks on the mount.
 
+use crate::check::{Check, Outcome, ensure};
 use crate::left::{self, content};
-use crate::{Check, Outcome, ensure};
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// In this order; each works in a directory or with a name of its own.
+/// The checks in their order; each uses a directory or a name of its own.
 pub(crate) const ALL: &[Check] = &[
     ("write-read-back", write_read_back),
     ("large-file", large_file),
@@ -39,7 +39,7 @@ pub(crate) const ALL: &[Check] = &[
     ("left-tree", left::make),
 ];
 
-/// A fresh directory for one check.
+/// Makes a fresh directory for one check.
 fn room(dir: &Path, name: &str) -> Result<PathBuf, std::io::Error> {
     let room = dir.join(name);
     fs::create_dir(&room)?;
@@ -83,7 +83,7 @@ fn large_file(dir: &Path) -> Outcome {
         file.metadata()?.len()
     );
     let mut bytes = vec![0; BLOCK];
-    // Backwards, so that read-ahead is not all that is tried.
+    // Backwards, so that not only read-ahead is tested.
     for block in (0..BLOCKS).rev() {
         file.read_exact_at(&mut bytes, block * BLOCK as u64)?;
         ensure!(bytes == content(block, BLOCK), "block {block} differs");
@@ -307,7 +307,8 @@ fn read_only_mode(dir: &Path) -> Outcome {
     permissions.set_readonly(true);
     fs::set_permissions(&path, permissions)?;
     ensure!(fs::metadata(&path)?.permissions().readonly(), "the write bits are still there");
-    // cifs.ko 6.1 sends no SET_INFO while it believes an old attribute, so it may take a few.
+    // cifs.ko 6.1 sends no SET_INFO while it has an old attribute cached, so several attempts may
+    // be needed.
     for _ in 0..8 {
         fs::set_permissions(&path, Permissions::from_mode(0o777))?;
         if fs::write(&path, b"changed").is_ok() {
@@ -337,7 +338,7 @@ fn hard_link_both_names(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// The client takes one process's locks as one owner's, hence the second program.
+/// POSIX locks between two processes: the client treats the locks of one process as one owner's.
 fn locks(dir: &Path) -> Outcome {
     let path = dir.join("locked");
     fs::write(&path, b"x")?;
@@ -369,13 +370,13 @@ fn try_lock_elsewhere(path: &Path, verb: &str) -> Result<bool, Box<dyn std::erro
     }
 }
 
-/// The other process's part: takes the lock or tells that it would block.
+/// Runs in the second process: takes the lock, or reports that it would block.
 pub(crate) fn try_lock(path: &Path, exclusive: bool) -> std::io::Result<u8> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     match if exclusive { file.try_lock() } else { file.try_lock_shared() } {
         Ok(()) => Ok(0),
         Err(TryLockError::WouldBlock) => Ok(WOULD_BLOCK as u8),
-        // What cifs.ko makes of STATUS_LOCK_NOT_GRANTED.
+        // cifs.ko's errno for STATUS_LOCK_NOT_GRANTED.
         Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied => {
             Ok(WOULD_BLOCK as u8)
         }
@@ -410,7 +411,7 @@ fn case(dir: &Path) -> Outcome {
         "listed {:?}",
         listed(&room)?
     );
-    // In two steps: to the Linux client a name and its other case are one file already.
+    // In two steps: for the Linux client, a name in another case is the same file already.
     fs::rename(room.join("Read Me ÄÖ.txt"), room.join("in between"))?;
     fs::rename(room.join("in between"), room.join("READ me äÖ.txt"))?;
     let wanted = BTreeSet::from(["READ me äÖ.txt".into()]);

@@ -1,17 +1,17 @@
-//! The tree that a run leaves behind for the server's side to verify.
+//! The tree that a run leaves for the verification on the server's disk.
 
-use crate::{Check, Outcome, ensure};
+use crate::check::{Check, Outcome, ensure};
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// The server's side of it.
+/// The checks on the server's disk.
 pub(crate) const VERIFY: &[Check] =
     &[("disk-names", disk_names), ("disk-bytes", disk_bytes), ("disk-times", disk_times)];
 
-/// Names that must come through unharmed; MS-FSCC 2.1.5 reserves no character of them.
+/// Returns names that must be kept unchanged; MS-FSCC 2.1.5 reserves none of their characters.
 pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<String> = [
         "plain",
@@ -34,12 +34,12 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
-/// What the file of a name holds: `size` bytes that differ from file to file and block to block.
+/// Returns the content of a name's file: `size` bytes that differ between files and between blocks.
 pub(crate) fn content(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(size + 8);
     while bytes.len() < size {
-        // xorshift64*: no more is asked of it than not to repeat.
+        // xorshift64*: it only has to avoid repetitions.
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
@@ -54,7 +54,7 @@ fn size(index: usize) -> usize {
 }
 
 fn time(index: usize) -> SystemTime {
-    // SMB carries 100 ns, so that is as fine as it gets.
+    // SMB carries times in units of 100 ns.
     SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000 + 86_400 * index as u64, 123_456_700)
 }
 

@@ -2,13 +2,14 @@
 //!
 //! `frevo-guest-checks run DIR REPORT` works in DIR, a mount, writes a line
 //! `ok|FAIL NAME SECONDS [DETAIL]` per check to REPORT, and leaves the tree
-//! `DIR/left` behind.  `frevo-guest-checks verify DIR REPORT` is then run on the
+//! `DIR/left` behind.  `frevo-guest-checks verify DIR REPORT` then runs on the
 //! server's disk: names, sizes, bytes and times there must be those that the
-//! mount was given, which both sides compute rather than exchange.
+//! mount was given; both sides compute them.
 //!
 //! In User Mode Linux a fork costs 12 ms, so one program does all the work.
 #![forbid(unsafe_code)]
 
+mod check;
 mod checks;
 mod left;
 mod posix;
@@ -19,21 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// What went wrong in a check, in words for the table.
-type Outcome = Result<(), Box<dyn std::error::Error>>;
-
-/// A name without spaces, and what is done in the directory.
-type Check = (&'static str, fn(&Path) -> Outcome);
-
-/// Fails the check with a formatted reason unless the condition holds.
-macro_rules! ensure {
-    ($holds:expr, $($reason:tt)+) => {
-        if !$holds {
-            return Err(format!($($reason)+).into());
-        }
-    };
-}
-pub(crate) use ensure;
+use check::Check;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
@@ -71,7 +58,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Runs every check whatever became of the others; true if all held.
+/// Runs every check, also after failures; returns true if all succeeded.
 fn run(checks: &[Check], dir: &Path, mut report: File) -> io::Result<bool> {
     let mut good = true;
     for (name, check) in checks {

@@ -1,13 +1,13 @@
-//! What a mount with the option `posix` can and others cannot.
+//! Checks that need the mount option `posix`.
 
-use crate::{Check, Outcome, ensure};
+use crate::check::{Check, Outcome, ensure};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// In this order; all work in the directory that the first makes.
+/// The checks in their order; all use the directory that the first one makes.
 pub(crate) const ALL: &[Check] = &[
     ("posix-modes", modes),
     ("posix-owner", owner),
@@ -36,8 +36,8 @@ fn modes(dir: &Path) -> Outcome {
     fs::create_dir(&room)?;
     for wanted in [0o600, 0o640, 0o755, 0o444] {
         let path = room.join(format!("{wanted:o}"));
-        // cifs.ko shows a new file's mode as file_mode until it looks again, which
-        // under a lease it need not: the server's disk tells.
+        // cifs.ko shows a new file's mode as file_mode until it asks again, which it need not do
+        // under a lease; the server's disk has the right mode.
         OpenOptions::new().write(true).create_new(true).mode(wanted).open(&path)?;
     }
     let path = room.join("directory");
@@ -110,7 +110,7 @@ fn unlink_open(dir: &Path) -> Outcome {
     fs::write(&path, "still here")?;
     let mut file = File::open(&path)?;
     fs::remove_file(&path)?;
-    // cifs.ko answers a stat by name with the handle that it has: the listing tells.
+    // cifs.ko answers a stat by name from its handle; the listing asks the server.
     for entry in fs::read_dir(room(dir))? {
         let name = entry?.file_name();
         ensure!(name != "gone" && !name.to_string_lossy().starts_with(".__smb"), "{name:?}");

@@ -7,7 +7,7 @@ use frevo_client::OpenOptions;
 use super::Actor;
 use crate::judge::{End, record};
 
-/// Far behind the data, as programs lock that only want to keep each other out.
+/// An offset far after the data, as in programs that use locks only for mutual exclusion.
 pub(super) const LOCK_AT: u64 = 1 << 40;
 
 impl Actor {

@@ -1,4 +1,4 @@
-//! Parts of a file that nobody changes, copied by the server into one of the actor's own.
+//! Copies on the server: parts of an unchanging file into a file of the actor.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,12 +8,12 @@ use frevo_client::OpenOptions;
 use super::Actor;
 use crate::violation;
 
-/// The file that is copied.
+/// The name of the source file.
 pub const SOURCE: &str = "source";
-/// Its length: several sectors, and no whole one at the end.
+/// Length of the source: several sectors and a part of one.
 const LEN: u64 = 100_003;
 
-/// What the source holds: no sector is like another.
+/// Returns the content of the source: every sector is different.
 pub fn source() -> Vec<u8> {
     (0..LEN / 8 + 1).flat_map(|at| (at + 1).to_le_bytes()).take(LEN as usize).collect()
 }
@@ -45,7 +45,7 @@ impl Actor {
             Ok(found)
         };
         let read = self.call(format_args!("read the copy"), &[], read).await;
-        // Of what was not made stable a crash takes what it likes.
+        // A crash may lose any data that was not synced.
         if stage.has_fallen.load(Ordering::Relaxed) {
             return;
         }

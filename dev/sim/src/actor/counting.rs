@@ -1,5 +1,5 @@
-//! A counter that only who holds a lock makes larger: nobody counts twice to
-//! the same number, and no two hold the lock.
+//! A counter that is incremented under a lock: no number occurs twice, and the lock has at most one
+//! holder.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Files of one actor alone, with a lock, for as long as their handle. Of a server that
-//! keeps handles over its own end nothing of it is lost; any other's end is told.
+//! Files of one actor with a lock that lasts as long as the handle. A server that keeps handles
+//! over its restart must lose none; any other server must report the loss.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Actor {
         }
     }
 
-    /// True as long as the handle is good.
+    /// Works with the handle; returns true while it is valid.
     async fn keep(&mut self, file: &File, name: &str) -> bool {
         let fell = self.has_fallen(name);
         let lock = file.lock(LOCK_AT, 1, true, false);
@@ -86,9 +86,8 @@ impl Actor {
         self.stage.judge.lock().passing.has_fallen(name)
     }
 
-    /// Judges a call by what the server promised of the handle; true when it went well.
-    /// `fell`: the server had fallen before it was asked. `is_stable`: and what it wrote
-    /// is on the medium.
+    /// Judges a call by the server's promises for the handle; returns true on success. `fell`: the
+    /// server had fallen before the request. `is_stable`: and its writes are on stable storage.
     fn is_as_promised<T>(
         &self,
         file: &File,
@@ -112,7 +111,7 @@ impl Actor {
         is_well
     }
 
-    /// Tries to open what another has alone.
+    /// Tries to open a file that another actor holds exclusively.
     async fn intrude(&mut self) {
         let stage = Arc::clone(&self.stage);
         let held = stage.judge.lock().passing.held();

@@ -1,4 +1,4 @@
-//! Files made, read, renamed and removed in the actor's own folder.
+//! Files that are made, read, renamed and removed in the actor's own folder.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::judge::{Did, Step, number};
 use crate::violation;
 
 impl Actor {
-    /// The actor's folder.
+    /// Returns the path of the actor's folder.
     pub fn folder(&self) -> String {
         format!("f{}", self.id)
     }
@@ -95,7 +95,7 @@ impl Actor {
     }
 }
 
-/// These are never sent twice, so that every answer is the answer.
+/// Returns the result of a call that is never sent twice.
 const fn did(ended: &Ended<()>) -> Did {
     match ended.outcome {
         Ok(()) => Did::Done(0),

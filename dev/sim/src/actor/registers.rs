@@ -1,4 +1,4 @@
-//! Slots of shared files: written, read, read from a cache under a lease.
+//! Slots of shared files: written, read, and read from a cache under a lease.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,21 +15,21 @@ use crate::judge::{End, Moment, SLOT, SLOTS, content};
 use crate::network::LATENCY_MAX;
 use crate::{event, violation};
 
-/// The files.
+/// The names of the files.
 pub const FILES: [&str; 2] = ["r0", "r1"];
-/// A break needs no answer for a cache of reads: the writer does not wait, and
-/// the cache may be used until word has come.
+/// How long a cache of reads may be old: a break of R needs no acknowledgement, so the writer does
+/// not wait for its arrival.
 const STALE_MAX: Duration = Duration::from_millis(LATENCY_MAX.as_millis() as u64 * 4);
-/// A client learns within that time that its connection is dead.
+/// Time within which a client notices that its connection is dead.
 const NOTICED: Duration = Duration::from_secs(30);
 
-/// What was read under a lease.
+/// Slots that were read under a lease.
 #[derive(Default)]
 struct Cache(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// Counts breaks: what was asked before one is not kept after it.
+    /// Counts breaks: an answer requested before a break is not cached after it.
     breaks: u64,
     slots: BTreeMap<usize, Vec<u8>>,
 }
@@ -48,7 +48,7 @@ impl LeaseHolder for Cache {
 struct Opened<'a> {
     name: &'a str,
     file: File,
-    /// Every write is synced before it is acknowledged.
+    /// True if every write is synced before it is acknowledged.
     through: bool,
     cache: Arc<Cache>,
 }
@@ -92,13 +92,13 @@ impl Actor {
         self.close(file).await;
     }
 
-    /// A slot: half of the time the one that everybody likes.
+    /// Chooses a slot: half of the time the popular one.
     fn slot(&mut self) -> usize {
         let any = usize::try_from(self.dice.below(SLOTS as u64)).unwrap_or(0);
         if self.dice.percent(50) { 0 } else { any }
     }
 
-    /// Reads one slot again and again, as who waits for news.
+    /// Reads one slot repeatedly, as a program that polls.
     async fn look_again(&mut self, opened: &Opened<'_>) {
         for _ in 0..self.dice.below(6) {
             if !self.read(opened, 0).await {

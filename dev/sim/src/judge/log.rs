@@ -1,4 +1,4 @@
-//! A file that all append records to, each under a lock.
+//! A file to which all actors append records, each under a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,31 +7,31 @@ use super::End;
 use crate::trace::Trace;
 use crate::violation;
 
-/// Its name.
+/// The name of the log file.
 pub(super) const NAME: &str = "log";
-/// Bytes of a record.
+/// Length of a record, bytes.
 const RECORD: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    /// Its call goes on, or nobody knows.
+    /// The call is running, or its result is unknown.
     Perhaps,
-    /// It is at that offset.
+    /// The record is at this offset.
     There { offset: u64, stable: bool },
 }
 
-/// What is known of it.
+/// The known state of the log file.
 #[derive(Debug)]
 pub struct Log {
     trace: Arc<Trace>,
     records: BTreeMap<u64, Fate>,
-    /// Places that a crash has left empty.
+    /// Offsets that a crash has left empty.
     holes: BTreeSet<u64>,
-    /// Where the last record ends that anybody set out to append.
+    /// The end of the last record that any actor tried to append.
     reached: u64,
 }
 
-/// The record of `value`.
+/// Returns the record of `value`.
 pub fn record(value: u64) -> Vec<u8> {
     value.to_le_bytes().repeat(RECORD / 8)
 }
@@ -41,13 +41,13 @@ impl Log {
         Self { trace, records: BTreeMap::new(), holes: BTreeSet::new(), reached: 0 }
     }
 
-    /// Somebody is about to append a record at `offset`.
+    /// Records that an append of `value` at `offset` begins.
     pub fn append(&mut self, value: u64, offset: u64) {
         self.records.insert(value, Fate::Perhaps);
         self.reached = self.reached.max(offset + RECORD as u64);
     }
 
-    /// The record was written at `offset`, or not.
+    /// Records the end of an append at `offset`.
     pub fn appended(&mut self, value: u64, offset: u64, end: End) {
         match end {
             End::Done { .. } => {
@@ -58,14 +58,14 @@ impl Log {
         }
     }
 
-    /// The record is stable, with all that were acknowledged before.
+    /// Records that the record is stable, with all that were acknowledged before it.
     pub fn stable(&mut self, value: u64) {
         if let Some(Fate::There { stable, .. }) = self.records.get_mut(&value) {
             *stable = true;
         }
     }
 
-    /// What the disk holds.
+    /// Compares the content of the disk with the possible ones.
     pub(super) fn on_disk(&mut self, content: &[u8], is_crash: bool) {
         let mut found = BTreeMap::new();
         for (at, bytes) in content.chunks(RECORD).enumerate() {
@@ -95,7 +95,7 @@ impl Log {
             }
         }
         if is_crash {
-            // What was under way comes where it was to be, behind what is lost.
+            // An append in progress goes to its planned offset, after lost records.
             let lost = (content.len() as u64).next_multiple_of(RECORD as u64)..self.reached;
             self.holes.extend(lost.step_by(RECORD));
         }

@@ -1,9 +1,9 @@
-//! Who knows the truth: what every read may return and what must be on the
-//! disk, from what was asked and acknowledged.
+//! The judge: computes from requests and acknowledgements what every read may return and what must
+//! be on the disk.
 //!
-//! Events have numbers in the order of their happening; everything is on one
-//! thread. A call whose end is not known may have happened or not, and until
-//! the server has fallen it may still happen; a third outcome is a violation.
+//! Events are numbered in their order; all run on one thread. A call without a known result may
+//! have happened or not, and until the server has fallen it may still happen; any other outcome is
+//! a violation.
 
 mod log;
 mod mutex;
@@ -30,41 +30,41 @@ use crate::violation;
 /// The number of an event.
 pub type Moment = u64;
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It happened. `again`: perhaps more than once before it was acknowledged,
-    /// because a connection was disturbed meanwhile.
+    /// The call happened. `again`: perhaps more than once before its acknowledgement, because a
+    /// connection was disturbed.
     Done {
-        /// See above.
+        /// True if the call may still happen again; see [`Unknown`](Self::Unknown).
         again: bool,
     },
-    /// It did not happen.
+    /// The call did not happen.
     Not,
-    /// Nobody knows.
+    /// The result is unknown.
     Unknown,
 }
 
-/// Everything that is known.
+/// The known state of all files.
 pub struct Judge {
     trace: Arc<Trace>,
     now: Moment,
-    /// When each moment was.
+    /// The time of each moment.
     times: Vec<Instant>,
-    /// Files of slots.
+    /// The files of slots, by name.
     pub registers: BTreeMap<String, Registers>,
-    /// The file that all append to.
+    /// The file to which all actors append.
     pub log: Log,
-    /// The file that all lock and count in.
+    /// The file with the lock and the counter.
     pub lock: LockFile,
-    /// Names below each actor's folder.
+    /// Names in each actor's folder.
     pub names: BTreeMap<String, Names>,
-    /// Files that go with their handles.
+    /// Files with delete-on-close.
     pub passing: Passing,
 }
 
 impl Judge {
-    /// Nothing is known yet.
+    /// Returns a judge without events.
     pub fn new(trace: Arc<Trace>) -> Self {
         Self {
             log: Log::new(Arc::clone(&trace)),
@@ -78,26 +78,25 @@ impl Judge {
         }
     }
 
-    /// The next moment.
+    /// Returns the number of the next event.
     pub fn moment(&mut self) -> Moment {
         self.now += 1;
         self.times.push(Instant::now());
         self.now
     }
 
-    /// The last moment that is at least `ago` ago.
+    /// Returns the last moment that is at least `ago` ago.
     pub fn moment_before(&self, ago: Duration) -> Moment {
         let count = self.times.partition_point(|time| time.elapsed() >= ago);
         count.saturating_sub(1) as Moment
     }
 
-    /// Something that was asked for at `asked` made stable what had been done
-    /// to names before.
+    /// Records that a request at `asked` made all earlier changes of names stable.
     pub fn names_are_stable(&mut self, asked: Moment) {
         self.names.values_mut().for_each(|names| names.stable(asked));
     }
 
-    /// The server has fallen, and this is what its disk holds.
+    /// Records a fall of the server, and compares the content of its disk.
     pub fn on_fall(&mut self, how: Fall, contents: &[(String, Vec<u8>)]) {
         let now = self.moment();
         self.look(contents, how == Fall::Crash, now);
@@ -112,7 +111,7 @@ impl Judge {
         }
     }
 
-    /// What is on the disk when nobody does anything any more.
+    /// Compares the disk with the possible contents after all actors have stopped.
     pub fn at_the_end(&mut self, contents: &[(String, Vec<u8>)]) {
         let now = self.moment();
         self.look(contents, false, now);

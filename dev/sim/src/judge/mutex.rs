@@ -1,5 +1,4 @@
-//! A byte range that only one may hold, and a number in the file that whoever
-//! holds it makes one larger.
+//! A byte range with one lock holder, and a number in the file that each holder increments.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,35 +7,35 @@ use super::End;
 use crate::trace::Trace;
 use crate::violation;
 
-/// The file's name.
+/// The name of the counter file.
 pub(super) const NAME: &str = "counter";
 
-/// Somebody who holds the lock.
+/// A holder of the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
-    /// Whose it is.
+    /// The number of its client.
     pub client: usize,
-    /// How often the client's connections had been disturbed when it got the
-    /// lock: as long as that stays so the lock cannot have been lost.
+    /// How often the client's connections had been disturbed when it got the lock: an undisturbed
+    /// client cannot have lost its lock.
     pub losses: u64,
-    /// The server said that the handle outlives it: then the lock does.
+    /// True if the server granted a persistent handle, and so a persistent lock.
     pub kept: bool,
-    /// Which hold.
+    /// The number of this hold.
     pub id: u64,
 }
 
-/// What is known of it.
+/// The known state of the lock and the number.
 #[derive(Debug)]
 pub struct LockFile {
     trace: Arc<Trace>,
     holds: Vec<Hold>,
-    /// The largest number that was acknowledged.
+    /// The largest acknowledged number.
     acknowledged: u64,
-    /// All that were, since the last crash.
+    /// All acknowledged numbers since the last crash.
     counted: BTreeSet<u64>,
-    /// The largest that was acknowledged and is stable.
+    /// The largest acknowledged number that is stable.
     stable: u64,
-    /// The largest that somebody tried to write.
+    /// The largest number of any attempted write.
     tried: u64,
 }
 
@@ -52,8 +51,8 @@ impl LockFile {
         }
     }
 
-    /// `hold` has got the lock; `losses` says how often each client was
-    /// disturbed until now.
+    /// Records that `hold` has got the lock; `losses` returns how often each client was disturbed
+    /// so far.
     pub fn locked(&mut self, hold: Hold, losses: impl Fn(usize) -> u64) {
         self.holds.retain(|other| other.kept || losses(other.client) == other.losses);
         for other in &self.holds {
@@ -62,18 +61,17 @@ impl LockFile {
         self.holds.push(hold);
     }
 
-    /// `hold` gives the lock back, or has lost it.
+    /// Records that `hold` releases the lock, or has lost it.
     pub fn unlocks(&mut self, hold: Hold) {
         self.holds.retain(|other| *other != hold);
     }
 
-    /// The largest number that was acknowledged until now.
+    /// Returns the largest acknowledged number so far.
     pub const fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Whoever holds the lock has read `number`; `at_least` was acknowledged
-    /// when it asked.
+    /// Records that the lock holder has read `number`; `at_least` was acknowledged when it asked.
     pub fn read(&mut self, number: u64, at_least: u64) {
         // A crash may have come between.
         let at_least = at_least.min(self.acknowledged);
@@ -86,12 +84,12 @@ impl LockFile {
         }
     }
 
-    /// It is about to write `number`.
+    /// Records that a write of `number` begins.
     pub fn write(&mut self, number: u64) {
         self.tried = self.tried.max(number);
     }
 
-    /// It has written `number`.
+    /// Records the end of a write of `number`.
     pub fn wrote(&mut self, number: u64, end: End) {
         if let End::Done { .. } = end {
             if !self.counted.insert(number) {
@@ -101,7 +99,7 @@ impl LockFile {
         }
     }
 
-    /// `number` is stable.
+    /// Records that `number` is on stable storage.
     pub fn stable(&mut self, number: u64) {
         self.stable = self.stable.max(number);
     }

@@ -1,5 +1,4 @@
-//! Names in a folder that one actor alone uses: all that the folder can look
-//! like.
+//! Names in a folder that only one actor uses: all possible contents of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,35 +6,34 @@ use super::Moment;
 use crate::trace::Trace;
 use crate::violation;
 
-/// Names and what is in the files; [`ANY`] when a crash has left it open.
+/// Names and the content of the files; [`ANY`] if a crash has left it open.
 type Folder = BTreeMap<String, u64>;
 
-/// Content that is not known.
+/// An unknown content.
 const ANY: u64 = u64::MAX;
-/// Folders that are kept apart, at most: beyond it nothing is checked until the
-/// next look at the disk.
+/// Most tracked contents of a folder: beyond it nothing is checked until the next look at the disk.
 const POSSIBLE_MAX: usize = 4_096;
 
-/// What is done to names.
+/// A change or a query of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Writes a file, made or replaced.
     Write(String, u64),
-    /// Removes one.
+    /// Removes a file.
     Remove(String),
-    /// Renames one; true: what has the new name is replaced.
+    /// Renames a file; with true it replaces the new name.
     Rename(String, String, bool),
-    /// Reads one.
+    /// Reads a file.
     Read(String),
-    /// Lists all: what is there, as [`Step::mask`] says it.
+    /// Lists the folder; the result is a bit mask, see [`Step::mask`].
     List,
 }
 
 impl Step {
-    /// The names that there can be.
+    /// The possible names.
     pub const NAMES: [&str; 3] = ["a", "b", "c"];
 
-    /// Names as bits; one bit more when there is another or one twice.
+    /// Returns names as bits, with a further bit for an unknown name or a duplicate.
     pub fn mask<'a>(names: impl IntoIterator<Item = &'a str>) -> u64 {
         names.into_iter().fold(0, |mask, name| {
             let at = Self::NAMES.iter().position(|one| *one == name);
@@ -47,27 +45,27 @@ impl Step {
     }
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
-    /// It was done; of a read, what was there.
+    /// Success; of a read, the content.
     Done(u64),
-    /// The name is not there.
+    /// The name does not exist.
     NotFound,
-    /// The new name is.
+    /// The new name exists.
     Collision,
-    /// It was refused, and nothing was done.
+    /// The step was refused and had no effect.
     Not,
-    /// Nobody knows.
+    /// The result is unknown.
     Unknown,
 }
 
-/// What is known of a folder.
+/// The known state of a folder.
 #[derive(Debug)]
 pub struct Names {
-    /// What it can be; nothing: too much to keep.
+    /// The possible contents; None if there are too many to track.
     possible: Option<BTreeSet<Folder>>,
-    /// What it could have been, since the last time that is stable.
+    /// The possible contents since the last stable one.
     since: Vec<(Moment, BTreeSet<Folder>)>,
 }
 
@@ -78,7 +76,7 @@ impl Default for Names {
     }
 }
 
-/// The folder after the step, if it can be done.
+/// Returns the folder after the step, if the step is possible.
 fn after(folder: &Folder, step: &Step) -> Option<Folder> {
     let mut after = folder.clone();
     match step {
@@ -103,7 +101,7 @@ fn after(folder: &Folder, step: &Step) -> Option<Folder> {
     Some(after)
 }
 
-/// All that can be when it is not known whether the step was done.
+/// Returns the possible contents after a step with an unknown result.
 fn either(folder: &Folder, step: &Step) -> Vec<Folder> {
     let mut all = vec![folder.clone()];
     all.extend(after(folder, step));
@@ -115,7 +113,7 @@ fn either(folder: &Folder, step: &Step) -> Vec<Folder> {
 }
 
 impl Names {
-    /// A step is about to be done.
+    /// Records that a step begins.
     pub fn begins(&mut self, step: &Step, now: Moment) {
         self.note(now, Some(step));
     }
@@ -129,7 +127,7 @@ impl Names {
         self.since.push((now, all.collect()));
     }
 
-    /// The step has ended. What cannot be is said.
+    /// Records the end of a step. Fails if its result is impossible.
     pub fn ends(&mut self, step: &Step, did: Did, now: Moment) -> Result<(), String> {
         let Some(possible) = &self.possible else { return Ok(()) };
         let next: BTreeSet<Folder> =
@@ -144,7 +142,7 @@ impl Names {
         Ok(())
     }
 
-    /// What had been done before `asked` is stable.
+    /// Records that all steps before `asked` are stable.
     pub(super) fn stable(&mut self, asked: Moment) {
         let last = self.since.iter().rposition(|(at, _)| *at < asked);
         if let Some(last) = last {
@@ -152,8 +150,7 @@ impl Names {
         }
     }
 
-    /// A crash: any of what it was since then, and what is in the files may be
-    /// old.
+    /// Records a crash: any earlier unstable content is possible, and file contents may be old.
     pub(super) fn crash(&mut self) {
         if self.possible.is_none() {
             return;
@@ -167,7 +164,7 @@ impl Names {
         self.possible = (all.len() <= POSSIBLE_MAX).then_some(all);
     }
 
-    /// What is on the disk.
+    /// Compares the folder on the disk with the possible contents.
     pub(super) fn see(&mut self, found: &BTreeMap<&str, &[u8]>, trace: &Trace, folder: &str) {
         let Some(possible) = &self.possible else { return };
         let is = |one: &Folder| {
@@ -186,7 +183,7 @@ impl Names {
     }
 }
 
-/// The number in a file, 0 if it is empty.
+/// Returns the number in a file, 0 if it is empty.
 pub fn number(content: &[u8]) -> u64 {
     content.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -1,8 +1,7 @@
-//! Files that their handles take along: each has one maker, who shares it with nobody
-//! and has it removed on close.
+//! Files with delete-on-close: each has one maker, which does not share it.
 //!
-//! While a persistent Open has one, the file is there and nobody else has it, whatever
-//! becomes of the server; when the Open has ended, the file has gone.
+//! While a persistent Open exists, the file must exist and no other client may open it, also across
+//! restarts of the server; after the end of the Open the file must be gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,41 +12,41 @@ use crate::machine::Fall;
 use crate::trace::Trace;
 use crate::violation;
 
-/// A persistent Open that its client has not used for so long may have been given up,
-/// which happens after two minutes.
+/// Time without use by its client after which a persistent Open may have expired; the limit is two
+/// minutes.
 const FORGOTTEN: Duration = Duration::from_secs(110);
 
 #[derive(Debug)]
 struct One {
-    /// Whether the server said that the Open outlives it.
+    /// True if the server granted a persistent Open.
     persistent: bool,
-    /// Its maker has it open.
+    /// True while its maker has it open.
     held: bool,
-    /// When the Open did something last.
+    /// The last use of the Open.
     seen: Instant,
-    /// It is on the medium for good.
+    /// True if the file is on stable storage.
     stable: bool,
-    /// The server has fallen since it was made.
+    /// True if the server has fallen since the file was made.
     fell: bool,
-    /// Its machine has.
+    /// True if the server's machine has crashed.
     crashed: bool,
-    /// A crash came before it was stable.
+    /// True if a crash came before the file was stable.
     excused: bool,
 }
 
 impl One {
-    /// Whether the Open has to be there.
+    /// Returns true if the Open must exist.
     fn is_kept(&self) -> bool {
         self.held && self.persistent && !self.excused && self.seen.elapsed() < FORGOTTEN
     }
 }
 
-/// All such files.
+/// All files with delete-on-close.
 #[derive(Debug, Default)]
 pub struct Passing(BTreeMap<String, One>);
 
 impl Passing {
-    /// `name` was made.
+    /// Records that `name` was made.
     pub fn made(&mut self, name: &str, persistent: bool) {
         let one = One {
             persistent,
@@ -61,7 +60,7 @@ impl Passing {
         self.0.insert(name.to_owned(), one);
     }
 
-    /// Something was done with the handle; `is_written`: and is on the medium.
+    /// Records a use of the handle; `is_written`: with data on the disk.
     pub fn used(&mut self, name: &str, is_written: bool) {
         if let Some(one) = self.0.get_mut(name) {
             one.seen = Instant::now();
@@ -69,24 +68,24 @@ impl Passing {
         }
     }
 
-    /// Its maker closes it, or has lost it.
+    /// Records that its maker closes it, or has lost it.
     pub fn left(&mut self, name: &str) {
         if let Some(one) = self.0.get_mut(name) {
             one.held = false;
         }
     }
 
-    /// Whether the server has fallen since it was made.
+    /// Returns true if the server has fallen since the file was made.
     pub fn has_fallen(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|one| one.fell)
     }
 
-    /// Whether nobody but its maker can have it.
+    /// Returns true if no other client may open the file.
     pub fn is_kept(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(One::is_kept)
     }
 
-    /// Those that somebody has open now.
+    /// Returns the files that are open now.
     pub fn held(&self) -> Vec<String> {
         self.0.iter().filter(|(_, one)| one.held).map(|(name, _)| name.clone()).collect()
     }
@@ -104,8 +103,8 @@ impl Passing {
         }
     }
 
-    /// Nobody is left: none of them is, but where a crash brought it back, or a handle
-    /// that was not kept took the wish with it.
+    /// Checks at the end that all files are gone, except those that a crash brought back and those
+    /// whose handle was lost with its disposition.
     pub(super) fn at_the_end(&self, contents: &[(String, Vec<u8>)], trace: &Trace) {
         for (name, one) in &self.0 {
             let goes = !one.crashed && (one.persistent || !one.fell);

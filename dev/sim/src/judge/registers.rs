@@ -1,5 +1,4 @@
-//! A file of slots, each of which is written as a whole: a register that
-//! several clients read and write.
+//! A file of slots, each written as a whole: a register that several clients read and write.
 
 use std::sync::Arc;
 
@@ -7,38 +6,38 @@ use super::{End, Moment};
 use crate::trace::Trace;
 use crate::violation;
 
-/// Bytes of a slot: a part of a page, so that it is written at once.
+/// Length of a slot, bytes: less than a page, so that it is written at once.
 pub const SLOT: usize = 512;
-/// Slots of a file. Some of them share a page.
+/// Number of slots of a file; several share a page.
 pub const SLOTS: usize = 12;
 
 #[derive(Debug, Clone, Copy)]
 struct Write {
     value: u64,
     asked: Moment,
-    /// From then on it has happened.
+    /// The first moment at which it may have happened.
     happened: Moment,
-    /// After that it does not happen any more.
+    /// The last moment at which it may happen.
     over: Moment,
-    /// Whether its call goes on.
+    /// True while the call runs.
     pending: bool,
 }
 
-/// What is known of one file.
+/// The known state of one file.
 #[derive(Debug)]
 pub struct Registers {
-    /// Writes to each slot in the order of asking; the first is what was there.
+    /// Writes to each slot in the order of requests; the first is the initial content.
     slots: Vec<Vec<Write>>,
-    /// When the newest sync was asked for that was acknowledged.
+    /// The request of the newest acknowledged sync.
     synced: Moment,
 }
 
-/// What a slot that holds `value` looks like.
+/// Returns the content of a slot with `value`.
 pub fn content(value: u64) -> Vec<u8> {
     value.to_le_bytes().repeat(SLOT / 8)
 }
 
-/// The value of a slot, unless it is torn.
+/// Returns the value of a slot, unless it is torn.
 fn value(content: &[u8]) -> Option<u64> {
     let (words, rest) = content.as_chunks::<8>();
     let first = words.first()?;
@@ -51,18 +50,18 @@ const fn known(value: u64, at: Moment) -> Write {
 }
 
 impl Registers {
-    /// A file of zeros that is stable.
+    /// Returns a stable file of zeros.
     pub fn new(now: Moment) -> Self {
         Self { slots: vec![vec![known(0, now)]; SLOTS], synced: now }
     }
 
-    /// Somebody asks for a write.
+    /// Records that a write begins.
     pub fn write(&mut self, slot: usize, value: u64, asked: Moment) {
         let write = Write { value, asked, happened: Moment::MAX, over: Moment::MAX, pending: true };
         self.slots[slot].push(write);
     }
 
-    /// The write has ended.
+    /// Records the end of a write.
     pub fn wrote(&mut self, slot: usize, value: u64, end: End, now: Moment) {
         let writes = &mut self.slots[slot];
         let Some(at) = writes.iter().position(|write| write.value == value) else { return };
@@ -78,12 +77,12 @@ impl Registers {
         }
     }
 
-    /// What was acknowledged before `asked` is stable.
+    /// Records that all writes acknowledged before `asked` are stable.
     pub fn synced(&mut self, asked: Moment) {
         self.synced = self.synced.max(asked);
     }
 
-    /// A read that was asked for at `asked` has returned `content` now.
+    /// Checks a read that was requested at `asked` and has returned `content` now.
     pub fn read(
         &mut self,
         slot: usize,
@@ -117,7 +116,8 @@ impl Registers {
         Ok(())
     }
 
-    /// What the disk holds; after a crash it may be as old as the last sync.
+    /// Compares the disk with the possible contents; after a crash it may be as old as the last
+    /// sync.
     pub fn on_disk(
         &mut self,
         content: &[u8],
@@ -135,8 +135,8 @@ impl Registers {
         }
     }
 
-    /// The server has fallen: what the disk holds is what there is, and only
-    /// calls that go on can change it.
+    /// Records a fall of the server: the disk holds `content`, and only running calls can still
+    /// change it.
     pub fn begin_anew(&mut self, content: &[u8], now: Moment) {
         for (slot, writes) in self.slots.iter_mut().enumerate() {
             let found = content.get(slot * SLOT..(slot + 1) * SLOT).and_then(value).unwrap_or(0);
@@ -151,7 +151,7 @@ impl Registers {
                 .collect();
             let mut there = known(found, now);
             if let Some(write) = writes.iter().find(|write| write.pending && write.value == found) {
-                // It may happen once more.
+                // The write may happen a second time.
                 there = Write { happened: now, over: Moment::MAX, ..*write };
             }
             *writes = vec![there];

@@ -10,7 +10,7 @@ use std::env::var;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Bytes that the caller computes too: byte `i` is `i * 7 + i / 256`.
+/// Returns the test bytes: byte `i` is `i * 7 + i / 256`.
 fn pattern(size: u32) -> Vec<u8> {
     (0..size).map(|i| i.wrapping_mul(7).wrapping_add(i >> 8) as u8).collect()
 }
@@ -82,7 +82,7 @@ async fn rename_and_delete(client: &mut SmbClient, tree: &mut Tree) -> Result<()
 async fn watch(client: &mut SmbClient, tree: &mut Tree) -> Result<()> {
     client.create_directory(tree, "watched").await?;
     let mut watcher = client.watch(tree, "watched", true).await?;
-    // The request goes out with next_events, so the change must come after it.
+    // next_events sends the request, so the change must come after it.
     let wait = Duration::from_secs(10);
     let (events, written) =
         tokio::join!(tokio::time::timeout(wait, watcher.next_events()), async {
