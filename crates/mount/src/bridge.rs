@@ -334,7 +334,7 @@ impl Filesystem for Bridge {
         let size = size.min(limits::REQUEST_MAX);
         let work = async move |volume: Arc<Volume>| volume.read(handle.0, offset, size).await;
         // Large reads are spread over all cores.
-        self.read(asks, size <= limits::READ_HERE, work, |outcome| data(reply, outcome));
+        self.read(asks, size <= limits::INLINE_READ_MAX, work, |outcome| data(reply, outcome));
     }
 
     fn write(

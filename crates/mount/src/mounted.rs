@@ -183,10 +183,10 @@ pub async fn mount(
 async fn tidy(volume: Weak<Volume>) {
     let mut heard = tokio::time::Instant::now();
     loop {
-        tokio::time::sleep(limits::TIDY_EVERY).await;
+        tokio::time::sleep(limits::MAINTENANCE_INTERVAL).await;
         let Some(volume) = volume.upgrade() else { return };
         volume.tidy().await;
-        if heard.elapsed() >= limits::ECHO_EVERY {
+        if heard.elapsed() >= limits::ECHO_INTERVAL {
             heard = tokio::time::Instant::now();
             volume.listen();
         }

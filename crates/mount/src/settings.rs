@@ -29,7 +29,7 @@ pub struct Settings {
     /// True if local users other than the one who mounts may use the mount.
     pub allow_other: bool,
     /// How long names and attributes without a lease stay valid in the cache.
-    pub believed_for: Duration,
+    pub attr_timeout: Duration,
 }
 
 impl Settings {
@@ -46,7 +46,7 @@ impl Settings {
             cache: true,
             cache_bytes: limits::CACHE_BYTES,
             allow_other: false,
-            believed_for: limits::BELIEVED_FOR,
+            attr_timeout: limits::ATTR_TIMEOUT,
         }
     }
 }

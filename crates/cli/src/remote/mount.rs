@@ -127,7 +127,7 @@ fn settings(arguments: &Mount) -> Settings {
         cache: !arguments.no_cache,
         allow_other: arguments.allow_other,
         no_exec: arguments.noexec,
-        believed_for: arguments.attr_timeout.map_or(default.believed_for, Duration::from_secs_f64),
+        attr_timeout: arguments.attr_timeout.map_or(default.attr_timeout, Duration::from_secs_f64),
         ..default
     }
 }

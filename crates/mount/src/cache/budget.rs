@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::file::FileCache;
 use super::pages::{Evicted, Pages};
-use crate::limits::{PAGE_BYTES, STALE_NOTES};
+use crate::limits::{EVICTED_QUEUE_MAX, PAGE_BYTES};
 
 /// Counts the pages of all files, and evicts the oldest ones.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl CacheBudget {
 
     /// Removes the entries of evicted pages, once they outnumber the others.
     fn sweep(&self) {
-        let most = 2 * self.pages.load(Ordering::Acquire) + STALE_NOTES;
+        let most = 2 * self.pages.load(Ordering::Acquire) + EVICTED_QUEUE_MAX;
         let notes = {
             let mut order = self.order.lock();
             if order.len() <= most {

@@ -19,7 +19,7 @@ use super::budget::{CacheBudget, Count};
 use super::failures::Failures;
 use super::pages::{Evicted, Pages};
 use crate::errno::{Outcome, errno};
-use crate::limits::{AHEAD_BYTES, PAGE_BYTES, READ_TRIES};
+use crate::limits::{PAGE_BYTES, READ_AHEAD_BYTES, READ_TRIES};
 use random_reads::RecentPages;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -294,7 +294,7 @@ impl ReadAhead {
         let window = match (follows, window) {
             (false, _) => 0,
             (true, 0) => 2 * PAGE,
-            (true, window) => (window * 2).min(AHEAD_BYTES),
+            (true, window) => (window * 2).min(READ_AHEAD_BYTES),
         };
         self.window.store(window, Ordering::Release);
         window
@@ -310,7 +310,7 @@ mod tests {
         let course = ReadAhead::default();
         let windows: Vec<u64> = (0..12).map(|at| course.ahead(at * 4096, 4096)).collect();
         assert!(windows.is_sorted() && windows[0] > 0);
-        assert_eq!(windows.last(), Some(&AHEAD_BYTES));
+        assert_eq!(windows.last(), Some(&READ_AHEAD_BYTES));
         assert_eq!(course.ahead(1 << 40, 4096), 0);
         assert_eq!(course.ahead(1 << 20, 4096), 0);
     }

@@ -10,7 +10,7 @@ use frevo_client::{DirEntry, Grant, KeptDir, Lease, LeaseHolder};
 use frevo_wire::command::oplock_break::LeaseState;
 use parking_lot::Mutex;
 
-use crate::limits::WORTH_LISTING;
+use crate::limits::LOOKUPS_PER_LISTING;
 
 /// The lease state that allows caching of names.
 pub(crate) const KEEPING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
@@ -137,6 +137,6 @@ impl DirectoryCache {
             state.asked = LookupRate { since: Some(Instant::now()), count: 0 };
         }
         state.asked.count += 1;
-        state.asked.count >= WORTH_LISTING
+        state.asked.count >= LOOKUPS_PER_LISTING
     }
 }

@@ -4,7 +4,7 @@
 //! supported: then not even SIGKILL would end a wait. A pending signal stays with the thread until
 //! its request is answered, and /proc shows it.
 
-use crate::limits::{KILLED_EVERY, SIGNALS_EVERY};
+use crate::limits::{KILL_CHECK_INTERVAL, SIGNAL_CHECK_INTERVAL};
 
 /// The bit of SIGKILL in a signal mask. A fatal signal without a core dump sends SIGKILL to every
 /// thread.
@@ -30,7 +30,7 @@ impl Caller {
     /// Completes when the thread has a signal that it does not block.
     pub(crate) async fn signalled(&mut self) {
         loop {
-            tokio::time::sleep(SIGNALS_EVERY).await;
+            tokio::time::sleep(SIGNAL_CHECK_INTERVAL).await;
             if self.thread != 0 && self.look() {
                 return;
             }
@@ -40,7 +40,7 @@ impl Caller {
     /// Completes when the thread was killed, or closes its files because of that.
     pub(crate) async fn killed(&mut self) {
         loop {
-            tokio::time::sleep(KILLED_EVERY).await;
+            tokio::time::sleep(KILL_CHECK_INTERVAL).await;
             if self.thread != 0 && self.is_killed() {
                 return;
             }

@@ -22,8 +22,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::{Volume, attributes};
 use crate::errno::{Outcome, errno};
 use crate::limits::{
-    ABSENT_MAX, HELD_DIRS, HELD_ENTRIES, LISTED_ENTRIES, NOT_HELD_FOR, SPECIALS_AT_ONCE,
-    SPECIALS_MAX, WORTH_ENTRIES,
+    ABSENT_MAX, CACHED_ENTRIES_MAX, LEASE_BREAK_PAUSE, LEASED_DIRS_MAX, LISTING_ENTRIES_MAX,
+    LOOKUP_LISTING_MAX, SPECIALS_AT_ONCE, SPECIALS_MAX,
 };
 use crate::names::from_wire;
 use crate::node::{DirectoryListing, KEEPING, LeasedDirectory, Node};
@@ -51,12 +51,12 @@ impl LeaseHolder for DirectoryLeaseHolder {
 impl Volume {
     /// Returns true if the mount uses directory leases.
     fn holds_dirs(&self) -> bool {
-        self.settings.cache && !self.settings.believed_for.is_zero()
+        self.settings.cache && !self.settings.attr_timeout.is_zero()
     }
 
     /// Returns true if metadata requested at `asked` is still valid without a lease.
     pub(super) fn is_fresh(&self, asked: Instant) -> bool {
-        asked.elapsed() < self.settings.believed_for
+        asked.elapsed() < self.settings.attr_timeout
     }
 
     /// Returns the entries of a directory: the cached ones if only `names` are needed or they are
@@ -105,7 +105,7 @@ impl Volume {
         entries.retain(|entry| !super::names::is_hidden(entry.name()));
         self.look_into_listed(node, &mut entries).await?;
         let index = |(at, entry): (usize, &DirEntry)| (entry.name().to_owned(), at);
-        let is_kept = self.holds_dirs() && entries.len() <= HELD_ENTRIES;
+        let is_kept = self.holds_dirs() && entries.len() <= LISTING_ENTRIES_MAX;
         let by_name =
             if is_kept { entries.iter().enumerate().map(index).collect() } else { HashMap::new() };
         let after = held.and_then(LeasedDirectory::grant);
@@ -161,7 +161,7 @@ impl Volume {
         all.push_back(Arc::downgrade(node));
         let len = |one: &Weak<Node>| one.upgrade().map_or(0, |node| node.directory.listed_len());
         let mut entries: usize = all.iter().map(len).sum();
-        while all.len() > HELD_DIRS || entries > LISTED_ENTRIES {
+        while all.len() > LEASED_DIRS_MAX || entries > CACHED_ENTRIES_MAX {
             let Some(first) = all.pop_front() else { return };
             if let Some(first) = first.upgrade() {
                 let gone = first.directory.state.lock().listing.take();
@@ -222,7 +222,7 @@ impl Volume {
         let oldest = {
             let mut all = self.held.lock();
             all.retain(|node| node.upgrade().is_some_and(|node| node.directory.is_held()));
-            if all.len() < HELD_DIRS { None } else { all.pop_front() }
+            if all.len() < LEASED_DIRS_MAX { None } else { all.pop_front() }
         };
         if let Some(oldest) = oldest.and_then(|node| node.upgrade()) {
             self.close_dir(&oldest).await;
@@ -249,7 +249,7 @@ impl Volume {
         if let Some(found) = lately() {
             return Some(found);
         }
-        let is_before = |at: Option<Instant>| at.is_none_or(|at| at.elapsed() >= NOT_HELD_FOR);
+        let is_before = |at: Option<Instant>| at.is_none_or(|at| at.elapsed() >= LEASE_BREAK_PAUSE);
         let (may_hold, is_quiet, is_long) = {
             let state = parent.directory.state.lock();
             (is_before(state.taken), is_before(state.changed), state.is_long)
@@ -262,7 +262,7 @@ impl Volume {
         if is_long {
             return None;
         }
-        self.list_anew(parent, held.as_deref(), WORTH_ENTRIES).await.ok()
+        self.list_anew(parent, held.as_deref(), LOOKUP_LISTING_MAX).await.ok()
     }
 
     /// Returns true if the kernel may cache `name` in `parent` as absent until it is invalidated.

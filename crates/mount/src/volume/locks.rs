@@ -13,7 +13,7 @@ use fuser::Errno;
 
 use super::{Caller, Volume};
 use crate::errno::{Outcome, errno};
-use crate::limits::{LOCK_AGAIN_FIRST, LOCK_AGAIN_MAX, LOCKS_MAX};
+use crate::limits::{LOCK_RETRY_FIRST, LOCK_RETRY_MAX, LOCKS_MAX};
 use crate::node::{HeldLock, Node, Range};
 
 impl Volume {
@@ -67,7 +67,7 @@ impl Volume {
         wanted: Range,
         mut waits: Option<Caller>,
     ) -> Outcome<()> {
-        let mut pause = LOCK_AGAIN_FIRST;
+        let mut pause = LOCK_RETRY_FIRST;
         loop {
             // The handle is gone after an unmount.
             let node = Arc::clone(&self.handle(number)?.node);
@@ -85,7 +85,7 @@ impl Volume {
                 () = unlocked => {}
                 () = caller.signalled() => return Err(Errno::EINTR),
             }
-            pause = (pause * 2).min(LOCK_AGAIN_MAX);
+            pause = (pause * 2).min(LOCK_RETRY_MAX);
         }
     }
 

@@ -8,7 +8,7 @@ use fuser::INodeNo;
 use futures_util::StreamExt;
 
 use super::Volume;
-use crate::limits::{AT_ONCE_AT_THE_END, CLOSED_WITHIN, KEPT_FOR};
+use crate::limits::{CLOSE_TIMEOUT, CLOSES_AT_ONCE, IDLE_FILE_TIMEOUT};
 use crate::node::Node;
 
 /// Handles breaks of a file's lease.
@@ -78,7 +78,7 @@ impl Volume {
         let kept: Vec<_> = self.kept.lock().values().cloned().collect();
         for node in kept {
             let since = node.opens.lock().kept;
-            if since.is_none_or(|since| since.elapsed() >= KEPT_FOR) {
+            if since.is_none_or(|since| since.elapsed() >= IDLE_FILE_TIMEOUT) {
                 self.let_go(&node).await;
             }
         }
@@ -92,7 +92,7 @@ impl Volume {
                 tracing::warn!(?node, ?error, "written data is lost");
             }
         };
-        nodes.for_each_concurrent(AT_ONCE_AT_THE_END, flush).await;
+        nodes.for_each_concurrent(CLOSES_AT_ONCE, flush).await;
     }
 
     /// Returns the bytes of all files that are not on the server yet, and those that are lost.
@@ -107,12 +107,12 @@ impl Volume {
         let close = async {
             let handles: Vec<u64> = self.files.lock().keys().copied().collect();
             let handles = futures_util::stream::iter(handles);
-            handles.for_each_concurrent(AT_ONCE_AT_THE_END, |one| self.release(one)).await;
+            handles.for_each_concurrent(CLOSES_AT_ONCE, |one| self.release(one)).await;
             let nodes = futures_util::stream::iter(self.nodes.all());
             let let_go = async |node: Arc<Node>| self.let_go(&node).await;
-            nodes.for_each_concurrent(AT_ONCE_AT_THE_END, let_go).await;
+            nodes.for_each_concurrent(CLOSES_AT_ONCE, let_go).await;
         };
-        if tokio::time::timeout(CLOSED_WITHIN, close).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, close).await.is_err() {
             tracing::warn!(
                 "the server does not answer: it still has files of the unmounted share open"
             );

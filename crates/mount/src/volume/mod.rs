@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use crate::cache::CacheBudget;
 use crate::errno::{Outcome, errno};
-use crate::limits::{ABSENT_FOR, UNKNOWN_TRIES};
+use crate::limits::{ABSENT_TIMEOUT, UNKNOWN_TRIES};
 use crate::names::{Spelling, to_wire};
 use crate::node::{Node, Nodes, TimedMetadata};
 use crate::settings::Settings;
@@ -101,7 +101,7 @@ impl Volume {
         let metadata = unsent.map_or(*metadata, |len| metadata.with_len(len));
         EntryReply {
             attr: reply::attr(node, &metadata, &self.settings),
-            ttl: self.settings.believed_for,
+            ttl: self.settings.attr_timeout,
         }
     }
 
@@ -131,7 +131,7 @@ impl Volume {
             Err(error) if errno(&error) == Errno::ENOENT => {
                 let is_kept = self.is_absent(&parent, name.to_owned(), before);
                 return if is_kept {
-                    Ok(NameLookup::Absent(ABSENT_FOR))
+                    Ok(NameLookup::Absent(ABSENT_TIMEOUT))
                 } else {
                     Err(Errno::ENOENT)
                 };

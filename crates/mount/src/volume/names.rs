@@ -13,7 +13,7 @@ use fuser::Errno;
 
 use super::{EntryReply, Volume, once};
 use crate::errno::{Outcome, errno};
-use crate::limits::{REMOVE_AGAIN, REMOVE_TRIES};
+use crate::limits::{REMOVE_RETRY, REMOVE_TRIES};
 use crate::names::from_wire;
 use crate::node::Node;
 
@@ -81,7 +81,7 @@ impl Volume {
             if !self.holds_hidden_only(&path).await {
                 return Err(Errno::ENOTEMPTY);
             }
-            tokio::time::sleep(REMOVE_AGAIN).await;
+            tokio::time::sleep(REMOVE_RETRY).await;
         }
         self.removed(&parent, &name);
         Ok(())

@@ -12,7 +12,7 @@ use super::Volume;
 use super::maintenance::FileLeaseHolder;
 use crate::cache::FileCache;
 use crate::errno::{Outcome, errno};
-use crate::limits::KEPT_FILES;
+use crate::limits::IDLE_FILES_MAX;
 use crate::node::{Node, Opened};
 
 /// Lease states requested for reading, and for writing.
@@ -158,7 +158,7 @@ impl Volume {
         let mut opens = node.opens.lock();
         let is_plain = opens.hidden.is_empty() && opens.files.iter().all(|one| !one.writes);
         let mut kept = self.kept.lock();
-        let keeps = may && is_plain && kept.len() < KEPT_FILES;
+        let keeps = may && is_plain && kept.len() < IDLE_FILES_MAX;
         if keeps {
             opens.kept = Some(Instant::now());
             kept.insert(node.id, Arc::clone(node));

@@ -323,19 +323,19 @@ fn what_is_mapped_goes_to_its_place_through_a_handle_that_appends() {
 
 #[test]
 fn notes_of_pages_do_not_outgrow_the_pages() {
-    use crate::limits::STALE_NOTES;
+    use crate::limits::EVICTED_QUEUE_MAX;
     in_world(async |world| {
         let one = plain(world).await;
         std::fs::write(world.path("f"), b"data").unwrap();
         let handle = one.take("f", libc::O_RDWR).await;
         let node = one.node_of("f");
         let content = node.content().unwrap();
-        for _ in 0..3 * STALE_NOTES / 2 {
+        for _ in 0..3 * EVICTED_QUEUE_MAX / 2 {
             content.forget();
             assert_eq!(one.read(handle, 0, 10).await.unwrap().len(), 4);
         }
         assert_eq!(one.budget.bytes(), crate::limits::PAGE_BYTES);
-        assert!(one.budget.notes() <= STALE_NOTES + 2, "{}", one.budget.notes());
+        assert!(one.budget.notes() <= EVICTED_QUEUE_MAX + 2, "{}", one.budget.notes());
         one.close(handle).await;
     });
 }
@@ -365,12 +365,12 @@ fn what_was_written_makes_room_once_it_is_sent() {
 
 #[test]
 fn many_small_writes_are_sent_before_their_second_is_over() {
-    use crate::limits::{GATHER_EXTENTS, GATHER_MOST};
+    use crate::limits::{WRITE_BACK_EXTENTS, WRITE_BACK_FACTOR};
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
         let node = one.node_of("f");
-        let most = GATHER_MOST * GATHER_EXTENTS;
+        let most = WRITE_BACK_FACTOR * WRITE_BACK_EXTENTS;
         for at in 0..=most as u64 {
             one.write(handle, at * 2, b"x").await.unwrap();
             assert!(node.content().unwrap().unsent_extents() <= most);

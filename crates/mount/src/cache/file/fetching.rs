@@ -7,7 +7,7 @@ use frevo_client::{File, Grant};
 use super::super::pages::{Missing, Pages};
 use super::{FileCache, PAGE};
 use crate::errno::{Outcome, errno};
-use crate::limits::{AHEAD_BYTES, FETCH_PAGES, PAGE_BYTES};
+use crate::limits::{FETCH_PAGES, PAGE_BYTES, READ_AHEAD_BYTES};
 
 impl FileCache {
     /// Fetches pages, or waits for a fetch in progress.
@@ -77,12 +77,12 @@ impl FileCache {
         ahead: u64,
     ) {
         // At the largest window, the pages ahead were checked when this page was entered.
-        let is_done = ahead >= AHEAD_BYTES && offset / PAGE == end / PAGE;
+        let is_done = ahead >= READ_AHEAD_BYTES && offset / PAGE == end / PAGE;
         if ahead == 0 || is_done {
             return;
         }
         let first = end.div_ceil(PAGE);
-        let count = ahead.min(AHEAD_BYTES) / PAGE;
+        let count = ahead.min(READ_AHEAD_BYTES) / PAGE;
         let unknown = self.pages.lock().unknown(first, count);
         // One request for each run of pages. A run starts only where a whole request fits, so that
         // the window does not move by single pages.

@@ -9,7 +9,7 @@ use frevo_client::{File, Grant};
 use super::super::pages::Missing;
 use super::{FileCache, PAGE};
 use crate::errno::{Outcome, errno};
-use crate::limits::ASKED_PAGES;
+use crate::limits::PARTLY_READ_PAGES;
 
 /// Pages that were recently read in part: a table of page number plus 1, indexed by page number.
 #[derive(Debug, Default)]
@@ -19,10 +19,10 @@ impl RecentPages {
     /// Records `page`; returns true if it was remembered.
     fn again(&mut self, page: u64) -> bool {
         if self.0.is_empty() {
-            self.0.resize(ASKED_PAGES, 0);
+            self.0.resize(PARTLY_READ_PAGES, 0);
         }
         // The largest page number leaves room for the 1.
-        let (place, mark) = (page as usize % ASKED_PAGES, page + 1);
+        let (place, mark) = (page as usize % PARTLY_READ_PAGES, page + 1);
         self.0.get_mut(place).is_some_and(|known| std::mem::replace(known, mark) == mark)
     }
 }
@@ -89,12 +89,12 @@ mod tests {
         let mut asked = RecentPages::default();
         assert!(!asked.again(0) && asked.again(0));
         assert!(!asked.again(7) && asked.again(7) && asked.again(0));
-        let far = ASKED_PAGES as u64 * 5;
+        let far = PARTLY_READ_PAGES as u64 * 5;
         assert!(!asked.again(far), "it has the place of page 0");
         assert!(!asked.again(0));
-        for page in 0..10 * ASKED_PAGES as u64 {
+        for page in 0..10 * PARTLY_READ_PAGES as u64 {
             asked.again(page);
         }
-        assert_eq!(asked.0.len(), ASKED_PAGES);
+        assert_eq!(asked.0.len(), PARTLY_READ_PAGES);
     }
 }

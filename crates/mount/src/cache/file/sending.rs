@@ -12,7 +12,7 @@ use super::super::pages::Extent;
 use super::FileCache;
 use crate::errno::{Outcome, errno};
 use crate::limits::{
-    GATHER_BYTES, GATHER_EXTENTS, GATHER_MOST, LEN_MAX, SENDS_AT_ONCE, UNSENT_BYTES,
+    LEN_MAX, SENDS_AT_ONCE, UNSENT_BYTES, WRITE_BACK_BYTES, WRITE_BACK_EXTENTS, WRITE_BACK_FACTOR,
 };
 
 /// The level of unsent data.
@@ -119,11 +119,11 @@ impl FileCache {
             (pages.unsent(), pages.extents())
         };
         if self.budget.unsent() > UNSENT_BYTES
-            || bytes > GATHER_MOST as u64 * GATHER_BYTES
-            || extents > GATHER_MOST * GATHER_EXTENTS
+            || bytes > WRITE_BACK_FACTOR as u64 * WRITE_BACK_BYTES
+            || extents > WRITE_BACK_FACTOR * WRITE_BACK_EXTENTS
         {
             DirtyLevel::TooHigh
-        } else if bytes >= GATHER_BYTES || extents >= GATHER_EXTENTS {
+        } else if bytes >= WRITE_BACK_BYTES || extents >= WRITE_BACK_EXTENTS {
             DirtyLevel::High
         } else {
             DirtyLevel::Low

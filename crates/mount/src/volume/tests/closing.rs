@@ -50,7 +50,7 @@ fn times_that_are_set_while_a_file_is_closed_are_set_afterwards() {
 fn who_asks_about_a_file_that_is_being_closed_is_told() {
     in_world(async |world| {
         // Nothing is cached without a lease.
-        let settings = Settings { believed_for: Duration::ZERO, ..Settings::of(0, 0) };
+        let settings = Settings { attr_timeout: Duration::ZERO, ..Settings::of(0, 0) };
         let one = volume(world, settings).await;
         let (node, handle) = closing(&one).await;
         close_half(&one, &node).await;

@@ -87,7 +87,7 @@ fn what_is_not_there_is_believed_until_somebody_makes_it() {
         assert!(!one.is_absent(&root, "x".into(), before), "an answer from before the break");
         two.close(made).await;
         // Without validity, sizes come from the server.
-        let strict = Settings { believed_for: std::time::Duration::ZERO, ..Settings::of(0, 0) };
+        let strict = Settings { attr_timeout: std::time::Duration::ZERO, ..Settings::of(0, 0) };
         let three = volume(world, strict).await;
         names_of(&three, ROOT).await;
         assert_eq!(three.lookup(ROOT, name("y")).await.err(), Some(Errno::ENOENT));
@@ -106,7 +106,7 @@ fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
         for file in &files {
             let found = one.lookup(ROOT, name(file)).await.unwrap().found();
             assert_eq!(found.attr.size, 2);
-            assert!(found.ttl <= one.settings.believed_for);
+            assert!(found.ttl <= one.settings.attr_timeout);
         }
         assert_ne!(asked_at(&one, "f0"), asked_at(&one, "f1"), "a few are asked for by name");
         assert_eq!(asked_at(&one, "f3"), asked_at(&one, "f5"), "many come with the others");
@@ -187,7 +187,7 @@ fn the_oldest_directory_makes_room() {
     in_world(async |world| {
         let one = plain(world).await;
         let mut first = None;
-        for at in 0..=crate::limits::HELD_DIRS {
+        for at in 0..=crate::limits::LEASED_DIRS_MAX {
             let directory = format!("d{at}");
             std::fs::create_dir(world.path(&directory)).unwrap();
             let asked = std::time::Instant::now();
@@ -207,7 +207,7 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
         let one = plain(world).await;
         one.holds_none.store(true, std::sync::atomic::Ordering::Relaxed);
         let mut nodes = Vec::new();
-        for at in 0..=crate::limits::HELD_DIRS {
+        for at in 0..=crate::limits::LEASED_DIRS_MAX {
             let directory = format!("d{at}");
             std::fs::create_dir_all(world.path(&directory).join("in")).unwrap();
             let asked = std::time::Instant::now();
@@ -222,18 +222,18 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
         // Only listings of the greatest length: they share their entries here, which is not
         // counted.
         let mut long = one.listing(&nodes[1], true).await.unwrap();
-        let most = crate::limits::HELD_ENTRIES;
+        let most = crate::limits::LISTING_ENTRIES_MAX;
         long.entries = Arc::new(vec![long.entries[0].clone(); most]);
         let kept = |nodes: &[Arc<Node>]| -> usize {
             nodes.iter().map(|node| node.directory.listed_len()).sum()
         };
         for node in &nodes {
             one.keep_listing(node, long.clone(), 0);
-            assert!(kept(&nodes) <= crate::limits::LISTED_ENTRIES);
+            assert!(kept(&nodes) <= crate::limits::CACHED_ENTRIES_MAX);
         }
-        assert_eq!(kept(&nodes), crate::limits::LISTED_ENTRIES);
+        assert_eq!(kept(&nodes), crate::limits::CACHED_ENTRIES_MAX);
         // They expire, and are discarded without a request.
-        tokio::time::sleep(one.settings.believed_for + std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(one.settings.attr_timeout + std::time::Duration::from_millis(50)).await;
         names_of(&one, nodes[0].id).await;
         one.tidy().await;
         assert_eq!(kept(&nodes), 1);

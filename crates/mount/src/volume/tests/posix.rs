@@ -120,8 +120,8 @@ fn a_posix_file_outlives_its_session() {
 #[test]
 fn one_listing_tells_how_many_links_many_files_have() {
     in_world(async |world| {
-        let believed_for = std::time::Duration::from_millis(500);
-        let one = posix_as(world, Settings { believed_for, ..Settings::of(0, 0) }).await;
+        let attr_timeout = std::time::Duration::from_millis(500);
+        let one = posix_as(world, Settings { attr_timeout, ..Settings::of(0, 0) }).await;
         let mut nodes = Vec::new();
         for at in 0..6 {
             std::fs::write(world.path(&format!("f{at}")), b"").unwrap();
@@ -131,7 +131,7 @@ fn one_listing_tells_how_many_links_many_files_have() {
                 .unwrap();
         }
         nodes.iter().for_each(|node| node.invalidate());
-        tokio::time::sleep(believed_for + std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(attr_timeout + std::time::Duration::from_millis(50)).await;
         for node in &nodes {
             assert_eq!(one.getattr(node.id).await.unwrap().attr.nlink, 2);
         }
