@@ -102,7 +102,7 @@ class Worker:
         panics = self.server.panics()
         if panics or not self.server.is_alive():
             ctx.patterns = []
-            ctx.add("server-alive", "fail", 0.0, panics[0] if panics else "the server no longer accepts")
+            ctx.add("server-alive", "fail", 0.0, panics[0] if panics else "the server accepts no connections")
             self.stop()
         else:
             self.server.clear()

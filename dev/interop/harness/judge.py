@@ -45,9 +45,9 @@ class Expectations:
         for e in entries:
             unknown = set(e) - {"test", "server", "guest", "result", "reason", "whose"}
             if unknown or not e.get("reason") or e.get("whose") not in WHOSE or not e.get("test"):
-                raise SystemExit(f"expected.toml: entry {e} wants test, reason and whose (one of {', '.join(WHOSE)})")
+                raise SystemExit(f"expected.toml: entry {e} needs test, reason and whose (one of {', '.join(WHOSE)})")
             if e.get("result", "fail") not in ("fail", "skip", "either"):
-                raise SystemExit(f"expected.toml: {e['test']}: result is fail, skip or either")
+                raise SystemExit(f"expected.toml: {e['test']}: result must be fail, skip or either")
             if e.get("server", "frevo") in (server, "any") and guest.startswith(
                 e["guest"] + "." if "guest" in e else ""
             ):

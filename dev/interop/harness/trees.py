@@ -131,7 +131,7 @@ def toolchain_tree(count=20_000):
     try:
         asked = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True)
     except OSError as e:
-        raise Skip("no rustc, hence no tree") from e
+        raise Skip("no rustc, whose files are the tree") from e
     root, part, made = Path(asked.stdout.strip()), target.with_suffix(".part"), 0
     shutil.rmtree(part, ignore_errors=True)
     for where, dirs, files in os.walk(root):
@@ -150,6 +150,6 @@ def toolchain_tree(count=20_000):
                 shutil.copyfile(source, copy)
             made += 1
     if made < count:
-        raise Skip(f"the toolchain has {made} files only: add rust-docs")
+        raise Skip(f"the toolchain has {made} files: install rust-docs")
     part.rename(target)
     return target

@@ -44,7 +44,7 @@ def main():
         with attack("06-slow-reader") as say:
             slow.join(95)
             say(f"cut after {cut[0]:.0f} s" if cut and cut[0] else "not cut within 85 s")
-            demand(cut and cut[0], "a peer that takes none of its replies is kept as long as it sends")
+            demand(cut and cut[0], "a client that reads no replies stays connected as long as it sends")
     time.sleep(0.1)
 
 

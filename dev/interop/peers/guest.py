@@ -59,7 +59,7 @@ def sh(script, timeout=30):
     done, end = JOBS / f"{number}.rc", time.monotonic() + timeout
     while not (done.exists() and done.read_text().endswith("\n")):
         if time.monotonic() > end:
-            raise TimeoutError(f"the guest has not done in {timeout} s: {script[:100]}")
+            raise TimeoutError(f"the guest did not finish within {timeout} s: {script[:100]}")
         time.sleep(0.01)
     said = (JOBS / f"{number}.out").read_text(errors="replace")
     if status := int(done.read_text()):

@@ -82,9 +82,9 @@ def checks(ctx, options, share=None):
             raise Failure(f"status {status}: {output.strip()[-250:]}")
         for option, proof in PROOFS.items():
             if option in options.split(",") and not re.search(proof, output):
-                raise Failure(f"mounted with {option}, yet the kernel tells of nothing {proof}")
+                raise Failure(f"mounted with {option}, but the kernel does not show {proof}")
         if ctx.group.profile == "default" and "seal" not in options and "encrypted" in output.lower():
-            raise Failure("encrypted, although neither side was to demand it")
+            raise Failure("encrypted, although neither side requires it")
         if "vers=" not in options and "Dialect 0x311" not in output:
             raise Failure("the dialect is not 3.1.1")
     ctx.report(report.read_text() if report.exists() else "", needed=["left-tree"])
@@ -116,9 +116,9 @@ def posix(ctx, options):
             if found != mode & (0o3777 if (room / name).is_dir() else 0o1777):
                 raise Failure(f"{name} has mode {found:o}")
         if (room / "twin").read_text() != "lower" or (room / "TWIN").read_text() != "upper":
-            raise Failure("twins are mixed up")
+            raise Failure("names that differ in case are confused")
         if (room / "replaced").read_text() != "new" or (room / "gone").exists():
-            raise Failure("an open file was not replaced, or not removed")
+            raise Failure("an open file was not replaced or not removed")
 
 
 def mfsymlinks(ctx, options):
@@ -153,7 +153,7 @@ def sfu(ctx, options):
             if not path.is_file() or path.read_bytes() != content:
                 raise Failure(f"{name} on the server's disk: {path.lstat()}")
             if ctx.server.kind == "frevo" and not is_system(path):
-                raise Failure(f"{name} is not kept as SYSTEM")
+                raise Failure(f"{name} is not stored with SYSTEM")
 
 
 def is_system(path):
@@ -289,7 +289,7 @@ def meanwhile(ctx, text, act):
         end = time.monotonic() + 60
         while not (ctx.work / "ready").exists():
             if time.monotonic() > end:
-                trouble.append(Failure("the guest did not get ready"))
+                trouble.append(Failure("the guest was not ready in time"))
                 return
             time.sleep(0.05)
         try:
@@ -350,7 +350,7 @@ def leases(ctx):
 
         meanwhile(ctx, "echo text >closed.bin; cat closed.bin; ready", rename)
         if (ctx.server.path / "moved.bin").read_bytes() != b"text\n":
-            raise Failure("other bytes under the new name")
+            raise Failure("wrong bytes under the new name")
 
 
 # With reopening and syncing; without a cache, a map and a read do not share pages.
@@ -401,4 +401,4 @@ def tree_20000(ctx):
         with ctx.check("remove"):
             script(ctx, "", "rm -rf ./*", limit=900)
             if left := os.listdir(ctx.server.path):
-                raise Failure(f"left: {left[:3]}")
+                raise Failure(f"files left: {left[:3]}")

@@ -25,7 +25,7 @@ def left_behind(ctx, name, size):
         except FileNotFoundError as e:
             raise Failure(f"{name} is not on the server's disk") from e
         if found != bytes((i * 7 + (i >> 8)) & 255 for i in range(size)):
-            raise Failure(f"{name}: {len(found)} bytes, other than those written")
+            raise Failure(f"{name}: {len(found)} bytes, not the written ones")
 
 
 SMBPROTOCOL = [
@@ -101,7 +101,7 @@ def go_smb2(ctx):
     """go-smb2's own test suite."""
     suite = GO_SUITE / "suite"
     if not suite.exists():
-        ctx.add("suite", "skip", 0.0, "no Go here new enough to build it")
+        ctx.add("suite", "skip", 0.0, "Go is missing or too old to build it")
         return
     server = ctx.server
     (ctx.work / "client_conf.json").write_text(

@@ -60,7 +60,7 @@ def facts(ctx, server, name, what="facts", **more):
     path = ctx.work / name
     status, output = peer(ctx, server, what, path, **more)
     if status or not path.exists():
-        raise Failure(f"{server.kind} does not tell: {output.strip()[-200:]}")
+        raise Failure(f"{server.kind} returned no facts: {output.strip()[-200:]}")
     return json.loads(path.read_text())
 
 
@@ -102,20 +102,6 @@ def crossing(ctx, writer, reader):
     compare(ctx, "changed-", once(reader, "changed"), once(writer, "shown-changed"))
 
 
-@group("crossing/from-smbd", profile="crossing")
-def from_smbd(ctx):
-    """smbd fills a folder; the server under test shows and changes it."""
-    with both(ctx) as (server, smbd):
-        crossing(ctx, smbd, server)
-
-
-@group("crossing/to-smbd", profile="crossing")
-def to_smbd(ctx):
-    """The server under test fills a folder; smbd shows and changes it."""
-    with both(ctx) as (server, smbd):
-        crossing(ctx, server, smbd)
-
-
 def audited(ctx, writer, reader):
     """`writer` sets system access control lists; `reader` shows and changes them.  Root has the right on both."""
     names = ["audit-audited.txt", "audit-audited-folder"]
@@ -135,15 +121,17 @@ def audited(ctx, writer, reader):
             ctx.report(output.replace("audit-", "reaudit-"), needed=["re" + name for name in names])
 
 
-@group("crossing/audits-from-smbd", profile="crossing")
-def audits_from_smbd(ctx):
-    """smbd sets audit lists; the server under test shows and changes them."""
-    with both(ctx) as (server, smbd):
-        audited(ctx, smbd, server)
+# Name, the check, True if smbd writes first, description.
+CROSSINGS = [
+    ("from-smbd", crossing, True, "smbd fills a folder; the server under test shows and changes it."),
+    ("to-smbd", crossing, False, "The server under test fills a folder; smbd shows and changes it."),
+    ("audits-from-smbd", audited, True, "smbd sets audit lists; the server under test shows and changes them."),
+    ("audits-to-smbd", audited, False, "The server under test sets audit lists; smbd shows and changes them."),
+]
 
+for _name, _check, _from_smbd, _text in CROSSINGS:
 
-@group("crossing/audits-to-smbd", profile="crossing")
-def audits_to_smbd(ctx):
-    """The server under test sets audit lists; smbd shows and changes them."""
-    with both(ctx) as (server, smbd):
-        audited(ctx, server, smbd)
+    @group(f"crossing/{_name}", profile="crossing", doc=_text)
+    def _crossing(ctx, check=_check, from_smbd=_from_smbd):
+        with both(ctx) as (server, smbd):
+            check(ctx, *((smbd, server) if from_smbd else (server, smbd)))

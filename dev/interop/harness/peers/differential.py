@@ -20,7 +20,7 @@ def listed():
         entries = tomllib.load(f).get("difference", [])
     for entry in entries:
         if set(entry) != {"name", "why"} or not entry["why"]:
-            raise SystemExit(f"differences.toml: {entry} wants name and why")
+            raise SystemExit(f"differences.toml: {entry} needs name and why")
     return [(name, entry["why"]) for entry in entries for name in names(entry)]
 
 
@@ -55,7 +55,7 @@ def requests(ctx):
             raise Failure(f"status {status}: {output.strip()[-250:]}")
         found = json.loads(out.read_text())
         if found["requests"] < wanted:
-            raise Failure(f"{found['requests']} requests of {wanted}")
+            raise Failure(f"only {found['requests']} of {wanted} requests")
     if not found:
         return
     for name, (count, example) in found["differences"].items():
@@ -72,4 +72,4 @@ def requests(ctx):
     with ctx.check("all-listed-differ"):
         gone = [pattern for pattern, _ in known if pattern not in met]
         if gone and ctx.server.kind == "frevo":
-            raise Failure(f"no longer a difference: {gone}")
+            raise Failure(f"listed differences that did not occur: {gone}")

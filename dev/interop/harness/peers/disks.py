@@ -64,7 +64,7 @@ class GuestServer:
         while not (self.jobs / "ready").exists():
             if self.child.poll() is not None or time.monotonic() > end:
                 self.end()
-                raise RuntimeError("the guest with the server did not come up; its log says why")
+                raise RuntimeError("the guest with the server did not start; see its log")
             time.sleep(0.05)
 
     def environment(self):
@@ -99,14 +99,14 @@ def guest(ctx, disks, acting=False):
         if served:
             with ctx.check("server-alive"):
                 if status := served.end():
-                    raise Failure(f"status {status}: it ended under the checks, or the guest did")
+                    raise Failure(f"status {status}: the server or its guest ended during the checks")
         ctx.server = before
 
 
 def missing(ctx):
     """Skips the group on machines without such a kernel."""
     if not shutil.which(KERNEL):
-        ctx.add("kernel", "skip", 0.0, "no user-mode-linux")
+        ctx.add("kernel", "skip", 0.0, "user-mode-linux is not installed")
     return not shutil.which(KERNEL)
 
 

@@ -120,7 +120,7 @@ def learn(ctx, number, name, sign, command):
     if learned:
         raise Failure(f"it learned {', '.join(learned)}")
     if sign not in output:
-        raise Failure(f"it did not come so far as to say {sign}: {output.strip()[-200:]}")
+        raise Failure(f"its output lacks {sign}: {output.strip()[-200:]}")
 
 
 @group("attacks/enumeration", profile="attacks-as-shipped", named_only=True)

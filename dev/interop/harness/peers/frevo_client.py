@@ -102,7 +102,7 @@ def everything(ctx, options, disk=None):
                 raise Failure(f"{size} bytes differ on the server's disk")
             client.run("get", client.url(f"size {size}"), "back")
             if (ctx.work / "back").read_bytes() != data:
-                raise Failure(f"{size} bytes differ when they come back")
+                raise Failure(f"{size} bytes differ after the download")
     here = ctx.work / "tree"
     for at in range(150):
         folder = here / f"d{at % 5}" / "é ü"
@@ -116,7 +116,7 @@ def everything(ctx, options, disk=None):
     with ctx.check("copy on the server"):
         said = json.loads(client.run("cp", "--json", client.url("size 30000000"), client.url("copy")))
         if said["bytes_by_server"] != 30_000_000:
-            raise Failure(f"it came through here: {said}")
+            raise Failure(f"the copy went through the client: {said}")
         if there.bytes("copy") != there.bytes("size 30000000"):
             raise Failure("the copy differs")
         client.run("cp", "-r", client.url("tree"), client.url("tree-copy"))
@@ -125,7 +125,7 @@ def everything(ctx, options, disk=None):
         client.run("sync", "tree", client.url("synced"))
         trees.same_tree(here, there.folder("synced"))
         if output := client.run("sync", "-n", "tree", client.url("synced")).strip():
-            raise Failure(f"not the same afterwards: {output[:200]}")
+            raise Failure(f"the trees differ: {output[:200]}")
         there.write("synced/more", b"x")
         client.run("sync", "--delete", "--checksum", "tree", client.url("synced"))
         trees.same_tree(here, there.folder("synced"))
@@ -133,7 +133,7 @@ def everything(ctx, options, disk=None):
         client.run("mkdir", "-p", client.url("a/b/c"))
         client.run("mv", client.url("copy"), client.url("a/b"))
         if not there.exists("a/b/copy"):
-            raise Failure("it was not moved")
+            raise Failure("the file was not moved")
         listed = [json.loads(line) for line in client.run("ls", "--json", "-R", client.url("a")).splitlines()]
         if {(e["path"], e["type"]) for e in listed} != {
             ("a/b", "directory"),
@@ -142,12 +142,12 @@ def everything(ctx, options, disk=None):
         }:
             raise Failure(f"{listed}")
         if "a/b/copy" not in client.run("find", client.url(), "--name", "COPY", "--type", "f"):
-            raise Failure("it was not found")
+            raise Failure("the file was not found")
         client.run("stat", client.url("a/b/copy"))
         client.run("tree", client.url("a"))
         client.run("rm", "-r", client.url("a"), client.url("tree"), client.url("tree-copy"))
         if there.exists("a") or there.exists("tree"):
-            raise Failure("it was not removed")
+            raise Failure("the file was not removed")
     with ctx.check("acl"):
         if not re.match(r"owner \S", output := client.run("acl", client.url("size 1"))):
             raise Failure(output)
@@ -174,7 +174,7 @@ def everything(ctx, options, disk=None):
         (ctx.work / "given/co").unlink()
         trees.same_tree(odd, ctx.work / "given")
         if output := client.run("sync", "--dry-run", "--delete", "odd", client.url("odd")):
-            raise Failure(f"not the same afterwards: {output[:200]}")
+            raise Failure(f"the trees differ: {output[:200]}")
         shutil.rmtree(ctx.work / "given")
         client.run("rm", "-r", client.url("taken"), client.url("odd"))
     with ctx.check("attributes"):
@@ -196,12 +196,12 @@ def everything(ctx, options, disk=None):
                 raise Failure(f"{flags('its copy')}, {flags('read-only')}")
             client.run("get", client.url("its copy"), "came-back")
             if (ctx.work / "came-back").stat().st_mode & 0o777 != 0o444:
-                raise Failure("it came back with another mode")
+                raise Failure("the file has another mode after the download")
             path.chmod(0o644)
             path.write_bytes(bytes(size) + b"more")
             client.run("put", "--force", "read-only", client.url("read-only"))
             if there.bytes("read-only") != bytes(size) + b"more" or flags("read-only")[0] & 7:
-                raise Failure(f"it was not replaced: {flags('read-only')}")
+                raise Failure(f"the read-only file was not replaced: {flags('read-only')}")
             path.unlink()
             (ctx.work / "came-back").unlink()
             client.run("rm", "-f", client.url("read-only"), client.url("its copy"))
@@ -224,7 +224,7 @@ for name, profile, options in VARIANTS:
 def against_smbd(ctx):
     """Frevo's client: every command against smbd too, also in a run whose server is Frevo."""
     if ctx.server.kind == "smbd":
-        ctx.add("smbd", "skip", 0.0, "the variants are run against it")
+        ctx.add("smbd", "skip", 0.0, "smbd runs every variant already")
         return
     address = "198.18.0.42"
     subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
@@ -258,7 +258,7 @@ def acl(ctx):
         output = client.run("acl", client.url("listed"))
         owner = next(line for line in smbcacls("listed").splitlines() if line.startswith("OWNER:"))[6:]
         if f"owner {owner}" not in output:
-            raise Failure(f"smbcacls says {owner}: {output}")
+            raise Failure(f"smbcacls shows {owner}: {output}")
     with ctx.check("add"):
         client.run("acl", client.url("listed"), "--add", f"allow:{server.user2}:read")
         found = entries(smbcacls("listed"), server.user2)
@@ -280,11 +280,11 @@ def acl(ctx):
         client.run("acl", client.url("denied"), "--set", "allow:Everyone:change", "--set", f"deny:{server.user2}:w")
         other = client.url("denied").replace(f"//{server.user}@", f"//{server.user2}@")
         if client.run("cat", other) != "x":
-            raise Failure("another content")
+            raise Failure("wrong content")
         (ctx.work / "more").write_bytes(b"more")
         client.refused(1, "put", "more", other)
         if (server.path / "denied").read_bytes() != b"x":
-            raise Failure("it was written")
+            raise Failure("the denied write succeeded")
     with ctx.check("what smbcacls adds"):
         smbcacls("folder", "-a", f"ACL:{server.user2}:ALLOWED/OI|CI/CHANGE")
         output = client.run("acl", client.url("folder"))
@@ -330,11 +330,11 @@ def dfs(ctx):
                 raise Failure(f"{name} differs on the server's disk")
             client.run("get", url(path), "back")
             if (ctx.work / "back").read_bytes() != (ctx.work / "one").read_bytes():
-                raise Failure(f"{path} differs when it comes back")
+                raise Failure(f"{path} differs after the download")
 
         with ctx.check("root"):
             if client.run("cat", url("plain")) != "in the root itself":
-                raise Failure("another content")
+                raise Failure("wrong content")
         with ctx.check("link"):
             client.run("put", "one", url("there/one"))
             same("there/one", "one")
@@ -343,7 +343,7 @@ def dfs(ctx):
             client.run("put", "one", url("below/a/b/two"))
             same("below/a/b/two", "folder/a/b/two")
             if "b/two" not in client.run("find", url("below/a"), "--name", "two"):
-                raise Failure("it was not found")
+                raise Failure("the file was not found")
         with ctx.check("failover"):
             same("spare/one", "one")
         with ctx.check("link to a link"):
@@ -382,11 +382,11 @@ def dfs(ctx):
                 if (there / name).read_bytes() != content:
                     raise Failure(f"{name} differs on the server's disk")
             if (tree / "inner/new").exists():
-                raise Failure("it was put where it is not")
+                raise Failure("the file is on the wrong server")
         with ctx.check("rename behind a link"):
             client.run("mv", url("tree/a/link/new"), url("tree/a/link/a/renamed"))
             if not (there / "folder/a/renamed").exists() or (there / "folder/new").exists():
-                raise Failure("it was not renamed")
+                raise Failure("the file was not renamed")
         with ctx.check("rename across a link"):
             for source, to in (("tree/plain", "tree/a/link/plain"), ("tree/a/link/copy", "tree/copy")):
                 status, output = client.status("mv", url(source), url(to))
@@ -395,27 +395,27 @@ def dfs(ctx):
         with ctx.check("copy through a link"):
             client.run("cp", url("tree/plain"), url("tree/a/link/plain"))
             if (there / "folder/plain").read_bytes() != b"beside":
-                raise Failure("it was not copied")
+                raise Failure("the file was not copied")
         with ctx.check("remove"):
             client.run("rm", url("tree/a/link/plain"))
             if (there / "folder/plain").exists():
-                raise Failure("it was not removed")
+                raise Failure("the file was not removed")
             before = sorted(path.name for path in (there / "folder").rglob("*"))
             status, output = client.status("rm", "-r", url("tree"))
             if status == 0 or "DFS" not in output or not (tree / "plain").exists():
                 raise Failure(f"status {status}: {output}")
             if sorted(path.name for path in (there / "folder").rglob("*")) != before:
-                raise Failure("what a link leads to was removed")
+                raise Failure("the target of a link was removed")
         if reason := no_fuse():
             ctx.add("mount", "skip", 0.0, reason)
         else:
             with ctx.check("mount"), mounted(ctx, "mounted", url=url("tree")) as here:
                 if (here / "nest/deep/b/two").read_bytes() != (ctx.work / "one").read_bytes():
-                    raise Failure("it differs")
+                    raise Failure("the file differs")
                 (here / "a/link/by mount").write_bytes(b"written")
                 os.rename(here / "a/link/by mount", here / "a/link/a/by mount")
                 if (there / "folder/a/by mount").read_bytes() != b"written":
-                    raise Failure("it was not written")
+                    raise Failure("the file was not written")
                 refused(errno.EXDEV, lambda: os.rename(here / "plain", here / "a/link/plain"))
                 refused(errno.EINVAL, lambda: os.rmdir(here / "a/link"))
         with ctx.check("tree in a circle"):
@@ -425,7 +425,7 @@ def dfs(ctx):
                 raise Failure(f"status {status}: {output}")
         with ctx.check("not followed"):
             if client.run("cat", "--dfs", "never", url("tree/plain")) != "beside":
-                raise Failure("another content")
+                raise Failure("wrong content")
             status, output = client.status("ls", "--dfs", "same-host", url("tree/a/link"))
             if status != 1:
                 raise Failure(f"status {status}: {output}")

@@ -32,7 +32,7 @@ def place(path, uid, gid, mode, content=None):
 
 def holds(path, content):
     if path.read_bytes() != content:
-        raise Failure(f"{path.name} holds something else")
+        raise Failure(f"{path.name} has wrong content")
 
 
 @group("smbclient/host-users", profile="host-users")
@@ -71,7 +71,7 @@ def host_users(ctx):
             "rename private\\secret taken",
         )
         if sorted(os.listdir(there / "private")) != ["secret"]:
-            raise Failure(f"left: {os.listdir(there / 'private')}")
+            raise Failure(f"files left: {os.listdir(there / 'private')}")
     with ctx.check("others-may-read"):
         place(there / "shown", UIDS[one], UIDS[one], 0o755)
         place(there / "shown/file", UIDS[one], UIDS[one], 0o644, data)
@@ -109,7 +109,7 @@ def host_users(ctx):
         holds(there / "sticky/file", data)
         client.run("del sticky\\file", user=one)
         if os.listdir(there / "sticky"):
-            raise Failure("the owner did not delete it")
+            raise Failure("the owner could not delete it")
     with ctx.check("both-at-once"):
         place(there / "all", 0, 0, 0o777)
         small = trees.fill(ctx.work / "small", 5000, 51)

@@ -35,7 +35,7 @@ def whole_ones(source, copy):
         if path.is_file() and not path.name.endswith(".frevo-part"):
             count += 1
             if path.read_bytes() != (source / path.relative_to(copy)).read_bytes():
-                raise Failure(f"{path.relative_to(copy)} is not whole: {path.stat().st_size} bytes")
+                raise Failure(f"{path.relative_to(copy)} is incomplete: {path.stat().st_size} bytes")
     return count
 
 
@@ -65,7 +65,7 @@ def interrupted(ctx, client, verb, source, copy, arguments):
     one_sentence(child.returncode, output, 130, "interrupted")
     count = whole_ones(source, copy)
     if not 0 < count < files(source):
-        raise Failure(f"{count} of {files(source)} files were there: nothing was interrupted")
+        raise Failure(f"{count} of {files(source)} files were copied: nothing was interrupted")
     client.run(*verb.split(), *arguments)
     trees.same_tree(source, copy)
     no_leftovers(copy)
@@ -93,7 +93,7 @@ def filled(client, verb, source, disk, copy, arguments, words):
     one_sentence(*client.status(*verb.split(), *arguments), 1, words)
     count = whole_ones(source, copy)
     if count >= files(source):
-        raise Failure("there was room for all")
+        raise Failure("the disk did not fill up")
     no_leftovers(disk)
     subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
     client.run(*verb.split(), *arguments)

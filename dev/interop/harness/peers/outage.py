@@ -60,7 +60,7 @@ class Mortal:
         for line in self.child.stdout:
             if line.strip() == "ready":
                 return
-        raise RuntimeError("the server did not come up: " + (self.directory / "log").read_text()[-300:])
+        raise RuntimeError("the server did not start: " + (self.directory / "log").read_text()[-300:])
 
     def kill(self):
         if self.child.poll() is not None:
@@ -105,10 +105,10 @@ class Program:
             if self.child.poll() is not None:
                 raise Failure(f"{self.name} ended with {self.child.returncode} before {what}")
             if time.monotonic() > end:
-                raise Failure(f"{self.name}: no {what} in a minute")
+                raise Failure(f"{self.name}: no {what} within a minute")
             time.sleep(0.002)
         if self.child.poll() is not None:
-            raise Failure(f"{self.name} was too quick: it had ended at {what}")
+            raise Failure(f"{self.name} was too fast: it had ended before {what}")
 
     def good(self, timeout):
         """Waits for the end of the program, whose status must be 0."""
@@ -147,7 +147,7 @@ def same_bytes(a, b):
 
 def no_leftovers(folder):
     if left := [str(p.relative_to(folder)) for p in folder.rglob("*.frevo-part")]:
-        raise Failure(f"left behind: {left}")
+        raise Failure(f"files left: {left}")
 
 
 class Scenes:
@@ -261,7 +261,7 @@ class Scenes:
                     odd = next((i for i, n in enumerate(numbers) if n != i), len(numbers))
                     raise Failure(f"writer {who}: {len(numbers)} lines of {self.lines}, wrong from {odd} on")
             if len(content) != total:
-                raise Failure(f"{len(content)} bytes in the place of {total}")
+                raise Failure(f"{len(content)} bytes instead of {total}")
             if not may_look:
                 self.ctx.log.flush()
                 said = Path(self.ctx.log.name).read_text().rsplit("append_locked", 1)[1]
@@ -273,7 +273,7 @@ class Scenes:
 def server_killed(ctx):
     """Frevo's client: kill -9 and restart of the server, twice during each command."""
     if ctx.server.kind != "frevo":
-        ctx.add("skip", "skip", 0.0, "the reference is not killed")
+        ctx.add("skip", "skip", 0.0, "only Frevo is killed")
         return
     server = Mortal(os.environ["FREVO_CLIENT"])
     try:
@@ -341,7 +341,7 @@ def cuts(ctx, seconds, size, pieces, lines):
             *link.within, "timeout", "5", "bash", "-c", f"exec 3<>/dev/tcp/{ctx.server.address}/{ctx.server.port}"
         )
         if reached:
-            ctx.add("link", "fail", 0.0, "the server cannot be reached over the link that is to be cut")
+            ctx.add("link", "fail", 0.0, "the server is not reachable over the link for this check")
             return
         scenes = Scenes(
             ctx,

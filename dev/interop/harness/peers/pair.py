@@ -154,7 +154,7 @@ def odd_files(ctx):
         )
         kept = (ctx.server.path / "link").read_bytes()
         if len(kept) != 1067 or not kept.startswith(b"XSym\n0004\n"):
-            raise Failure(f"no link of the kind of Minshall and French: {len(kept)} bytes, {kept[:20]!r}")
+            raise Failure(f"not a symbolic link of Minshall and French: {len(kept)} bytes, {kept[:20]!r}")
     with ctx.check("sfu"):
         script(
             ctx,
@@ -165,4 +165,4 @@ def odd_files(ctx):
         if (ctx.server.path / "zero").read_bytes() != b"IntxCHR\0" + (1).to_bytes(8, "little") + (5).to_bytes(
             8, "little"
         ):
-            raise Failure("no device as Interix has them")
+            raise Failure("not a device in the layout of Interix")

@@ -130,7 +130,7 @@ def cifs_rough(ctx):
             cp {ten} small/again; sync small/again; cmp {ten} small/again""",
         )
         if "No space left on device" not in output:
-            raise Failure(f"another error: {output.strip()[-200:]}")
+            raise Failure(f"wrong error: {output.strip()[-200:]}")
         trees.same_file(ten, disk / "ten")
         trees.same_file(ten, disk / "again")
     with ctx.check("changes-by-the-host"):
@@ -156,7 +156,7 @@ def cifs_rough(ctx):
         )
         data = (share / "moved/file").read_bytes()
         if data[10:14] != b"tail" or not data.endswith(b"more\n") or len(data) != 100_005:
-            raise Failure(f"{len(data)} bytes, {data[8:16]!r}...{data[-6:]!r}")
+            raise Failure(f"wrong content: {len(data)} bytes, {data[8:16]!r}...{data[-6:]!r}")
     with ctx.check("links-of-the-host"):
         links, outside = ctx.server.path / "links", ctx.work / "outside"
         (links / "dir").mkdir(parents=True)
@@ -182,4 +182,4 @@ def cifs_rough(ctx):
             printf more >>near; rm near; rm -r to-dir out dangling dir; [ "$(ls)" = file ]""",
         )
         if (links / "file").read_bytes() != b"content\nmore" or not (outside / "kept").exists():
-            raise Failure("what a link led to came to harm")
+            raise Failure("the target of a link was changed")

@@ -186,7 +186,7 @@ def lists(ctx):
     with ctx.check("denied-indeed"):
         _, output = ctx.command(*smb.smbclient("put /etc/hostname file", share="torture"))
         if "NT_STATUS_ACCESS_DENIED" not in output:
-            raise Failure(output.strip()[-200:] or "written")
+            raise Failure(output.strip()[-200:] or "the denied write succeeded")
     with ctx.check("modify"):
         tool.run("file", "-M", f"ACL:{AUTHENTICATED}:0/0/{CHANGE}")
         if f"{AUTHENTICATED}:0/0x0/{CHANGE}" not in tool.aces("file"):

@@ -147,7 +147,7 @@ def transfer(ctx, client, sizes):
             trees.same_file(path, ctx.work / "back.bin")
             client.run("del moved.bin")
             if os.path.exists(ctx.server.path / "moved.bin"):
-                raise Failure("deleted, yet still on the server's disk")
+                raise Failure("deleted, but still on the server's disk")
     with ctx.check("overwrite-shorter"):
         long, short = trees.fill(ctx.work / "long", 300_000, 1), trees.fill(ctx.work / "short", 1_234, 2)
         client.run(f'put "{long}" over.bin', f'put "{short}" over.bin')
@@ -174,7 +174,7 @@ def names(ctx, client):
         client.run("mkdir each", "cd each", *[f'put "{small}" "{n}"' for n in trees.NAMES])
         disk = set(os.listdir(directory))
         if disk != set(trees.NAMES):
-            raise Failure(f"on disk {sorted(disk ^ set(trees.NAMES))[:3]} differ")
+            raise Failure(f"on the disk {sorted(disk ^ set(trees.NAMES))[:3]} differ")
         listed = client.names("each/*")
         if {n.strip() for n in listed} != {n.strip() for n in trees.NAMES}:
             raise Failure(f"listed {sorted(listed ^ set(trees.NAMES))[:3]} differ")
@@ -223,7 +223,7 @@ def changes(ctx, client):
         trees.named_tree(path / "gone")
         client.run("deltree gone")
         if (path / "gone").exists():
-            raise Failure(f"left: {len(trees.digest(path / 'gone'))} entries")
+            raise Failure(f"left on the disk: {len(trees.digest(path / 'gone'))} entries")
     with ctx.check("missing-names"):
         client.refused("NT_STATUS_OBJECT_NAME_NOT_FOUND", f'get nothing "{ctx.work}/nothing"')
         client.refused("NT_STATUS_OBJECT_PATH_NOT_FOUND", f'get "no\\such\\place" "{ctx.work}/nothing"')
@@ -258,7 +258,7 @@ def information(ctx, client):
         for name in wanted:
             (many / name).touch()
         if (listed := client.names("many/*")) != wanted:
-            raise Failure(f"{len(listed)} of {len(wanted)} listed, {len(listed - wanted)} that are not there")
+            raise Failure(f"{len(listed)} of {len(wanted)} listed, {len(listed - wanted)} unknown ones")
 
 
 def workout(ctx, options, large):
@@ -330,7 +330,7 @@ def snapshots(ctx):
             trees.same_file(past, ctx.work / "past.bin")
     with ctx.check("folder"):
         if "file.bin" not in client.run(f'ls "{stamps[0]}\\dir\\*"', share=share):
-            raise Failure("the folder of the past is empty")
+            raise Failure("the snapshot folder is empty")
     with ctx.check("none-of-that-time"):
         client.refused(
             "NT_STATUS_OBJECT_NAME_NOT_FOUND", 'get "@GMT-2014.01.01-00.00.00\\dir\\file.bin" x', share=share
@@ -345,7 +345,7 @@ def snapshots(ctx):
             if not re.search("NT_STATUS_(ACCESS_DENIED|MEDIA_WRITE_PROTECTED)", output):
                 raise Failure(f"answered {output.strip()[-200:] or 'success'!r}")
             if pasts[stamps[0]].stat().st_size != 70_000 or (live / ".snapshots" / stamps[0] / "new").exists():
-                raise Failure("the past changed")
+                raise Failure("the snapshot changed")
 
 
 @group("smbclient/notify")
@@ -381,7 +381,7 @@ def notify(ctx):
     }.items():
         with ctx.check(name):
             if not re.search(line, told, re.M):
-                raise Failure(f"told {told.strip()[-300:]!r}")
+                raise Failure(f"notified {told.strip()[-300:]!r}")
 
 
 @group("smbclient/refusals")

@@ -267,7 +267,7 @@ def run_suite(ctx, suite, seconds):
         return
     found = torture(ctx, suite, seconds)
     if not found and len(tests) > 1:
-        raise Failure(f"smbtorture told nothing about {suite}")
+        raise Failure(f"smbtorture printed nothing about {suite}")
     rows(ctx, suite, [t for t in tests if not apart(t)], found)
     for test in filter(apart, tests):
         rows(ctx, suite, [test], torture(ctx, test, seconds))

@@ -134,11 +134,11 @@ def run(ctx, options):
         try:
             return (w / name).read_text().strip()
         except OSError:
-            raise Failure(f"nothing was said of {name}") from None
+            raise Failure(f"the guest did not write {name}") from None
 
     def same(copy, original):
         if not (w / copy).exists():
-            raise Failure(f"no {copy}")
+            raise Failure(f"the guest did not write {copy}")
         trees.same_file(original, w / copy)
 
     def appended():
@@ -147,7 +147,7 @@ def run(ctx, options):
                 raise Failure(f"after line {n} its writer saw {text(f'seen{n}')!r}")
         found = (ctx.server.path / "log").read_text()
         if found != "".join(f"line {n}\n" for n in range(10)):
-            raise Failure(f"on the server's disk {found!r}")
+            raise Failure(f"wrong content on the server's disk: {found!r}")
 
     def listed():
         if text("names.before").split() != ["mine"] or text("names.after").split() != ["mine", "theirs"]:
@@ -155,12 +155,12 @@ def run(ctx, options):
 
     def moved():
         if text("size.before") != "7" or text("moved.copy") != "theirs" or not (w / "gone").exists():
-            raise Failure("the old name is there still, or the new one is not")
+            raise Failure("the old name still exists, or the new one is missing")
 
     def locks():
         found = [text(name) for name in ("lock.free", "lock.held", "lock.again")]
         if found != ["0", "9", "0"]:
-            raise Failure(f"0 is granted, 9 refused: {found}, not granted, refused, granted")
+            raise Failure(f"lock results {found}, wanted 0 (granted), 9 (refused), 0")
 
     def reads():
         same("first.copy", data)
@@ -174,7 +174,7 @@ def run(ctx, options):
 
     def both_halves():
         if (ctx.server.path / "halves").read_bytes() != b"".join(half.read_bytes() for half in halves):
-            raise Failure("other bytes on the server's disk")
+            raise Failure("wrong bytes on the server's disk")
 
     looked_at = {
         "unwritten-data-is-seen": lambda: same("dirty.copy", data),
@@ -190,7 +190,7 @@ def run(ctx, options):
         with ctx.check(name):
             failed = [n for n in (0, 1) if (w / f"failed-{name}-{n}").exists()]
             if failed:
-                raise Failure(f"guest {failed} gave up: {outcomes[failed[0]][1].strip()[-200:]}")
+                raise Failure(f"guest {failed} failed: {outcomes[failed[0]][1].strip()[-200:]}")
             looked_at[name]()
 
 

@@ -309,7 +309,7 @@ def plain_again(scene, say):
     except OSError:
         status = "a disconnect"
     say(f"plain SESSION_SETUP on it: {status if isinstance(status, str) else hex(status)}")
-    demand(status != raw.MORE_PROCESSING, "a plain SESSION_SETUP began to authenticate a sealed session anew")
+    demand(status != raw.MORE_PROCESSING, "a plain SESSION_SETUP began to reauthenticate a sealed session")
     if not isinstance(status, str):
         link.sealing = sealing
         link.call(raw.ECHO, b"\4\0\0\0").must()

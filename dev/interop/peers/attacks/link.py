@@ -145,7 +145,7 @@ class Link(raw.Client):
             try:
                 frame = self.opening.decrypt(frame[20:32], frame[52:] + frame[4:20], frame[20:52])
             except InvalidTag:
-                raise ConnectionError("an answer that cannot be opened") from None
+                raise ConnectionError("an answer that cannot be unsealed") from None
         return frame
 
     def ends(self, seconds):

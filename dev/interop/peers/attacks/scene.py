@@ -234,7 +234,7 @@ class Siege:
         """Demands that every bystander's ECHO took at most `most` seconds, create and delete twice that."""
         time.sleep(0.3)
         echo, make = self.honest.since("echo", self.began), self.honest.since("make", self.began)
-        demand(not self.honest.lost, f"the honest client was cut off: {self.honest.lost}")
+        demand(not self.honest.lost, f"the honest client was disconnected: {self.honest.lost}")
         last = max((b + s for _, b, s, _ in self.honest.lines), default=self.began)
         stuck = time.monotonic() - last
         demand(stuck < most + 0.5, f"the honest client has waited for {stuck:.1f} s and still waits")
@@ -255,8 +255,8 @@ class Siege:
         demand(
             not failures, f"{len(failures)} newcomers were refused, the first one with {failures and failures[0][1]}"
         )
-        demand(times, "no newcomer was served")
-        demand(max(times, default=0) <= most, f"a newcomer waited {max(times, default=0) * 1e3:.0f} ms")
+        demand(times, "no new client was served")
+        demand(max(times, default=0) <= most, f"a new client waited {max(times, default=0) * 1e3:.0f} ms")
 
     def memory_stays(self, say, most=160 * MIB, growth=None):
         say(f"resident {self.before // MIB} MiB before, {self.peak // MIB} MiB at most")

@@ -105,7 +105,7 @@ def password_oracle(scene, say):
             shown = [[f"{s if s == 'cut' else hex(s)} {t:.2f} s" for s, t in a] for a in (good, bad)]
             told.append(f"{name}: right {shown[0]}, wrong {shown[1]}")
     say(f"{len(names)} fields that lie, {accepted} of them taken with the right password")
-    demand(not told, f"{len(told)} tell the right password from a wrong one: " + "; ".join(told))
+    demand(not told, f"{len(told)} reveal the right password: " + "; ".join(told))
 
 
 def pour(scene, source, user, hashed, until, results, pace=0.0, timeout=90):
@@ -202,7 +202,10 @@ def guessing(scene, say, seconds=12, networks=10, sockets=24, rate=300):
         f" {networks} right ones counted where {likely:.1f} may; a logon from elsewhere"
         f" {percentile(late, 0.5) * 1e3:.0f} ms, at most {late[-1] * 1e3:.0f} ms, {calm * 1e3:.0f} ms without the flood"
     )
-    demand(hits <= likely + 2 * likely**0.5 + 1, f"{hits} of {networks} right guesses counted where {likely:.1f} may")
+    demand(
+        hits <= likely + 2 * likely**0.5 + 1,
+        f"{hits} of {networks} right guesses were checked, {likely:.1f} are allowed",
+    )
     demand(all(status == 0 for _, status in elsewhere), "a logon from elsewhere was refused")
     demand(percentile(late, 0.5) <= calm + 0.05, f"logons from elsewhere take {percentile(late, 0.5) * 1e3:.0f} ms")
 
@@ -323,9 +326,9 @@ def ipv6(scene, say):
         end.close()
     for who, one in zip(("IPv4", "another /48"), found, strict=True):
         if isinstance(one, Exception):
-            raise demand(False, f"a newcomer from {who} was refused: {one}")
+            raise demand(False, f"a new client from {who} was refused: {one}")
         say(f"a newcomer from {who}: {one[0] * 1e3:.0f} ms")
-        demand(one[0] < 2 and one[1] == 0, f"a newcomer from {who} waited {one[0]:.1f} s, status {one[1]:#x}")
+        demand(one[0] < 2 and one[1] == 0, f"a new client from {who} waited {one[0]:.1f} s, status {one[1]:#x}")
 
 
 def other_six(scene):

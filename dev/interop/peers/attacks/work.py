@@ -215,7 +215,7 @@ def offloads(scene, say):
         siege.newcomers_served(say)
         link.close()
         time.sleep(1)
-        demand(not siege.honest.lost, "the honest client was cut off")
+        demand(not siege.honest.lost, "the honest client was disconnected")
 
 
 ATTACKS = [

@@ -88,4 +88,4 @@ def mount(ctx):
             with ctx.check("read-cancelled"):
                 cancelled(ctx)
         else:
-            ctx.add("read-cancelled", "skip", 0.0, "no bindfs here")
+            ctx.add("read-cancelled", "skip", 0.0, "bindfs is not installed")

@@ -46,7 +46,7 @@ def background(ctx):
         log.unlink()
     status, output = ctx.command(program, "mount", url + "/nowhere", folder, env=env)
     if status != 6 or "no such file or directory" not in output:
-        raise Failure(f"what is wrong is said before: {status}: {output.strip()[-200:]}")
+        raise Failure(f"a missing folder: status {status}: {output.strip()[-200:]}")
 
 
 def command_of(process):

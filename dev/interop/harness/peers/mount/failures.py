@@ -73,7 +73,7 @@ def writer():
 def reader():
     while not stop.is_set():
         if open(here + "/read", "rb").read() != data:
-            raise SystemExit("other bytes are read")
+            raise SystemExit("wrong bytes are read")
         counts[1] += 1
 
 def guarded(work):
@@ -139,7 +139,7 @@ def gone(process, seconds=5):
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired as e:
-        raise Failure(f"{process.args[0]} is not gone within {seconds} s") from e
+        raise Failure(f"{process.args[0]} did not end within {seconds} s") from e
 
 
 def reading(path):

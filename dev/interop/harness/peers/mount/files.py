@@ -27,7 +27,7 @@ def tree(ctx, here, there):
     shutil.rmtree(ctx.work / "back")
     shutil.rmtree(here / "tree")
     if (there / "tree").exists():
-        raise Failure("it was not removed")
+        raise Failure("the tree was not removed")
 
 
 def names(here, there):
@@ -73,10 +73,10 @@ def attributes(here, there):
     equal(os.stat(here / "f").st_mode & 0o222, 0, "write bits")
     os.chmod(here / "f", 0o644)
     if not os.stat(here / "f").st_mode & 0o200:
-        raise Failure("it cannot be made writable again")
+        raise Failure("the file cannot be made writable again")
     room = os.statvfs(here)
     if not 0 < room.f_bavail <= room.f_blocks:
-        raise Failure(f"room: {room}")
+        raise Failure(f"wrong free space: {room}")
     os.unlink(here / "f")
 
 
@@ -91,7 +91,7 @@ def open_files(here, there):
         equal(file.read(), b"before after", "an unlinked file")
         equal(os.fstat(file.fileno()).st_size, 12, "its size")
         if "gone" in os.listdir(here):
-            raise Failure("it is still listed")
+            raise Failure("the removed file is still listed")
     (here / "old").write_bytes(b"old")
     (here / "new").write_bytes(b"new")
     with open(here / "old", "rb", buffering=0) as file:
@@ -128,13 +128,13 @@ def sparse(here, there):
         while left:
             done = os.copy_file_range(source.fileno(), target.fileno(), left)
             if not done:
-                raise Failure("copy_file_range does no more")
+                raise Failure("copy_file_range stopped early")
             left -= done
         os.posix_fallocate(target.fileno(), 0, 4_000_000)
         equal(os.fstat(target.fileno()).st_size, 4_000_000, "reserved")
         equal(os.lseek(target.fileno(), 0, os.SEEK_DATA), 0, "data")
         if os.lseek(target.fileno(), 0, os.SEEK_HOLE) > 4_000_000:
-            raise Failure("a hole behind the end")
+            raise Failure("a hole after the end of the file")
     if (there / "to").read_bytes()[:3_000_000] != data:
         raise Failure("the copy differs")
     os.unlink(here / "from")
@@ -155,7 +155,7 @@ def posix(here, there):
     own = os.stat(there / "f")
     try:
         os.chown(here / "f", 12, 34)
-        raise Failure("an account that is no administrator has given a file away")
+        raise Failure("an ordinary account could give a file away")
     except PermissionError as error:
         equal(error.errno, errno.EPERM, "chown")
     wanted = (0o605, own.st_uid, own.st_gid)

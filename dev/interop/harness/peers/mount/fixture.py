@@ -31,7 +31,7 @@ def refused(error, act):
         act()
     except OSError as found:
         return equal(found.errno, error, "errno")
-    raise Failure(f"it worked, wanted errno {error}")
+    raise Failure(f"success, wanted errno {error}")
 
 
 def no_fuse():

@@ -128,10 +128,10 @@ def seen(one, two):
         os.mkdir(one / "d")
         os.rename(two / "d", two / "e")
         if "d" in os.listdir(one) or "e" not in os.listdir(one):
-            raise Failure("a listing is old")
+            raise Failure("an outdated listing")
         os.rmdir(one / "e")
         if os.path.exists(two / "e") or os.path.exists(one / "d"):
-            raise Failure("a removed directory is still seen")
+            raise Failure("a removed directory is still visible")
     os.unlink(two / "f")
 
 

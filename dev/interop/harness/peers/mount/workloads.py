@@ -66,7 +66,7 @@ def programs(ctx, here, there):
             if status or wanted not in output:
                 raise Failure(output.strip()[-250:])
         if "Compiling" in output:
-            raise Failure("it is built again although nothing has changed")
+            raise Failure("cargo builds again without a change")
         status, output = ctx.command(here / "clone/crate/target/debug/small")
         equal(output.strip(), "42", "the program")
     shutil.rmtree(here / "clone")
