@@ -7,7 +7,7 @@
 //! of its own instead, each on one, where they may wait for calls and locks as
 //! they like; the core goes on, announces them as it does all that takes long,
 //! and sends what they answer. So do requests to other shares that are long work,
-//! in a blocking pool of the server's ([`Server::blocking_pool`]). Data of regular files has a road off the core
+//! in a blocking pool of the server's ([`ServerState::blocking_pool`]). Data of regular files has a road off the core
 //! anyway (`frevo_net::file_io`) and stays on it.
 
 use std::cell::Cell;
@@ -42,7 +42,7 @@ use crate::panics;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::session::Session;
 use crate::share::{Share, Target};
 
@@ -159,7 +159,7 @@ impl BlockingPool {
 
     /// Ends a session whose connections are gone, on a thread of the blocking pool. False
     /// where there is none.
-    pub fn end_session(&self, server: &Arc<Server>, session: &Arc<Session>) -> bool {
+    pub fn end_session(&self, server: &Arc<ServerState>, session: &Arc<Session>) -> bool {
         let (theirs, ended) = (Arc::clone(server), Arc::clone(session));
         let here = Handle::try_current().ok();
         self.carried_out.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl BlockingPool {
     }
 
     /// Closes an Open whose client is gone, on a thread of the blocking pool.
-    pub fn close(&self, server: &Arc<Server>, open: &Arc<Open>) {
+    pub fn close(&self, server: &Arc<ServerState>, open: &Arc<Open>) {
         let (theirs, there) = (Arc::clone(server), Arc::clone(open));
         let here = Handle::try_current().ok();
         let given = self.threads.give(Box::new(move || {

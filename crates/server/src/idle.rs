@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep};
 use crate::connection::Notice;
 use crate::limits::IDLE_LOOK;
 use crate::panics;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::session::{Session, State};
 
 /// Looks after idle sessions until it is dropped.
-pub async fn watch(server: Arc<Server>) {
+pub async fn watch(server: Arc<ServerState>) {
     loop {
         sleep(IDLE_LOOK).await;
         panics::contained(|| look(&server));
@@ -27,7 +27,7 @@ pub async fn watch(server: Arc<Server>) {
 
 /// Ends the sessions that have been idle for as long as they may. Tokens of copies that
 /// nobody used go when their time is over.
-fn look(server: &Arc<Server>) {
+fn look(server: &Arc<ServerState>) {
     let minutes = server.settings().idle_session_minutes;
     let now = Instant::now();
     for session in server.sessions() {
@@ -40,7 +40,7 @@ fn look(server: &Arc<Server>) {
     }
 }
 
-fn end(server: &Arc<Server>, session: &Session) {
+fn end(server: &Arc<ServerState>, session: &Session) {
     let channels = session.channel_handles();
     if session.state() != State::InProgress {
         server.close_session(session);

@@ -20,7 +20,7 @@ use crate::durable;
 use crate::limits::BREAK_TIMEOUT;
 use crate::open::FileOpen;
 use crate::request::Request;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::watchdog::Watchdog;
 
 pub use parcel::Parcel;
@@ -87,7 +87,7 @@ pub async fn settled(rq: &Request<'_>, cell: &FileCell, actor: Actor) -> Result<
 }
 
 /// Tells clients of breaks. Their time begins now.
-pub fn announce(server: &Arc<Server>, cell: &Arc<FileCell>, breaks: Vec<Break>) {
+pub fn announce(server: &Arc<ServerState>, cell: &Arc<FileCell>, breaks: Vec<Break>) {
     for broken in breaks {
         if let Some(number) = broken.number {
             let deadline = Instant::now() + BREAK_TIMEOUT;
@@ -114,7 +114,7 @@ async fn expire(cell: Arc<FileCell>, owner: Owner, number: u64, deadline: Instan
 
 /// A break that nobody can be told of: the client has no connection left. What
 /// it cached is nothing any more, unless it is kept for its client.
-pub fn break_without_owner(server: Option<&Arc<Server>>, cell: &FileCell, broken: &Break) {
+pub fn break_without_owner(server: Option<&Arc<ServerState>>, cell: &FileCell, broken: &Break) {
     if server.is_some_and(|server| durable::on_break(server, broken)) {
         return;
     }

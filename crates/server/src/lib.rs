@@ -84,7 +84,7 @@ pub use open::Open;
 pub use refusal::{Doom, Outcome, Refusal};
 pub use request::Request;
 pub use response::Response;
-pub use server::Server;
+pub use server::ServerState;
 pub use session::Session;
 pub use settings::Settings;
 pub use share::Share;

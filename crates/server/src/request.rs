@@ -13,7 +13,7 @@ use frevo_wire::Status;
 
 use crate::connection::Connection;
 use crate::open::Open;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::session::Session;
 use crate::tree_connect::TreeConnect;
 
@@ -81,7 +81,7 @@ impl Cancellation {
 
 impl Request<'_> {
     /// The server.
-    pub fn server(&self) -> &Arc<Server> {
+    pub fn server(&self) -> &Arc<ServerState> {
         &self.connection.server
     }
 

@@ -32,7 +32,7 @@ use crate::limits::{
     NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL,
 };
 use crate::panics;
-use crate::server::Server;
+use crate::server::ServerState;
 
 /// Bounds of a running server that are not part of the protocol.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,7 @@ impl Default for ServeLimits {
 /// every Open, so that what was to be deleted on close is. Runs on the caller's
 /// runtime, which must not be a core's.
 pub async fn serve(
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     listeners: Vec<Listener>,
     cores: Cores,
     limits: ServeLimits,
@@ -111,7 +111,7 @@ pub async fn serve(
 
 /// Gives the allocator's free memory back to the system after a burst. It may take many
 /// milliseconds, beside the cores.
-async fn give_back(server: Arc<Server>) {
+async fn give_back(server: Arc<ServerState>) {
     let (mut most, mut last, mut looks_left) = (0, 0, 0);
     loop {
         sleep(GIVE_BACK_LOOK).await;
@@ -132,7 +132,7 @@ async fn give_back(server: Arc<Server>) {
 
 /// What the accepting tasks share.
 struct Door {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     cores: Vec<CoreHandle>,
     loads: Arc<Loads>,
     connections_max: usize,
@@ -286,7 +286,12 @@ impl Door {
     }
 }
 
-async fn serve_one(server: Arc<Server>, accepted: Accepted, peer: SocketAddr, place: CoreSlot) {
+async fn serve_one(
+    server: Arc<ServerState>,
+    accepted: Accepted,
+    peer: SocketAddr,
+    place: CoreSlot,
+) {
     if let Err(error) = connection::run(server, accepted).await {
         tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
     }

@@ -39,8 +39,8 @@ use crate::watchdog::Watchdog;
 /// Accounts that can be swapped for newer ones while the server runs.
 pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
 
-/// The server. One for the process (or several in one simulation).
-pub struct Server {
+/// The state that all connections of one server share. A process may have several.
+pub struct ServerState {
     settings: ArcSwap<Settings>,
     shares: ArcSwap<Shares>,
     accounts: ArcSwap<SharedAccounts>,
@@ -79,7 +79,7 @@ pub struct Server {
     pub listening: OnceLock<Vec<Reach>>,
 }
 
-impl Server {
+impl ServerState {
     /// A server that serves `shares` to `accounts`.
     pub fn new(
         settings: Settings,
@@ -307,9 +307,9 @@ impl Server {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
+        f.debug_struct("ServerState")
             .field("sessions", &self.sessions.lock().len())
             .finish_non_exhaustive()
     }

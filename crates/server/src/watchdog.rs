@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::limits::{CULPRIT_FROM, REFUSAL_LOG_INTERVAL, SLOW_POLL};
 use crate::request::Request;
-use crate::server::Server;
+use crate::server::ServerState;
 
 /// Long polls of all cores.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl Watchdog {
     }
 
     /// Runs one of the server's own tasks, measured.
-    pub(crate) async fn task<F: Future>(server: Arc<Server>, name: &'static str, task: F) {
+    pub(crate) async fn task<F: Future>(server: Arc<ServerState>, name: &'static str, task: F) {
         let mut task = pin!(task);
         poll_fn(|cx| server.watchdog.poll(Whose::Task(name), || task.as_mut().poll(cx))).await;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::admission::EVICTED;
 use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
@@ -191,7 +191,7 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
     let bobs =
         Share { rules: frevo_server::access_rules::Rules::for_users(&["bob"]), ..share("bobs") };
     let shares = Shares::new([share("data"), bobs]);
-    let server = Server::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
+    let server = ServerState::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
     server.audit.set(audit.clone());
     in_own_world(true, &World::of(server, dir), test);
     audit.finish();

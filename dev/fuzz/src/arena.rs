@@ -18,7 +18,7 @@ use frevo_server::ambient::Ambient;
 use frevo_server::connection::{self, Accepted};
 use frevo_server::host_users::HostUser;
 use frevo_server::share::{Share, Shares, Target};
-use frevo_server::{Server, Settings};
+use frevo_server::{ServerState, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::compound::Compound;
@@ -60,7 +60,7 @@ impl Ambient for Still {
 }
 
 pub(crate) struct Arena {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     tasks: RefCell<Vec<JoinHandle<io::Result<()>>>>,
     next_guid: Cell<u8>,
 }
@@ -76,7 +76,7 @@ impl Arena {
             Share { continuous: true, ..share("lasting") },
             Share { time_machine: true, ..share("backups") },
         ]);
-        let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Still::default()));
+        let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(Still::default()));
         Self { server, tasks: RefCell::default(), next_guid: Cell::new(1) }
     }
 

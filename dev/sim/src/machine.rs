@@ -13,7 +13,7 @@ use frevo_server::connection::{self, Accepted};
 use frevo_server::durable::{record, scavenger};
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
-use frevo_server::{Server, Settings};
+use frevo_server::{ServerState, Settings};
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
@@ -41,7 +41,7 @@ impl Accounts for Users {
 
 /// A running server process.
 struct Process {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     accepting: JoinHandle<()>,
     connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
@@ -95,7 +95,7 @@ impl Machine {
             encryption: Encryption::Offered,
             ..Settings::default()
         };
-        let server = Server::new(
+        let server = ServerState::new(
             settings,
             Shares::new([share, lasting]),
             Arc::new(Users),
@@ -135,7 +135,7 @@ impl Machine {
     }
 
     /// Returns the running server.
-    pub fn server(&self) -> Option<Arc<Server>> {
+    pub fn server(&self) -> Option<Arc<ServerState>> {
         self.process.lock().as_ref().map(|process| Arc::clone(&process.server))
     }
 

@@ -14,7 +14,7 @@ use frevo_server::serve::{ServeLimits, serve};
 use frevo_server::server::SharedAccounts;
 use frevo_server::share::{Share, Shares};
 use frevo_server::user_map::Mapped;
-use frevo_server::{Server, Settings, limits, panics};
+use frevo_server::{ServerState, Settings, limits, panics};
 use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -112,7 +112,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let cores = start_cores(&loaded.plan)?;
     let signals = Signals::new()?;
     let audit = start_audit(&loaded.plan)?;
-    let server = Server::new(
+    let server = ServerState::new(
         loaded.settings.clone(),
         Shares::new(loaded.shares(audit.as_ref())),
         loaded.accounts(),
@@ -132,7 +132,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
 }
 
 /// Where a share is continuous, takes up what an earlier run had open.
-fn keep_opens(server: &Arc<Server>, loaded: &Loaded) -> Done {
+fn keep_opens(server: &Arc<ServerState>, loaded: &Loaded) -> Done {
     if !loaded.shares.iter().any(|share| share.section.continuous) {
         return Ok(());
     }
@@ -152,7 +152,7 @@ struct Running<'a> {
     arguments: &'a Serve,
     logging: &'a Logging,
     guid: Guid,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     loaded: Loaded,
     signals: Signals,
     confined: Confined,
@@ -360,7 +360,7 @@ fn memory(plan: &Plan) -> usize {
     bytes.unwrap_or(limits::MEMORY)
 }
 
-fn set_memory(plan: &Plan, server: &Server) {
+fn set_memory(plan: &Plan, server: &ServerState) {
     let bytes = memory(plan);
     frevo_net::buffer::budget::set_limit(bytes);
     server.ledger.set_limit(bytes);
@@ -368,7 +368,7 @@ fn set_memory(plan: &Plan, server: &Server) {
 }
 
 /// The limits of accounts, of addresses and of the process.
-fn limit(server: &Server, plan: &Plan) {
+fn limit(server: &ServerState, plan: &Plan) {
     plan.config.limits.apply(&server.ledger);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let Some(limit) = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)) else {

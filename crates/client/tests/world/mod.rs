@@ -21,7 +21,7 @@ use frevo_server::ambient::Host;
 use frevo_server::connection::{self, Accepted};
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share as ServerShare, Shares, Target};
-use frevo_server::{Server, Settings};
+use frevo_server::{ServerState, Settings};
 use frevo_store::Vfs;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -65,7 +65,7 @@ impl Dial for Wire {
 }
 
 pub struct World {
-    pub server: Arc<Server>,
+    pub server: Arc<ServerState>,
     pub dir: TempDir,
     pub wire: Arc<Wire>,
 }
@@ -88,7 +88,7 @@ impl World {
             ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
         };
         let shares = Shares::new([share("data", false), share("sealed", true)]);
-        let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));
+        let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(Host));
         let (ends, heard) = mpsc::unbounded_channel();
         let wire = Wire { ends, down: AtomicBool::new(false), dialed: AtomicUsize::new(0) };
         (Self { server, dir, wire: Arc::new(wire) }, heard)

@@ -82,7 +82,7 @@ pub fn connect_refused(rq: &Request<'_>, name: &str, status: Status, reason: &st
 }
 
 /// A client that met a limit.
-pub fn limit(server: &crate::Server, peer: SocketAddr, reason: &str) {
+pub fn limit(server: &crate::ServerState, peer: SocketAddr, reason: &str) {
     server.audit.emit_limited(peer.ip(), || {
         Event::new(Kind::Limit)
             .status(Status::INSUFFICIENT_RESOURCES)

@@ -28,7 +28,7 @@ use crate::limits::{
 };
 use crate::panics::{self, Steps};
 use crate::refusal::Doom;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::watchdog::Whose;
 
 /// A connection that has been accepted, with what of it was read already.
@@ -47,7 +47,7 @@ type InFlight = FuturesUnordered<InTurn>;
 
 /// Serves one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.
-pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
+pub async fn run(server: Arc<ServerState>, accepted: Accepted) -> io::Result<()> {
     let whose = Whose::Peer(accepted.stream.peer_addr()?);
     let mut whole = pin!(serve_whole(Arc::clone(&server), accepted));
     poll_fn(|cx| {
@@ -60,7 +60,7 @@ pub async fn run(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
     .await
 }
 
-async fn serve_whole(server: Arc<Server>, accepted: Accepted) -> io::Result<()> {
+async fn serve_whole(server: Arc<ServerState>, accepted: Accepted) -> io::Result<()> {
     let Accepted { stream, mut reader, first, ticket } = accepted;
     let (handle, mut notices) = mpsc::unbounded_channel();
     let (id, settings) = (server.new_connection_id(), server.settings());

@@ -31,7 +31,7 @@ use crate::admission::Ticket;
 use crate::command::session_setup::Authentication;
 use crate::ledger::{Charge, Tabs};
 use crate::refusal::Doom;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::session::{ConnectionHandle, Session, State};
 use crate::settings::Settings;
 
@@ -108,7 +108,7 @@ pub struct Connection {
     /// A number for logs and for channel lists.
     pub id: u64,
     /// The server.
-    pub server: Arc<Server>,
+    pub server: Arc<ServerState>,
     /// Settings as they were when it was accepted.
     pub settings: Arc<Settings>,
     /// The other end.
@@ -158,7 +158,7 @@ pub struct Connection {
 /// What of a connection handlers may know on another thread.
 pub struct Origin {
     id: u64,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     settings: Arc<Settings>,
     peer: SocketAddr,
     local: SocketAddr,
@@ -199,7 +199,7 @@ impl Connection {
 
     /// A connection that has said nothing yet.
     fn new(
-        (id, server, settings): (u64, Arc<Server>, Arc<Settings>),
+        (id, server, settings): (u64, Arc<ServerState>, Arc<Settings>),
         (peer, local): (SocketAddr, SocketAddr),
         handle: ConnectionHandle,
         ticket: Option<Ticket>,

@@ -25,13 +25,13 @@ use frevo_store::lease::{Break, Granted, LeaseState, OplockLevel};
 use frevo_wire::create_context::LeaseKey;
 
 use crate::open::Open;
-use crate::server::Server;
+use crate::server::ServerState;
 
 /// MS-SMB2 3.3.4.6, 3.3.4.7: a break whose client has no connection. A durable
 /// Open cannot be taken up without what is broken, so it is closed at once; a
 /// resilient one loses what it cached and stays. True when a persistent one has
 /// it: its client has the usual time to come back and give it up.
-pub fn on_break(server: &Server, broken: &Break) -> bool {
+pub fn on_break(server: &ServerState, broken: &Break) -> bool {
     let mut is_kept = false;
     for (_, route) in &broken.routes {
         match server.durables.on_break(route.persistent) {

@@ -28,7 +28,7 @@ use crate::lease;
 use crate::ledger::Kind;
 use crate::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::share::{RunAs, Share};
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
@@ -92,7 +92,7 @@ fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
 
 /// Puts `open` as it is now on record and waits until that is stable, with all that failed
 /// before. Does nothing, and calls nobody, for an Open that is not persistent.
-pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
+pub async fn keep(server: &ServerState, open: &Open) -> Result<(), Status> {
     let (done, stable) = oneshot::channel();
     match put(server, open, Box::new(move |result| _ = done.send(result))) {
         true if planted!(AnswerBeforeStable) => Ok(()),
@@ -106,7 +106,7 @@ pub async fn keep(server: &Server, open: &Open) -> Result<(), Status> {
 
 /// Makes good what the store failed to do before: in the record of somebody else may
 /// still be what has just been promised to this one.
-async fn settle(server: &Server) -> Result<(), Status> {
+async fn settle(server: &ServerState) -> Result<(), Status> {
     let (removals, stale) = server.durables.backlog().owed();
     let Some(store) = server.durables.store() else { return Ok(()) };
     let mut asked = Vec::new();
@@ -135,12 +135,12 @@ async fn settle(server: &Server) -> Result<(), Status> {
 }
 
 /// The same for what has been taken back: nobody waits until it is stable.
-pub fn renew(server: &Server, open: &Open) {
+pub fn renew(server: &ServerState, open: &Open) {
     put(server, open, Box::new(|_| {}));
 }
 
 /// False when there is nothing to put.
-fn put(server: &Server, open: &Open, done: Done) -> bool {
+fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(survival) = open.survival().filter(|survival| survival.is_persistent()) else {
         return false;
     };
@@ -155,7 +155,7 @@ fn put(server: &Server, open: &Open, done: Done) -> bool {
 
 /// The same for all persistent Opens of a file, whose name or promises have
 /// changed.
-pub async fn keep_file(server: &Server, cell: &FileCell) -> Result<(), Status> {
+pub async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Status> {
     if server.durables.store().is_none() {
         return Ok(());
     }
@@ -166,7 +166,7 @@ pub async fn keep_file(server: &Server, cell: &FileCell) -> Result<(), Status> {
 }
 
 /// Waits until the record of a persistent Open that has closed is gone.
-pub async fn gone(server: &Server, open: &Open) -> Result<(), Status> {
+pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
     let is_persistent = open.survival().is_some_and(Survival::is_persistent);
     let Some(store) = server.durables.store().filter(|_| is_persistent) else { return Ok(()) };
     let (done, stable) = oneshot::channel();
@@ -194,7 +194,7 @@ fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> R
 /// # Errors
 /// When the store cannot be read. A record that cannot be made an Open again
 /// (its file or share has gone) costs that Open alone, and is logged.
-pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
+pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
     let records = store.load()?;
     server.durables.set_store(store);
     let mut opens = Vec::new();
@@ -232,7 +232,7 @@ pub fn restore(server: &Arc<Server>, store: Arc<dyn StateStore>) -> Result<usize
 
 /// Opens the file again, as it was open.
 fn reopen(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     record: &OpenRecord,
     patience: std::time::Instant,
 ) -> Result<Arc<Open>, String> {
@@ -327,7 +327,7 @@ fn reopen(
 /// The share as the owner of an Open uses it. Nobody waits at the start but for the
 /// host, which may be starting too.
 fn as_owner(
-    server: &Server,
+    server: &ServerState,
     share: &Arc<Share>,
     owner: &str,
     patience: std::time::Instant,
@@ -340,7 +340,7 @@ fn as_owner(
     Arc::clone(share).acting_for(owner, host.as_deref(), users)
 }
 
-fn survival_of(server: &Arc<Server>, record: &OpenRecord) -> Survival {
+fn survival_of(server: &Arc<ServerState>, record: &OpenRecord) -> Survival {
     let version = record.app_instance_version.map(|(high, low)| AppInstanceVersion { high, low });
     let asked = Asked {
         file_name: record.file_name.clone(),
@@ -365,7 +365,7 @@ fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {
 }
 
 /// Its promises, locks and marks, which are there beside it.
-fn put_back(server: &Server, open: &Open, record: &OpenRecord) {
+fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
     let Ok(file) = open.file() else { return };
     let lease = &record.lease;
     let wish = match lease_owner(record) {

@@ -7,13 +7,13 @@ use frevo_net::watchdog::yield_if_due;
 use tokio::time::{Instant, sleep_until};
 
 use crate::panics;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::watchdog::Watchdog;
 
 /// Starts the scavenger unless it runs, when it looks again what to wait for, or has
 /// nothing to wait for. It lives on
 /// the calling core for as long as some Open waits for its client.
-pub fn start(server: &Arc<Server>) {
+pub fn start(server: &Arc<ServerState>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     if server.durables.needs_scavenger() {
         let scavenging = scavenge(Arc::clone(server));
@@ -23,7 +23,7 @@ pub fn start(server: &Arc<Server>) {
     }
 }
 
-async fn scavenge(server: Arc<Server>) {
+async fn scavenge(server: Arc<ServerState>) {
     while let Some(deadline) = server.durables.next_deadline() {
         tokio::select! {
             biased;

@@ -10,7 +10,7 @@ use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
 use crate::access_rules;
 use crate::host_users::HostUser;
 use crate::principals::{Principal, Use};
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::session::Identity;
 use crate::settings::AccountListing;
 use crate::share::{Share, Target};
@@ -29,7 +29,7 @@ const TICKS_PER_MS: u64 = 10_000;
 
 /// The server, as told to the user of one session.
 pub(super) struct Caller<'a> {
-    pub(super) server: &'a Server,
+    pub(super) server: &'a ServerState,
     pub(super) user: &'a str,
     /// His groups, in lower case.
     pub(super) groups: &'a [String],
@@ -43,7 +43,7 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// Whoever has this session and is there.
-    pub(super) fn new(server: &'a Server, identity: &'a Identity, address: IpAddr) -> Self {
+    pub(super) fn new(server: &'a ServerState, identity: &'a Identity, address: IpAddr) -> Self {
         Self {
             server,
             user: &identity.user,

@@ -9,12 +9,12 @@ use tokio::runtime::Handle;
 
 use crate::changes;
 use crate::open::FileOpen;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::watchdog::Watchdog;
 
 /// Has a file watched for changes of other programs while `granted`, or what
 /// another Open of it has, lets a client cache it. Before the client is told.
-pub fn watch(server: &Arc<Server>, file: &FileOpen, granted: Granted) {
+pub fn watch(server: &Arc<ServerState>, file: &FileOpen, granted: Granted) {
     let caches = match granted {
         Granted::Nothing => false,
         Granted::Oplock(level) => level != OplockLevel::NONE,

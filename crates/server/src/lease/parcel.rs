@@ -13,13 +13,13 @@ use frevo_wire::file_id::FileId;
 
 use super::break_without_owner;
 use crate::connection::Notice;
-use crate::server::Server;
+use crate::server::ServerState;
 use crate::session::Session;
 
 /// One break notification. Dropped before it was delivered it goes to the next
 /// channel, and after the last one the break ends.
 pub struct Parcel {
-    server: Weak<Server>,
+    server: Weak<ServerState>,
     cell: Arc<FileCell>,
     broken: Break,
     /// The session by which it travels, and whether sealed.
@@ -31,7 +31,7 @@ pub struct Parcel {
 
 impl Parcel {
     /// A break that nobody has been told of.
-    pub fn new(server: &Arc<Server>, cell: &Arc<FileCell>, broken: Break) -> Self {
+    pub fn new(server: &Arc<ServerState>, cell: &Arc<FileCell>, broken: Break) -> Self {
         let (server, cell) = (Arc::downgrade(server), Arc::clone(cell));
         Self { server, cell, broken, session: None, tried: Vec::new(), is_delivered: false }
     }
@@ -61,7 +61,7 @@ impl Parcel {
     }
 
     /// The next channel of any session that has an Open of it.
-    fn next(&mut self, server: &Server) -> Option<(u64, crate::session::ConnectionHandle)> {
+    fn next(&mut self, server: &ServerState) -> Option<(u64, crate::session::ConnectionHandle)> {
         self.broken.routes.iter().find_map(|(_, route)| {
             let session = server.session(route.session)?;
             let channel = session.channel_besides(&self.tried)?;

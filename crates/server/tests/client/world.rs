@@ -20,7 +20,7 @@ use frevo_server::connection::{self, Accepted};
 use frevo_server::ledger::Kind;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Shares, Target};
-use frevo_server::{Server, Settings};
+use frevo_server::{ServerState, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::Status;
@@ -68,7 +68,7 @@ pub fn settings() -> Settings {
 }
 
 pub struct World {
-    pub server: Arc<Server>,
+    pub server: Arc<ServerState>,
     pub dir: TempDir,
     /// Where the shares are on the host.
     root: PathBuf,
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// A server of its own making whose shares are of `dir`.
-    pub fn of(server: Arc<Server>, dir: TempDir) -> Self {
+    pub fn of(server: Arc<ServerState>, dir: TempDir) -> Self {
         let root = dir.path().to_owned();
         Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
     }
@@ -137,7 +137,7 @@ impl World {
             Share { inherited_as_set: true, ..share("copies") },
             Share { rules: Rules::for_users(&["bob"]), ..share("bobs") },
         ]);
-        let server = Server::new(settings, shares, Arc::new(Users), Arc::new(Host));
+        let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(Host));
         Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
     }
 

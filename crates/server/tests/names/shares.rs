@@ -43,7 +43,7 @@ fn in_shares(
     };
     let shares = Shares::new(folders.iter().map(share));
     let host = Arc::new(frevo_server::ambient::Host);
-    let server = frevo_server::Server::new(settings(), shares, Arc::new(Users), host);
+    let server = frevo_server::ServerState::new(settings(), shares, Arc::new(Users), host);
     let world = World::of(server, dir);
     in_own_world(false, &world, async |world| {
         let mut peer = world.connect();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::connection::{self, Accepted};
 use frevo_wire::dtyp::Guid;
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ use tokio::task::LocalSet;
 use crate::client::*;
 
 pub struct Cores {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     doors: Vec<mpsc::UnboundedSender<Accepted>>,
     threads: Vec<JoinHandle<()>>,
     watchdog: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub struct Cores {
 const STALLED_MS: u64 = 5_000;
 
 impl Cores {
-    pub fn start(server: &Arc<Server>, count: usize) -> Self {
+    pub fn start(server: &Arc<ServerState>, count: usize) -> Self {
         let (mut doors, mut threads) = (Vec::new(), Vec::new());
         let began = Instant::now();
         let beats: Vec<Arc<AtomicU64>> = (0..count).map(|_| Arc::default()).collect();

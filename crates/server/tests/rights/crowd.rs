@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use frevo_auth::{Account, Accounts, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser, credentials};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::host_users::HostUser;
 use frevo_server::share::{RunAs, Share, Shares, Target};
@@ -191,7 +191,7 @@ fn x7_sixty_four_users_never_mix() {
     // Half of them on shares whose requests leave the core.
     let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
     let shares = Shares::new([share("data"), away]);
-    let server = Server::new(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));
+    let server = ServerState::new(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));
     let world = World::of(server, dir);
     furnish(&world);
     let began = std::time::Instant::now();

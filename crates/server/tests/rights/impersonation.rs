@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use frevo_posix::credentials;
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::host_users::HostUser;
 use frevo_server::share::{RunAs, Share, Shares, Target};
@@ -67,7 +67,7 @@ pub fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
     let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
     let shares = Shares::new([Share { run_as: RunAs::User, ..share("data") }, share("plain")]);
     let settings = Settings { ..settings() };
-    let server = Server::new(settings, shares, Arc::new(Users), Arc::new(TwoUsers));
+    let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(frozen, &World::of(server, dir), test);
     assert_eq!(acts_as(), 0, "this thread is the server's again");
     all_at_rest();
@@ -365,7 +365,8 @@ fn whoever_is_nobody_on_the_host_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let share = Share { run_as: RunAs::User, ..Share::new("data", Target::Disk(Arc::new(vfs))) };
-    let server = Server::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(Root));
+    let server =
+        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(Root));
     in_own_world(false, &World::of(server, dir), async |world| {
         for user in ["ann", "bob"] {
             let mut peer = world.connect();

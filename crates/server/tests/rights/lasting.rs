@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::durable::{record, scavenger};
 use frevo_server::share::{RunAs, Share, Shares, Target};
 use frevo_store::state::MemoryState;
@@ -30,7 +30,7 @@ fn start(root: &Path, store: &Arc<MemoryState>) -> World {
         ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
     };
     let shares = Shares::new([lasting]);
-    let server = Server::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     record::restore(&server, Arc::clone(store) as _).unwrap();
     scavenger::start(&server);
     assert_eq!(acts_as(), 0, "restoring leaves the thread the server's");

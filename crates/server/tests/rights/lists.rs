@@ -7,7 +7,7 @@ use std::sync::Arc;
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::host_users::HostUser;
@@ -241,7 +241,7 @@ fn who_the_host_says_nothing_of_is_kept_out() {
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::new(settings(), Shares::default(), accounts(STAFF), Arc::new(Silent));
+    let server = ServerState::new(settings(), Shares::default(), accounts(STAFF), Arc::new(Silent));
     in_own_world(false, &World::of(server, dir), async |world| {
         let near = "127.0.0.1";
         share(world, false, Rules { deny: names(&["@guests"]), ..Rules::default() }, STAFF);

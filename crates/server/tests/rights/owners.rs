@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::ambient::Host;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_wire::command::set_info::InfoType;
@@ -52,7 +52,7 @@ fn as_root(name: &str, test: impl AsyncFnOnce(&World) + Send) {
             let dir = tempfile::tempdir().unwrap();
             let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
             let shares = Shares::new([Share::new("data", Target::Disk(Arc::new(vfs)))]);
-            let server = Server::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
+            let server = ServerState::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
             in_own_world(false, &World::of(server, dir), test);
         });
         run.join().unwrap();

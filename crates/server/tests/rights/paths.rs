@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::command::ioctl::table::{On, TABLE};
 use frevo_server::share::{RunAs, Share, Shares, Target};
 use frevo_server::time_machine::Limit;
@@ -62,7 +62,7 @@ fn probed(test_name: &str, test: impl AsyncFnOnce(&World, &Probe)) {
     };
     let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
     let shares = Shares::new([share("data"), away]);
-    let server = Server::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| test(world, &probe).await);
     assert_eq!(acts_as(), 0);
@@ -573,7 +573,8 @@ fn x7_snapshots_show_each_what_is_his() {
     let options = PosixOptions { snapshots: Some(pattern), ..PosixOptions::default() };
     let vfs = PosixVfs::open_root(dir.path(), options).unwrap();
     let share = Share { run_as: RunAs::User, ..Share::new("data", Target::Disk(Arc::new(vfs))) };
-    let server = Server::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
+    let server =
+        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(false, &World::of(server, dir), async |world| {
         for (user, name, may) in
             [("ann", "anns", true), ("bob", "anns", false), ("bob", "shown", true)]
@@ -627,7 +628,8 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
         time_machine_limit: Some(Arc::new(Limit::new(SIZE))),
         ..Share::new("data", Target::Disk(Arc::new(vfs)))
     };
-    let server = Server::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
+    let server =
+        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(false, &World::of(server, dir), async |world| {
         for user in ["bob", "ann"] {
             let (mut peer, mount) = session(world, user).await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::limits::TAKE_OVER_PATIENCE;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
@@ -22,7 +22,7 @@ fn a6_what_is_under_way_is_waited_for_but_not_for_ever() {
     let data =
         Share { blocking_pool: Some(Arc::default()), ..Share::new("data", Target::Disk(vfs)) };
     let shares = Shares::new([data]);
-    let server = Server::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| {
         for answers in [true, false] {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frevo_server::Server;
+use frevo_server::ServerState;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
@@ -24,7 +24,7 @@ fn x8_absent_and_hidden_take_the_same_work() {
     let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
     let discreet = Share { hide_unreadable: true, ..share("discreet") };
     let shares = Shares::new([share("data"), discreet]);
-    let server = Server::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| {
         let (mut ann, anns) = world.session("ann", &Offer::default()).await;

@@ -21,14 +21,14 @@ use crate::impersonation;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::{FileOpen, Open};
 use crate::quota::manages;
-use crate::server::Server;
+use crate::server::ServerState;
 
 /// Answers a query of quotas.
 ///
 /// Deviation: MS-FSA asks for nothing more than an Open of the quota index, which
 /// on Windows only administrators get; here any Open will do, and who asks decides.
 pub(super) async fn query(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     open: &Open,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
@@ -71,7 +71,7 @@ pub(super) async fn query(
 
 /// The users of a SidList, with their numbers on the host.
 async fn users_of(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     list: &[u8],
     most: usize,
 ) -> Result<Vec<(Sid, Option<u32>)>, Status> {
@@ -89,7 +89,7 @@ async fn users_of(
 
 /// SIDs with the numbers that they have on the host, which is asked elsewhere.
 pub(in crate::command) async fn known_users(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     sids: Vec<Sid>,
 ) -> Result<Vec<(Sid, Option<u32>)>, Status> {
     let asked = Arc::clone(server);

@@ -18,7 +18,7 @@ use crate::command::query_info::quota::known_users;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::Open;
 use crate::quota::manages;
-use crate::server::Server;
+use crate::server::ServerState;
 
 /// No limit, as QuotaLimit and QuotaThreshold say it.
 const NONE: i64 = -1;
@@ -34,7 +34,11 @@ enum Wish {
 }
 
 /// Sets the quotas of users. All entries are looked at before the first is set.
-pub(super) async fn set(server: &Arc<Server>, open: &Open, buffer: &[u8]) -> Result<(), Status> {
+pub(super) async fn set(
+    server: &Arc<ServerState>,
+    open: &Open,
+    buffer: &[u8],
+) -> Result<(), Status> {
     let vfs = &*open.file().map_err(|_| Status::NOT_SUPPORTED)?.vfs;
     if vfs.quota_state().map_err(Fault::status)?.is_none() {
         return Err(Status::NOT_SUPPORTED);
