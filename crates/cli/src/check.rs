@@ -13,7 +13,7 @@ use crate::serve::logon::user_map;
 use crate::{accounts, passwords, print, state, tell, trust};
 
 /// Bytes that are read of a configuration: one more than the longest, which is then refused.
-const CONFIG_BYTES_MAX: u64 = frevo_server::limits::CONFIG_FILE_BYTES as u64 + 1;
+const CONFIG_BYTES_MAX: u64 = frevo_server::config::CONFIG_FILE_BYTES as u64 + 1;
 
 pub(crate) fn run(check: &Check) -> Done {
     let path = &check.config;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use frevo_server::limits;
+use frevo_server::internal::limits;
 use harness::{PATIENCE, Sandbox, Serving, said, text};
 use smb2::msg::create::{CreateDisposition, CreateRequest, ImpersonationLevel, ShareAccess};
 use smb2::types::flags::FileAccessMask;

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use frevo_posix::Said;
 use frevo_wire::dtyp::FileTime;
 
+use crate::host::{self, HostNames, Said};
 use crate::host_users::HostUser;
 
 /// Wall clock, randomness, users of the host. Timers do not come from here but from tokio's
@@ -24,7 +24,12 @@ pub trait Ambient: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the host does not say.
     fn host_user(&self, name: &str) -> Said<HostUser> {
-        HostUser::look_up(name)
+        HostUser::look_up(self.names(), name)
+    }
+
+    /// The users and groups of the host. Looking at them may wait.
+    fn names(&self) -> &dyn HostNames {
+        host::names()
     }
 
     /// Eight random bytes as a number.
@@ -51,6 +56,7 @@ impl Ambient for Host {
     }
 }
 
+// Of the thread: bytes of the kernel belong to no server, and each is used once.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_LEN], left: 0 }) };
 }

@@ -22,7 +22,6 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use frevo_net::file_io::{self, RoadChoice};
-use frevo_posix::patience;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{Command, Status};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -32,6 +31,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::command;
 use crate::connection::{Connection, Origin};
+use crate::host::short_patience;
 use crate::impersonation;
 use crate::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREAD_IDLE,
@@ -64,6 +64,7 @@ struct Permits {
     _of_user: Option<OwnedSemaphorePermit>,
 }
 
+// Of the thread: each of these threads belongs to one pool, which made it.
 thread_local! {
     static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }
@@ -323,7 +324,7 @@ async fn on_core(rq: &Request<'_>, out: &mut Response) -> Option<Outcome> {
     let outcome = {
         let mut handler = pin!(command::dispatch(rq, out));
         poll_fn(|cx| {
-            let (polled, has) = patience::short(|| handler.as_mut().poll(cx));
+            let (polled, has) = short_patience(|| handler.as_mut().poll(cx));
             gave_up |= has;
             polled
         })

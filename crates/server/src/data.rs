@@ -10,6 +10,7 @@ use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
 use frevo_store::Fault;
 use frevo_wire::Status;
 
+use crate::host;
 use crate::impersonation;
 use crate::open::FileOpen;
 use crate::response::PAYLOAD_HEADROOM;
@@ -98,5 +99,5 @@ pub async fn sync(file: &FileOpen) -> Result<(), Status> {
 pub fn status(error: &io::Error) -> Status {
     // Only a system call's error has a number; others are our own runtime's.
     rustix::io::Errno::from_io_error(error)
-        .map_or(Status::UNEXPECTED_IO_ERROR, |errno| frevo_posix::fault_of(errno).status())
+        .map_or(Status::UNEXPECTED_IO_ERROR, |errno| host::fault_of(errno).status())
 }

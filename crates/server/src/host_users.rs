@@ -7,16 +7,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_net::file_io::run_blocking;
-use frevo_posix::credentials::Credentials;
-use frevo_posix::{Said, UnixUser};
 use frevo_wire::Status;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::ambient::Ambient;
+use crate::host::{Credentials, HostNames, Said, UnixUser};
 use crate::impersonation::Actor;
 use crate::limits::{
     HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_USER_FRESH, HOST_USERS_REMEMBERED,
@@ -61,16 +61,16 @@ impl HostUser {
     ///
     /// # Errors
     /// When it does not say who he is, or what one of his groups is called.
-    pub fn look_up(name: &str) -> Said<Self> {
-        let exact = frevo_posix::user(name)?;
+    pub fn look_up(names: &dyn HostNames, name: &str) -> Said<Self> {
+        let exact = names.user(name)?;
         let unix = match exact {
             Some(unix) => Some(unix),
-            None => frevo_posix::user(&name.to_lowercase())?,
+            None => names.user(&name.to_lowercase())?,
         };
         let Some(unix) = unix else { return Ok(None) };
         let mut groups = Vec::with_capacity(unix.groups.len());
         for gid in &unix.groups {
-            groups.extend(frevo_posix::group_name(*gid)?.map(|name| name.to_lowercase()));
+            groups.extend(names.group_name(*gid)?.map(|name| name.to_lowercase()));
         }
         Ok(Some(Self { unix, groups }))
     }
@@ -95,6 +95,7 @@ pub struct HostUsers {
     actors: Mutex<HashMap<Whom, Arc<Actor>>>,
     asking: Arc<Semaphore>,
     naming: Arc<Semaphore>,
+    acts_lazily: AtomicBool,
 }
 
 impl Default for HostUsers {
@@ -104,11 +105,23 @@ impl Default for HostUsers {
             actors: Mutex::default(),
             asking: Arc::new(Semaphore::new(HOST_LOOKUPS)),
             naming: Arc::new(Semaphore::new(HOST_LOOKUPS)),
+            acts_lazily: AtomicBool::new(false),
         }
     }
 }
 
 impl HostUsers {
+    /// Lets a thread that has acted as a user go on as this user until another one is
+    /// needed. It is called before the first client is served: all shares must know.
+    pub(crate) fn act_lazily(&self) {
+        self.acts_lazily.store(true, Ordering::Release);
+    }
+
+    /// Returns true after [`Self::act_lazily`].
+    pub(crate) fn acts_lazily(&self) -> bool {
+        self.acts_lazily.load(Ordering::Acquire)
+    }
+
     /// The user of the host called like an account. What is open for him has his
     /// groups from then on.
     pub async fn look_up(&self, ambient: &Arc<dyn Ambient>, name: &str) -> OnHost {

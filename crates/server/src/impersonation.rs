@@ -11,10 +11,8 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use frevo_posix::credentials::{self, Assumed, Credentials, Scope};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
@@ -25,24 +23,16 @@ use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
 
+use crate::host::{self, Assumed, Credentials, Scope};
 use crate::protection;
 
-pub use frevo_posix::credentials::begin_thread;
+pub use crate::host::begin_thread;
 
-/// Whether threads go on as the user they acted as last: all shares of the
-/// process are wrapped then, those too whose files are the server's.
-static LAZILY: AtomicBool = AtomicBool::new(false);
-
-/// From here on a thread that has acted as a user goes on as him while its
-/// connection is served, until another is needed. To be called before anything is
-/// shared.
-pub fn act_lazily() {
-    LAZILY.store(true, Ordering::Release);
-}
-
-/// While a connection does what there is to do.
-pub fn scope() -> Option<Scope> {
-    LAZILY.load(Ordering::Acquire).then(Scope::open)
+/// Opens the scope in which a thread polls a connection. With `lazily` a thread that has
+/// acted as a user goes on as this user until another one is needed or the scope ends: all
+/// shares of the server are wrapped then, those too whose files are the server's.
+pub fn scope(lazily: bool) -> Option<Scope> {
+    lazily.then(Scope::open)
 }
 
 /// A user of the host, as all that is open for him acts: new groups count for
@@ -80,7 +70,7 @@ impl As {
     /// Whoever cannot act as his user does nothing.
     fn act(&self) -> VfsResult<Assumed> {
         match self {
-            Self::Server => Ok(credentials::as_server()),
+            Self::Server => Ok(host::as_server()),
             Self::User(actor) => actor.0.load().assume().map_err(|errno| {
                 tracing::error!(target: "frevo::server", %errno,
                     "cannot act as a user of the host; a request of his fails");
@@ -95,12 +85,9 @@ pub fn for_user(vfs: Arc<dyn Vfs>, actor: Arc<Actor>) -> Arc<dyn Vfs> {
     Arc::new(ActingVfs { inner: vfs, whom: As::User(actor) })
 }
 
-/// `vfs` as the server uses it, where others use theirs as users.
-pub fn for_server(vfs: &Arc<dyn Vfs>) -> Option<Arc<dyn Vfs>> {
-    let inner = Arc::clone(vfs);
-    LAZILY
-        .load(Ordering::Acquire)
-        .then(|| Arc::new(ActingVfs { inner, whom: As::Server }) as Arc<dyn Vfs>)
+/// `vfs` as the server uses it, on threads that may be left acting as a user.
+pub fn for_server(vfs: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
+    Arc::new(ActingVfs { inner: vfs, whom: As::Server })
 }
 
 /// The same file system as the server uses it: for what is found out once for all who
@@ -133,7 +120,7 @@ pub fn act_for(node: &dyn Node) -> Result<Option<Assumed>, Status> {
 
 /// The number of the user of the host that uses `node`.
 pub fn uid_of(node: &dyn Node) -> u32 {
-    actor_of(node).map_or_else(|| credentials::server_ids().0, |actor| actor.0.load().uid())
+    actor_of(node).map_or_else(|| host::server_ids().0, |actor| actor.0.load().uid())
 }
 
 /// Whether the host would let the user who uses `node` remove its `name`: it is
@@ -239,34 +226,34 @@ impl Vfs for ActingVfs {
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.quota_state()
     }
 
     /// The kernel knows no administrators but root: whose quotas a user may know is
     /// decided where they are asked for.
     fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.quota(uid)
     }
 
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.quota_from(uid)
     }
 
     fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.set_quota(uid, limits)
     }
 
     fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.quota_defaults()
     }
 
     fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.set_quota_defaults(limits)
     }
 
@@ -278,7 +265,7 @@ impl Vfs for ActingVfs {
     /// What is opened once for all users is opened by the server; what each may
     /// do in it is asked when he does.
     fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         let inner = self.inner.snapshot(taken)?;
         Ok(Arc::new(Self { inner, whom: self.whom.clone() }))
     }
@@ -295,7 +282,7 @@ impl Vfs for ActingVfs {
         is_tree: bool,
         observer: Observer,
     ) -> VfsResult<Box<dyn Observation>> {
-        let _server = credentials::as_server();
+        let _server = host::as_server();
         self.inner.observe(inner_of(node), is_tree, observer)
     }
 }

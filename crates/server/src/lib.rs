@@ -1,12 +1,58 @@
-//! The SMB 3.1.1 server: MS-SMB2 3.3.
+//! An SMB 3.1.1 server for other programs to embed (MS-SMB2 3.3).
 //!
-//! A [`connection`] lives on one core and owns its framing, sequence window,
-//! credits and send queue without locks. [`Session`], [`TreeConnect`] and
-//! [`Open`] are shared by every channel of a client, from any core.
+//! ```no_run
+//! use std::sync::Arc;
+//! use frevo_server::{Server, UserList, vfs};
 //!
-//! The order of locks is in the types of `frevo_store::order`. No lock is held across
-//! an await.
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> std::io::Result<()> {
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:4450").await?;
+//!     Server::builder()
+//!         .share("data", vfs::memory(64 << 20))
+//!         .accounts(Arc::new(UserList::new().user("ann", "secret")))
+//!         .serve(listener)
+//!         .await
+//! }
+//! ```
+//!
+//! # Parts
+//!
+//! - [`ServerBuilder`] takes shares, accounts, settings, limits, an audit log and a store
+//!   for persistent handles. [`Server`] is the handle: it serves, stops, reloads, and tells
+//!   [`Metrics`] and [`Events`].
+//! - A [`Share`] shows a file system: a folder of the host ([`vfs::folder`]), files in memory
+//!   ([`vfs::memory`]), a tree that the program lists ([`vfs::ReadOnlyTree`]), or any other
+//!   implementor of [`Vfs`].
+//! - [`Accounts`] says who may log on; [`UserList`] is a fixed list.
+//! - [`Settings`] are of the protocol, [`Limits`] of memory, connections and accounts.
+//! - [`config`] reads `frevo.toml`, the file of the command `frevo serve`.
+//!
+//! # Threads
+//!
+//! [`Server::serve`] starts core threads, one for each processor, that carry out requests;
+//! any tokio runtime can run its future. A connection lives on one core and owns its framing,
+//! sequence window, credits and send queue without locks. Sessions, tree connects and opens
+//! are shared by all channels of a client, from any core. A program that has one thread and
+//! accepts connections itself uses [`Server::serve_connection`].
+//!
+//! The order of locks is in the types of the store crate. No lock is held across an await.
+//!
+//! # State of the process
+//!
+//! Several servers can live in one process, with other accounts, shares and limits. The
+//! process has these things once: the panic hook ([`panics::watch`]), the count of bytes in
+//! large buffers (the limit is the sum of the servers' `Limits::memory`), and what a thread
+//! remembers (random bytes fetched ahead, the user it acts as, the request it works for).
+//!
+//! # Features
+//!
+//! - `posix` (default): folders of the host, its users, and the configuration file. Without
+//!   it a program shares file systems of its own.
+//! - `plant`: faults that the simulator plants. In no build that anybody uses.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
+// A `pub` in a private module is for the rest of the crate; the list below is what others see.
+#![allow(unreachable_pub)]
 // What a `for` or `match` is about lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(
@@ -14,7 +60,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-/// Whether a fault was planted here by the simulator: never without the feature.
+/// True where the simulator has planted a fault: never without the feature.
 macro_rules! planted {
     ($fault:ident) => {{
         #[cfg(feature = "plant")]
@@ -29,63 +75,102 @@ macro_rules! planted {
 }
 
 pub mod access_rules;
-pub mod admission;
-pub mod ambient;
-pub mod apple;
+mod admission;
+mod ambient;
+mod apple;
 pub mod audit;
-pub mod blocking_requests;
-pub mod changes;
-pub mod client;
-pub mod command;
+mod blocking_requests;
+mod changes;
+mod client;
+mod command;
+#[cfg(feature = "posix")]
 pub mod config;
-pub mod connection;
-pub mod data;
-pub mod descriptors;
-pub mod durable;
-pub mod host_users;
-pub mod idle;
-pub mod impersonation;
-pub mod ipc;
-pub mod lease;
-pub mod ledger;
-pub mod limits;
-pub mod lines;
-pub mod offload;
-pub mod open;
+mod connection;
+mod data;
+mod descriptors;
+mod durable;
+mod embed;
+pub mod host;
+mod host_users;
+mod idle;
+mod impersonation;
+mod ipc;
+mod lease;
+mod ledger;
+mod limits;
+mod lines;
+mod offload;
+mod open;
 pub mod panics;
 #[cfg(feature = "plant")]
-pub mod plant;
-pub mod posix;
-pub mod prefix;
-pub mod principals;
-pub mod protection;
-pub mod quota;
+mod plant;
+mod posix;
+mod prefix;
+mod principals;
+mod protection;
+mod quota;
 pub mod quoted;
-pub mod refusal;
-pub mod request;
-pub mod response;
-pub mod serve;
-pub mod server;
-pub mod session;
+mod refusal;
+mod request;
+mod response;
+mod serve;
+mod server;
+mod session;
 pub mod settings;
 pub mod share;
-pub mod slots;
+mod slots;
 mod sync;
-pub mod throttle;
-pub mod time_machine;
-pub mod times;
-pub mod tree_connect;
-pub mod under_way;
+mod throttle;
+mod time_machine;
+mod times;
+mod tree_connect;
+mod under_way;
 pub mod user_map;
-pub mod visibility;
-pub mod watchdog;
+mod visibility;
+mod watchdog;
 
-pub use open::Open;
-pub use refusal::{Doom, Outcome, Refusal};
-pub use request::Request;
-pub use response::Response;
-pub use server::ServerState;
-pub use session::Session;
+#[doc(inline)]
+pub use audit::Events;
+#[doc(inline)]
+pub use durable::disk::DiskState;
+#[doc(inline)]
+pub use embed::{
+    Connection, IntoListeners, Limits, Metrics, Reload, Server, ServerBuilder, UserList, vfs,
+};
+#[doc(inline)]
+pub use frevo_auth::{Account, Accounts, Membership, NtHash};
+#[doc(inline)]
+pub use frevo_store::state::StateStore;
+#[doc(inline)]
+pub use server::SharedAccounts;
+#[doc(inline)]
 pub use settings::Settings;
+#[doc(inline)]
 pub use share::Share;
-pub use tree_connect::TreeConnect;
+#[doc(inline)]
+pub use vfs::Vfs;
+
+/// Parts of the server that the tests, the simulator, the benchmarks and the fuzzers of this
+/// repository look at. Nothing of it is promised to anybody.
+///
+/// It is a hidden module and not a feature, because a build of the whole workspace unifies
+/// features: the server would be another one there than where it is built alone.
+#[doc(hidden)]
+pub mod internal {
+    /// Makes a module of the public items of each part.
+    macro_rules! parts {
+        ($($(#[$meta:meta])* $part:ident),* $(,)?) => {
+            $($(#[$meta])* pub mod $part {
+                pub use crate::$part::*;
+            })*
+        };
+    }
+
+    parts! {
+        admission, ambient, apple, command, connection, durable, host_users, idle, impersonation,
+        lease, ledger, limits, server, time_machine,
+        #[cfg(feature = "plant")]
+        plant,
+    }
+    pub use crate::audit::told;
+}

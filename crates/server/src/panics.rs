@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 
 use crate::limits::PANIC_LOG_INTERVAL;
 
+// Of the process, as the panic hook is: a panic does not know which server it is of.
+
 /// Panics of this process since [`watch`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
 

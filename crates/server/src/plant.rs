@@ -26,6 +26,7 @@ impl Plant {
     ];
 }
 
+// Of the thread: a simulation runs on one, and tests beside it must not meet its fault.
 thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }

@@ -16,6 +16,7 @@ const WHOLE: u8 = 128;
 
 impl Prefix {
     /// The prefix of all addresses.
+    #[cfg(test)]
     pub const EVERY: Self = Self { bits: 0, length: 0 };
 
     fn new(address: IpAddr, length: u8) -> Self {
@@ -30,13 +31,8 @@ impl Prefix {
         Self::new(address, WHOLE)
     }
 
-    /// True for one address alone.
-    pub const fn is_exact(self) -> bool {
-        self.length == WHOLE
-    }
-
-    /// The prefixes by which connections are counted, from [`Self::EVERY`] to the
-    /// address. Private IPv4 networks are flat: a /24 there is no unit of its own.
+    /// The prefixes by which connections are counted, from that of all addresses
+    /// to the address. Private IPv4 networks are flat: a /24 there is no unit of its own.
     pub fn of_connection(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
         let lengths: &[u8] = match address.to_canonical() {
             IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() || v4.is_link_local() => {

@@ -13,6 +13,7 @@ use frevo_crypto::sha256;
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{Guid, Sid};
 
+use crate::host::HostNames;
 use crate::limits::ACCOUNTS_LISTED;
 use crate::server::SharedAccounts;
 
@@ -83,6 +84,8 @@ pub struct Principals<'a> {
     pub name: &'a str,
     /// Who there is.
     pub accounts: &'a SharedAccounts,
+    /// The host's users.
+    pub host: &'a dyn HostNames,
 }
 
 impl Principals<'_> {
@@ -137,8 +140,8 @@ impl Principals<'_> {
         }
         if let (22, [kind, id]) = (sid.authority(), sid.sub_authorities()) {
             let (domain, name, kind) = match kind {
-                1 => ("Unix User", frevo_posix::user_name(*id), Use::User),
-                2 => ("Unix Group", frevo_posix::group_name(*id), Use::Alias),
+                1 => ("Unix User", self.host.user_name(*id), Use::User),
+                2 => ("Unix Group", self.host.group_name(*id), Use::Alias),
                 _ => return None,
             };
             let name = name.ok().flatten();
@@ -181,8 +184,8 @@ impl Principals<'_> {
         let unix = |domain: &str, sid: Option<Sid>| {
             sid.filter(|_| in_domain(domain)).and_then(|sid| self.find_sid(&sid))
         };
-        let user = || frevo_posix::user(name).ok()?.map(|user| Sid::unix_user(user.uid));
-        let group = || frevo_posix::group_id(name).ok()?.map(Sid::unix_group);
+        let user = || self.host.user(name).ok()?.map(|user| Sid::unix_user(user.uid));
+        let group = || self.host.group_id(name).ok()?.map(Sid::unix_group);
         unix("Unix User", user()).or_else(|| unix("Unix Group", group()))
     }
 
@@ -280,7 +283,7 @@ impl Principals<'_> {
                     self.users().into_iter().map(|user| (user.sid, user.name)).collect()
                 });
                 let accounts: &HashMap<Sid, String> = accounts;
-                frevo_posix::user(accounts.get(sid)?).ok()?.map(|user| user.uid)
+                self.host.user(accounts.get(sid)?).ok()?.map(|user| user.uid)
             }
         };
         sids.iter().map(&mut uid).collect()
@@ -311,6 +314,7 @@ mod tests {
     use frevo_auth::smbpasswd::Entry;
 
     use super::*;
+    use crate::host;
 
     fn accounts() -> SharedAccounts {
         let mut file = AccountFile::default();
@@ -328,7 +332,8 @@ mod tests {
         let machine = machine_sid(Guid([7; 16]));
         assert_eq!(machine, machine_sid(Guid([7; 16])));
         assert_ne!(machine, machine_sid(Guid([8; 16])));
-        let principals = Principals { machine, name: "BOX", accounts: &accounts };
+        let principals =
+            Principals { machine, name: "BOX", accounts: &accounts, host: host::names() };
         for name in [
             "ann",
             "BOX\\bob",
@@ -363,7 +368,8 @@ mod tests {
         }
         let accounts: SharedAccounts = Arc::new(file);
         let machine = machine_sid(Guid([7; 16]));
-        let principals = Principals { machine, name: "BOX", accounts: &accounts };
+        let principals =
+            Principals { machine, name: "BOX", accounts: &accounts, host: host::names() };
         let sids: Vec<Sid> = principals.users().iter().map(|user| user.sid).collect();
         assert_eq!(principals.unix_users(&sids), [Some(0), None]);
     }
@@ -372,7 +378,8 @@ mod tests {
     fn who_is_in_what_is_told_both_ways() {
         let accounts = accounts();
         let machine = machine_sid(Guid([7; 16]));
-        let principals = Principals { machine, name: "BOX", accounts: &accounts };
+        let principals =
+            Principals { machine, name: "BOX", accounts: &accounts, host: host::names() };
         let sid = |name| principals.find_name(name).unwrap().sid;
         let (ann, bob, none) = (sid("ann"), sid("bob"), sid("BOX\\None"));
         let names: Vec<_> = principals.in_domain(&machine).into_iter().map(|of| of.name).collect();
@@ -403,7 +410,8 @@ mod tests {
     fn tokens_have_the_groups_of_the_account() {
         let accounts = accounts();
         let machine = machine_sid(Guid([7; 16]));
-        let principals = Principals { machine, name: "BOX", accounts: &accounts };
+        let principals =
+            Principals { machine, name: "BOX", accounts: &accounts, host: host::names() };
         let (ann, bob) = (principals.token("ANN", &[]), principals.token("bob", &[]));
         let staff = principals.group_sid("Staff");
         assert!(ann.contains(&staff) && !bob.contains(&staff));

@@ -28,43 +28,28 @@ use crate::audit::told;
 use crate::connection::{self, Accepted};
 use crate::idle;
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTIONS, DRAIN, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS,
-    NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL,
+    ACCEPT_PAUSE, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, NEGOTIATE_DEADLINE,
+    REFUSAL_LOG_INTERVAL,
 };
 use crate::panics;
 use crate::server::ServerState;
 
-/// Bounds of a running server that are not part of the protocol.
-#[derive(Debug, Clone, Copy)]
-pub struct ServeLimits {
-    /// Connections at one time.
-    pub connections: usize,
-    /// How long requests under way may take once the server was told to stop.
-    pub drain: Duration,
-}
-
-impl Default for ServeLimits {
-    fn default() -> Self {
-        Self { connections: CONNECTIONS, drain: DRAIN }
-    }
-}
-
 /// Serves until `stop` completes. Then nothing more is accepted, requests under
-/// way are carried out within `limits.drain`, every session ends, and with it
-/// every Open, so that what was to be deleted on close is. Runs on the caller's
+/// way are carried out within the time that `stop` returned, every session ends, and with
+/// it every Open, so that what was to be deleted on close is. Runs on the caller's
 /// runtime, which must not be a core's.
 pub async fn serve(
     server: Arc<ServerState>,
     listeners: Vec<Listener>,
     cores: Cores,
-    limits: ServeLimits,
-    stop: impl Future<Output = ()>,
+    connections_max: usize,
+    stop: impl Future<Output = Duration>,
 ) {
     let door = Arc::new(Door {
         server: Arc::clone(&server),
         cores: cores.handles().to_vec(),
         loads: Arc::new(Loads::new(cores.handles().len())),
-        connections_max: limits.connections,
+        connections_max,
         refusals: Refusals::default(),
     });
     server.watchdog.runs_on(cores.handles().iter().map(|core| Arc::clone(core.polls())).collect());
@@ -79,11 +64,11 @@ pub async fn serve(
         accepting.spawn(accept(Arc::clone(&door), listener));
     }
     accepting.spawn(give_back(Arc::clone(&server)));
-    stop.await;
+    let drain = stop.await;
     accepting.shutdown().await;
     drop(door);
     // Joins threads, so not here.
-    let stopped = tokio::task::spawn_blocking(move || cores.stop(limits.drain)).await;
+    let stopped = tokio::task::spawn_blocking(move || cores.stop(drain)).await;
     if stopped.is_err() {
         tracing::error!(target: "frevo::connection", "the cores did not stop in order");
     }
@@ -94,7 +79,7 @@ pub async fn serve(
         panics::contained(|| server.close_session(&session));
     }
     server.close_waiting();
-    let deadline = Instant::now() + limits.drain;
+    let deadline = Instant::now() + drain;
     if !server.blocking_pool.settled(deadline).await {
         tracing::error!(target: "frevo::blocking_pool",
             "a request that is long work did not end in time; it was cut off");

@@ -111,6 +111,9 @@ impl ServerState {
             started,
             listening: OnceLock::new(),
         });
+        if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
+            server.host_users.act_lazily();
+        }
         let weak = Arc::downgrade(&server);
         server.files.leases.teller.set(move |cell, breaks| {
             if let Some(server) = weak.upgrade() {
@@ -173,7 +176,8 @@ impl ServerState {
         let accounts = self.accounts();
         let settings = self.settings.load();
         let name = &settings.server_name;
-        look(&Principals { machine: self.machine_sid(), name, accounts: &accounts })
+        let host = self.ambient.names();
+        look(&Principals { machine: self.machine_sid(), name, accounts: &accounts, host })
     }
 
     /// What access checks of a user go by.

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use frevo_posix::credentials::Credentials;
-
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 
@@ -12,6 +10,7 @@ use crate::access_rules::Rules;
 use crate::audit::ShareAudit;
 use crate::blocking_requests::BlockingPool;
 use crate::data::MAX_OFFSET;
+use crate::host::Credentials;
 use crate::host_users::{HostUser, HostUsers};
 use crate::impersonation;
 use crate::time_machine::Limit;
@@ -37,7 +36,20 @@ pub enum RunAs {
     One(Arc<Credentials>),
 }
 
-/// One share.
+/// A share: a name, what it shows, and who may use it.
+///
+/// ```
+/// use frevo_server::access_rules::Rules;
+/// use frevo_server::{Share, vfs};
+///
+/// let staff = Share {
+///     comment: String::from("Papers of the staff"),
+///     rules: Rules::for_users(&["ann", "bob"]),
+///     encrypt: true,
+///     ..Share::disk("staff", vfs::memory(1 << 20))
+/// };
+/// assert!(!staff.read_only);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Share {
     /// Name as configured; compared without case.
@@ -58,8 +70,10 @@ pub struct Share {
     /// exist for him.
     pub hide_unreadable: bool,
     /// As whom its files are used.
+    #[doc(hidden)]
     pub run_as: RunAs,
     /// The primary group of whoever uses them, with [`RunAs::User`].
+    #[doc(hidden)]
     pub force_group: Option<u32>,
     /// Who may connect, and who may write.
     pub rules: Rules,
@@ -70,6 +84,7 @@ pub struct Share {
     /// macOS may back up here.
     pub time_machine: bool,
     /// How much backups may take of it; none: all that there is.
+    #[doc(hidden)]
     pub time_machine_limit: Option<Arc<Limit>>,
     /// Clients may wait for changes in directories.
     pub change_notify: bool,
@@ -85,6 +100,7 @@ pub struct Share {
     pub forward_slashes: bool,
     /// Where its requests are carried out when its file system may keep its
     /// caller waiting; none: on the core.
+    #[doc(hidden)]
     pub blocking_pool: Option<Arc<BlockingPool>>,
     /// Oplocks of level II are granted.
     pub level2_oplocks: bool,
@@ -93,6 +109,18 @@ pub struct Share {
 }
 
 impl Share {
+    /// A share of a file system: for every user, for reading and writing.
+    pub fn disk(name: &str, vfs: Arc<dyn Vfs>) -> Self {
+        Self::new(name, Target::Disk(vfs))
+    }
+
+    /// Carries out its requests on threads beside the cores. It is for a file system whose
+    /// calls may take longer than some milliseconds: other clients do not wait for it.
+    #[must_use]
+    pub fn off_core(self) -> Self {
+        Self { blocking_pool: Some(Arc::default()), ..self }
+    }
+
     /// A share with nothing special about it.
     pub fn new(name: &str, target: Target) -> Self {
         Self {
@@ -140,10 +168,8 @@ impl Share {
     ) -> Option<Arc<Self>> {
         let Target::Disk(vfs) = &self.target else { return Some(self) };
         let acting = match &self.run_as {
-            RunAs::Server => match impersonation::for_server(vfs) {
-                Some(acting) => acting,
-                None => return Some(self),
-            },
+            RunAs::Server if users.acts_lazily() => impersonation::for_server(Arc::clone(vfs)),
+            RunAs::Server => return Some(self),
             RunAs::User => {
                 let actor = users.actor(account, host?, self.force_group)?;
                 impersonation::for_user(Arc::clone(vfs), actor)
@@ -160,6 +186,11 @@ impl Share {
     pub fn has_actor(&self, host: Option<&HostUser>) -> bool {
         let needs_one = matches!((&self.target, &self.run_as), (Target::Disk(_), RunAs::User));
         !needs_one || host.is_some_and(|host| host.credentials(self.force_group).is_some())
+    }
+
+    /// Returns true when its files are used as another user than the server's.
+    pub(crate) const fn runs_as_others(&self) -> bool {
+        !matches!(self.run_as, RunAs::Server)
     }
 
     /// Whether it takes the host's users to say who may do what.

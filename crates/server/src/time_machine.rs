@@ -134,7 +134,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use frevo_posix::{PosixOptions, PosixVfs};
+    use crate::host::testing::{PosixOptions, PosixVfs};
     use frevo_store::vfs::{Opened, VfsResult, Volume};
     use frevo_store::{FileKey, Stat};
 

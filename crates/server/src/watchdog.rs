@@ -51,6 +51,7 @@ struct Culprit {
     file: String,
 }
 
+// Of the thread: one poll of one task, noted within it and taken at its end.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
 }
@@ -65,6 +66,11 @@ impl Watchdog {
     pub fn polls(&self) -> Polls {
         let cores = self.cores.get().map_or(&[][..], Vec::as_slice);
         cores.iter().map(|core| core.polls()).fold(Polls::default(), Polls::and)
+    }
+
+    /// True once the server runs on cores.
+    pub(crate) fn is_running(&self) -> bool {
+        self.cores.get().is_some()
     }
 
     /// The cores that the server runs on.

@@ -12,17 +12,16 @@ use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::ServerState;
-use frevo_server::admission::EVICTED;
-use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
-use frevo_server::connection::Notice;
-use frevo_server::ledger::GAVE_UP_WAITING;
-use frevo_server::limits::{
+use frevo_server::internal::admission::EVICTED;
+use frevo_server::internal::ambient::Host;
+use frevo_server::internal::connection::Notice;
+use frevo_server::internal::ledger::GAVE_UP_WAITING;
+use frevo_server::internal::limits::{
     AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_VALUE_BYTES, AUDIT_WRITE_BYTES,
     LINES_AT_ONCE_PER_NETWORK, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::share::{Share, Target};
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::set_info::InfoType;
@@ -36,7 +35,7 @@ use client::files::{rename_draft, set_info_draft};
 use client::logon::Setup;
 use client::protection::{bytes, everyone, protect_draft};
 use client::settings;
-use client::world::{Users, in_own_world, password};
+use client::world::{Users, in_own_world, password, serving};
 use client::{Draft, Offer, Want, World};
 
 /// Lines that a test looks at.
@@ -85,7 +84,7 @@ impl Kept {
     }
 
     fn audit(&self) -> Audit {
-        Audit::start(Arc::new(Host), vec![Box::new(self.clone())]).unwrap()
+        Audit::start_with(Arc::new(Host), vec![Box::new(self.clone())]).unwrap()
     }
 }
 
@@ -190,9 +189,9 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
     };
     let bobs =
         Share { rules: frevo_server::access_rules::Rules::for_users(&["bob"]), ..share("bobs") };
-    let shares = Shares::new([share("data"), bobs]);
-    let server = ServerState::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
-    server.audit.set(audit.clone());
+    let shares = [share("data"), bobs];
+    let server = serving(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
+    server.state().audit.set(audit.clone());
     in_own_world(true, &World::of(server, dir), test);
     audit.finish();
     let lines = kept.lines();
@@ -252,7 +251,7 @@ async fn everything(world: &World) {
     broken.negotiate(&Offer::default()).await;
     broken.send_frame(&[0; 64]).await;
     broken.expect_disconnect().await;
-    frevo_server::audit::told::limit(&world.server, broken_peer(), "test");
+    frevo_server::internal::told::limit(&world.server, broken_peer(), "test");
     // These are the program's; its own test shows that it emits them.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
@@ -450,7 +449,8 @@ fn a_file_is_its_owners_and_can_be_rotated() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let (path, rotated) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
-    let audit = Audit::start(Arc::new(Host), vec![Box::new(File::open(&path).unwrap())]).unwrap();
+    let audit =
+        Audit::start_with(Arc::new(Host), vec![Box::new(File::open(&path).unwrap())]).unwrap();
     audit.emit(Event::new(Kind::Start));
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while std::fs::read_to_string(&path).unwrap().is_empty() {

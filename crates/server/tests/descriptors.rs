@@ -6,16 +6,13 @@
 mod client;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use client::*;
-use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
-use frevo_server::ledger::Kind;
-use frevo_server::limits::DESCRIPTORS_KEPT_MIN;
-use frevo_server::serve::{ServeLimits, serve};
+use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::limits::DESCRIPTORS_KEPT_MIN;
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::file_id::FileId;
@@ -54,13 +51,7 @@ fn r4_opens_leave_descriptors_for_newcomers() {
         world.server.descriptors.set_limit(FOR_OPENS + DESCRIPTORS_KEPT_MIN);
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
-        let cores = Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
-        let serving = serve(Arc::clone(&world.server), vec![listener], cores, limits, async {
-            let _ = stopped.await;
-        });
-        let serving = tokio::task::spawn_local(serving);
+        let serving = world.listen(listener);
 
         // One account gets what is there, but for the last quarter.
         let (mut ann, anns) = arrive(address, 1, "ann").await;
@@ -106,7 +97,7 @@ fn r4_opens_leave_descriptors_for_newcomers() {
         assert!((FOR_OPENS / 4..FOR_OPENS * 3 / 8).contains(&listings), "{listings}");
         let (mut newcomer, theirs) = arrive(address, 24, "bob").await;
         newcomer.open_file(&theirs, &Want::file("y")).await;
-        let _ = stop.send(());
-        serving.await.unwrap();
+        world.embedded.stop_within(Duration::from_secs(1));
+        serving.await.unwrap().unwrap();
     });
 }

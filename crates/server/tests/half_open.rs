@@ -9,16 +9,13 @@
 mod client;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use client::draft::pack;
 use client::logon::Exchange;
 use client::*;
-use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
-use frevo_server::serve::{ServeLimits, serve};
 use frevo_wire::dtyp::Guid;
 use tokio::time::{Instant, sleep};
 
@@ -72,17 +69,11 @@ fn l3_half_open_connections_leave_no_descriptor() {
     let runs: usize = runs.unwrap_or(2_000);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let world = World::new(settings());
-    let cores = Cores::start(&CoresConfig { count: 2, ..CoresConfig::default() }).unwrap();
-    let limits = ServeLimits { drain: Duration::from_secs(5), ..ServeLimits::default() };
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = Arc::clone(&world.server);
     let began = std::time::Instant::now();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let listener = Listener::bind("0.0.0.0:0".parse().unwrap()).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let stop_asked = async { drop(stopped.await) };
-        let serving =
-            tokio::task::spawn_local(serve(server, vec![listener], cores, limits, stop_asked));
+        let serving = world.listen(listener);
         // What is opened once is open before it is counted.
         for run in 0..50 {
             begin(run, port).await;
@@ -103,8 +94,8 @@ fn l3_half_open_connections_leave_no_descriptor() {
         peer.mount(&logon, "data").await;
         drop(peer);
         settled(&world, base).await;
-        stop.send(()).unwrap();
-        serving.await.unwrap();
+        world.embedded.stop_within(Duration::from_secs(5));
+        serving.await.unwrap().unwrap();
     });
     println!("{runs} connections in {:?}", began.elapsed());
 }

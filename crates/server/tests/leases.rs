@@ -19,7 +19,7 @@ use client::files::{close_draft, write_draft};
 use client::logon::Setup;
 use client::peer::async_id;
 use client::*;
-use frevo_server::lease::client_id;
+use frevo_server::internal::lease::client_id;
 use frevo_wire::command::create::{self, OplockLevel, ShareAccess};
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseBreakNotification, LeaseKey, LeaseState, Notification,

@@ -12,6 +12,7 @@ use client::files::write_draft;
 use client::*;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::{self, Fullness};
+use frevo_server::{Limits, Reload};
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
 
 /// What the answer to a request for 256 credits grants.
@@ -50,7 +51,8 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
             }
             held
         };
-        budget::set_limit(LIMIT);
+        let limits = Limits { memory: LIMIT, ..Limits::default() };
+        world.embedded.reload(Reload::new().limits(limits));
         let before = budget::in_use();
         assert!(before < LIMIT / 8, "{before}");
         assert!(granted(&mut peer, &mount).await > 1);

@@ -16,12 +16,10 @@ use client::files::{
 use client::queries::{list_draft, query_draft};
 use client::world::EXCLUSIVE;
 use client::*;
-use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
-use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::ambient::{Ambient, Host};
 use frevo_server::panics;
-use frevo_server::serve::{ServeLimits, serve};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, OplockLevel, ShareAccess};
@@ -226,13 +224,7 @@ fn a_listener_goes_on() {
         let world = World::over(settings(), &(Arc::clone(&vfs) as _));
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
-        let cores = Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let limits = ServeLimits { drain: Duration::from_millis(200), ..ServeLimits::default() };
-        let serving = serve(Arc::clone(&world.server), vec![listener], cores, limits, async {
-            let _ = stopped.await;
-        });
-        let serving = tokio::task::spawn_local(serving);
+        let serving = world.listen(listener);
         for number in 0..3 {
             let stream = Stream::connect(address).await.unwrap();
             let mut peer = Peer::new(stream, Guid([number + 100; 16]));
@@ -243,8 +235,8 @@ fn a_listener_goes_on() {
             assert_eq!(open(&mut peer, &mount, &victim()).await, None);
             planted.arm(false);
         }
-        let _ = stop.send(());
-        serving.await.unwrap();
+        world.embedded.stop_within(Duration::from_millis(200));
+        serving.await.unwrap().unwrap();
         assert!(world.server.sessions().is_empty() && world.server.files.is_empty());
     });
 }

@@ -1,8 +1,29 @@
-//! What every implementor of [`Vfs`] does alike, as checks that panic.
+//! The tests that every implementor of [`Vfs`] passes: checks that panic.
 //!
-//! [`conformance_tests!`](crate::conformance_tests) makes a test of each. They
-//! ask for nothing that depends on a host: no owners, no masks, no mapping of
-//! names.
+//! They ask for nothing that depends on a host: no owners, no masks, no mapping of names.
+//! To run them on a file system of one's own, take this crate with the feature
+//! `conformance` as a dev-dependency:
+//!
+//! ```ignore
+//! struct Mine(MyVfs);
+//!
+//! impl frevo_store::conformance::Subject for Mine {
+//!     fn vfs(&self) -> &dyn Vfs {
+//!         &self.0
+//!     }
+//!     fn symlink(&self, name: &str, target: &str) {
+//!         self.0.make_link(name, target);
+//!     }
+//! }
+//! // A #[test] of each check, on a new and empty file system.
+//! frevo_store::conformance_tests!(Mine(MyVfs::new()));
+//! ```
+//!
+//! [`conformance_tests!`](crate::conformance_tests) makes all of them; each check is also a
+//! function of this module, for a file system that keeps less (no streams, no attributes)
+//! and passes those that it can.
+//!
+//! A read-only file system passes [`a_read_only_tree`], which changes nothing.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -48,6 +69,63 @@ pub trait Subject {
 
     /// Makes a symbolic link at `name` (with backslashes, as clients spell it).
     fn symlink(&self, name: &str, target: &str);
+}
+
+/// A read-only file system with these files: a directory `docs` with the file `Hello.txt`
+/// (`hello`), and an empty file `top`.
+///
+/// Names are found in any case and listed as stored, what is missing is told apart, and
+/// nothing can be changed.
+pub fn a_read_only_tree(vfs: &dyn Vfs) {
+    let open = |text: &str, how: &OpenHow| vfs.open(&name(text), how);
+    let fault = |text: &str, how: &OpenHow| open(text, how).map(|o| o.name).expect_err(text);
+    let listed = |text: &str| {
+        let mut names = rest(&mut *open(text, &LOOK).expect(text).node.directory().expect(text));
+        names.sort();
+        names
+    };
+    assert_eq!(
+        (listed(""), listed("DOCS")),
+        (vec!["docs".into(), "top".into()], vec!["Hello.txt".into()])
+    );
+    let hello = open("Docs\\HELLO.txt", &READ).unwrap();
+    assert_eq!((hello.name.path(), hello.created), ("docs\\Hello.txt", false));
+    assert_eq!((content(&*hello.node).as_str(), hello.stat.end_of_file), ("hello", 5));
+    assert_eq!(vfs.stat(&name("docs\\hello.txt")).unwrap().key, hello.node.key());
+    assert_eq!(hello.node.read_at(5, &mut [0; 4]), Ok(0));
+    assert_eq!(open("top", &READ).unwrap().node.read_at(0, &mut [0; 4]), Ok(0));
+    assert_ne!(open("top", &READ).unwrap().node.key(), hello.node.key());
+    assert_eq!(open("docs", &LOOK).unwrap().stat.kind, Kind::Directory);
+    assert!(hello.node.directory().is_err());
+    for (missing, why) in [
+        ("none", Fault::NotFound),
+        ("docs\\none", Fault::NotFound),
+        ("none\\x", Fault::PathNotFound),
+        ("top\\x", Fault::PathNotDirectory),
+    ] {
+        assert_eq!(fault(missing, &READ), why, "{missing}");
+    }
+    assert_eq!(fault("top", &CREATE), Fault::Exists);
+    assert_eq!(fault("top", &CREATE_DIRECTORY), Fault::Exists);
+    assert_eq!(
+        fault("docs", &OpenHow { kind: KindWanted::NotDirectory, ..LOOK }),
+        Fault::IsADirectory
+    );
+    assert_eq!(
+        fault("top", &OpenHow { kind: KindWanted::Directory, ..LOOK }),
+        Fault::NotADirectory
+    );
+    for refused in [fault("new", &CREATE), fault("new", &CREATE_DIRECTORY), fault("top", &WRITE)] {
+        assert_eq!(refused, Fault::ReadOnly);
+    }
+    let key = hello.node.key();
+    assert!(vfs.remove(&name("docs\\Hello.txt"), key).is_err());
+    assert!(vfs.rename(&name("docs\\Hello.txt"), key, &name("x"), false).is_err());
+    assert!(vfs.link(&*hello.node, &name("x"), false).is_err());
+    assert!(hello.node.write_at(0, b"x").is_err());
+    assert!(hello.node.set_end_of_file(0).is_err());
+    assert_eq!(content(&*hello.node), "hello");
+    assert!(vfs.volume().read_only && vfs.space().unwrap().available == 0);
 }
 
 /// Makes a `#[test]` of every check, each on a new subject that `$make` gives.

@@ -1,10 +1,40 @@
-//! The small file-system interface that the tables of this crate stand on.
+//! The contract between the server and a file system.
 //!
-//! Two implementors: the Linux one, and memory with fault injection. Methods
-//! are synchronous and short; data I/O that may block has a second road: when
-//! [`Node::descriptor`] names a host descriptor the caller may move data
-//! through it on a road of its own (io_uring, sendfile) instead of
+//! Implementors are `frevo-posix` (a folder of the host), [`crate::memory`] (files in
+//! memory, with fault injection) and any program that embeds the server.
+//!
+//! # The least that an implementor writes
+//!
+//! - [`Vfs::open`] and [`Vfs::volume`],
+//! - [`Node::key`], [`Node::stat`] and [`Node::read_at`],
+//! - [`Node::directory`] and a [`Directory`] for folders.
+//!
+//! That is a read-only store. Every other method has a default that refuses
+//! ([`Fault::ReadOnly`], [`Fault::NotSupported`]) or says that there is nothing. A store
+//! that can be written adds [`Vfs::remove`], [`Vfs::rename`], [`Node::write_at`],
+//! [`Node::set_end_of_file`], [`Node::set_basic`] and [`Node::sync`].
+//!
+//! # Rules
+//!
+//! - A method returns within milliseconds: the caller holds a core that other clients wait
+//!   for. A slow store is shared with a blocking pool (`off_core`).
+//! - Methods are called from several threads at one time, also on one node.
+//! - [`FileKey`] names a file for as long as it exists, on the whole server: two file
+//!   systems never have one `device`. Share modes, byte ranges and leases stand on it.
+//! - An open node stays usable when its name is removed or moved.
+//! - No name leads out of the share; links are never followed out of it.
+//! - Sizes, offsets and lengths are bytes. Offsets are below 2^63.
+//! - Whatever a client sends has been checked: a [`Name`] has no `..`, no separator within
+//!   a component, no NUL.
+//!
+//! Data I/O that may block has a second way: when [`Node::descriptor`] names a host
+//! descriptor, the caller may move data through it (io_uring, sendfile) instead of
 //! [`Node::read_at`] and [`Node::write_at`].
+//!
+//! # Tests of an implementor
+//!
+//! `conformance` (feature `conformance`) has the checks that all implementors pass; see its
+//! documentation.
 
 mod fault;
 mod volume;
@@ -133,6 +163,35 @@ pub struct Stat {
     pub reparse_tag: u32,
     /// Bytes of extended attributes as FileEaInformation counts them, 0 if none.
     pub ea_size: u32,
+}
+
+impl Stat {
+    /// The state of an empty file or directory without attributes, whose times are all
+    /// `time`: a beginning for `..Stat::new(...)`.
+    pub const fn new(key: FileKey, kind: Kind, time: FileTime) -> Self {
+        let attributes = match kind {
+            Kind::Directory => FileAttributes::DIRECTORY,
+            _ => FileAttributes::NORMAL,
+        };
+        Self {
+            key,
+            id: key.inode,
+            kind,
+            end_of_file: 0,
+            allocation: 0,
+            links: 1,
+            attributes,
+            created: time,
+            accessed: time,
+            written: time,
+            changed: time,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            reparse_tag: 0,
+            ea_size: 0,
+        }
+    }
 }
 
 /// What to do when the name exists or not, as far as the file system is
@@ -341,17 +400,26 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
 
     /// Removes the file or empty directory `name` if it still is `key`;
     /// otherwise [`Fault::Stale`]. Or the one stream that `name` has.
-    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()>;
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        let _ = (name, key);
+        Err(Fault::ReadOnly)
+    }
 
     /// Moves `from` (still `key`, else [`Fault::Stale`]) to `to`, whose parent
     /// must exist. An existing `to` is replaced when `replace` is set, else
     /// [`Fault::Exists`]; renaming to another case of the same name works.
     /// Returns the new name as stored. When `from` has a stream, `to` is another
     /// stream of the same file, or its own data: what that held is lost.
-    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name>;
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        let _ = (from, key, to, replace);
+        Err(Fault::ReadOnly)
+    }
 
     /// Makes `to` another name of the open file `node`.
-    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()>;
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        let _ = (node, to, replace);
+        Err(Fault::NotSupported)
+    }
 
     /// Puts another kind of object, which holds nothing, in the place of the
     /// empty file or directory `name` that `node` is (else [`Fault::Stale`]; a
@@ -365,10 +433,15 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     }
 
     /// What `name` means now, without opening it; links are not followed.
-    fn stat(&self, name: &Name) -> VfsResult<Stat>;
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        let how = OpenHow { open_link: true, ..OpenHow::LOOK };
+        self.open(name, &how).map(|opened| opened.stat)
+    }
 
-    /// Free and total space.
-    fn space(&self) -> VfsResult<Space>;
+    /// Free and total space. The default is a full volume.
+    fn space(&self) -> VfsResult<Space> {
+        Ok(Space::FULL)
+    }
 
     /// Facts.
     fn volume(&self) -> &Volume;
@@ -468,7 +541,9 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// A further owner of the host's descriptor (`std::os::fd::OwnedFd`), when
     /// there is one through which data may be moved directly.
-    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 
     /// Its present state.
     fn stat(&self) -> VfsResult<Stat>;
@@ -513,19 +588,33 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize>;
 
     /// Writes all of `data` at `offset`, extending the file if need be.
-    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()>;
+    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
+        let _ = (offset, data);
+        Err(Fault::ReadOnly)
+    }
 
     /// Puts all that was written, and the metadata to find it, on stable storage.
-    fn sync(&self) -> VfsResult<()>;
+    fn sync(&self) -> VfsResult<()> {
+        Ok(())
+    }
 
     /// Cuts or extends (with zeros) the file.
-    fn set_end_of_file(&self, end: u64) -> VfsResult<()>;
+    fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
+        let _ = end;
+        Err(Fault::ReadOnly)
+    }
 
     /// Reserves space up to `bytes`; below the end of file it cuts (MS-FSA 2.1.5.15.1).
-    fn set_allocation(&self, bytes: u64) -> VfsResult<()>;
+    fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
+        let _ = bytes;
+        Err(Fault::ReadOnly)
+    }
 
     /// Changes times and attributes.
-    fn set_basic(&self, change: &BasicChange) -> VfsResult<()>;
+    fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        let _ = change;
+        Err(Fault::ReadOnly)
+    }
 
     /// The named streams of the file, in the order of their names; the file's own
     /// data is none of them.
@@ -539,13 +628,20 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     }
 
     /// Starts listing a directory, without "." and "..".
-    fn directory(&self) -> VfsResult<Box<dyn Directory>>;
+    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        Err(Fault::NotADirectory)
+    }
 
     /// The extended attributes that clients may see, names without prefix.
-    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>>;
+    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
+        Ok(Vec::new())
+    }
 
     /// Sets or (with an empty value) removes an extended attribute.
-    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()>;
+    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        let _ = (name, value);
+        Err(Fault::NotSupported)
+    }
 
     /// Names, as stored, of the attributes without which the file is not to be
     /// understood: FILE_NEED_EA, MS-FSCC 2.4.16.
@@ -579,7 +675,9 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     }
 
     /// Target of a symbolic link as stored.
-    fn link_target(&self) -> VfsResult<String>;
+    fn link_target(&self) -> VfsResult<String> {
+        Err(Fault::Invalid)
+    }
 
     /// Major and minor number of a device.
     fn device(&self) -> Option<(u32, u32)> {
@@ -636,8 +734,11 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Err(Fault::NotSupported)
     }
 
-    /// Whether the host would let this process read, write or execute the object.
-    fn host_access(&self) -> HostAccess;
+    /// The access that the host gives this process to the object. The default is all: the
+    /// rules of the share decide.
+    fn host_access(&self) -> HostAccess {
+        HostAccess { read: true, write: true, execute: true, owner: true }
+    }
 
     /// Shows other programs a lock of whoever opened this node, in place of what
     /// was shown of the range before. False when one of them has it locked in a
@@ -746,5 +847,7 @@ pub trait Directory: Send + fmt::Debug {
     fn bytes(&self) -> usize;
 
     /// The number of its descriptor, if it has one of its own.
-    fn descriptor(&self) -> Option<usize>;
+    fn descriptor(&self) -> Option<usize> {
+        None
+    }
 }

@@ -9,16 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_crypto::Sender;
-use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
-use frevo_posix::Said;
 use frevo_proto::transform::{is_sealed, unseal_frame};
-use frevo_server::ambient::Ambient;
-use frevo_server::connection::{self, Accepted};
-use frevo_server::host_users::HostUser;
-use frevo_server::share::{Share, Shares, Target};
-use frevo_server::{ServerState, Settings};
+use frevo_server::internal::ambient::Ambient;
+use frevo_server::host::{HostNames, NoNames};
+use frevo_server::share::{Share, Target};
+use frevo_server::{Server, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::compound::Compound;
@@ -54,13 +51,13 @@ impl Ambient for Still {
         }
     }
 
-    fn host_user(&self, _name: &str) -> Said<HostUser> {
-        Ok(None)
+    fn names(&self) -> &dyn HostNames {
+        &NoNames
     }
 }
 
 pub(crate) struct Arena {
-    server: Arc<ServerState>,
+    server: Server,
     tasks: RefCell<Vec<JoinHandle<io::Result<()>>>>,
     next_guid: Cell<u8>,
 }
@@ -71,12 +68,13 @@ impl Arena {
         let options = MemoryOptions { capacity: CAPACITY, ..MemoryOptions::default() };
         let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, clock));
         let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
-        let shares = Shares::new([
+        let shares = [
             share("data"),
             Share { continuous: true, ..share("lasting") },
             Share { time_machine: true, ..share("backups") },
-        ]);
-        let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(Still::default()));
+        ];
+        let parts = Server::builder().settings(settings).shares(shares).accounts(Arc::new(Users));
+        let server = parts.ambient(Arc::new(Still::default())).build().expect("a server");
         Self { server, tasks: RefCell::default(), next_guid: Cell::new(1) }
     }
 
@@ -84,16 +82,9 @@ impl Arena {
     /// another connection.
     pub(crate) async fn connect(&self, guid: Option<Guid>, offer: &Offer) -> Option<Peer> {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let ticket = self.server.admission.enter(address(50_000).ip())?;
         let (ours, theirs) = memory::pair(PIPE, [address(50_000), address(445)]);
-        let accepted = Accepted {
-            stream: Stream::Memory(theirs),
-            reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
-            first: None,
-            ticket,
-        };
-        let task = tokio::task::spawn_local(connection::run(Arc::clone(&self.server), accepted));
-        self.tasks.borrow_mut().push(task);
+        let connection = self.server.serve_connection(theirs).ok()?;
+        self.tasks.borrow_mut().push(tokio::task::spawn_local(connection));
         let number = self.next_guid.get();
         self.next_guid.set(number.wrapping_add(1));
         let mut peer = Peer::new(Stream::Memory(ours), guid.unwrap_or(Guid([number; 16])));
@@ -107,9 +98,10 @@ impl Arena {
         for task in self.tasks.take() {
             let _ = task.await.expect("a connection without a panic");
         }
-        self.server.close_waiting();
-        assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
-        assert!(self.server.files.is_empty(), "files stay open");
+        let state = self.server.state();
+        state.close_waiting();
+        assert!(state.sessions().is_empty(), "sessions outlive their connections");
+        assert!(state.files.is_empty(), "files stay open");
     }
 }
 

@@ -22,6 +22,7 @@ from .peers import (  # noqa: F401
     crossing,
     differential,
     disks,
+    embedded,
     enumeration,
     frevo_client,
     fruit,

@@ -151,6 +151,9 @@ def everything(args, groups):
             copy_program(programs / package)
     if names & {"client"}:
         copy_program(cargo_example("frevo-client", "append_locked"))
+    if "embedded" in names:
+        for name in ("embed", "readonly_archive"):
+            copy_program(cargo_example("frevo-server", name))
     if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks"}:
         return None
     if args.frevo:

@@ -1,5 +1,6 @@
 //! Time of day and random numbers of the simulated machines.
 
+use frevo_server::host::{HostNames, NoNames};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -30,13 +31,17 @@ impl Simulated {
     }
 }
 
-impl frevo_server::ambient::Ambient for Simulated {
+impl frevo_server::internal::ambient::Ambient for Simulated {
     fn now(&self) -> FileTime {
         Self::time(self.start)
     }
 
     fn random(&self, bytes: &mut [u8]) {
         self.dice.lock().fill(bytes);
+    }
+
+    fn names(&self) -> &dyn HostNames {
+        &NoNames
     }
 }
 

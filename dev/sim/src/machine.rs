@@ -2,18 +2,13 @@
 //! not synced.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use frevo_auth::{Account, Accounts, NtHash};
-use frevo_net::frame_reader::FrameReader;
-use frevo_net::transport::Stream;
 use frevo_proto::Dialect;
-use frevo_server::connection::{self, Accepted};
-use frevo_server::durable::{record, scavenger};
+use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
-use frevo_server::share::{Share, Shares, Target};
-use frevo_server::{ServerState, Settings};
+use frevo_server::share::{Share, Target};
+use frevo_server::{Server, Settings, UserList};
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
@@ -25,23 +20,9 @@ use crate::store::Store;
 use crate::trace::Trace;
 use crate::{event, violation};
 
-#[derive(Debug)]
-struct Users;
-
-impl Accounts for Users {
-    fn account(&self, user: &str, _domain: &str) -> Option<Account> {
-        let name = user.to_lowercase();
-        (name == "ann").then(|| Account {
-            nt_hash: NtHash::from_password("secret"),
-            is_enabled: true,
-            name,
-        })
-    }
-}
-
 /// A running server process.
 struct Process {
-    server: Arc<ServerState>,
+    server: Server,
     accepting: JoinHandle<()>,
     connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
@@ -95,36 +76,28 @@ impl Machine {
             encryption: Encryption::Offered,
             ..Settings::default()
         };
-        let server = ServerState::new(
-            settings,
-            Shares::new([share, lasting]),
-            Arc::new(Users),
-            Arc::new(ambient),
-        );
-        match record::restore(&server, Arc::clone(&self.store.lock()) as _) {
-            Ok(count) => event!(self.trace, "machine: {count} persistent Opens wait"),
-            Err(fault) => violation!(self.trace, "{fault}"),
-        }
-        scavenger::start(&server);
+        let parts = Server::builder()
+            .settings(settings)
+            .shares([share, lasting])
+            .accounts(Arc::new(UserList::new().user("ann", "secret")))
+            .ambient(Arc::new(ambient))
+            .state_store(Arc::clone(&self.store.lock()) as _);
+        let server = match parts.build() {
+            Ok(server) => server,
+            Err(fault) => {
+                violation!(self.trace, "{fault}");
+                return;
+            }
+        };
+        event!(self.trace, "machine: {} persistent Opens wait", server.metrics().waiting_opens);
         let connections: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
         let mut heard = self.network.listen();
-        let (serving, all) = (Arc::clone(&server), Arc::clone(&connections));
+        let (serving, all) = (server.clone(), Arc::clone(&connections));
         let accepting = spawn_local(async move {
             while let Some(stream) = heard.recv().await {
-                let Some(ticket) = serving.admission.enter(Ipv4Addr::LOCALHOST.into()) else {
-                    stream.reset();
-                    continue;
-                };
-                let accepted = Accepted {
-                    stream: Stream::Memory(stream),
-                    reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
-                    first: None,
-                    ticket,
-                };
-                let server = Arc::clone(&serving);
-                let connection = spawn_local(async move {
-                    let _ = connection::run(server, accepted).await;
-                });
+                // A stream that is refused ends.
+                let Ok(served) = serving.serve_connection(stream) else { continue };
+                let connection = spawn_local(async move { drop(served.await) });
                 let mut all = all.lock();
                 all.retain(|connection| !connection.is_finished());
                 all.push(connection);
@@ -136,7 +109,7 @@ impl Machine {
 
     /// Returns the running server.
     pub fn server(&self) -> Option<Arc<ServerState>> {
-        self.process.lock().as_ref().map(|process| Arc::clone(&process.server))
+        self.process.lock().as_ref().map(|process| Arc::clone(process.server.state()))
     }
 
     /// Returns the switch for disk failures.

@@ -2,25 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use frevo_net::cores::{Cores, CoresConfig};
-use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
 use frevo_server::config::{Identities, ServerName, ShareSection, open_share};
-use frevo_server::durable::disk::DiskState;
-use frevo_server::durable::record;
-use frevo_server::serve::{ServeLimits, serve};
-use frevo_server::server::SharedAccounts;
-use frevo_server::share::{Share, Shares};
 use frevo_server::user_map::Mapped;
-use frevo_server::{ServerState, Settings, limits, panics};
+use frevo_server::{DiskState, Limits, Reload, Server, Settings, Share, SharedAccounts, panics};
 use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
 
 use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
@@ -104,108 +95,92 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
-    if loaded.shares.iter().any(|share| share.identities.are_others()) {
-        frevo_server::impersonation::act_lazily();
-    }
     warn(&loaded);
     confined.warn();
-    let cores = start_cores(&loaded.plan)?;
     let signals = Signals::new()?;
-    let audit = start_audit(&loaded.plan)?;
-    let server = ServerState::new(
-        loaded.settings.clone(),
-        Shares::new(loaded.shares(audit.as_ref())),
-        loaded.accounts(),
-        Arc::new(Host),
-    );
-    limit(&server, &loaded.plan);
-    set_memory(&loaded.plan, &server);
-    if let Some(audit) = audit {
-        server.audit.set(audit);
-    }
-    keep_opens(&server, &loaded)?;
+    let server = make_server(&loaded)?;
+    server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
-    hello.say(&loaded, &cores).await?;
-    Running { arguments, logging, guid, server, loaded, signals, confined }
-        .serve(doors, cores)
-        .await
+    hello.say(&loaded, &server).await?;
+    Running { arguments, logging, guid, server, loaded, signals, confined }.serve(doors).await
 }
 
-/// Where a share is continuous, takes up what an earlier run had open.
-fn keep_opens(server: &Arc<ServerState>, loaded: &Loaded) -> Done {
-    if !loaded.shares.iter().any(|share| share.section.continuous) {
-        return Ok(());
+/// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
+fn make_server(loaded: &Loaded) -> Result<Server, Failure> {
+    let plan = &loaded.plan;
+    let audit = start_audit(plan)?;
+    let mut parts = Server::builder()
+        .settings(loaded.settings.clone())
+        .shares(loaded.shares(audit.as_ref()))
+        .accounts(loaded.accounts())
+        .limits(Limits { descriptors: descriptors(), ..plan.config.limits.limits() })
+        .cores(plan.config.server.cores.unwrap_or(0))
+        .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
+    if let Some(audit) = audit {
+        parts = parts.audit(audit);
     }
-    let dir = state::dir_of(&loaded.plan.config);
+    if !loaded.shares.iter().any(|share| share.section.continuous) {
+        return parts.build().map_err(Failure::failed("cannot start the server"));
+    }
+    let dir = state::dir_of(&plan.config);
     state::make_dir(&dir)?;
     let path = dir.join(state::PERSISTENT_OPENS);
     let what = || format!("cannot keep persistent handles in {}", path.display());
     let store = DiskState::open(&path).map_err(Failure::failed(what()))?;
-    let count = record::restore(server, Arc::new(store)).map_err(Failure::failed(what()))?;
-    if count > 0 {
-        tracing::info!(target: "frevo::durable", count, "restored persistent handles; their files stay open for the clients");
-    }
-    Ok(())
+    parts.state_store(Arc::new(store)).build().map_err(Failure::failed(what()))
 }
 
 struct Running<'a> {
     arguments: &'a Serve,
     logging: &'a Logging,
     guid: Guid,
-    server: Arc<ServerState>,
+    server: Server,
     loaded: Loaded,
     signals: Signals,
     confined: Confined,
 }
 
 impl Running<'_> {
-    async fn serve(mut self, doors: Doors, cores: Cores) -> Done {
-        let configured = &self.loaded.plan.config.limits;
-        let serve_limits = ServeLimits {
-            connections: configured.connections.unwrap_or(limits::CONNECTIONS),
-            drain: configured.drain_seconds.map_or(limits::DRAIN, Duration::from_secs),
-        };
-        let (stop, stopped) = oneshot::channel();
-        let mut stop = Some(stop);
-        let stopped = async {
-            // The sender is never dropped before it has sent.
-            let _ = stopped.await;
-        };
-        let server = Arc::clone(&self.server);
-        let serving = serve(server, doors.listeners, cores, serve_limits, stopped);
-        let mut serving = std::pin::pin!(serving);
+    async fn serve(mut self, doors: Doors) -> Done {
+        let mut is_stopping = false;
+        let server = self.server.clone();
+        let mut serving = std::pin::pin!(server.serve(doors.listeners));
         let version = env!("CARGO_PKG_VERSION");
-        self.server.audit.emit(|| Event::new(Kind::Start).with("version", version));
+        self.record(|| Event::new(Kind::Start).with("version", version));
         let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
         notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
         loop {
             tokio::select! {
-                () = &mut serving => {
+                served = &mut serving => {
                     refused.abort();
-                    self.server.audit.emit(|| Event::new(Kind::Stop));
-                    if let Some(audit) = self.server.audit.get() {
+                    self.record(|| Event::new(Kind::Stop));
+                    if let Some(audit) = self.server.audit() {
                         audit.finish();
                     }
-                    return Ok(());
+                    return served.map_err(Failure::failed("cannot serve"));
                 }
-                cause = self.signals.next() => match (cause, stop.take()) {
-                    (Cause::Stop, Some(stop)) => {
+                cause = self.signals.next() => match (cause, is_stopping) {
+                    (Cause::Stop, false) => {
+                        is_stopping = true;
                         notify(&[NotifyState::Stopping]);
                         tracing::info!(target: "frevo::server", "stopping: finishing pending requests");
-                        // The receiver waits as long as this loop does.
-                        let _ = stop.send(());
+                        self.server.stop();
                     }
-                    (Cause::Stop, None) => {
+                    (Cause::Stop, true) => {
                         return Err(Failure::new(Exit::Failed, "stopped without finishing the pending requests"));
                     }
-                    (Cause::Reload, Some(again)) => {
-                        stop = Some(again);
-                        self.reload();
-                    }
-                    (Cause::Reload, None) => {}
+                    (Cause::Reload, false) => self.reload(),
+                    (Cause::Reload, true) => {}
                 }
             }
+        }
+    }
+
+    /// Records an event, if there is an audit log.
+    fn record(&self, event: impl FnOnce() -> Event) {
+        if let Some(audit) = self.server.audit() {
+            audit.emit(event());
         }
     }
 
@@ -216,7 +191,7 @@ impl Running<'_> {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(_) => notify(&[NotifyState::Reloading]),
         }
-        if let Some(audit) = self.server.audit.get() {
+        if let Some(audit) = self.server.audit() {
             // Whoever rotates the file says so by this signal too.
             audit.reopen();
         }
@@ -239,7 +214,7 @@ impl Running<'_> {
                 failed(String::from("internal error"))
             }
         };
-        self.server.audit.emit(|| event);
+        self.record(|| event);
         notify(&[NotifyState::Ready]);
     }
 
@@ -253,15 +228,17 @@ impl Running<'_> {
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
         let new = Loaded::new(plan, self.arguments, self.guid, Some(before))?;
         self.logging.set_level(level.as_deref())?;
-        let shares = Shares::new(new.shares(self.server.audit.get()));
-        self.server.reload(new.settings.clone(), shares, new.accounts());
+        let change = Reload::new()
+            .settings(new.settings.clone())
+            .shares(new.shares(self.server.audit()))
+            .accounts(new.accounts())
+            .limits(new.plan.config.limits.limits());
+        self.server.reload(change);
         for key in needs_restart(&self.loaded.plan, &new.plan) {
             tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
         }
         warn(&new);
         self.loaded = new;
-        set_memory(&self.loaded.plan, &self.server);
-        self.loaded.plan.config.limits.apply(&self.server.ledger);
         Ok(())
     }
 }
@@ -324,25 +301,6 @@ fn warn(loaded: &Loaded) {
     }
 }
 
-fn start_cores(plan: &Plan) -> Result<Cores, Failure> {
-    let server = &plan.config.server;
-    let config = CoresConfig {
-        count: server.cores.unwrap_or(0),
-        pin: server.pin_cores.unwrap_or(false),
-        begin: frevo_server::impersonation::begin_thread,
-        name: String::from("frevo"),
-    };
-    let cores = Cores::start(&config).map_err(Failure::failed("cannot start the cores"))?;
-    let bytes = match plan.config.limits.pool_per_core {
-        Some(pool) => usize::try_from(pool.0).unwrap_or(usize::MAX),
-        None => memory(plan) / limits::POOL_SHARE / cores.handles().len().max(1),
-    };
-    for core in cores.handles() {
-        core.spawn(move || async move { frevo_net::buffer::set_pool_retained_max(bytes) });
-    }
-    Ok(cores)
-}
-
 /// Starts the audit log, if the configuration has one.
 fn start_audit(plan: &Plan) -> Result<Option<Audit>, Failure> {
     let section = &plan.config.audit;
@@ -350,38 +308,14 @@ fn start_audit(plan: &Plan) -> Result<Option<Audit>, Failure> {
         return Ok(None);
     }
     let sinks = section.sinks().map_err(|why| Failure::new(Exit::Config, why))?;
-    let audit = Audit::start(Arc::new(Host), sinks);
+    let audit = Audit::start(sinks);
     audit.map(Some).map_err(Failure::failed("cannot start the audit log"))
 }
 
-fn memory(plan: &Plan) -> usize {
-    let configured = plan.config.limits.memory.as_ref();
-    let bytes = configured.map(|size| usize::try_from(size.get_ref().0).unwrap_or(usize::MAX));
-    bytes.unwrap_or(limits::MEMORY)
-}
-
-fn set_memory(plan: &Plan, server: &ServerState) {
-    let bytes = memory(plan);
-    frevo_net::buffer::budget::set_limit(bytes);
-    server.ledger.set_limit(bytes);
-    server.files.watches.set_limit(bytes / limits::CHANGES_SHARE);
-}
-
-/// The limits of accounts, of addresses and of the process.
-fn limit(server: &ServerState, plan: &Plan) {
-    plan.config.limits.apply(&server.ledger);
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let Some(limit) = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)) else {
-        return;
-    };
-    server.descriptors.set_limit(limit);
-    let for_opens = server.descriptors.for_opens();
-    if limit < limits::DESCRIPTORS_WARN {
-        tracing::warn!(target: "frevo::server", limit, for_opens,
-            "only few files can be open at a time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
-    } else {
-        tracing::info!(target: "frevo::server", limit, for_opens, "file descriptors");
-    }
+/// The number of descriptors that the process may have; none without a limit.
+fn descriptors() -> Option<usize> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
+    Some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// The facts of a start that its screen or log tells.
@@ -394,17 +328,9 @@ struct Hello<'a> {
 
 impl Hello<'_> {
     /// Shows the start screen. A service, whose output nobody looks at, has its log.
-    async fn say(self, loaded: &Loaded, cores: &Cores) -> Done {
+    async fn say(self, loaded: &Loaded, server: &Server) -> Done {
         let Self { arguments, doors, address, confined } = self;
-        let road = match cores.handles().first() {
-            Some(core) => core.run(|| async { frevo_net::file_io::road() }).await,
-            None => None,
-        };
-        let road = match road {
-            Some((frevo_net::file_io::IoRoad::Ring, _)) => String::from("io_uring"),
-            Some((frevo_net::file_io::IoRoad::Threads, why)) => format!("threads: {why}"),
-            None => String::from("threads"),
-        };
+        let road = server.file_io().await.unwrap_or_else(|| String::from("threads"));
         let shares = loaded.shares(None);
         let listed: Vec<(&Share, String)> = shares
             .iter()

@@ -9,37 +9,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use frevo_auth::{Account, Accounts, NtHash};
 use frevo_client::dial::Dialing;
 use frevo_client::{Client, Credentials, Dial, Options, ServerName, Session, Share};
-use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory::{self, MemoryStream};
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
-use frevo_server::ambient::Host;
-use frevo_server::connection::{self, Accepted};
+use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
-use frevo_server::share::{Share as ServerShare, Shares, Target};
-use frevo_server::{ServerState, Settings};
+use frevo_server::share::{Share as ServerShare, Target};
+use frevo_server::{Server, Settings, UserList};
 use frevo_store::Vfs;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-
-#[derive(Debug)]
-struct Users;
-
-impl Accounts for Users {
-    fn account(&self, user: &str, _domain: &str) -> Option<Account> {
-        let name = user.to_lowercase();
-        (name == "ann").then(|| Account {
-            nt_hash: NtHash::from_password("secret"),
-            is_enabled: true,
-            name,
-        })
-    }
-}
 
 /// The wire between: it can be cut, and refuse new connections.
 #[derive(Debug)]
@@ -65,6 +48,8 @@ impl Dial for Wire {
 }
 
 pub struct World {
+    pub embedded: Server,
+    /// The state of `embedded` that all connections share.
     pub server: Arc<ServerState>,
     pub dir: TempDir,
     pub wire: Arc<Wire>,
@@ -87,11 +72,16 @@ impl World {
             encrypt,
             ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
         };
-        let shares = Shares::new([share("data", false), share("sealed", true)]);
-        let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(Host));
+        let embedded = Server::builder()
+            .settings(settings)
+            .shares([share("data", false), share("sealed", true)])
+            .accounts(Arc::new(UserList::new().user("ann", "secret")))
+            .build()
+            .unwrap();
+        let server = Arc::clone(embedded.state());
         let (ends, heard) = mpsc::unbounded_channel();
         let wire = Wire { ends, down: AtomicBool::new(false), dialed: AtomicUsize::new(0) };
-        (Self { server, dir, wire: Arc::new(wire) }, heard)
+        (Self { embedded, server, dir, wire: Arc::new(wire) }, heard)
     }
 
     pub fn client(&self, options: Options) -> Client {
@@ -121,17 +111,10 @@ pub fn in_world_with(settings: Settings, test: impl AsyncFnOnce(&World)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let (world, mut ends) = World::new(settings);
-        let server = Arc::clone(&world.server);
+        let server = world.embedded.clone();
         tokio::task::spawn_local(async move {
             while let Some(stream) = ends.recv().await {
-                let ticket = server.admission.enter(Ipv4Addr::LOCALHOST.into()).unwrap();
-                let accepted = Accepted {
-                    stream: Stream::Memory(stream),
-                    reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
-                    first: None,
-                    ticket,
-                };
-                tokio::task::spawn_local(connection::run(Arc::clone(&server), accepted));
+                tokio::task::spawn_local(server.serve_connection(stream).unwrap());
             }
         });
         test(&world).await;

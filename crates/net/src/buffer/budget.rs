@@ -6,8 +6,44 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+// Of the process, because threads of several servers take buffers from one depot: a buffer
+// that one of them has freed is another's next.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// The sum of the parts; 0 while there is none.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// The part of the process's large buffers that one server may use.
+///
+/// The limit of the process is the sum of the parts. Without a part there is no limit.
+#[derive(Debug)]
+pub struct Part(AtomicUsize);
+
+impl Part {
+    /// Adds `bytes` to the limit of the process until this is dropped.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let bytes = bytes.clamp(1, PART_BYTES_MAX);
+        LIMIT.fetch_add(bytes, Ordering::Relaxed);
+        Self(AtomicUsize::new(bytes))
+    }
+
+    /// Replaces the number of bytes.
+    pub fn set(&self, bytes: usize) {
+        let bytes = bytes.clamp(1, PART_BYTES_MAX);
+        LIMIT.fetch_add(bytes, Ordering::Relaxed);
+        LIMIT.fetch_sub(self.0.swap(bytes, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        LIMIT.fetch_sub(self.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// No part is larger, so that no sum of parts overflows.
+const PART_BYTES_MAX: usize = usize::MAX >> 16;
 
 /// How full it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,15 +64,13 @@ pub fn in_use() -> usize {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// Sets how many bytes may be in use.
-pub fn set_limit(bytes: usize) {
-    LIMIT.store(bytes.max(1), Ordering::Relaxed);
-}
-
 /// Bytes that may be in use.
 #[must_use]
 pub fn limit() -> usize {
-    LIMIT.load(Ordering::Relaxed)
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => usize::MAX,
+        sum => sum,
+    }
 }
 
 /// How full it is now.
@@ -48,14 +82,14 @@ pub fn fullness() -> Fullness {
 /// The fill level when `other` bytes are in use for other things than buffers.
 #[must_use]
 pub fn fullness_with(other: usize) -> Fullness {
-    of(in_use().saturating_add(other), LIMIT.load(Ordering::Relaxed))
+    of(in_use().saturating_add(other), limit())
 }
 
 /// True when not even the eighth beyond the limit is free, which is kept for those
 /// who have little, with `other` bytes in use for other things than buffers.
 #[must_use]
 pub fn is_overdrawn_with(other: usize) -> bool {
-    let limit = LIMIT.load(Ordering::Relaxed);
+    let limit = limit();
     in_use().saturating_add(other) >= limit.saturating_add(limit / 8)
 }
 
@@ -86,6 +120,22 @@ pub(super) fn give(bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No other test of this crate makes a part.
+    #[test]
+    fn the_limit_is_the_sum_of_the_parts() {
+        assert_eq!(limit(), usize::MAX);
+        let (one, other) = (Part::new(1_000), Part::new(500));
+        assert_eq!(limit(), 1_500);
+        one.set(2_000);
+        assert_eq!(limit(), 2_500);
+        other.set(usize::MAX);
+        assert_eq!(limit(), 2_000 + PART_BYTES_MAX);
+        drop(other);
+        assert_eq!(limit(), 2_000);
+        drop(one);
+        assert_eq!(limit(), usize::MAX);
+    }
 
     #[test]
     fn fullness_has_four_steps() {

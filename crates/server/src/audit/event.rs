@@ -119,6 +119,31 @@ pub struct Event {
 }
 
 impl Event {
+    /// Returns the kind.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns SUCCESS, or the status that the client was told.
+    pub const fn outcome(&self) -> Status {
+        self.status
+    }
+
+    /// Returns the client's address, if the event has one.
+    pub const fn client(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Returns the account that was logged on, if the event has one.
+    pub fn user(&self) -> Option<&str> {
+        self.identity.as_ref().map(|identity| &*identity.user)
+    }
+
+    /// Returns the further fields that `docs/audit.md` lists for the kind.
+    pub fn details(&self) -> &[(&'static str, Value)] {
+        &self.details
+    }
+
     /// A success without details.
     pub const fn new(kind: Kind) -> Self {
         Self {

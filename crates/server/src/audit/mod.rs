@@ -8,6 +8,8 @@ mod event;
 mod json;
 mod queue;
 mod sink;
+mod stream;
+#[doc(hidden)]
 pub mod told;
 
 use std::fmt;
@@ -16,14 +18,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use frevo_wire::bit_set;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Host};
 use crate::lines::Lines;
 
 pub use event::{Event, Kind, Source, Value};
 pub use queue::Writer;
 pub use sink::{File, Journal, Sink, Syslog};
+pub use stream::Events;
+pub(crate) use stream::{EventSender, channel};
 
 bit_set! {
     /// The operations on files that a share records: its key `audit`.
@@ -49,7 +53,9 @@ pub struct Audit(Arc<Inner>);
 
 struct Inner {
     ambient: Arc<dyn Ambient>,
-    queue: queue::Queue,
+    /// None without a log.
+    queue: Option<queue::Queue>,
+    streams: RwLock<Vec<EventSender>>,
     refusals: Lines,
     writer: Mutex<Option<Writer>>,
 }
@@ -59,16 +65,48 @@ impl Audit {
     ///
     /// # Errors
     /// When no thread can be made.
-    pub fn start(ambient: Arc<dyn Ambient>, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
+    pub fn start(sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
+        Self::start_with(Arc::new(Host), sinks)
+    }
+
+    /// As [`Self::start`], with another clock.
+    #[doc(hidden)]
+    pub fn start_with(ambient: Arc<dyn Ambient>, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
         let queue = queue::Queue::default();
         let writer = Writer::start(queue.clone(), sinks)?;
-        let refusals = Lines::default();
-        Ok(Self(Arc::new(Inner { ambient, queue, refusals, writer: Mutex::new(Some(writer)) })))
+        Ok(Self::of(ambient, Some(queue), Some(writer)))
+    }
+
+    /// An audit log that writes no log: its events go to streams alone.
+    pub(crate) fn without_log(ambient: Arc<dyn Ambient>) -> Self {
+        Self::of(ambient, None, None)
+    }
+
+    fn of(ambient: Arc<dyn Ambient>, queue: Option<queue::Queue>, writer: Option<Writer>) -> Self {
+        Self(Arc::new(Inner {
+            ambient,
+            queue,
+            streams: RwLock::default(),
+            refusals: Lines::default(),
+            writer: Mutex::new(writer),
+        }))
+    }
+
+    /// The audit log, whose events go to `streams` too.
+    pub(crate) fn with_streams(self, streams: Vec<EventSender>) -> Self {
+        self.0.streams.write().extend(streams);
+        self
     }
 
     /// Queues an event. It never waits.
     pub fn emit(&self, event: Event) {
-        self.0.queue.push(self.0.ambient.now(), event);
+        let time = self.0.ambient.now();
+        let streams = self.0.streams.read();
+        streams.iter().for_each(|stream| stream.send(time, &event));
+        drop(streams);
+        if let Some(queue) = &self.0.queue {
+            queue.push(time, event);
+        }
     }
 
     /// Queues an event that a client can cause without limit, unless its network has
@@ -85,14 +123,16 @@ impl Audit {
 
     /// Opens files anew after what is queued has been written, for those who rotate them.
     pub fn reopen(&self) {
-        self.0.queue.reopen();
+        if let Some(queue) = &self.0.queue {
+            queue.reopen();
+        }
     }
 
     /// Writes what is queued and ends the thread. Later events are lost.
     pub fn finish(&self) {
         let writer = self.0.writer.lock().take();
-        if let Some(writer) = writer {
-            self.0.queue.end();
+        if let (Some(queue), Some(writer)) = (&self.0.queue, writer) {
+            queue.end();
             writer.join();
         }
     }

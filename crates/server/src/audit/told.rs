@@ -15,6 +15,7 @@ use crate::open::{FileOpen, Open};
 use crate::quoted::cut;
 use crate::refusal::Outcome;
 use crate::request::Request;
+use crate::server::ServerState;
 use crate::tree_connect::TreeConnect;
 
 impl Request<'_> {
@@ -82,7 +83,7 @@ pub fn connect_refused(rq: &Request<'_>, name: &str, status: Status, reason: &st
 }
 
 /// A client that met a limit.
-pub fn limit(server: &crate::ServerState, peer: SocketAddr, reason: &str) {
+pub fn limit(server: &ServerState, peer: SocketAddr, reason: &str) {
     server.audit.emit_limited(peer.ip(), || {
         Event::new(Kind::Limit)
             .status(Status::INSUFFICIENT_RESOURCES)

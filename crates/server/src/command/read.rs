@@ -9,6 +9,7 @@ use frevo_wire::command::read::{self, Channel, ReadFlags, ReadResponseFlags};
 use frevo_wire::dtyp::AccessMask;
 
 use crate::data::{self, MAX_OFFSET};
+use crate::host;
 use crate::ipc;
 use crate::open::{FileOpen, OpenTarget};
 use crate::refusal::Outcome;
@@ -93,7 +94,7 @@ fn direct(
         return Ok(None);
     };
     // The size alone: attributes are not asked for here.
-    let end = rustix::fs::fstat(io.fd()).map_err(|errno| frevo_posix::fault_of(errno).status())?;
+    let end = rustix::fs::fstat(io.fd()).map_err(|errno| host::fault_of(errno).status())?;
     let end = u64::try_from(end.st_size).unwrap_or(0);
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);

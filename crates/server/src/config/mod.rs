@@ -12,7 +12,9 @@ mod nearest;
 mod schema;
 mod values;
 
-pub use build::{FolderFault, Identities, open_share};
+pub use crate::host::FolderFault;
+pub use crate::limits::CONFIG_FILE_BYTES;
+pub use build::{Identities, open_share};
 pub use fault::Fault;
 pub use names::{AccountName, ServerName, ShareName, Who};
 pub use nearest::nearest;

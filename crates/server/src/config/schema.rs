@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +18,7 @@ use super::values::{
 };
 use crate::access_rules::Network;
 use crate::audit;
-use crate::ledger::{Kind, Ledger};
+use crate::embed::Limits;
 use crate::limits;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
@@ -484,11 +485,21 @@ impl ServerSection {
 }
 
 impl LimitsSection {
-    /// Applies what accounts and addresses may have.
-    pub fn apply(&self, ledger: &Ledger) {
-        ledger.set_most(Kind::Connection, self.connections_per_user, self.connections_per_address);
-        ledger.set_most(Kind::Session, self.sessions_per_user, None);
-        ledger.set_most(Kind::Open, self.opens_per_user, self.opens_per_user);
+    /// The limits of a server; defaults where the section says nothing.
+    pub fn limits(&self) -> Limits {
+        let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        let defaults = Limits::default();
+        Limits {
+            connections: self.connections.unwrap_or(defaults.connections),
+            drain: self.drain_seconds.map_or(defaults.drain, Duration::from_secs),
+            memory: self.memory.as_ref().map_or(defaults.memory, |size| bytes(size.get_ref().0)),
+            pool_per_core: self.pool_per_core.as_ref().map(|size| bytes(size.0)),
+            connections_per_user: self.connections_per_user,
+            connections_per_address: self.connections_per_address,
+            sessions_per_user: self.sessions_per_user,
+            opens_per_user: self.opens_per_user,
+            descriptors: None,
+        }
     }
 
     fn faults(&self, text: &str) -> Vec<Fault> {

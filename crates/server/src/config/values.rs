@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
-use frevo_posix::SnapshotFolders;
 use frevo_proto::Dialect;
 use serde::{Deserialize, Deserializer, de};
+
+use crate::host::SnapshotFolders;
 
 /// A value that is one of a few words.
 macro_rules! words {

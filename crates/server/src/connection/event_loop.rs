@@ -52,7 +52,7 @@ pub async fn run(server: Arc<ServerState>, accepted: Accepted) -> io::Result<()>
     let mut whole = pin!(serve_whole(Arc::clone(&server), accepted));
     poll_fn(|cx| {
         let poll = || {
-            let _scope = impersonation::scope();
+            let _scope = impersonation::scope(server.host_users.acts_lazily());
             whole.as_mut().poll(cx)
         };
         server.watchdog.poll(whose, poll)

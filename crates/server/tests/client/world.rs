@@ -9,18 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, NtHash};
-use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
+use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
+use frevo_server::SharedAccounts;
 use frevo_server::access_rules::Rules;
-use frevo_server::ambient::{Ambient, Host};
-use frevo_server::connection::{self, Accepted};
-use frevo_server::ledger::Kind;
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
-use frevo_server::share::{Share, Shares, Target};
-use frevo_server::{ServerState, Settings};
+use frevo_server::share::{Share, Target};
+use frevo_server::{Server, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::Status;
@@ -67,7 +68,20 @@ pub fn settings() -> Settings {
     }
 }
 
+/// A server of these parts, on two cores when it listens.
+pub fn serving(
+    settings: Settings,
+    shares: impl IntoIterator<Item = Share>,
+    accounts: SharedAccounts,
+    ambient: Arc<dyn Ambient>,
+) -> Server {
+    let parts = Server::builder().settings(settings).shares(shares).accounts(accounts);
+    parts.ambient(ambient).cores(2).build().unwrap()
+}
+
 pub struct World {
+    pub embedded: Server,
+    /// The state of `embedded` that all connections share.
     pub server: Arc<ServerState>,
     pub dir: TempDir,
     /// Where the shares are on the host.
@@ -102,9 +116,15 @@ impl World {
     }
 
     /// A server of its own making whose shares are of `dir`.
-    pub fn of(server: Arc<ServerState>, dir: TempDir) -> Self {
-        let root = dir.path().to_owned();
-        Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
+    pub fn of(embedded: Server, dir: TempDir) -> Self {
+        let (root, server) = (dir.path().to_owned(), Arc::clone(embedded.state()));
+        Self { embedded, server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
+    }
+
+    /// The whole server, with its core threads, on a socket.
+    pub fn listen(&self, listener: Listener) -> JoinHandle<io::Result<()>> {
+        let server = self.embedded.clone();
+        tokio::task::spawn_local(async move { server.serve(listener).await })
     }
 
     /// The server is gone in the midst of what it did: nothing is closed.
@@ -115,13 +135,12 @@ impl World {
     }
 
     fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
-        let root = dir.path().to_owned();
         let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(vfs)));
         // To try all tests with every share's requests off their core.
         let uses_pool = std::env::var_os("FREVO_TEST_BLOCKING_POOL").is_some();
         let blocking_pool = || uses_pool.then(Arc::default);
         let share = |name: &str| Share { blocking_pool: blocking_pool(), ..share(name) };
-        let shares = Shares::new([
+        let shares = [
             share("data"),
             Share { time_machine: true, ..share("backups") },
             Share { encrypt: true, ..share("sealed") },
@@ -136,9 +155,8 @@ impl World {
             Share { hide_unreadable: true, ..share("discreet") },
             Share { inherited_as_set: true, ..share("copies") },
             Share { rules: Rules::for_users(&["bob"]), ..share("bobs") },
-        ]);
-        let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(Host));
-        Self { server, dir, root, tasks: RefCell::default(), next_guid: Cell::new(1) }
+        ];
+        Self::of(serving(settings, shares, Arc::new(Users), Arc::new(Host)), dir)
     }
 
     /// A new connection from this host, with a ClientGuid of its own.
@@ -148,18 +166,11 @@ impl World {
 
     /// A new connection, as the listener would take or refuse it.
     pub fn connect_from(&self, address: IpAddr) -> Option<Peer> {
-        let ticket = self.server.admit(address)?;
         let client = SocketAddr::new(address, 50_000);
         let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 445);
         let (ours, theirs) = memory::pair(PIPE, [client, server]);
-        let accepted = Accepted {
-            stream: Stream::Memory(theirs),
-            reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
-            first: None,
-            ticket,
-        };
-        let task = tokio::task::spawn_local(connection::run(Arc::clone(&self.server), accepted));
-        self.tasks.borrow_mut().push(task);
+        let connection = self.embedded.serve_connection(theirs).ok()?;
+        self.tasks.borrow_mut().push(tokio::task::spawn_local(connection));
         let number = self.next_guid.get();
         self.next_guid.set(number.wrapping_add(1));
         Some(Peer::new(Stream::Memory(ours), Guid([number; 16])))
@@ -311,7 +322,7 @@ pub fn in_own_world(frozen: bool, world: &World, test: impl AsyncFnOnce(&World))
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(frozen)
-        .on_thread_start(frevo_server::impersonation::begin_thread)
+        .on_thread_start(frevo_server::internal::impersonation::begin_thread)
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {

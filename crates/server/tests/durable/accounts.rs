@@ -4,7 +4,7 @@
 use crate::asking::*;
 use crate::client::protection::list;
 use crate::client::*;
-use frevo_server::durable::record;
+use frevo_server::internal::durable::record;
 use frevo_store::state::MemoryState;
 use frevo_wire::command::create::ShareAccess;
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags};

@@ -9,7 +9,7 @@ use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
-use frevo_server::durable::record;
+use frevo_server::internal::durable::record;
 use frevo_store::state::{Done, MemoryState, OpenRecord, RecordId, StateFault, StateStore};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
@@ -34,7 +34,7 @@ fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         let start = || {
             let world = World::at(settings(), folder.path());
             record::restore(&world.server, Arc::clone(&store) as _).unwrap();
-            frevo_server::durable::scavenger::start(&world.server);
+            frevo_server::internal::durable::scavenger::start(&world.server);
             world
         };
         test(&start, &store).await;

@@ -77,7 +77,7 @@ impl Kind {
 }
 
 fn store(world: &World) {
-    use frevo_server::durable::record;
+    use frevo_server::internal::durable::record;
     let store = std::sync::Arc::new(frevo_store::state::MemoryState::default());
     record::restore(&world.server, store).unwrap();
 }

@@ -1,6 +1,6 @@
 //! Server-side copy: FSCTL_SRV_REQUEST_RESUME_KEY, FSCTL_SRV_COPYCHUNK.
 
-use frevo_server::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use frevo_server::internal::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::copychunk::{

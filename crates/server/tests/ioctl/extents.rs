@@ -244,7 +244,7 @@ fn trimmed_pages_read_as_zeros() {
         for range in [(u64::MAX, 1), (4096, u64::MAX)] {
             ask(&mut peer, &mount, TRIM, target, &trim(&[range]), 4).await.expect(overflow);
         }
-        let many = trim(&vec![(0, 4096); frevo_server::limits::TRIM_RANGES + 1]);
+        let many = trim(&vec![(0, 4096); frevo_server::internal::limits::TRIM_RANGES + 1]);
         let many = ask(&mut peer, &mount, TRIM, source, &many, 4).await;
         many.expect(Status::INSUFFICIENT_RESOURCES);
         let other = peer.open_file(&mount, &Want::existing("source")).await;

@@ -1,6 +1,6 @@
 //! CHANGE_NOTIFY.
 
-use frevo_server::limits::NOTIFIES_PER_SESSION;
+use frevo_server::internal::limits::NOTIFIES_PER_SESSION;
 use std::time::Duration;
 
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter, Request};

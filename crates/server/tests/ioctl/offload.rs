@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use frevo_server::limits::OFFLOAD_TOKENS_PER_SESSION;
+use frevo_server::internal::limits::OFFLOAD_TOKENS_PER_SESSION;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;

@@ -22,16 +22,15 @@ use frevo_wire::rpc::{Client, SyntaxId, WinError};
 use frevo_wire::{Utf16, rpc};
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
-use frevo_server::ServerState;
-use frevo_server::ambient::{Ambient, Host};
-use frevo_server::host_users::HostUser;
-use frevo_server::limits::PIPES_PER_SESSION;
-use frevo_server::share::{RunAs, Share, Shares, Target};
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::limits::PIPES_PER_SESSION;
+use frevo_server::share::{RunAs, Share, Target};
 
 use super::calls::*;
 use crate::client::files::{close_draft, data, read_draft, utf16, write_draft};
 use crate::client::peer::async_id;
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, serving};
 use crate::client::*;
 
 async fn ipc(world: &World, user: &str) -> (Peer, Mount) {
@@ -123,8 +122,7 @@ fn x8_a_share_for_users_of_the_host_is_not_listed_for_others() {
     let dir = tempfile::tempdir().unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let share = Share { run_as: RunAs::User, ..Share::new("hosts", Target::Disk(Arc::new(vfs))) };
-    let server =
-        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(Bobs));
+    let server = serving(settings(), [share], Arc::new(Users), Arc::new(Bobs));
     in_own_world(false, &World::of(server, dir), async |world| {
         for (user, names) in [("ann", &["IPC$"][..]), ("bob", &["IPC$", "hosts"])] {
             let mut peer = world.connect();

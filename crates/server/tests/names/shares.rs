@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::share::{Share, Target};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContext, CreateContexts};
@@ -13,7 +13,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 
 use crate::client::files::{delete_draft, rename_draft};
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, serving};
 use crate::client::*;
 
 /// Opens for deletion, which all may do at a time.
@@ -41,9 +41,9 @@ fn in_shares(
         let vfs = PosixVfs::open_root(&root, options.clone()).unwrap();
         Share::new(name, Target::Disk(Arc::new(vfs)))
     };
-    let shares = Shares::new(folders.iter().map(share));
-    let host = Arc::new(frevo_server::ambient::Host);
-    let server = frevo_server::ServerState::new(settings(), shares, Arc::new(Users), host);
+    let shares = folders.iter().map(share);
+    let host = Arc::new(frevo_server::internal::ambient::Host);
+    let server = serving(settings(), shares, Arc::new(Users), host);
     let world = World::of(server, dir);
     in_own_world(false, &world, async |world| {
         let mut peer = world.connect();

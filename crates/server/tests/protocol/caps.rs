@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::idle;
-use frevo_server::ledger::Kind;
-use frevo_server::limits::{IDLE_LOOK, IDLE_SESSION_MINUTES};
+use frevo_server::internal::idle;
+use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::limits::{IDLE_LOOK, IDLE_SESSION_MINUTES};
 use frevo_server::settings::Settings;
 use frevo_wire::command::create::ShareAccess;
 use tokio::time::sleep;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::limits::{BLOCKING_REQUESTS, BLOCKING_THREADS};
+use frevo_server::internal::limits::{BLOCKING_REQUESTS, BLOCKING_THREADS};
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;

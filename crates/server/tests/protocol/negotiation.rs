@@ -3,7 +3,7 @@
 use crate::client::draft::pack;
 use crate::client::negotiate::ALL_DIALECTS;
 use crate::client::*;
-use frevo_server::limits::MAX_TRANSACT;
+use frevo_server::internal::limits::MAX_TRANSACT;
 use frevo_server::settings::{Encryption, Signing};
 use frevo_wire::command::negotiate::{self, GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::dtyp::Guid;

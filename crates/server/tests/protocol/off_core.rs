@@ -7,12 +7,10 @@ use crate::client::draft::pack;
 use crate::client::files::{close_draft, file_id};
 use crate::client::peer::async_id;
 use crate::client::*;
-use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
-use frevo_server::ambient::{Ambient, Host};
-use frevo_server::limits::BLOCKING_REQUESTS;
-use frevo_server::serve::{ServeLimits, serve};
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::limits::BLOCKING_REQUESTS;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
@@ -234,16 +232,10 @@ fn a_hung_share_does_not_hold_up_the_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let world = World::new(settings());
     let gated = with_share(&world);
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let cores = Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap();
-    let limits = ServeLimits { drain: Duration::from_millis(300), ..ServeLimits::default() };
-    let server = Arc::clone(&world.server);
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
-        let stop_asked = async { drop(stopped.await) };
-        let serving =
-            tokio::task::spawn_local(serve(server, vec![listener], cores, limits, stop_asked));
+        let serving = world.listen(listener);
         let stream = Stream::connect(address).await.unwrap();
         let mut peer = Peer::new(stream, Guid([7; 16]));
         peer.negotiate(&Offer::default()).await;
@@ -253,8 +245,8 @@ fn a_hung_share_does_not_hold_up_the_end() {
         gated.shut(true);
         peer.send(vec![away.put(Want::existing("f").draft())], away.via()).await;
         soon(peer.interim()).await;
-        stop.send(()).unwrap();
-        soon(serving).await.unwrap();
+        world.embedded.stop_within(Duration::from_millis(300));
+        soon(serving).await.unwrap().unwrap();
     });
     // Its threads must not be left to hang behind the test.
     gated.shut(false);

@@ -7,7 +7,7 @@ use crate::client::files::{PREVIOUS, close_draft, file_id, lock_draft, read_draf
 use crate::client::peer::async_id;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
-use frevo_server::limits::{LOCKS_PER_SESSION, WAITING_PER_CONNECTION};
+use frevo_server::internal::limits::{LOCKS_PER_SESSION, WAITING_PER_CONNECTION};
 use frevo_store::limits::LOCKS_PER_OPEN;
 use frevo_wire::command::lock::LockFlags;
 

@@ -38,7 +38,7 @@ impl Dice {
 #[test]
 fn l2_channels_come_and_go_during_signed_io() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 3);
+        let cores = Cores::start(&world.embedded, 3);
         let (mut one, mount) = cores.session(0, GUID).await;
         let file = one.open_file(&mount, &Want::file("f")).await;
         one.write(&mount, file, 0, &[7; 4096]).await;
@@ -93,7 +93,7 @@ async fn write_much(peer: &mut Peer, mount: &Mount, file: FileId, run: usize) ->
 #[test]
 fn l1_logoff_is_answered_when_nothing_is_under_way_any_more() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         for run in 0..runs(60) {
             let (mut one, mount) = cores.session(run, GUID).await;
             let file = one.open_file(&mount, &Want::file("f")).await;
@@ -125,7 +125,7 @@ fn l1_logoff_is_answered_when_nothing_is_under_way_any_more() {
 #[test]
 fn tree_disconnect_is_answered_when_nothing_is_under_way_in_it_any_more() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         for run in 0..runs(60) {
             let (mut one, mount) = cores.session(run, GUID).await;
             let file = one.open_file(&mount, &Want::file("f")).await;
@@ -151,7 +151,7 @@ fn tree_disconnect_is_answered_when_nothing_is_under_way_in_it_any_more() {
 #[test]
 fn close_is_answered_when_nothing_is_under_way_with_it_any_more() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         let (mut one, mount) = cores.session(0, GUID).await;
         let (mut two, there) = cores.bind(1, &one, &mount).await;
         for run in 0..runs(60) {
@@ -201,7 +201,7 @@ fn tree_disconnect_does_not_wait_for_those_who_wait() {
 #[test]
 fn l3_of_two_ends_one_succeeds() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         for run in 0..runs(60) {
             let (mut one, mount) = cores.session(run, GUID).await;
             let file = one.open_file(&mount, &Want::file("f")).await;

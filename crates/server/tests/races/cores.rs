@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use frevo_net::frame_reader::FrameReader;
-use frevo_net::memory;
+use frevo_net::memory::{self, MemoryStream};
 use frevo_net::transport::Stream;
-use frevo_server::ServerState;
-use frevo_server::connection::{self, Accepted};
+use frevo_server::Server;
 use frevo_wire::dtyp::Guid;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -19,8 +17,7 @@ use tokio::task::LocalSet;
 use crate::client::*;
 
 pub struct Cores {
-    server: Arc<ServerState>,
-    doors: Vec<mpsc::UnboundedSender<Accepted>>,
+    doors: Vec<mpsc::UnboundedSender<MemoryStream>>,
     threads: Vec<JoinHandle<()>>,
     watchdog: Arc<AtomicBool>,
     watcher: JoinHandle<()>,
@@ -30,19 +27,19 @@ pub struct Cores {
 const STALLED_MS: u64 = 5_000;
 
 impl Cores {
-    pub fn start(server: &Arc<ServerState>, count: usize) -> Self {
+    pub fn start(server: &Server, count: usize) -> Self {
         let (mut doors, mut threads) = (Vec::new(), Vec::new());
         let began = Instant::now();
         let beats: Vec<Arc<AtomicU64>> = (0..count).map(|_| Arc::default()).collect();
         for beat in &beats {
             let beat = Arc::clone(beat);
             let (door, mut accepted) = mpsc::unbounded_channel();
-            let server = Arc::clone(server);
+            let server = server.clone();
             doors.push(door);
             threads.push(std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
-                    .on_thread_start(frevo_server::impersonation::begin_thread)
+                    .on_thread_start(frevo_server::internal::impersonation::begin_thread)
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async {
@@ -55,7 +52,7 @@ impl Cores {
                     });
                     let mut tasks = Vec::new();
                     while let Some(one) = accepted.recv().await {
-                        let run = connection::run(Arc::clone(&server), one);
+                        let run = server.serve_connection(one).expect("admitted");
                         tasks.push(tokio::task::spawn_local(run));
                     }
                     for task in tasks {
@@ -78,22 +75,15 @@ impl Cores {
                 }
             }
         });
-        Self { server: Arc::clone(server), doors, threads, watchdog, watcher }
+        Self { doors, threads, watchdog, watcher }
     }
 
     /// A connection that is served by core `at`, of the client `guid`.
     pub fn connect(&self, at: usize, guid: Guid) -> Peer {
         let address = Ipv4Addr::LOCALHOST.into();
-        let ticket = self.server.admission.enter(address).expect("admitted");
         let (client, server) = (SocketAddr::new(address, 50_000), SocketAddr::new(address, 445));
         let (ours, theirs) = memory::pair(1 << 20, [client, server]);
-        let accepted = Accepted {
-            stream: Stream::Memory(theirs),
-            reader: FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX),
-            first: None,
-            ticket,
-        };
-        assert!(self.doors[at % self.doors.len()].send(accepted).is_ok());
+        assert!(self.doors[at % self.doors.len()].send(theirs).is_ok());
         Peer::new(Stream::Memory(ours), guid)
     }
 

@@ -19,7 +19,7 @@ async fn soon<T>(answer: impl Future<Output = T>) -> T {
 #[test]
 fn l6_replacing_from_two_sides_ends() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         let (mut one, mount) = cores.session(0, Guid([1; 16])).await;
         let (mut two, there) = cores.session(1, Guid([2; 16])).await;
         for run in 0..runs(150) {
@@ -60,7 +60,7 @@ fn l6_replacing_from_two_sides_ends() {
 #[test]
 fn a_create_and_a_rename_over_it_do_not_cross() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         let (mut one, mount) = cores.session(0, Guid([1; 16])).await;
         let (mut two, there) = cores.session(1, Guid([2; 16])).await;
         let (mut refused, mut replaced) = (0, 0);

@@ -61,7 +61,7 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
         Holder::Waits,
     ];
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         let (mut two, theirs) = cores.session(1, Guid([2; 16])).await;
         for run in 0..runs(40) {
             for holder in all {

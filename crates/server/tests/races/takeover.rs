@@ -13,7 +13,7 @@ const GUID: Guid = Guid([0x5A; 16]);
 #[test]
 fn a6_taking_over_is_answered_when_nothing_is_under_way_any_more() {
     in_world(async |world| {
-        let cores = Cores::start(&world.server, 2);
+        let cores = Cores::start(&world.embedded, 2);
         for run in 0..runs(60) {
             let (mut old, mount) = cores.session(run, GUID).await;
             let file = old.open_file(&mount, &Want::file("f")).await;

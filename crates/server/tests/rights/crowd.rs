@@ -11,16 +11,15 @@ use std::sync::Arc;
 
 use frevo_auth::{Account, Accounts, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser, credentials};
-use frevo_server::ServerState;
-use frevo_server::ambient::{Ambient, Host};
-use frevo_server::host_users::HostUser;
-use frevo_server::share::{RunAs, Share, Shares, Target};
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::host_users::HostUser;
+use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
 use crate::client::files::{PREVIOUS, close_draft, file_id, read_draft, write_draft};
-use crate::client::world::{in_own_world, password};
+use crate::client::world::{in_own_world, password, serving};
 use crate::client::{Mount, Offer, Peer, Reply, Status, Want, World, settings};
 use crate::cores::Cores;
 use crate::impersonation::{acts_as, all_at_rest, set_mode};
@@ -179,7 +178,6 @@ fn x7_sixty_four_users_never_mix() {
         println!("skipped: x7_sixty_four_users_never_mix: {why}");
         return;
     }
-    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o1777);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
@@ -190,14 +188,14 @@ fn x7_sixty_four_users_never_mix() {
     };
     // Half of them on shares whose requests leave the core.
     let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
-    let shares = Shares::new([share("data"), away]);
-    let server = ServerState::new(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));
+    let shares = [share("data"), away];
+    let server = serving(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));
     let world = World::of(server, dir);
     furnish(&world);
     let began = std::time::Instant::now();
     let done = Rc::new(Cell::new(0));
     in_own_world(false, &world, async |world| {
-        let cores = Cores::start(&world.server, 3);
+        let cores = Cores::start(&world.embedded, 3);
         let mut members = Vec::new();
         for number in 0..USERS {
             let at = number as usize;

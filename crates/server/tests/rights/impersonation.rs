@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use frevo_posix::credentials;
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
-use frevo_server::ServerState;
-use frevo_server::ambient::{Ambient, Host};
-use frevo_server::host_users::HostUser;
-use frevo_server::share::{RunAs, Share, Shares, Target};
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::host_users::HostUser;
+use frevo_server::share::{RunAs, Share, Target};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::create_context::CreateContext;
 use frevo_wire::dtyp::{AccessMask, FileTime};
@@ -22,7 +21,7 @@ use crate::asking::{back, batch, dhnc, is_durable, lost};
 use crate::calls::set_draft;
 use crate::client::files::{PREVIOUS, close_draft, file_id, write_draft};
 use crate::client::settings;
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, serving};
 use crate::client::{Draft, FileId, Mount, Offer, Peer, Reply, Settings, Status, Want, World};
 
 const UIDS: [(&str, u32); 2] = [("ann", 61_001), ("bob", 61_002)];
@@ -59,15 +58,14 @@ pub fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
         println!("skipped: {test_name}: {why}");
         return;
     }
-    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o777);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let vfs: Arc<dyn frevo_store::Vfs> = Arc::new(vfs);
     let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
-    let shares = Shares::new([Share { run_as: RunAs::User, ..share("data") }, share("plain")]);
+    let shares = [Share { run_as: RunAs::User, ..share("data") }, share("plain")];
     let settings = Settings { ..settings() };
-    let server = ServerState::new(settings, shares, Arc::new(Users), Arc::new(TwoUsers));
+    let server = serving(settings, shares, Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(frozen, &World::of(server, dir), test);
     assert_eq!(acts_as(), 0, "this thread is the server's again");
     all_at_rest();
@@ -365,8 +363,7 @@ fn whoever_is_nobody_on_the_host_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let share = Share { run_as: RunAs::User, ..Share::new("data", Target::Disk(Arc::new(vfs))) };
-    let server =
-        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(Root));
+    let server = serving(settings(), [share], Arc::new(Users), Arc::new(Root));
     in_own_world(false, &World::of(server, dir), async |world| {
         for user in ["ann", "bob"] {
             let mut peer = world.connect();

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::ServerState;
-use frevo_server::durable::{record, scavenger};
-use frevo_server::share::{RunAs, Share, Shares, Target};
+use frevo_server::internal::durable::{record, scavenger};
+use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::state::MemoryState;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
@@ -17,7 +16,7 @@ use tokio::task::LocalSet;
 
 use crate::asking::{back, dh2c, dh2q, durable_v2, guid, with};
 use crate::client::files::file_id;
-use crate::client::world::Users;
+use crate::client::world::{Users, serving};
 use crate::client::{FileId, Status, Want, World, settings};
 use crate::impersonation::{TwoUsers, acts_as, all_at_rest, set_mode, uid};
 
@@ -29,10 +28,10 @@ fn start(root: &Path, store: &Arc<MemoryState>) -> World {
         continuous: true,
         ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
     };
-    let shares = Shares::new([lasting]);
-    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
-    record::restore(&server, Arc::clone(store) as _).unwrap();
-    scavenger::start(&server);
+    let shares = [lasting];
+    let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    record::restore(server.state(), Arc::clone(store) as _).unwrap();
+    scavenger::start(server.state());
     assert_eq!(acts_as(), 0, "restoring leaves the thread the server's");
     World::of(server, tempfile::tempdir().unwrap())
 }
@@ -48,7 +47,6 @@ fn x7_x5_what_is_restored_is_its_owners() {
         println!("skipped: x7_x5_what_is_restored_is_its_owners: {why}");
         return;
     }
-    frevo_server::impersonation::act_lazily();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     set_mode(root, 0o755);

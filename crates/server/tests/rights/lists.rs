@@ -7,10 +7,9 @@ use std::sync::Arc;
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said};
-use frevo_server::ServerState;
 use frevo_server::access_rules::{Names, Rules};
-use frevo_server::ambient::{Ambient, Host};
-use frevo_server::host_users::HostUser;
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::host_users::HostUser;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::user_map::{Mapped, UserMap};
 use frevo_wire::command::create::CreateDisposition;
@@ -19,7 +18,7 @@ use frevo_wire::dtyp::{AccessMask, FileTime};
 
 use crate::client::files::tree_connect_draft;
 use crate::client::settings;
-use crate::client::world::{in_own_world, in_world, password};
+use crate::client::world::{in_own_world, in_world, password, serving};
 use crate::client::{Dialect, Logon, Mount, Offer, Peer, Setup, Status, Want, World};
 
 /// The groups of each account.
@@ -241,7 +240,7 @@ fn who_the_host_says_nothing_of_is_kept_out() {
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let server = ServerState::new(settings(), Shares::default(), accounts(STAFF), Arc::new(Silent));
+    let server = serving(settings(), [], accounts(STAFF), Arc::new(Silent));
     in_own_world(false, &World::of(server, dir), async |world| {
         let near = "127.0.0.1";
         share(world, false, Rules { deny: names(&["@guests"]), ..Rules::default() }, STAFF);

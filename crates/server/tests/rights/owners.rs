@@ -8,16 +8,15 @@ use std::sync::Arc;
 
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::ServerState;
-use frevo_server::ambient::Host;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::internal::ambient::Host;
+use frevo_server::share::{Share, Target};
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation as Parts, Sid};
 
 use crate::client::files::set_info_draft;
 use crate::client::protection::{bytes, everyone, protect};
 use crate::client::settings;
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, serving};
 use crate::client::{FileId, Mount, Offer, Peer, Status, Want, World};
 use crate::impersonation::owner;
 
@@ -51,8 +50,8 @@ fn as_root(name: &str, test: impl AsyncFnOnce(&World) + Send) {
             credentials::begin_thread();
             let dir = tempfile::tempdir().unwrap();
             let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
-            let shares = Shares::new([Share::new("data", Target::Disk(Arc::new(vfs)))]);
-            let server = ServerState::new(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
+            let shares = [Share::new("data", Target::Disk(Arc::new(vfs)))];
+            let server = serving(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
             in_own_world(false, &World::of(server, dir), test);
         });
         run.join().unwrap();

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::ServerState;
-use frevo_server::command::ioctl::table::{On, TABLE};
-use frevo_server::share::{RunAs, Share, Shares, Target};
-use frevo_server::time_machine::Limit;
+use frevo_server::internal::command::ioctl::table::{On, TABLE};
+use frevo_server::internal::time_machine::Limit;
+use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::Vfs;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
@@ -35,7 +34,7 @@ use crate::client::peer::async_id;
 use crate::client::protection::{everyone, protect_draft};
 use crate::client::queries::{list_draft, query_info_draft};
 use crate::client::settings;
-use crate::client::world::{EXCLUSIVE, Users, in_own_world};
+use crate::client::world::{EXCLUSIVE, Users, in_own_world, serving};
 use crate::client::{Command, Draft, FileId, Mount, Offer, Peer, Reply, Status, Want, World};
 use crate::impersonation::*;
 use crate::probe::Probe;
@@ -53,7 +52,6 @@ fn probed(test_name: &str, test: impl AsyncFnOnce(&World, &Probe)) {
         println!("skipped: {test_name}: {why}");
         return;
     }
-    frevo_server::impersonation::act_lazily();
     let probe = Arc::new(Probe::new());
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
     let share = |name: &str| Share {
@@ -61,8 +59,8 @@ fn probed(test_name: &str, test: impl AsyncFnOnce(&World, &Probe)) {
         ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
     };
     let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
-    let shares = Shares::new([share("data"), away]);
-    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let shares = [share("data"), away];
+    let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| test(world, &probe).await);
     assert_eq!(acts_as(), 0);
@@ -555,7 +553,6 @@ fn x7_snapshots_show_each_what_is_his() {
         return;
     }
     const TAKEN: &str = "@GMT-2024.02.29-12.00.00";
-    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o755);
     let snapshot = dir.path().join(".snapshots").join(TAKEN);
@@ -573,8 +570,7 @@ fn x7_snapshots_show_each_what_is_his() {
     let options = PosixOptions { snapshots: Some(pattern), ..PosixOptions::default() };
     let vfs = PosixVfs::open_root(dir.path(), options).unwrap();
     let share = Share { run_as: RunAs::User, ..Share::new("data", Target::Disk(Arc::new(vfs))) };
-    let server =
-        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
+    let server = serving(settings(), [share], Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(false, &World::of(server, dir), async |world| {
         for (user, name, may) in
             [("ann", "anns", true), ("bob", "anns", false), ("bob", "shown", true)]
@@ -609,7 +605,6 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
         println!("skipped: {test_name}: {why}");
         return;
     }
-    frevo_server::impersonation::act_lazily();
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o755);
     let image = dir.path().join("ann.sparsebundle");
@@ -628,8 +623,7 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
         time_machine_limit: Some(Arc::new(Limit::new(SIZE))),
         ..Share::new("data", Target::Disk(Arc::new(vfs)))
     };
-    let server =
-        ServerState::new(settings(), Shares::new([share]), Arc::new(Users), Arc::new(TwoUsers));
+    let server = serving(settings(), [share], Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(false, &World::of(server, dir), async |world| {
         for user in ["bob", "ann"] {
             let (mut peer, mount) = session(world, user).await;

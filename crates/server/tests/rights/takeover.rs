@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::ServerState;
-use frevo_server::limits::TAKE_OVER_PATIENCE;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::internal::limits::TAKE_OVER_PATIENCE;
+use frevo_server::share::{Share, Target};
 use frevo_store::Vfs;
 use tokio::time::{Instant, timeout};
 
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, serving};
 use crate::client::{Offer, Setup, Want, World, settings};
 use crate::impersonation::TwoUsers;
 use crate::probe::Probe;
@@ -21,8 +20,8 @@ fn a6_what_is_under_way_is_waited_for_but_not_for_ever() {
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
     let data =
         Share { blocking_pool: Some(Arc::default()), ..Share::new("data", Target::Disk(vfs)) };
-    let shares = Shares::new([data]);
-    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let shares = [data];
+    let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| {
         for answers in [true, false] {

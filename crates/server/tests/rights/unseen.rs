@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frevo_server::ServerState;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::share::{Share, Target};
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::AccessMask;
 
 use crate::client::protection::{everyone, protect};
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, serving};
 use crate::client::{Offer, Status, Want, World, settings};
 use crate::impersonation::TwoUsers;
 use crate::probe::Probe;
@@ -23,8 +22,8 @@ fn x8_absent_and_hidden_take_the_same_work() {
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
     let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
     let discreet = Share { hide_unreadable: true, ..share("discreet") };
-    let shares = Shares::new([share("data"), discreet]);
-    let server = ServerState::new(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    let shares = [share("data"), discreet];
+    let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| {
         let (mut ann, anns) = world.session("ann", &Offer::default()).await;

@@ -12,7 +12,7 @@ use crate::client::*;
 use frevo_auth::ntlm::{Flags, SIGNATURE};
 use frevo_auth::spnego::NegTokenResp;
 use frevo_crypto::Sender;
-use frevo_server::limits::{CHANNELS_PER_SESSION, LOGON_DELAY};
+use frevo_server::internal::limits::{CHANNELS_PER_SESSION, LOGON_DELAY};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::SessionSetupFlags;
 use tokio::time::Instant;

@@ -5,7 +5,7 @@ use crate::client::files::{
     PREVIOUS, close_draft, data, file_id, read_draft, tree_connect_draft, write_draft,
 };
 use crate::client::*;
-use frevo_server::limits::COMPOUND_ELEMENTS;
+use frevo_server::internal::limits::COMPOUND_ELEMENTS;
 use frevo_wire::Utf16;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};

@@ -10,7 +10,7 @@ use crate::client::*;
 use frevo_auth::ntlm::SIGNATURE;
 use frevo_auth::spnego::NegTokenResp;
 use frevo_server::Settings;
-use frevo_server::limits::LOGON_DELAY;
+use frevo_server::internal::limits::LOGON_DELAY;
 use frevo_wire::dtyp::Guid;
 use tokio::time::{Instant, sleep};
 

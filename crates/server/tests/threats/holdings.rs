@@ -2,9 +2,9 @@
 //! a cap and a charge; beyond it the request is refused, and others are served. What the
 //! world checks at its end is that all charges have been given back.
 
-use frevo_server::idle;
-use frevo_server::ledger::Kind;
-use frevo_server::limits::{IDLE_LOOK, OFFLOAD_QUIET, OFFLOAD_TTL_MAX, SCAN_BYTES};
+use frevo_server::internal::idle;
+use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::limits::{IDLE_LOOK, OFFLOAD_QUIET, OFFLOAD_TTL_MAX, SCAN_BYTES};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::OplockLevel;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use frevo_net::buffer::budget;
-use frevo_server::ledger::Kind;
+use frevo_server::internal::ledger::Kind;
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::files::set_draft;
 use crate::client::*;
-use frevo_server::limits::CLOSED_ON_CORE;
+use frevo_server::internal::limits::CLOSED_ON_CORE;
 use frevo_wire::Command;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContexts, name};

@@ -24,6 +24,12 @@ pub struct Space {
     pub free_files: u64,
 }
 
+impl Space {
+    /// A volume without free space, of unknown size.
+    pub const FULL: Self =
+        Self { unit: 4_096, total: 0, available: 0, free: 0, files: 0, free_files: 0 };
+}
+
 /// Facts about the file system that do not change while it is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
@@ -57,6 +63,29 @@ pub struct Volume {
     pub descriptors: bool,
     /// Files have short names beside their own: [`crate::short_name`].
     pub short_names: bool,
+}
+
+impl Volume {
+    /// The facts of a store that has names and data and nothing else. `serial` is a number
+    /// that clients know the volume by; `file_system` is the name of its kind.
+    pub fn plain(serial: u32, file_system: &str) -> Self {
+        Self {
+            serial,
+            created: FileTime::ZERO,
+            file_system: String::from(file_system),
+            max_component: 255,
+            sparse: false,
+            xattrs: false,
+            posix_names: false,
+            streams: false,
+            read_only: false,
+            shares_extents: false,
+            compresses: false,
+            cluster: 4_096,
+            descriptors: false,
+            short_names: false,
+        }
+    }
 }
 
 /// What a file system does about the quotas of users.

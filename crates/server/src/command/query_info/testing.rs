@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use frevo_posix::{PosixOptions, PosixVfs};
+use crate::host::testing::{PosixOptions, PosixVfs};
 use frevo_store::file::Admission;
 use frevo_store::name::{Name, Rules};
 use frevo_store::order::Ordered;

@@ -1,4 +1,4 @@
-use frevo_posix::{NtAcls, PosixOptions};
+use crate::host::testing::{NtAcls, PosixOptions};
 use frevo_proto::Dialect;
 use frevo_wire::Status;
 use frevo_wire::command::query_info::{InfoType, QueryInfoFlags, Request};

@@ -1,4 +1,4 @@
-use frevo_posix::{NtAcls, PosixOptions};
+use crate::host::testing::{NtAcls, PosixOptions};
 use frevo_store::{FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;

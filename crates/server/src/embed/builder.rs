@@ -1,0 +1,219 @@
+//! The parts of a server, and the change of them.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use frevo_net::cores::CoresConfig;
+use frevo_store::Vfs;
+use frevo_store::state::StateStore;
+
+use super::{IntoListeners, Limits, Server, UserList};
+use crate::ambient::{Ambient, Host};
+use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
+use crate::impersonation;
+use crate::server::SharedAccounts;
+use crate::settings::Settings;
+use crate::share::{Share, Shares};
+
+/// The parts of a server that is to be made. [`Server::builder`] returns one.
+///
+/// Without accounts nobody can log on; without shares there is nothing to connect to.
+#[must_use]
+pub struct ServerBuilder {
+    pub(super) settings: Settings,
+    shares: Vec<Share>,
+    pub(super) accounts: SharedAccounts,
+    pub(super) limits: Limits,
+    pub(super) ambient: Arc<dyn Ambient>,
+    audit: Option<Audit>,
+    events: Vec<EventSender>,
+    pub(super) audited: Operations,
+    pub(super) state_store: Option<Arc<dyn StateStore>>,
+    pub(super) cores: CoresConfig,
+}
+
+impl Default for ServerBuilder {
+    fn default() -> Self {
+        let begin = impersonation::begin_thread;
+        let name = String::from("frevo");
+        Self {
+            settings: Settings::default(),
+            shares: Vec::new(),
+            accounts: Arc::new(UserList::new()),
+            limits: Limits::default(),
+            ambient: Arc::new(Host),
+            audit: None,
+            events: Vec::new(),
+            audited: Operations::ACL,
+            state_store: None,
+            cores: CoresConfig { begin, name, ..CoresConfig::default() },
+        }
+    }
+}
+
+impl ServerBuilder {
+    /// Adds a share that shows `vfs` to every user, for reading and writing.
+    pub fn share(self, name: &str, vfs: Arc<dyn Vfs>) -> Self {
+        self.shares([Share::disk(name, vfs)])
+    }
+
+    /// Adds shares, with access rules and options of their own.
+    pub fn shares(mut self, shares: impl IntoIterator<Item = Share>) -> Self {
+        self.shares.extend(shares);
+        self
+    }
+
+    /// Sets the accounts that can log on.
+    pub fn accounts(self, accounts: SharedAccounts) -> Self {
+        Self { accounts, ..self }
+    }
+
+    /// Sets the settings of the protocol: name, dialects, encryption, signing.
+    pub fn settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Sets the limits of memory, connections and accounts.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Sets the number of core threads that [`Server::serve`] starts. 0, the default,
+    /// means one for each processor that the process may use.
+    pub fn cores(mut self, count: usize) -> Self {
+        self.cores.count = count;
+        self
+    }
+
+    /// Binds each core thread to a processor of its own.
+    pub fn pin_cores(mut self, pin: bool) -> Self {
+        self.cores.pin = pin;
+        self
+    }
+
+    /// Writes events to an audit log.
+    pub fn audit(self, audit: Audit) -> Self {
+        Self { audit: Some(audit), ..self }
+    }
+
+    /// Chooses the operations on files that are events, on shares that do not say so
+    /// themselves. The default is changes of access rights.
+    pub fn audited(self, audited: Operations) -> Self {
+        Self { audited, ..self }
+    }
+
+    /// Returns a stream of the server's events too, which holds `capacity` events that
+    /// were not read yet.
+    pub fn events(mut self, capacity: usize) -> (Self, Events) {
+        let (sender, events) = audit::channel(capacity);
+        self.events.push(sender);
+        (self, events)
+    }
+
+    /// Keeps persistent handles in `store`, so that they outlive the process. MS-SMB2
+    /// 3.3.5.9.12. Only shares that are `continuous` have persistent handles.
+    pub fn state_store(self, store: Arc<dyn StateStore>) -> Self {
+        Self { state_store: Some(store), ..self }
+    }
+
+    /// Sets the clock and the source of randomness: those of the host if this is not
+    /// called.
+    #[doc(hidden)]
+    pub fn ambient(self, ambient: Arc<dyn Ambient>) -> Self {
+        Self { ambient, ..self }
+    }
+
+    /// Makes the server and takes up the persistent handles of the state store. It serves
+    /// nobody yet.
+    ///
+    /// # Errors
+    /// When the state store cannot be read.
+    pub fn build(mut self) -> io::Result<Server> {
+        let audit = match (self.audit.take(), std::mem::take(&mut self.events)) {
+            (audit, events) if events.is_empty() => audit,
+            (audit, events) => {
+                let ambient = Arc::clone(&self.ambient);
+                Some(audit.unwrap_or_else(|| Audit::without_log(ambient)).with_streams(events))
+            }
+        };
+        let mut shares = std::mem::take(&mut self.shares);
+        if let Some(audit) = &audit {
+            for share in shares.iter_mut().filter(|share| share.audit.is_none()) {
+                let operations = self.audited;
+                share.audit = Some(ShareAudit { audit: audit.clone(), operations });
+            }
+        }
+        Server::new(self, Shares::new(shares), audit)
+    }
+
+    /// Makes the server and serves the clients of `listeners` until the returned future is
+    /// dropped. [`Self::build`] and [`Server::serve`] leave a handle to stop it by.
+    ///
+    /// # Errors
+    /// Those of [`Self::build`] and [`Server::serve`].
+    pub async fn serve(self, listeners: impl IntoListeners) -> io::Result<()> {
+        self.build()?.serve(listeners).await
+    }
+}
+
+/// A change of a running server. Parts that are not set stay.
+///
+/// New connections, tree connects and logons see the change. Open files stay open, but
+/// sessions of accounts that are gone or disabled end.
+#[derive(Default)]
+#[must_use]
+pub struct Reload {
+    pub(super) settings: Option<Settings>,
+    pub(super) shares: Option<Vec<Share>>,
+    pub(super) accounts: Option<SharedAccounts>,
+    pub(super) limits: Option<Limits>,
+}
+
+impl Reload {
+    /// Returns a change of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces the settings of the protocol.
+    pub fn settings(self, settings: Settings) -> Self {
+        Self { settings: Some(settings), ..self }
+    }
+
+    /// Replaces all shares.
+    pub fn shares(self, shares: impl IntoIterator<Item = Share>) -> Self {
+        Self { shares: Some(shares.into_iter().collect()), ..self }
+    }
+
+    /// Replaces the accounts.
+    pub fn accounts(self, accounts: SharedAccounts) -> Self {
+        Self { accounts: Some(accounts), ..self }
+    }
+
+    /// Replaces the limits of memory and accounts. Those of connections, drain time, free
+    /// buffers and descriptors stay as they were when the server started.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits: Some(limits), ..self }
+    }
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerBuilder")
+            .field("settings", &self.settings)
+            .field("shares", &self.shares)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reload")
+            .field("settings", &self.settings)
+            .field("shares", &self.shares)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! Numbers about a running server.
+
+use crate::ledger::Kind;
+use crate::panics;
+use crate::server::ServerState;
+
+/// Numbers about a server at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Connections.
+    pub connections: usize,
+    /// Sessions, those that have not yet authenticated included.
+    pub sessions: usize,
+    /// Opens: files, directories and pipes that clients have open.
+    pub opens: usize,
+    /// Files and directories that are open, counted once however many Opens they have.
+    pub files: usize,
+    /// Opens that outlive their connection (durable, resilient, persistent).
+    pub durable_opens: usize,
+    /// Opens without a connection that wait for their client to come back.
+    pub waiting_opens: usize,
+    /// Bytes that the server keeps for its clients.
+    pub memory: usize,
+    /// Polls of a task that held a core longer than the watchdog allows. 0 where it does
+    /// not measure.
+    pub held_polls: u64,
+    /// Panics of the process: bugs that cost a client its connection and nobody else
+    /// anything.
+    pub panics: u64,
+}
+
+impl Metrics {
+    pub(super) fn of(state: &ServerState) -> Self {
+        let (durable_opens, waiting_opens) = state.durables.counts();
+        Self {
+            connections: state.ledger.count(Kind::Connection),
+            sessions: state.sessions().len(),
+            opens: state.ledger.count(Kind::Open),
+            files: state.files.len(),
+            durable_opens,
+            waiting_opens,
+            memory: state.ledger.bytes(),
+            held_polls: state.watchdog.held(),
+            panics: panics::count(),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The public face of the crate: a server that another program starts, looks at, changes
+//! and stops.
+//!
+//! [`ServerBuilder`] takes the parts and makes a [`Server`]. The command line, the tests
+//! and the simulator make theirs in this way too.
+
+mod builder;
+mod limits;
+mod listeners;
+mod metrics;
+mod server;
+mod users;
+pub mod vfs;
+
+pub use builder::{Reload, ServerBuilder};
+pub use limits::Limits;
+pub use listeners::IntoListeners;
+pub use metrics::Metrics;
+pub use server::{Connection, Server};
+pub use users::UserList;

@@ -1,0 +1,276 @@
+//! A server, as the program that it is part of holds it.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_net::buffer::{self, budget};
+use frevo_net::cores::{Cores, CoresConfig};
+use frevo_net::file_io::{self, IoRoad};
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::transport::Stream;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{IntoListeners, Limits, Metrics, Reload, ServerBuilder};
+use crate::audit::{Audit, Operations, ShareAudit};
+use crate::connection::{self, Accepted};
+use crate::durable::{record, scavenger};
+use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN};
+use crate::serve::serve;
+use crate::server::ServerState;
+use crate::share::{Share, Shares};
+
+/// A server. Clones are handles of one server.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// use std::sync::Arc;
+/// use frevo_server::{Server, UserList, vfs};
+///
+/// let server = Server::builder()
+///     .share("data", vfs::memory(64 << 20))
+///     .accounts(Arc::new(UserList::new().user("ann", "secret")))
+///     .build()?;
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:4450").await?;
+/// let serving = tokio::spawn({
+///     let server = server.clone();
+///     async move { server.serve(listener).await }
+/// });
+/// tokio::signal::ctrl_c().await?;
+/// server.stop();
+/// serving.await?
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+/// A connection that is being served. It stays on the thread that it was made on.
+pub type Connection = Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+struct Inner {
+    state: Arc<ServerState>,
+    /// The operations that are events on shares that do not say so themselves.
+    audited: Operations,
+    limits: Mutex<Limits>,
+    cores_config: CoresConfig,
+    /// Started and not yet serving.
+    cores: Mutex<Option<Cores>>,
+    /// The part of the process's buffers that this server may take.
+    buffers: budget::Part,
+    /// The time to drain, once the server is to stop.
+    stop: watch::Sender<Option<Duration>>,
+}
+
+impl Server {
+    /// Returns a builder: default settings, no shares, no accounts.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    pub(super) fn new(
+        builder: ServerBuilder,
+        shares: Shares,
+        audit: Option<Audit>,
+    ) -> io::Result<Self> {
+        let ServerBuilder {
+            settings, accounts, limits, ambient, audited, state_store, cores, ..
+        } = builder;
+        let state = ServerState::new(settings, shares, accounts, ambient);
+        if let Some(audit) = audit {
+            state.audit.set(audit);
+        }
+        if let Some(limit) = limits.descriptors {
+            limit_descriptors(&state, limit);
+        }
+        let inner = Inner {
+            buffers: budget::Part::new(limits.memory),
+            state,
+            audited,
+            limits: Mutex::new(limits),
+            cores_config: cores,
+            cores: Mutex::new(None),
+            stop: watch::Sender::new(None),
+        };
+        let server = Self(Arc::new(inner));
+        server.apply_limits();
+        if let Some(store) = state_store {
+            let count = record::restore(server.state(), store).map_err(io::Error::other)?;
+            if count > 0 {
+                tracing::info!(target: "frevo::durable", count,
+                    "restored persistent handles; their files stay open for the clients");
+            }
+            scavenger::start(server.state());
+        }
+        Ok(server)
+    }
+
+    fn apply_limits(&self) {
+        let Inner { state, limits, buffers, .. } = &*self.0;
+        let limits = limits.lock();
+        limits.apply(&state.ledger);
+        buffers.set(limits.memory);
+        state.files.watches.set_limit(limits.memory / CHANGES_SHARE);
+    }
+
+    /// Serves the clients of `listeners` until [`Self::stop`] is called and what was begun
+    /// has ended, or the drain time is over.
+    ///
+    /// The core threads that carry out requests are the server's own. The returned future
+    /// accepts connections; any tokio runtime can run it. A server serves once.
+    ///
+    /// # Errors
+    /// When a listener cannot be watched, the core threads cannot be started, or the server
+    /// serves already (`AlreadyExists`). A client's failure is none of the server's.
+    pub async fn serve(&self, listeners: impl IntoListeners) -> io::Result<()> {
+        let listeners = listeners.into_listeners()?;
+        self.start_cores()?;
+        let cores = self.0.cores.lock().take();
+        let Some(cores) = cores else {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the server serves already"));
+        };
+        let connections_max = self.0.limits.lock().connections;
+        let mut asked = self.0.stop.subscribe();
+        let stop = async move {
+            let drain = asked.wait_for(Option::is_some).await.map(|drain| *drain);
+            // The sender cannot be gone: this server holds it.
+            drain.ok().flatten().unwrap_or_default()
+        };
+        serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop).await;
+        Ok(())
+    }
+
+    /// Starts the core threads, unless they run. [`Self::serve`] does so too; a program
+    /// that gives up rights in between calls it before.
+    ///
+    /// # Errors
+    /// When a thread cannot be made.
+    pub fn start_cores(&self) -> io::Result<()> {
+        let mut started = self.0.cores.lock();
+        let has_served = self.0.state.watchdog.is_running();
+        if started.is_some() || has_served {
+            return Ok(());
+        }
+        let cores = Cores::start(&self.0.cores_config)?;
+        let bytes = self.0.limits.lock().pool_of_each(cores.handles().len());
+        for core in cores.handles() {
+            core.spawn(move || async move { buffer::set_pool_retained_max(bytes) });
+        }
+        *started = Some(cores);
+        drop(started);
+        Ok(())
+    }
+
+    /// Returns how file data moves: `io_uring`, or `threads` and why not io_uring. It is
+    /// known between [`Self::start_cores`] and [`Self::serve`].
+    pub async fn file_io(&self) -> Option<String> {
+        let core = self.0.cores.lock().as_ref()?.handles().first()?.clone();
+        Some(match core.run(|| async { file_io::road() }).await? {
+            (IoRoad::Ring, _) => String::from("io_uring"),
+            (IoRoad::Threads, why) => format!("threads: {why}"),
+        })
+    }
+
+    /// Serves one connection on the calling thread, for programs that accept connections
+    /// themselves. The future ends with the connection; it belongs on a
+    /// [`LocalSet`](tokio::task::LocalSet).
+    ///
+    /// The caller bounds the number of connections: `Limits::connections` counts those of
+    /// [`Self::serve`].
+    ///
+    /// # Errors
+    /// `ConnectionRefused` when too many clients have not logged on, or memory is full.
+    pub fn serve_connection(&self, stream: impl Into<Stream>) -> io::Result<Connection> {
+        let stream = stream.into();
+        let ticket =
+            self.0.state.admit(stream.peer_addr()?.ip()).ok_or(io::ErrorKind::ConnectionRefused)?;
+        let reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
+        let accepted = Accepted { stream, reader, first: None, ticket };
+        Ok(Box::pin(connection::run(Arc::clone(&self.0.state), accepted)))
+    }
+
+    /// Tells [`Self::serve`] to stop: it accepts nothing more, requests under way end
+    /// within `Limits::drain`, then every session ends and every file is closed. The call
+    /// does not wait; the future of `serve` ends when all is done.
+    pub fn stop(&self) {
+        let drain = self.0.limits.lock().drain;
+        self.stop_within(drain);
+    }
+
+    /// Stops as [`Self::stop`] does, with another time for requests under way.
+    pub fn stop_within(&self, drain: Duration) {
+        self.0.stop.send_replace(Some(drain));
+    }
+
+    /// Changes a running server.
+    pub fn reload(&self, change: Reload) {
+        let Reload { settings, shares, accounts, limits } = change;
+        let state = &self.0.state;
+        if let Some(new) = limits {
+            let mut limits = self.0.limits.lock();
+            let Limits { connections, drain, pool_per_core, descriptors, .. } = *limits;
+            *limits = Limits { connections, drain, pool_per_core, descriptors, ..new };
+            drop(limits);
+            self.apply_limits();
+        }
+        if settings.is_none() && shares.is_none() && accounts.is_none() {
+            return;
+        }
+        let settings = settings.unwrap_or_else(|| (*state.settings()).clone());
+        let shares = match shares {
+            Some(shares) => Shares::new(self.audited(shares)),
+            None => Shares::clone(&state.shares()),
+        };
+        let accounts = accounts.unwrap_or_else(|| state.accounts());
+        state.reload(settings, shares, accounts);
+    }
+
+    /// The shares, those with the audit log that do not say what of them is recorded.
+    fn audited(&self, mut shares: Vec<Share>) -> Vec<Share> {
+        let Inner { state, audited, .. } = &*self.0;
+        if let Some(audit) = state.audit.get() {
+            for share in shares.iter_mut().filter(|share| share.audit.is_none()) {
+                share.audit = Some(ShareAudit { audit: audit.clone(), operations: *audited });
+            }
+        }
+        shares
+    }
+
+    /// Returns numbers about the server as it is now.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::of(&self.0.state)
+    }
+
+    /// Returns the audit log, if there is one: to add events, to rotate its files, and to
+    /// write what is queued at the end.
+    pub fn audit(&self) -> Option<&Audit> {
+        self.0.state.audit.get()
+    }
+
+    /// Returns the state that all connections share, for tests and the simulator.
+    #[doc(hidden)]
+    pub fn state(&self) -> &Arc<ServerState> {
+        &self.0.state
+    }
+}
+
+/// Sets the number of descriptors that the process may have.
+fn limit_descriptors(state: &ServerState, limit: usize) {
+    state.descriptors.set_limit(limit);
+    let for_opens = state.descriptors.for_opens();
+    if limit < DESCRIPTORS_WARN {
+        tracing::warn!(target: "frevo::server", limit, for_opens,
+            "only few files can be open at a time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
+    } else {
+        tracing::info!(target: "frevo::server", limit, for_opens, "file descriptors");
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("state", &self.0.state).finish_non_exhaustive()
+    }
+}

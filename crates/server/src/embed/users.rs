@@ -1,0 +1,75 @@
+//! A fixed list of users.
+
+use std::collections::BTreeMap;
+
+use frevo_auth::{Account, Accounts, Membership, NtHash};
+
+/// A fixed list of users with their passwords, for programs without accounts of their own.
+///
+/// It keeps hashes of the passwords. Upper and lower case of names are one.
+#[derive(Debug, Clone, Default)]
+pub struct UserList(BTreeMap<String, Account>);
+
+impl UserList {
+    /// Returns a list without users.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Adds a user, or gives it another password.
+    #[must_use]
+    pub fn user(mut self, name: &str, password: &str) -> Self {
+        let name = name.to_lowercase();
+        let nt_hash = NtHash::from_password(password);
+        self.0.insert(name.clone(), Account { name, nt_hash, is_enabled: true });
+        self
+    }
+
+    /// Disables a user: its logons fail even with the right password.
+    #[must_use]
+    pub fn disable(mut self, name: &str) -> Self {
+        if let Some(account) = self.0.get_mut(&name.to_lowercase()) {
+            account.is_enabled = false;
+        }
+        self
+    }
+}
+
+impl Accounts for UserList {
+    fn account(&self, user: &str, _domain: &str) -> Option<Account> {
+        self.0.get(&user.to_lowercase()).cloned()
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        self.0.get(&user.to_lowercase()).map(membership)
+    }
+
+    fn memberships(&self, limit: usize) -> Vec<Membership> {
+        self.0.values().take(limit).map(membership).collect()
+    }
+}
+
+fn membership(account: &Account) -> Membership {
+    Membership {
+        name: account.name.clone(),
+        is_enabled: account.is_enabled,
+        ..Membership::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_ignore_case_and_disabled_users_stay_known() {
+        let users = UserList::new().user("Ann", "secret").user("bob", "x").disable("BOB");
+        let ann = users.account("ANN", "anywhere").unwrap();
+        assert_eq!((ann.name.as_str(), ann.is_enabled), ("ann", true));
+        assert_eq!(ann.nt_hash, NtHash::from_password("secret"));
+        assert!(!users.account("bob", "").unwrap().is_enabled);
+        assert!(users.account("carl", "").is_none());
+        assert_eq!(users.memberships(1).len(), 1);
+        assert!(!users.membership("bob").unwrap().is_enabled);
+    }
+}

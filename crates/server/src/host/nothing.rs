@@ -1,0 +1,101 @@
+//! No host: file systems are the program's own, and are used as the program.
+
+use std::sync::Arc;
+
+use frevo_store::Fault;
+use rustix::io::Errno;
+
+use super::names::{HostNames, NoNames};
+
+/// A user of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnixUser {
+    /// User id.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// All groups, the primary one among them.
+    pub groups: Vec<u32>,
+}
+
+/// The rights of a user of the host. There are none: [`Self::new`] makes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {}
+
+impl Credentials {
+    /// Returns nothing: files are used as the program.
+    pub const fn new(_uid: u32, _gid: u32, _groups: &[u32]) -> Option<Self> {
+        None
+    }
+
+    /// The user id.
+    pub const fn uid(&self) -> u32 {
+        match *self {}
+    }
+
+    /// The group id.
+    pub const fn gid(&self) -> u32 {
+        match *self {}
+    }
+
+    /// Acts as the user.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn assume(self: &Arc<Self>) -> Result<Assumed, Errno> {
+        match **self {}
+    }
+}
+
+/// The time in which a thread acts as somebody.
+#[derive(Debug)]
+pub struct Assumed;
+
+/// The time in which a thread may go on as the user that it acted as last.
+#[derive(Debug)]
+pub struct Scope;
+
+impl Scope {
+    /// Opens one.
+    pub const fn open() -> Self {
+        Self
+    }
+}
+
+/// Acts as the program, as every thread does.
+pub const fn as_server() -> Assumed {
+    Assumed
+}
+
+/// Prepares a thread for acting as users: nothing to do.
+pub const fn begin_thread() {}
+
+/// The user and the group of the program.
+pub fn server_ids() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// Makes calls that must not take long; none of them gives up.
+pub fn short_patience<T>(calls: impl FnOnce() -> T) -> (T, bool) {
+    (calls(), false)
+}
+
+/// The fault that an error of the kernel is, of those that moving data meets.
+pub const fn fault_of(errno: Errno) -> Fault {
+    match errno {
+        Errno::ACCESS | Errno::PERM => Fault::AccessDenied,
+        Errno::ROFS => Fault::ReadOnly,
+        Errno::NOSPC => Fault::DiskFull,
+        Errno::DQUOT => Fault::QuotaExceeded,
+        Errno::FBIG => Fault::FileTooLarge,
+        Errno::STALE => Fault::Stale,
+        Errno::INVAL => Fault::Invalid,
+        Errno::NOMEM | Errno::NOBUFS => Fault::NoMemory,
+        other => Fault::Io(other.raw_os_error()),
+    }
+}
+
+/// Returns the users of the host: there are none.
+pub fn names() -> &'static dyn HostNames {
+    &NoNames
+}
