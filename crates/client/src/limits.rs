@@ -15,7 +15,9 @@ pub const RECOVER_FOR: Duration = Duration::from_secs(60);
 /// How long a session that is recovered is not tried again whose user the server refused:
 /// attempts without end would lock the account.
 pub const LOGON_AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// How long a logoff may take.
+/// Time between two looks for answers that a logoff waits for.
+pub const ANSWERED_LOOK: Duration = Duration::from_millis(2);
+/// Longest time that a logoff takes, the answers to earlier requests included.
 pub const LOG_OFF_FOR: Duration = Duration::from_secs(2);
 /// First pause between two attempts to reach a lost server; it doubles.
 pub const BACK_OFF_FIRST: Duration = Duration::from_millis(50);

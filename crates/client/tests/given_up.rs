@@ -344,3 +344,23 @@ fn a_server_that_takes_all_credits_is_come_to_again() {
     done.unwrap();
     assert!((3..6).contains(&dialed), "{dialed}");
 }
+
+/// A small file is made, written and closed by one compound. Whoever stops in the middle, as
+/// Ctrl-C does, and logs off leaves whole files, and none that was made and not written.
+#[test]
+fn a_logoff_waits_for_files_that_are_being_written() {
+    in_world(async |world| {
+        for round in 0..30 {
+            let session = world.session(Options::default()).await;
+            let share = session.share("away").await.unwrap();
+            let names: Vec<_> = (0..8).map(|at| format!("{round}-{at}")).collect();
+            join_all(names.iter().map(|name| give_up(share.write_new(name, CONTENT, None), 2)))
+                .await;
+            session.log_off().await;
+            for name in &names {
+                let there = std::fs::read(world.path(name)).unwrap_or(CONTENT.to_vec());
+                assert_eq!(there, CONTENT, "{name} is cut");
+            }
+        }
+    });
+}

@@ -40,7 +40,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::error::Cause;
 use crate::limits::{
-    CREDITS_MIN, DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, ECHOES_FOR_CREDITS, HELD_UP,
+    ANSWERED_LOOK, CREDITS_MIN, DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, ECHOES_FOR_CREDITS, HELD_UP,
 };
 use crate::options::Options;
 use credits::{Credits, NoCredits};
@@ -289,6 +289,14 @@ impl Connection {
     /// Why it has ended.
     pub(crate) fn why(&self) -> Option<&Cause> {
         self.why.get()
+    }
+
+    /// Waits for the answers to all requests that the server carries out without waiting for
+    /// others. Returns at once when there are none, or when the connection is gone.
+    pub(crate) async fn answered(&self) {
+        while !self.is_gone() && self.waiters.expects_soon() {
+            sleep(ANSWERED_LOOK).await;
+        }
     }
 
     /// Requests under way.

@@ -101,6 +101,13 @@ impl Waiters {
         self.0.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
     }
 
+    /// True while the answer to a request is expected soon: one that does not wait for what
+    /// others do, and that the server has not put off.
+    pub(super) fn expects_soon(&self) -> bool {
+        let is_soon = |waiter: &Waiter| waiter.async_id == 0 && waiter.until.is_some();
+        self.0.lock().as_ref().is_some_and(|all| all.values().any(is_soon))
+    }
+
     /// Whether the time of a request that was put off is over.
     pub(super) fn overdue(&self, now: Instant) -> bool {
         let is_over = |waiter: &Waiter| waiter.until.is_some_and(|until| now > until);

@@ -354,6 +354,11 @@ impl Drop for Waiting<'_> {
 
 /// LOGOFF, best effort: whoever closes does not wait long.
 pub(crate) async fn log_off(live: &Arc<Live>) {
+    // LOGOFF ends compounds between two of their requests: a file would be made and not written.
+    let channels = live.channels.read().clone();
+    for channel in &channels {
+        channel.connection.answered().await;
+    }
     let Some(channel) = live.channel() else { return };
     let call = Call::new(Command::LOGOFF, |w| Logoff.encode(w));
     let _ = live.call(&channel, call, false).await;

@@ -72,9 +72,11 @@ impl World {
             encrypt,
             ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
         };
+        // Each request to it runs on a thread, so that others overtake it.
+        let away = share("away", false).off_core();
         let embedded = Server::builder()
             .settings(settings)
-            .shares([share("data", false), share("sealed", true)])
+            .shares([share("data", false), share("sealed", true), away])
             .accounts(Arc::new(UserList::new().user("ann", "secret")))
             .build()
             .unwrap();
