@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{Config, DialectName, EncryptionChoice, ListenOn, SigningChoice};
+use frevo_server::config::{
+    Config, DialectName, EncryptionChoice, ListenOn, NtAclsChoice, ShareSection, SigningChoice,
+};
 
 use crate::arguments::Check;
 use crate::exit::{Done, Exit, Failure};
@@ -181,20 +183,42 @@ pub(crate) fn real(path: &Path) -> PathBuf {
 }
 
 /// Settings that are weaker than necessary.
-pub(crate) fn warnings(config: &Config) -> Vec<&'static str> {
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let server = &config.server;
     let mut warnings = Vec::new();
     if matches!(server.min_dialect, Some(DialectName::Smb202 | DialectName::Smb21)) {
-        warnings.push(
+        warnings.push(String::from(
             "min_dialect is below 3.0: clients with SMB 2 cannot encrypt, and someone on the \
              network could manipulate their negotiation",
-        );
+        ));
     }
     if server.encryption == Some(EncryptionChoice::Off) {
-        warnings.push("encryption = \"off\": anyone on the network can read the files");
+        warnings
+            .push(String::from("encryption = \"off\": anyone on the network can read the files"));
     }
     if server.signing == Some(SigningChoice::Offered) {
-        warnings.push("signing = \"offered\": someone on the network could change unsigned messages unnoticed");
+        warnings.push(String::from("signing = \"offered\": someone on the network could change unsigned messages unnoticed"));
+    }
+    if !may_write_security_attributes() {
+        warnings.extend(config.shares.iter().filter(|share| keeps_lists(share)).map(|share| {
+            format!(
+                "share {}: access lists are kept in user.NTACL, because Frevo runs without \
+                 CAP_SYS_ADMIN; lists in security.NTACL are obeyed, but clients cannot change them",
+                share.name.get_ref()
+            )
+        }));
     }
     warnings
+}
+
+/// True for a share whose clients may store access lists.
+fn keeps_lists(share: &ShareSection) -> bool {
+    let is_written = !share.read_only || !share.write_list.is_empty();
+    is_written && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off))
+}
+
+/// True when this process has CAP_SYS_ADMIN, which it takes to write `security.NTACL`.
+fn may_write_security_attributes() -> bool {
+    let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
+    held.is_ok_and(|held| held.contains(rustix::thread::CapabilitySet::SYS_ADMIN))
 }

@@ -20,42 +20,56 @@ use crate::stat;
 use crate::sys::{self, ProcPath};
 use crate::xattr::Handle;
 
-/// The attribute that this process keeps descriptors in.
+/// Returns the attribute that this process writes descriptors to: `security.NTACL` with
+/// CAP_SYS_ADMIN, else `user.NTACL`.
 pub(crate) fn attribute() -> &'static CStr {
-    let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
-    if held.is_ok_and(|held| held.contains(CapabilitySet::SYS_ADMIN)) {
-        ntacl::PRIVILEGED
-    } else {
-        ntacl::UNPRIVILEGED
-    }
+    if has_privilege() { ntacl::PRIVILEGED } else { ntacl::UNPRIVILEGED }
 }
 
-/// What protects the file behind `handle`.
+/// True when this thread may write `security.NTACL` (CAP_SYS_ADMIN).
+pub(crate) fn has_privilege() -> bool {
+    let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
+    held.is_ok_and(|held| held.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Returns the descriptor in force for the file behind `handle`, or the host's permissions.
 pub(crate) fn query(share: &Share, handle: &Handle) -> VfsResult<Security> {
-    if share.options.nt_acls == NtAcls::Off || !share.volume.xattrs {
+    if share.options.nt_acls == NtAcls::Off {
         return Ok(Security::Host(HostAcl::default()));
     }
-    let stored = if share.volume.descriptors { value(handle, share.ntacl)? } else { None };
-    let (in_force, acl) = judge(handle, stored.as_deref())?;
-    Ok(in_force.map_or(Security::Host(acl), Security::Stored))
+    if let Some(descriptor) = stored(share, handle)? {
+        return Ok(Security::Stored(descriptor));
+    }
+    if !share.volume.xattrs {
+        return Ok(Security::Host(HostAcl::default()));
+    }
+    let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+    Ok(Security::Host(host_acl(handle, &stx)?))
 }
 
-/// The stored descriptor alone: one system call where there is none.
+/// Returns the stored descriptor that is in force.
+///
+/// `security.NTACL` decides first: no capability is needed to read it, and only a
+/// privileged process can have written it. A server that cannot write it keeps its own
+/// descriptors in `user.NTACL`, which decides where `security.NTACL` does not.
 pub(crate) fn stored(share: &Share, handle: &Handle) -> VfsResult<Option<Vec<u8>>> {
-    if share.options.nt_acls == NtAcls::Off || !share.volume.descriptors {
+    if share.options.nt_acls != NtAcls::Xattr {
         return Ok(None);
     }
-    let Some(stored) = value(handle, share.ntacl)? else { return Ok(None) };
-    Ok(judge(handle, Some(&stored))?.0)
+    let privileged = in_force(handle, ntacl::PRIVILEGED)?;
+    if privileged.is_some() || share.ntacl == ntacl::PRIVILEGED || !share.volume.descriptors {
+        return Ok(privileged);
+    }
+    in_force(handle, ntacl::UNPRIVILEGED)
 }
 
-/// Whether a stored descriptor is good for the permissions that the host has
-/// now, and these.
-fn judge(handle: &Handle, stored: Option<&[u8]>) -> VfsResult<(Option<Vec<u8>>, HostAcl)> {
+/// Returns the descriptor in `attribute` if it belongs to the permissions that the host
+/// has now. Costs one system call where there is no such attribute.
+fn in_force(handle: &Handle, attribute: &CStr) -> VfsResult<Option<Vec<u8>>> {
+    let Some(stored) = value(handle, attribute)? else { return Ok(None) };
     let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
     let acl = host_acl(handle, &stx)?;
-    let in_force = stored.and_then(|stored| ntacl::decode(stored, &permissions(&stx, &acl)));
-    Ok((in_force, acl))
+    Ok(ntacl::decode(&stored, &permissions(&stx, &acl)))
 }
 
 /// Changes owner, mode and the stored descriptor, which is good for the
@@ -68,6 +82,13 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     }
     if change.descriptor.is_some() && !share.volume.descriptors {
         return Err(Fault::NotSupported);
+    }
+    // A second list beside one that cannot be replaced would make two sources of truth.
+    if change.descriptor.is_some()
+        && share.ntacl != ntacl::PRIVILEGED
+        && value(handle, ntacl::PRIVILEGED)?.is_some()
+    {
+        return Err(Fault::AccessDenied);
     }
     if change.uid.is_some() || change.gid.is_some() {
         chown(handle, change.uid, change.gid)?;

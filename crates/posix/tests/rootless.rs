@@ -1,8 +1,10 @@
-//! A server without CAP_SYS_ADMIN keeps descriptors in `user.NTACL`.
+//! A server without CAP_SYS_ADMIN keeps descriptors in `user.NTACL` and obeys those in
+//! `security.NTACL`, which it cannot write.
 
 mod common;
 
 use common::{create, how, name, share, write};
+use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::vfs::{Security, SecurityChange};
 use frevo_store::{Fault, Vfs};
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
@@ -67,4 +69,44 @@ fn descriptors_are_kept_where_every_user_may() {
         assert_eq!(file.node.stored_security().unwrap(), None);
         assert!(matches!(file.node.security().unwrap(), Security::Host(_)));
     });
+}
+
+/// A descriptor of a server that had CAP_SYS_ADMIN, or of smbd, denies whoever it denied
+/// before.
+#[test]
+fn descriptors_of_a_privileged_server_are_obeyed() {
+    let held = capabilities(None).unwrap().effective;
+    if !held.contains(CapabilitySet::SYS_ADMIN) {
+        eprintln!("left out: only a process with CAP_SYS_ADMIN writes security.NTACL");
+        return;
+    }
+    let share = share();
+    let wanted = descriptor();
+    let file = share.vfs.open(&name("f"), &create()).unwrap();
+    file.node.set_security(&SecurityChange { mode: Some(0o640), ..stored_by(&wanted) }).unwrap();
+    let path = share.dir.path().join("f");
+    getxattr(&path, c"security.NTACL", &mut [0; 1024]).unwrap();
+    drop(file);
+
+    let folder = share.dir.path().to_owned();
+    without_privilege(move || {
+        let vfs = PosixVfs::open_root(&folder, PosixOptions::default()).unwrap();
+        let file = vfs.open(&name("f"), &write()).unwrap();
+        assert_eq!(file.node.stored_security().unwrap().as_ref(), Some(&wanted));
+        assert_eq!(file.node.security().unwrap(), Security::Stored(wanted.clone()));
+        // It cannot be replaced, and a second one beside it would say something else.
+        let refused =
+            file.node.set_security(&SecurityChange { mode: Some(0o666), ..stored_by(&wanted) });
+        assert_eq!(refused, Err(Fault::AccessDenied));
+        assert_eq!(file.node.stat().unwrap().mode & 0o777, 0o640, "nothing has changed");
+        assert_eq!(getxattr(&path, c"user.NTACL", &mut [0; 8]).unwrap_err(), Errno::NODATA);
+        // A new file takes one of this server's.
+        let new = vfs.open(&name("new"), &create()).unwrap();
+        new.node.set_security(&stored_by(&wanted)).unwrap();
+        assert_eq!(new.node.stored_security().unwrap(), Some(wanted));
+    });
+}
+
+fn stored_by(descriptor: &[u8]) -> SecurityChange<'_> {
+    SecurityChange { descriptor: Some(descriptor), ..SecurityChange::default() }
 }
