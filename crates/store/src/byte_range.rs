@@ -14,18 +14,18 @@ use crate::file::OpenId;
 use crate::limits::{LOCK_WAITS_PER_FILE, LOCKS_PER_FILE, LOCKS_PER_OPEN};
 use interval::{Intervals, Key};
 
-/// A range of bytes. `length` may be zero: such a lock conflicts only with
-/// ranges that it lies strictly inside of.
+/// A range of bytes. `length` may be zero: such a lock conflicts only with ranges that it lies
+/// strictly inside of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
 impl Range {
-    /// Fails for a range past the last byte a file can have, MS-FSA 2.1.5.8.
+    /// Refuses a range that ends behind the largest possible offset of a file. MS-FSA 2.1.5.8.
     pub const fn check(self) -> Result<Self, Status> {
         if self.length != 0 && self.offset.checked_add(self.length.saturating_sub(1)).is_none() {
             return Err(Status::INVALID_LOCK_RANGE);
@@ -33,13 +33,13 @@ impl Range {
         Ok(self)
     }
 
-    /// `{0, 0}` overlaps nothing, not even itself.
+    /// True for `{0, 0}`, which overlaps nothing, not even itself.
     const fn is_nothing(self) -> bool {
         self.offset == 0 && self.length == 0
     }
 
-    /// MS-FSA 2.1.4.10: inclusive ends computed modulo 2^64, as the algorithm
-    /// writes it, so that a zero-length range at `n` ends at `n - 1`.
+    /// Returns the last byte, computed modulo 2^64 as in MS-FSA 2.1.4.10: a range of length zero at
+    /// `n` ends at `n - 1`.
     const fn last(self) -> u64 {
         self.offset.wrapping_add(self.length).wrapping_sub(1)
     }
@@ -52,16 +52,16 @@ impl Range {
     }
 }
 
-/// What a lock keeps others from.
+/// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Only the owner may read and write. Unlocked first, MS-FSA 2.1.5.9.
+    /// Only the owner may read and write. Unlocked before shared locks. MS-FSA 2.1.5.9.
     Exclusive,
-    /// Others may read, nobody may write.
+    /// Other Opens may read, and no Open may write.
     Shared,
 }
 
-/// A request that waits for its range.
+/// The number of a lock request that waits for its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -71,70 +71,70 @@ struct Waiting {
     owner: OpenId,
     range: Range,
     mode: Mode,
-    /// How its wait ended, until it is told.
+    /// The end of the wait, until the request has read it.
     outcome: Option<Result<(), Status>>,
     waker: Option<Waker>,
 }
 
-/// What one Open holds: how often each range, since the same may be locked
-/// shared more than once.
+/// The ranges of one Open with the number of locks on each: a range may be locked shared several
+/// times.
 type HeldRanges = BTreeMap<(Range, Mode), u32>;
 
-/// The ByteRangeLockList of one file and those who wait for it to change.
+/// The ByteRangeLockList of one file, with the requests that wait for it to change.
 #[derive(Debug, Default)]
 pub struct ByteRanges {
     state: Option<alloc::boxed::Box<State>>,
 }
 
-/// What there is from the first lock on.
+/// The locks and waits of a file. It exists from the first lock on.
 #[derive(Debug)]
 struct State {
     exclusive: Intervals,
     shared: Intervals,
     held: HashMap<OpenId, (HeldRanges, usize)>,
-    /// Of all Opens.
+    /// Number of locks of all Opens.
     count: usize,
-    /// In the order in which they came, which is that in which they are served.
+    /// Waiting requests in the order of their arrival, in which they are served.
     waiting: VecDeque<Waiting>,
     last_ticket: u64,
 }
 
-/// What a range that is asked for meets.
+/// The answer to a request for a range.
 enum Verdict {
     Free,
     Conflict,
 }
 
 impl ByteRanges {
-    /// No lock.
+    /// A list without locks.
     pub const EMPTY: Self = Self { state: None };
 
-    /// Whether no range is locked: the data path's quick question.
+    /// True if no range is locked. READ and WRITE ask this first.
     pub fn is_empty(&self) -> bool {
         self.state.as_ref().is_none_or(|state| state.count == 0)
     }
 
-    /// May `owner` read `range`?
+    /// True if no lock keeps `owner` from reading `range`.
     pub fn may_read(&self, owner: OpenId, range: Range) -> bool {
         let Some(state) = &self.state else { return true };
         range.is_nothing() || !state.exclusive.any_other(owner, range)
     }
 
-    /// May `owner` write `range`? A shared lock stops even its own owner.
+    /// True if no lock keeps `owner` from writing `range`. A shared lock stops its own owner too.
     pub fn may_write(&self, owner: OpenId, range: Range) -> bool {
         let Some(state) = &self.state else { return true };
         range.is_nothing() || !(state.exclusive.any_other(owner, range) || state.shared.any(range))
     }
 
-    /// Locks `range`. LOCK_NOT_GRANTED when somebody (or the owner itself,
-    /// exclusively) holds an overlapping range in a conflicting way.
+    /// Locks `range`. Fails with LOCK_NOT_GRANTED if any Open (or `owner` itself, exclusively)
+    /// holds an overlapping range in a conflicting mode.
     pub fn lock(&mut self, owner: OpenId, range: Range, mode: Mode) -> Result<(), Status> {
         let range = range.check()?;
         self.state.get_or_insert_default().lock(owner, range, mode)
     }
 
-    /// The same, but what conflicts is waited for with [`Self::poll`]. Every
-    /// ticket must be given back with [`Self::give_up`] when its wait is over.
+    /// Locks `range`, or returns a ticket to wait for it with [`Self::poll`]. Every ticket must be
+    /// given back with [`Self::give_up`] at the end of its wait.
     pub fn lock_or_wait(
         &mut self,
         owner: OpenId,
@@ -157,8 +157,8 @@ impl ByteRanges {
         Ok(Some(ticket))
     }
 
-    /// How a wait ended: with the range locked, or RANGE_NOT_LOCKED when the
-    /// Open was closed (as Windows says). `waker` is woken when it does.
+    /// Returns the end of a wait: the range is locked, or RANGE_NOT_LOCKED because the Open was
+    /// closed (Windows: this status). Until then `waker` is woken at the end.
     pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), Status>> {
         let Some(state) = &mut self.state else { return Poll::Ready(Err(Status::CANCELLED)) };
         let Some(at) = state.find(ticket) else { return Poll::Ready(Err(Status::CANCELLED)) };
@@ -172,8 +172,7 @@ impl ByteRanges {
         Poll::Pending
     }
 
-    /// Ends a wait. What was locked for it meanwhile and was not told is
-    /// unlocked.
+    /// Ends a wait. A lock that was granted for it and not read by [`Self::poll`] is released.
     pub fn give_up(&mut self, ticket: Ticket) {
         let Some(state) = &mut self.state else { return };
         let Some(at) = state.find(ticket) else { return };
@@ -186,8 +185,8 @@ impl ByteRanges {
         self.shrink();
     }
 
-    /// Unlocks exactly `range` of `owner`; RANGE_NOT_LOCKED when it is not
-    /// there. Exclusive locks go before shared ones, as MS-FSA 2.1.5.9 has it.
+    /// Unlocks exactly `range` of `owner`; fails with RANGE_NOT_LOCKED if there is no such lock.
+    /// MS-FSA 2.1.5.9: exclusive locks go before shared ones.
     pub fn unlock(&mut self, owner: OpenId, range: Range) -> Result<(), Status> {
         self.unlock_all(owner, [range]).1
     }
@@ -221,7 +220,7 @@ impl ByteRanges {
         (count, outcome)
     }
 
-    /// Takes a lock back that [`Self::lock`] has just granted.
+    /// Releases a lock that [`Self::lock`] has just granted.
     pub fn take_back(&mut self, owner: OpenId, range: Range, mode: Mode) {
         if let Some(state) = &mut self.state {
             state.drop_lock(owner, range, mode);
@@ -230,7 +229,7 @@ impl ByteRanges {
         self.shrink();
     }
 
-    /// Drops everything `owner` holds and ends its waits.
+    /// Releases all locks of `owner` and ends its waits.
     pub fn release(&mut self, owner: OpenId) {
         let Some(state) = &mut self.state else { return };
         for waiting in state.waiting.iter_mut().filter(|w| w.owner == owner) {
@@ -246,10 +245,10 @@ impl ByteRanges {
         self.shrink();
     }
 
-    /// Everything `owner` holds, in an order in which it can be locked anew:
-    /// exclusive ranges first, since they do not go over shared ones. Each as
-    /// often as it is held. What was locked for a wait that has not been told
-    /// yet is left out.
+    /// Returns all locks of `owner` in an order in which they can be locked again: exclusive ranges
+    /// first, because an exclusive lock does not go over a shared one. A range that is locked
+    /// several times is listed as often. Locks of waits that have not read their result are left
+    /// out.
     pub fn of(&self, owner: OpenId) -> Vec<(Range, Mode)> {
         let Some(state) = &self.state else { return Vec::new() };
         let mut all: Vec<_> = state
@@ -271,23 +270,23 @@ impl ByteRanges {
         all
     }
 
-    /// How many ranges `owner` holds (Open.LockCount).
+    /// Number of ranges that `owner` holds (Open.LockCount).
     pub fn held_by(&self, owner: OpenId) -> usize {
         let held = self.state.as_ref().and_then(|state| state.held.get(&owner));
         held.map_or(0, |(_, count)| *count)
     }
 
-    /// How many ranges are held.
+    /// Number of ranges that all Opens hold.
     pub fn len(&self) -> usize {
         self.state.as_ref().map_or(0, |state| state.count)
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting_count(&self) -> usize {
         self.state.as_ref().map_or(0, |state| state.waiting.len())
     }
 
-    /// A file that nobody locks any more costs nothing again.
+    /// Frees the memory of a file without locks and waits.
     fn shrink(&mut self) {
         if self.state.as_ref().is_some_and(|s| s.count == 0 && s.waiting.is_empty()) {
             self.state = None;
@@ -369,7 +368,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes one lock out; does nothing when it is not there.
+    /// Removes one lock; does nothing if there is no such lock.
     fn drop_lock(&mut self, owner: OpenId, range: Range, mode: Mode) {
         let Some((held, own)) = self.held.get_mut(&owner) else { return };
         let Some(times) = held.get_mut(&(range, mode)) else { return };
@@ -388,8 +387,8 @@ impl State {
         }
     }
 
-    /// Locks for those who waited for what has become free (all, without a
-    /// range): first come, first served, and only who is served is woken.
+    /// Grants locks to waiting requests, first come first served: those that `freed` concerns, or
+    /// all for None. Wakes only requests that get their lock.
     fn grant(&mut self, freed: Option<Range>) {
         self.grant_if(|range| freed.is_none_or(|freed| freed.overlaps(range)));
     }
@@ -584,7 +583,7 @@ mod tests {
         r.unlock(A, range(20, 10)).unwrap();
         assert_eq!(poll(&mut r, both), Poll::Ready(Ok(())));
         r.unlock(B, range(0, 2)).unwrap();
-        // Granted, but the request has been given up before it heard of it.
+        // Granted, but the request was given up before it read the result.
         r.give_up(second);
         assert_eq!((r.held_by(c), r.waiting_count()), (0, 0));
         r.lock(A, range(0, 2), Mode::Exclusive).unwrap();
@@ -639,7 +638,7 @@ mod tests {
         assert!(r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().is_some());
     }
 
-    /// What each question costs with many locks, for the commit message.
+    /// Prints the time of each question with many locks.
     #[test]
     #[ignore = "a measurement"]
     #[allow(clippy::disallowed_methods, clippy::print_stdout, reason = "it measures")]

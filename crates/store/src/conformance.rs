@@ -62,9 +62,9 @@ pub use names::*;
 pub use reparse::*;
 pub use streams::*;
 
-/// An empty, writable file system, and what only its host can do to it.
+/// An empty, writable file system, with the operations that only its host has.
 pub trait Subject {
-    /// The file system.
+    /// Returns the file system under test.
     fn vfs(&self) -> &dyn Vfs;
 
     /// Makes a symbolic link at `name` (with backslashes, as clients spell it).
@@ -128,7 +128,7 @@ pub fn a_read_only_tree(vfs: &dyn Vfs) {
     assert!(vfs.volume().read_only && vfs.space().unwrap().available == 0);
 }
 
-/// Makes a `#[test]` of every check, each on a new subject that `$make` gives.
+/// Makes a `#[test]` of every check, each on a new subject from `$make`.
 #[macro_export]
 macro_rules! conformance_tests {
     ($make:expr) => {
@@ -179,7 +179,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// A path, perhaps with a stream after a colon.
+/// Parses a path, which may have a stream after a colon.
 fn name(text: &str) -> Name {
     let (path, stream) = text.split_once(':').map_or((text, None), |(p, s)| (p, Some(s)));
     Name::from_stored(path.into()).with_stream(stream)
@@ -193,7 +193,7 @@ const EITHER: OpenHow = OpenHow { existence: Existence::Either, ..WRITE };
 const CREATE_DIRECTORY: OpenHow =
     OpenHow { existence: Existence::MustNotExist, kind: KindWanted::Directory, ..LOOK };
 
-/// Short ways to use a file system.
+/// Short forms of common calls.
 impl dyn Subject + '_ {
     fn open(&self, text: &str, how: &OpenHow) -> VfsResult<Opened> {
         self.vfs().open(&name(text), how)
@@ -234,7 +234,7 @@ impl dyn Subject + '_ {
         self.open(text, &READ).map(|opened| content(&*opened.node))
     }
 
-    /// The names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     fn list(&self, text: &str) -> Vec<String> {
         let mut listing = self.open(text, &READ).expect(text).node.directory().expect(text);
         let mut names = rest(&mut *listing);
@@ -258,7 +258,7 @@ fn rest(listing: &mut dyn Directory) -> Vec<String> {
     names
 }
 
-/// The root opens, and does not move.
+/// Tests that the root opens and cannot be moved.
 pub fn the_root_stays(s: &dyn Subject) {
     let root = s.open("", &READ).unwrap();
     assert_eq!((root.name.clone(), root.created), (Name::root(), false));
@@ -276,7 +276,7 @@ pub fn the_root_stays(s: &dyn Subject) {
     assert_eq!(s.list(""), ["a"]);
 }
 
-/// Facts that hold together.
+/// Tests that the facts about space and volume agree.
 pub fn space_and_volume(s: &dyn Subject) {
     let space = s.vfs().space().unwrap();
     assert!(space.unit >= 512 && space.total >= space.free && space.free >= space.available);
@@ -286,12 +286,12 @@ pub fn space_and_volume(s: &dyn Subject) {
     assert_eq!((volume.file_system.as_str(), volume.max_component), ("NTFS", 255));
 }
 
-/// A node of another implementor cannot get a name here.
+/// Tests that a node of another implementor cannot be linked.
 pub fn foreign_nodes_are_refused(s: &dyn Subject) {
     assert_eq!(s.vfs().link(&Foreign, &name("x"), true), Err(Fault::NotSupported));
 }
 
-/// A node of nothing.
+/// A node without a file.
 #[derive(Debug)]
 struct Foreign;
 

@@ -1,4 +1,4 @@
-//! One file with everybody who has it open: MS-FSA 2.1.1.3 File, 2.1.1.5 Open.
+//! One open file with all its Opens: MS-FSA 2.1.1.3 File, 2.1.1.5 Open.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,35 +16,35 @@ use crate::share_mode::{Claim, Sharing, Verdict};
 use crate::stream::Attached;
 use crate::vfs::{FileKey, Vfs};
 
-/// Names an Open within the server for as long as it exists.
+/// The number of an Open. Unique in the server while the Open exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
-/// What a new Open asks of its file.
+/// A new Open's demands on its file.
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
-    /// The Open.
+    /// The new Open.
     pub id: OpenId,
-    /// Where its name is one.
+    /// The folder to which its name is relative.
     pub place: FolderId,
     /// Open.GrantedAccess
     pub access: AccessMask,
     /// Open.SharingMode
     pub sharing: Sharing,
-    /// FILE_DELETE_ON_CLOSE
+    /// FILE_DELETE_ON_CLOSE is set.
     pub delete_on_close: bool,
-    /// The lease that it will belong to.
+    /// The lease that the Open will belong to.
     pub lease: Option<LeaseOwner>,
-    /// What is in the file is to go.
+    /// The Open removes the file's content.
     pub overwrites: bool,
 }
 
-/// Whether an Open is among those of its file.
+/// The state of an Open after [`File::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is.
+    /// The Open is one of its file's Opens.
     In,
-    /// Not before somebody has given back what he caches: see
+    /// The Open has to wait until a client has given up a caching right: see
     /// [`Oplocks::would_wait`].
     Waits,
 }
@@ -55,36 +55,35 @@ struct Entry {
     claim: Claim,
     lease: Option<LeaseOwner>,
     delete_on_close: bool,
-    /// Open.Link, where it is another one than the file's first.
+    /// Open.Link, if it is not the file's first link.
     link: Option<Link>,
-    /// A name that it deletes goes with it, whoever else has the file open.
+    /// A name that this Open deletes is removed when the Open closes, even if the file has other
+    /// Opens.
     unlinks: bool,
 }
 
-/// Link.IsDeleted: a name that goes with the last close.
+/// A name that goes with the last close (Link.IsDeleted).
 #[derive(Debug)]
 struct Doomed {
     link: Link,
-    /// Whose doing it is, and once he has closed the file, through what it is removed.
+    /// The Open that deleted the name, and, once it is closed, the Vfs that removes the name.
     by: OpenId,
     remover: Option<Arc<dyn Vfs>>,
 }
 
-/// What the last close of a file leaves to do.
+/// The work that a close leaves to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Departure {
-    /// Others still have it open.
+    /// Other Opens remain; nothing is to be done.
     StillOpen,
-    /// Nobody has it open any more; it stays.
+    /// It was the last Open; the file stays.
     Closed,
-    /// Nobody has it open any more and these of its names are to be removed:
-    /// one, but for a file with several links. The caller removes them while it
-    /// still holds the node (so that the file's key cannot be used again) and
-    /// then calls `FileTable::retire`.
+    /// It was the last Open, and these names are to be removed: usually one, several for a file
+    /// with several deleted links. The caller removes them while it still holds the node (so that
+    /// the file's key cannot be used again), then calls `FileTable::retire`.
     Remove(Vec<Link>),
-    /// Others still have it open, but this name of it is to be removed now
-    /// (FILE_DISPOSITION_POSIX_SEMANTICS). The caller then calls
-    /// `FileTable::unlinked`.
+    /// Other Opens remain, but this name of the file is to be removed now
+    /// (FILE_DISPOSITION_POSIX_SEMANTICS). The caller then calls `FileTable::unlinked`.
     Unlink(Link),
 }
 
@@ -94,13 +93,13 @@ pub struct File {
     key: FileKey,
     first: Link,
     opens: Vec<Entry>,
-    /// Opens of its named streams, which have cells of their own.
+    /// Opens of the file's named streams, each of which also has a cell of its own.
     pub(crate) streams: Vec<Attached>,
     doomed: Vec<Doomed>,
     retired: bool,
-    /// Byte-range locks.
+    /// The file's byte-range locks.
     pub ranges: ByteRanges,
-    /// Oplocks and leases.
+    /// The file's oplocks and leases.
     pub oplocks: Oplocks,
 }
 
@@ -118,19 +117,19 @@ impl File {
         }
     }
 
-    /// Which file.
+    /// Returns the file's identity.
     pub const fn key(&self) -> FileKey {
         self.key
     }
 
-    /// Whether `id` is the only Open of the file and of its streams, and it stays.
+    /// True if `id` is the only Open of the file and of its streams, and the file is not about to
+    /// go.
     pub fn is_alone(&self, id: OpenId) -> bool {
         self.opens.iter().all(|e| e.id == id) && self.streams.is_empty() && self.doomed.is_empty()
     }
 
-    /// The name under which `id` opened it, kept up to date by renames: a file
-    /// with several links is renamed and removed under this one (MS-FSA 2.1.1.5
-    /// Open.Link).
+    /// Returns the name by which `id` opened the file, kept up to date by renames. A file with
+    /// several links is renamed and removed by this name (MS-FSA 2.1.1.5 Open.Link).
     pub fn name_of(&self, id: OpenId) -> &Name {
         &self.link_of(id).name
     }
@@ -140,32 +139,32 @@ impl File {
         entry.and_then(|e| e.link.as_ref()).unwrap_or(&self.first)
     }
 
-    /// All that is kept of its names.
+    /// Returns every name of the file that is stored here.
     fn links_mut(&mut self) -> impl Iterator<Item = &mut Link> {
         let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
         let doomed = self.doomed.iter_mut().map(|doomed| &mut doomed.link);
         links.chain(doomed).chain(core::iter::once(&mut self.first))
     }
 
-    /// Records that the link `from` has become `to`.
+    /// Records that the link `from` is now called `to`.
     pub fn rename(&mut self, place: FolderId, from: &Name, to: &Name) {
         for link in self.links_mut().filter(|link| link.is(place, from)) {
             link.name.clone_from(to);
         }
     }
 
-    /// Whether any of the names under which it is open lies below `directory`.
+    /// True if one of the names of its Opens lies below `directory`.
     pub fn is_below(&self, place: FolderId, directory: &Name) -> bool {
         let mut links = self.opens.iter().filter_map(|e| e.link.as_ref());
         self.first.is_below(place, directory) || links.any(|link| link.is_below(place, directory))
     }
 
-    /// How many Opens there are, those of its named streams among them.
+    /// Returns the number of Opens, including those of named streams.
     pub const fn open_count(&self) -> usize {
         self.opens.len().saturating_add(self.streams.len())
     }
 
-    /// Whether it goes when the last Open closes (FileStandardInformation).
+    /// True if the file goes with its last Open (FileStandardInformation.DeletePending).
     pub const fn is_delete_pending(&self) -> bool {
         !self.doomed.is_empty()
     }
@@ -178,11 +177,15 @@ impl File {
         self.retired = true;
     }
 
-    /// Admits an Open by `name`, or says the status that refuses it: DELETE_PENDING,
-    /// SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2). What others cache may
-    /// have to be given back before; a violation too may end that way.
+    /// Admits an Open by `name`.
     ///
-    /// Deviation: whichever link is about to go, the file is opened by none.
+    /// Caching rights of other clients may have to be given up first; that can end a sharing
+    /// violation too.
+    ///
+    /// # Errors
+    /// DELETE_PENDING or SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2).
+    ///
+    /// Deviation: a file with a deleted link cannot be opened by any of its links.
     pub fn admit(&mut self, name: &Name, a: Admission) -> Result<(Admitted, Contention), Status> {
         if self.is_delete_pending() {
             return Err(Status::DELETE_PENDING);
@@ -211,8 +214,8 @@ impl File {
         Ok((Admitted::In, contention))
     }
 
-    /// Grants the oplock or lease that an Open wishes for, or as much of it as
-    /// there is room for.
+    /// Grants the oplock or lease that an Open asks for, or the largest part of it that the other
+    /// Opens allow.
     pub(crate) fn grant(
         &mut self,
         id: OpenId,
@@ -237,7 +240,7 @@ impl File {
         self.oplocks.request(id, route, wish, room)
     }
 
-    /// Breaks what others cache and `id` is about to invalidate.
+    /// Breaks the caching rights of others that conflict with `id`'s next action.
     pub fn contend(&mut self, id: OpenId, cause: Cause) -> Contention {
         if self.oplocks.is_empty() {
             return Contention::default();
@@ -245,27 +248,27 @@ impl File {
         self.oplocks.contend(self.actor(id), cause)
     }
 
-    /// An Open as one that acts.
+    /// Returns an Open with its lease, as the cause of a break.
     pub fn actor(&self, id: OpenId) -> Actor {
         Actor { open: id, lease: self.lease_of(id) }
     }
 
-    /// The lease that an Open belongs to.
+    /// Returns the lease that an Open belongs to.
     pub fn lease_of(&self, id: OpenId) -> Option<LeaseOwner> {
         self.opens.iter().find(|e| e.id == id).and_then(|e| e.lease)
     }
 
-    /// Opens that belong to a lease.
+    /// Returns the Opens that belong to a lease.
     pub fn opens_of(&self, lease: LeaseOwner) -> Vec<OpenId> {
         self.opens.iter().filter(|e| e.lease == Some(lease)).map(|e| e.id).collect()
     }
 
-    /// What an Open may cache now.
+    /// Returns the caching rights that an Open has now.
     pub fn held(&self, id: OpenId) -> Granted {
         self.oplocks.held(id, self.lease_of(id))
     }
 
-    /// Compares `claim` with every Open but `except`.
+    /// Compares `claim` with the claims of all Opens except `except`.
     pub fn contender(&self, claim: Claim, except: Option<OpenId>) -> Verdict {
         let clash = self
             .opens
@@ -274,14 +277,13 @@ impl File {
         if clash { Verdict::Violation } else { Verdict::Compatible }
     }
 
-    /// Whether every Open but `id` that touches data shares deletion.
+    /// True if every Open but `id` that touches data shares deletion.
     pub fn others_share_delete(&self, id: OpenId) -> bool {
         self.opens.iter().all(|e| e.id == id || !e.claim.contends() || e.claim.sharing.delete)
     }
 
-    /// Sets or clears delete pending (FileDispositionInformation). What was opened
-    /// to be deleted on close is so all the same: MS-FSA 2.1.5.5 asks the Open's
-    /// mode, not what was set since.
+    /// Sets or clears delete pending (FileDispositionInformation). It does not change an Open with
+    /// FILE_DELETE_ON_CLOSE: MS-FSA 2.1.5.5 reads the mode of the Open.
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {
         let link = self.link_of(id).clone();
         if pending {
@@ -290,42 +292,40 @@ impl File {
         self.doomed.retain(|doomed| doomed.link != link);
     }
 
-    /// Through what a name that goes is removed, whoever closes the file last: what
-    /// whoever deletes it had it open through, which knows the name and whose right
-    /// it was.
+    /// Returns the Vfs through which a deleted name is removed, whichever Open closes last: the one
+    /// of the Open that deleted it, which knows the name and has the right.
     pub fn remover(&self, link: &Link) -> Option<Arc<dyn Vfs>> {
         let doomed = self.doomed.iter().find(|doomed| doomed.link == *link);
         doomed.and_then(|doomed| doomed.remover.clone())
     }
 
-    /// Closing `id` no longer deletes anything, although it was opened for that.
+    /// Clears FILE_DELETE_ON_CLOSE of `id`.
     pub fn forget_delete_on_close(&mut self, id: OpenId) {
         if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
             e.delete_on_close = false;
         }
     }
 
-    /// Whether closing `id` deletes the file, and whether the name by which it
-    /// opened the file is to go already: what of deletion is `id`'s own.
+    /// Returns whether closing `id` deletes the file, and whether its name goes at that close.
     pub fn deletion_of(&self, id: OpenId) -> (bool, bool) {
         let on_close = self.opens.iter().any(|e| e.id == id && e.delete_on_close);
         (on_close, self.is_doomed(self.link_of(id)))
     }
 
-    /// What share modes are compared with for `id`.
+    /// Returns the access and sharing of `id` that share modes compare.
     pub fn claim_of(&self, id: OpenId) -> Option<Claim> {
         self.opens.iter().find(|e| e.id == id).map(|e| e.claim)
     }
 
-    /// From now on a name that `id` deletes is removed when `id` closes, and not
-    /// with the last close: POSIX clients, FILE_DISPOSITION_POSIX_SEMANTICS.
+    /// Makes names that `id` deletes go when `id` closes, not with the last close: for POSIX
+    /// clients, and for FILE_DISPOSITION_POSIX_SEMANTICS.
     pub fn unlinks_at_close(&mut self, id: OpenId) {
         if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
             e.unlinks = true;
         }
     }
 
-    /// A directory has another name: so have the links below it.
+    /// Updates links below a directory that was renamed.
     pub fn rename_below(&mut self, place: FolderId, from: &Name, to: &Name) {
         for link in self.links_mut().filter(|link| link.place == place) {
             if let Some(moved) = link.name.moved(from, to) {
@@ -334,9 +334,9 @@ impl File {
         }
     }
 
-    /// Takes `id` out: its locks and its oplock go, delete-on-close becomes
-    /// delete pending (MS-FSA 2.1.5.5). Had through `vfs`, what it deletes is removed
-    /// through that. Says what lease it belonged to.
+    /// Takes `id` out: removes its locks and its oplock, and turns delete-on-close into delete
+    /// pending (MS-FSA 2.1.5.5). Names that it deletes are removed through `vfs`. Returns the lease
+    /// that it belonged to.
     pub(crate) fn leave(
         &mut self,
         id: OpenId,

@@ -1,4 +1,4 @@
-//! All open files of the server, by key.
+//! All open files of the server, by [`FileKey`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,29 +19,28 @@ use crate::order::{Guard, Ordered, rank};
 use crate::vfs::{FileKey, Vfs};
 use crate::watch::Watches;
 
-/// Shards of the table: far more than cores, so that two rarely meet.
+/// Shards of the table: many more than cores, so that two cores rarely wait for one.
 const SHARDS: usize = 64;
 
-/// A file's shared state behind its lock. Hold the guard briefly, never across
-/// an await.
+/// A file's shared state behind its lock. Hold the guard briefly, and never across an await.
 #[derive(Debug)]
 pub struct FileCell {
-    /// The file; which of its streams changes when one is renamed.
+    /// The file's identity. Renaming a stream changes the stream in it.
     key: FileKey,
     stream: AtomicU64,
     file: Ordered<File, { rank::FILE }>,
-    /// While somebody caches it: what other programs do to it.
+    /// The observation of changes by other programs, while a client has a caching right.
     observation: parking_lot::Mutex<Option<Box<dyn Observation>>>,
 }
 
 impl FileCell {
-    /// The state.
+    /// Locks the file's state.
     pub fn lock(&self) -> Guard<MutexGuard<'_, File>, { rank::FILE }> {
         self.file.lock()
     }
 
-    /// Has the file observed by what `begin` makes, unless it is already, until
-    /// nobody has a promise on it any more. It must not be locked.
+    /// Observes the file with the observation that `begin` makes, until no client has a caching
+    /// right on it. Does nothing if the file is observed already. The cell must not be locked.
     pub fn observe(&self, begin: impl FnOnce() -> Option<Box<dyn Observation>>) {
         let mut observation = self.observation.lock();
         if observation.is_none() {
@@ -49,8 +48,8 @@ impl FileCell {
         }
     }
 
-    /// Nobody has a promise: ends its observation, after locks are given up, as
-    /// that asks the host. One that was begun for a new promise meanwhile stays.
+    /// Ends the observation of a file without caching rights. It runs after locks are released,
+    /// because it asks the host. An observation for a new caching right stays.
     fn let_alone(&self) {
         let mut observation = self.observation.lock();
         let ended = if self.lock().oplocks.is_empty() { observation.take() } else { None };
@@ -58,12 +57,12 @@ impl FileCell {
         drop(ended);
     }
 
-    /// Whether it is observed.
+    /// True if changes by other programs are observed.
     pub fn is_observed(&self) -> bool {
         self.observation.lock().is_some()
     }
 
-    /// Which stream of which file.
+    /// Returns the identity of the file's stream.
     pub fn key(&self) -> FileKey {
         FileKey { stream: self.stream.load(Ordering::Acquire), ..self.key }
     }
@@ -76,24 +75,24 @@ pub(crate) type Shard = Ordered<Cells, { rank::SHARD }>;
 #[derive(Debug)]
 pub struct FileTable {
     shards: [Shard; SHARDS],
-    /// Files removed so far; see [`FileTable::removals`].
+    /// Number of removed files; see [`FileTable::removals`].
     removals: AtomicU64,
-    /// Who waits for changes in directories.
+    /// Watches of directories (CHANGE_NOTIFY).
     pub watches: Watches,
-    /// Held while a name is looked up and acted on.
+    /// Locks of names, held from looking a name up to acting on it.
     pub names: NameLocks,
     /// GlobalLeaseTableList
     pub leases: LeaseTable,
 }
 
-/// What became of an attempt to open a file.
+/// The result of an attempt to open a file.
 #[derive(Debug)]
 pub struct Attempt {
-    /// The file.
+    /// The open file.
     pub cell: Arc<FileCell>,
-    /// Whether the Open is among its Opens now.
+    /// The state of the new Open.
     pub admitted: Admitted,
-    /// Whose promises it breaks.
+    /// The breaks that the new Open causes.
     pub contention: Contention,
 }
 
@@ -106,8 +105,10 @@ impl Default for FileTable {
 }
 
 impl FileTable {
-    /// Admits an Open to the file `key` by its link `name`, or says the status that refuses it:
-    /// INVALID_PARAMETER when its lease is for another file.
+    /// Admits an Open to the file `key` by its link `name`.
+    ///
+    /// # Errors
+    /// The status of [`File::admit`], or INVALID_PARAMETER if its lease is for another file.
     pub fn admit(&self, key: FileKey, name: &Name, a: Admission) -> Result<Attempt, Status> {
         let mut shard = self.shard(key).lock();
         let there = shard.get(&key).filter(|cell| !cell.lock().is_retired()).cloned();
@@ -138,8 +139,8 @@ impl FileTable {
         Arc::new(FileCell { key, stream, file, observation })
     }
 
-    /// Grants an Open of `cell` the oplock or lease that it wishes for, or as much
-    /// of it as there is room for.
+    /// Grants an Open of `cell` the oplock or lease that it asks for, or the largest part of it
+    /// that the other Opens allow.
     pub fn grant(
         &self,
         cell: &FileCell,
@@ -154,9 +155,9 @@ impl FileTable {
         cell.lock().grant(id, is_directory, wish, route)
     }
 
-    /// What the directory of `name` lists has changed, by whoever holds the lease
-    /// that `actor` says: MS-FSA 2.1.4.12 with PARENT_OBJECT. Others' leases on it
-    /// are broken; nobody waits. No file may be locked.
+    /// Breaks the leases on the directory of `name` after a change of its entries, except the lease
+    /// of `actor`. MS-FSA 2.1.4.12 with PARENT_OBJECT. The caller does not wait for
+    /// acknowledgments. No file may be locked.
     pub fn entry_changed(&self, vfs: &dyn Vfs, name: &Name, actor: Actor) {
         if !self.leases.has_directories() || name.is_root() {
             return;
@@ -168,8 +169,8 @@ impl FileTable {
         }
     }
 
-    /// Something that is no client has changed the file or directory `key`, with
-    /// what `cause` does to those who cache it: all of them, and nobody waits.
+    /// Breaks all caching rights on `key` that `cause` conflicts with, for a change by another
+    /// program of the host. The caller does not wait for acknowledgments.
     pub fn host_changed(&self, key: FileKey, cause: Cause) {
         if let Some(cell) = self.find(key) {
             let nobody = Actor { open: OpenId(0), lease: None };
@@ -178,12 +179,12 @@ impl FileTable {
         }
     }
 
-    /// The file `key` if somebody has it open.
+    /// Returns the file `key` if it is open.
     pub fn find(&self, key: FileKey) -> Option<Arc<FileCell>> {
         self.shard(key).lock().get(&key).cloned()
     }
 
-    /// Takes an Open, had through `vfs`, out of its file.
+    /// Takes an Open, opened through `vfs`, out of its file.
     pub fn leave(&self, cell: &FileCell, id: OpenId, vfs: &Arc<dyn Vfs>) -> Departure {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
@@ -204,7 +205,7 @@ impl FileTable {
         departure
     }
 
-    /// Forgets a file that was removed (or could not be): see [`Departure::Remove`].
+    /// Forgets a file after its removal, successful or not: see [`Departure::Remove`].
     pub fn retire(&self, cell: &FileCell) {
         self.removals.fetch_add(1, Ordering::Release);
         let (key, mut shard) = self.shard_of(cell);
@@ -212,7 +213,7 @@ impl FileTable {
         shard.remove(&key);
     }
 
-    /// The shard that a cell is in, locked: it stays there until the guard goes.
+    /// Locks the shard that a cell is in. The cell stays there until the guard is dropped.
     fn shard_of(
         &self,
         cell: &FileCell,
@@ -226,8 +227,8 @@ impl FileTable {
         }
     }
 
-    /// Puts a cell under another stream of its file, as renaming a stream does.
-    /// False, and nothing changed, when somebody has that one open.
+    /// Moves a cell to another stream of its file, after a rename of the stream. Returns false and
+    /// changes nothing if that stream is open.
     pub fn rename_stream(&self, cell: &Arc<FileCell>, stream: u64) -> bool {
         let (from, mut old) = self.shard_of(cell);
         let to = FileKey { stream, ..from };
@@ -239,7 +240,7 @@ impl FileTable {
             return is_moved;
         }
         drop(old);
-        // In one order for everybody, so that no two wait for each other.
+        // A fixed order of the two shards: no two threads wait for each other.
         let (mut first, mut second) = if Self::number(from) < Self::number(to) {
             let first = self.shard(from).lock();
             (first, self.shard(to).lock())
@@ -271,13 +272,13 @@ impl FileTable {
         true
     }
 
-    /// One of a file's names is gone: see [`Departure::Unlink`].
+    /// Counts the removal of one of a file's names: see [`Departure::Unlink`].
     pub fn unlinked(&self) {
         self.removals.fetch_add(1, Ordering::Release);
     }
 
-    /// A directory, and with it all below, has another name. Looks at every
-    /// open file.
+    /// Updates the names of all open files below a renamed directory. Takes time for every open
+    /// file.
     pub fn rename_below(&self, place: FolderId, from: &Name, to: &Name) {
         for shard in &self.shards {
             for cell in shard.lock().values() {
@@ -286,14 +287,14 @@ impl FileTable {
         }
     }
 
-    /// Counts removals. An open that sees it change between finding a file and
-    /// being admitted to it may have found one that is gone.
+    /// Returns the number of removals so far. An open that sees the number change between lookup
+    /// and admission may have found a removed file.
     pub fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// How many files are open below `directory`: such a directory cannot be
-    /// renamed (MS-FSA 2.1.5.15.11). Looks at every open file.
+    /// Returns the number of files open below `directory`. Such a directory cannot be renamed
+    /// (MS-FSA 2.1.5.15.11). Takes time for every open file.
     pub fn open_below(&self, place: FolderId, directory: &Name) -> usize {
         let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
         self.shards
@@ -302,7 +303,7 @@ impl FileTable {
             .sum()
     }
 
-    /// The files open below `directory`, as [`Self::open_below`] counts them.
+    /// Returns the files open below `directory`; see [`Self::open_below`].
     pub fn below(&self, place: FolderId, directory: &Name) -> Vec<Arc<FileCell>> {
         let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
         let of = |shard: &Shard| -> Vec<_> {
@@ -311,12 +312,12 @@ impl FileTable {
         self.shards.iter().flat_map(of).collect()
     }
 
-    /// Files open now.
+    /// Returns the number of open files.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Whether no file is open.
+    /// True if no file is open.
     pub fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| shard.lock().is_empty())
     }
@@ -400,7 +401,7 @@ mod tests {
         table.admit(KEY, &name("new"), ask(5, Sharing::ALL, false)).unwrap();
     }
 
-    /// Two links of one file, both open: each Open means its own.
+    /// Tests that each Open of a file with two links means its own link.
     #[test]
     fn the_link_that_was_opened_is_the_one_that_goes() {
         let table = FileTable::default();
@@ -445,7 +446,7 @@ mod tests {
         }
     }
 
-    /// Two shares have names that look alike, and the same file.
+    /// Tests that a name of another share is another name, even for one file.
     #[test]
     fn names_of_another_share_are_others() {
         let table = FileTable::default();
@@ -463,7 +464,7 @@ mod tests {
             (table.open_below(HERE, &name("e")), table.open_below(there, &name("e"))),
             (0, 1)
         );
-        // Whoever deletes by a name of one share has it removed there.
+        // A deletion by a name of one share is carried out in that share.
         cell.lock().set_delete_pending(OpenId(2), true);
         let (its, mine) = (vfs(), vfs());
         assert_eq!(table.leave(&cell, OpenId(2), &its), Departure::StillOpen);

@@ -1,12 +1,11 @@
-//! Oplocks and leases of one file: MS-FSA 2.1.1.10, 2.1.4.12, 2.1.5.18 and
-//! 2.1.5.19, MS-SMB2 3.3.1.12.
+//! Oplocks and leases of one file: MS-FSA 2.1.1.10, 2.1.4.12, 2.1.5.18 and 2.1.5.19, MS-SMB2
+//! 3.3.1.12.
 //!
-//! Both are promises that a client may cache: reading, writing, keeping the
-//! handle. An oplock belongs to one Open, a lease to all Opens of a client that
-//! name its key. Whoever is about to do what a promise excludes *contends*:
-//! promises are broken, and some of them have to be given back before he goes
-//! on. Time is the caller's: he says when a break that nobody acknowledged has
-//! taken too long.
+//! Both are promises that a client may cache: reads, writes, the handle. An oplock belongs to one
+//! Open, a lease to all Opens of a client that name its key. An Open that is about to do something
+//! that a promise excludes *contends*: promises are broken, and it has to wait until some of them
+//! are given up. This module has no clock: the caller decides when a break that nobody acknowledged
+//! has taken too long.
 
 pub mod table;
 
@@ -26,8 +25,8 @@ const H: LeaseState = LeaseState::HANDLE;
 const ALL: LeaseState = R.union(W).union(H);
 const NONE: LeaseState = LeaseState::EMPTY;
 
-/// A lease of a client: two of them with one key are two leases (MS-FSA
-/// TargetOplockKey, MS-SMB2 Lease.ClientLeaseId).
+/// A lease's identity: one key of two clients means two leases (MS-FSA TargetOplockKey, MS-SMB2
+/// Lease.ClientLeaseId).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseOwner {
     /// The client: a number made of its ClientGuid and its account.
@@ -36,40 +35,40 @@ pub struct LeaseOwner {
     pub key: LeaseKey,
 }
 
-/// Whose a promise is.
+/// The holder of a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// An oplock: this Open's.
+    /// The Open that an oplock belongs to.
     Open(OpenId),
-    /// A lease: of all Opens with this key.
+    /// The lease of all Opens with this key.
     Lease(LeaseOwner),
 }
 
-/// Where the client is found that has to be told of a break. Means nothing here.
+/// The address for breaks of an Open. This crate stores it without using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The session.
+    /// The session's id.
     pub session: u64,
     /// FileId.Persistent
     pub persistent: u64,
-    /// What is told of this Open is sealed, whatever the session demands.
+    /// True if breaks for this Open are sealed even when the session does not demand it.
     pub sealed: bool,
 }
 
-/// What a new Open asks for.
+/// The caching right that a new Open asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wish {
-    /// Nothing.
+    /// No caching right.
     #[default]
     Nothing,
     /// An oplock of this level: II, EXCLUSIVE or BATCH.
     Oplock(OplockLevel),
-    /// A lease.
+    /// A lease with this key and state.
     Lease(LeaseWish),
 }
 
 impl Wish {
-    /// The lease that the Open belongs to.
+    /// Returns the lease that the Open belongs to.
     pub const fn owner(&self) -> Option<LeaseOwner> {
         match self {
             Self::Lease(lease) => Some(lease.owner),
@@ -78,74 +77,72 @@ impl Wish {
     }
 }
 
-/// A lease that is asked for, MS-SMB2 2.2.13.2.8 and 2.2.13.2.10.
+/// A request for a lease, MS-SMB2 2.2.13.2.8 and 2.2.13.2.10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseWish {
-    /// Whose.
+    /// The lease's identity.
     pub owner: LeaseOwner,
-    /// What.
+    /// The caching rights that the client asks for.
     pub state: LeaseState,
-    /// What only version 2 has.
+    /// The fields of version 2; None for version 1.
     pub v2: Option<V2>,
 }
 
-/// What only version 2 of a lease has.
+/// The fields that only version 2 of a lease has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct V2 {
-    /// Lease.Epoch, which counts changes of the state; in a wish, where the
-    /// client's count is.
+    /// Lease.Epoch, which counts changes of the state. In a wish: the client's count.
     pub epoch: u16,
     /// Lease.ParentLeaseKey
     pub parent: Option<LeaseKey>,
 }
 
-/// What an Open got.
+/// The caching right that an Open was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
-    /// Nothing.
+    /// No caching right.
     Nothing,
-    /// An oplock.
+    /// An oplock of this level.
     Oplock(OplockLevel),
-    /// A place in a lease, which may be one that lets nothing be cached.
+    /// Membership in a lease, which may allow no caching at all.
     Lease {
-        /// What it lets the client cache.
+        /// The rights that the lease gives the client.
         state: LeaseState,
         /// SMB2_LEASE_FLAG_BREAK_IN_PROGRESS
         is_breaking: bool,
-        /// Of a lease that was asked for as version 2.
+        /// Present if the lease was asked for as version 2.
         v2: Option<V2>,
     },
 }
 
-/// What somebody is about to do, by what it does to the promises of others.
+/// An action, by its effect on the promises of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// To open the file for this access.
+    /// Opens the file for this access.
     Open(AccessMask),
-    /// To open and empty it.
+    /// Opens the file and removes its content.
     Overwrite,
-    /// To open it, which share modes forbid: who caches a handle may give it up.
+    /// Opens the file against share modes: a client that caches a handle may close it.
     Violation {
-        /// It would be emptied.
+        /// The open would remove the content.
         overwrites: bool,
     },
-    /// To change its data or to lock some: WRITE, LOCK, end of file, allocation,
-    /// FSCTL_SET_ZERO_DATA.
+    /// Changes data or locks a range: WRITE, LOCK, end of file, allocation, FSCTL_SET_ZERO_DATA.
     Write,
-    /// To rename it, or to give it a further name.
+    /// Renames the file, or gives it a further name.
     Rename,
-    /// To mark it for deletion, or to change its security descriptor.
+    /// Marks the file for deletion, or changes its security descriptor.
     Delete,
-    /// Of a directory: what it lists changes.
+    /// Changes the entries of a directory.
     Entry,
 }
 
 impl Cause {
-    /// What a lease, or an oplock, must not keep.
+    /// Returns the rights that a lease or oplock must not keep.
     fn takes(self, holder: &Grant) -> LeaseState {
         let is_lease = holder.is_lease();
         match self {
-            // MS-FSA 2.1.4.12: who asks for attributes alone disturbs nobody.
+            // MS-FSA 2.1.4.12: an Open for attributes alone breaks nothing.
             Self::Open(access) if is_stat(access, is_lease) => NONE,
             Self::Open(_) => W,
             Self::Overwrite | Self::Write | Self::Entry => ALL,
@@ -163,7 +160,7 @@ impl Cause {
         }
     }
 
-    /// What must have been given back before it is done.
+    /// Returns the rights that must have been given up before the action.
     const fn waits_for(self) -> LeaseState {
         match self {
             Self::Open(_) | Self::Overwrite | Self::Write => W,
@@ -173,57 +170,56 @@ impl Cause {
     }
 }
 
-/// MS-FSA 2.1.4.12: access that touches nothing that is cached. Leases bear
-/// READ_CONTROL, oplocks do not.
+/// True for access that conflicts with no caching right, MS-FSA 2.1.4.12. Leases allow READ_CONTROL
+/// beside them, oplocks do not.
 pub fn is_stat(access: AccessMask, beside_lease: bool) -> bool {
     let stat = AccessMask::READ_ATTRIBUTES | AccessMask::WRITE_ATTRIBUTES | AccessMask::SYNCHRONIZE;
     let stat = if beside_lease { stat | AccessMask::READ_CONTROL } else { stat };
     access.without(stat).is_empty()
 }
 
-/// Who does it: his own promises are not broken.
+/// The Open that acts. Its own promises are not broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Actor {
-    /// The Open.
+    /// The acting Open.
     pub open: OpenId,
-    /// Its lease.
+    /// The lease of the acting Open.
     pub lease: Option<LeaseOwner>,
 }
 
 /// A break that the client has to be told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Break {
-    /// Whose promise is broken.
+    /// The holder of the broken promise.
     pub owner: Owner,
-    /// What it was.
+    /// The state before the break.
     pub from: LeaseState,
-    /// What is left of it.
+    /// The state after the break.
     pub to: LeaseState,
-    /// Lease.Epoch; zero in version 1.
+    /// Lease.Epoch; 0 in version 1.
     pub epoch: u16,
-    /// The number of the break, for [`Oplocks::expire`]; none when it needs no
-    /// acknowledgment.
+    /// The number of the break, for [`Oplocks::expire`]; None if it needs no acknowledgment.
     pub number: Option<u64>,
-    /// Where its Opens are.
+    /// The Opens that the promise belongs to, with their addresses.
     pub routes: Vec<(OpenId, Route)>,
 }
 
-/// What contending led to.
+/// The result of contending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contention {
-    /// Those who must be told.
+    /// The breaks to send.
     pub breaks: Vec<Break>,
-    /// Somebody has to give back first: ask again when nobody has to any more
-    /// ([`Oplocks::would_wait`]).
+    /// True if a promise must be given up first: ask [`Oplocks::would_wait`] again after each
+    /// change.
     pub waits: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Breaking {
     number: u64,
-    /// Lease.BreakToLeaseState: what the client was told.
+    /// Lease.BreakToLeaseState: the state that the client was told.
     told: LeaseState,
-    /// What it will have to come to, by what happened since then.
+    /// The state that the client will have to reach, because of later actions.
     needed: LeaseState,
 }
 
@@ -248,8 +244,8 @@ impl Grant {
         }
     }
 
-    /// MS-FSA 2.1.4.12: nobody breaks his own, but for an oplock of level II,
-    /// which no data changes under.
+    /// True if the action breaks this promise. MS-FSA 2.1.4.12: an Open does not break its own
+    /// promise, except an oplock of level II when data changes.
     fn minds(&self, actor: Actor, cause: Cause) -> bool {
         let is_level_two = !self.is_lease() && self.caching == R;
         !self.is_of(actor) || (cause == Cause::Write && is_level_two)
@@ -266,8 +262,8 @@ impl Grant {
         }
     }
 
-    /// Begins to break to `to`, a state that can be. What only reads has nothing
-    /// to give back and is not waited for.
+    /// Begins a break to `to`, which must be a valid state. A promise of reads alone has nothing to
+    /// give up, so nobody waits for it.
     fn begin(&mut self, to: LeaseState, number: u64) -> Break {
         let from = self.caching;
         let number = (from != R).then_some(number);
@@ -279,8 +275,8 @@ impl Grant {
     }
 }
 
-/// What is left when `lost` is taken: without reading there is nothing, and an
-/// oplock that breaks never keeps more than reading.
+/// Returns the state after `lost` is taken away. Without reading nothing is left, and a broken
+/// oplock never keeps more than reading.
 fn remains(caching: LeaseState, lost: LeaseState, is_lease: bool) -> LeaseState {
     let left = caching.without(lost);
     if !left.contains(R) {
@@ -289,7 +285,7 @@ fn remains(caching: LeaseState, lost: LeaseState, is_lease: bool) -> LeaseState 
     if is_lease { left } else { R }
 }
 
-/// The level that an oplock of this state has.
+/// Returns the level of an oplock in this state.
 const fn level(caching: LeaseState) -> OplockLevel {
     match caching {
         ALL => OplockLevel::BATCH,
@@ -299,25 +295,25 @@ const fn level(caching: LeaseState) -> OplockLevel {
     }
 }
 
-/// What an acknowledged break has come to.
+/// The result of an acknowledgment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// What is kept.
+    /// The state that the client keeps.
     pub state: LeaseState,
-    /// Something happened meanwhile that breaks that too.
+    /// The next break, if an action in the meantime breaks that state too.
     pub next: Option<Break>,
 }
 
-/// What the other Opens of the file and its byte-range locks allow.
+/// The conditions for a grant, from the other Opens of the file and its byte-range locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Another Open, not of the same lease, touches data or has promises.
+    /// Another Open, not of this lease, touches data or has promises.
     pub is_shared: bool,
-    /// There are byte-range locks.
+    /// The file has byte-range locks.
     pub is_locked: bool,
-    /// It is marked for deletion.
+    /// The file is marked for deletion.
     pub is_going: bool,
-    /// It is a directory.
+    /// The file is a directory.
     pub is_directory: bool,
 }
 
@@ -331,23 +327,23 @@ pub struct Oplocks {
 }
 
 impl Oplocks {
-    /// None.
+    /// A file without promises.
     pub const EMPTY: Self =
         Self { grants: Vec::new(), waiting: Vec::new(), last_number: 0, no_level_two: false };
 
-    /// Whether there is none at all: the data path's quick question.
+    /// True if there are no promises. READ and WRITE ask this first.
     pub const fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }
 
-    /// From now on an oplock of this file is exclusive or none at all, as those of
-    /// Linux are (`F_SETLEASE` of one who writes). Leases stay what they are.
+    /// Allows only exclusive oplocks on this file from now on, as Linux does beside a local program
+    /// (`F_SETLEASE` of a writer). Leases are not affected.
     pub const fn forbid_level_two(&mut self) {
         self.no_level_two = true;
     }
 
-    /// Breaks what `actor` must not meet. Whoever has to wait asks again after
-    /// a change.
+    /// Breaks the promises that conflict with `actor`'s action. An actor that has to wait asks
+    /// again after a change.
     pub fn contend(&mut self, actor: Actor, cause: Cause) -> Contention {
         let mut contention = Contention::default();
         for grant in self.grants.iter_mut().filter(|grant| grant.minds(actor, cause)) {
@@ -361,8 +357,8 @@ impl Oplocks {
                 to => to,
             };
             match &mut grant.breaking {
-                // One break at a time: the next is told when this one has been
-                // acknowledged.
+                // One break at a time: the client is told of the next one after it has acknowledged
+                // this one.
                 Some(breaking) => {
                     let needed = breaking.needed & to;
                     breaking.needed = if needed.contains(R) { needed } else { NONE };
@@ -378,20 +374,19 @@ impl Oplocks {
         contention
     }
 
-    /// Whether `actor`, who waits, has to wait on; breaks nothing. What was promised anew
-    /// since then is nobody's to give back before he asks again: nobody was told.
+    /// True if `actor`, which waits, has to go on waiting. Breaks nothing. A promise that was
+    /// granted after the wait began does not count: its holder was told of no break.
     ///
-    /// Windows: a break that goes on in steps holds up all who waited for its
-    /// first one, whatever they wanted.
+    /// Windows: a break in several steps holds up everyone who waited for its first step.
     pub fn would_wait(&self, actor: Actor) -> bool {
         self.grants.iter().any(|grant| !grant.is_of(actor) && grant.breaking.is_some())
     }
 
-    /// The client gives back all but `state`, MS-FSA 2.1.5.19.
+    /// Gives up all rights but `state`, MS-FSA 2.1.5.19.
     ///
-    /// UNSUCCESSFUL when there is no break to acknowledge, OBJECT_NAME_NOT_FOUND
-    /// when there is no such promise, REQUEST_NOT_ACCEPTED when it would keep
-    /// more than it was told.
+    /// # Errors
+    /// UNSUCCESSFUL without a break to acknowledge, OBJECT_NAME_NOT_FOUND without such a promise,
+    /// REQUEST_NOT_ACCEPTED if the client would keep more than it was told.
     pub fn acknowledge(&mut self, owner: Owner, state: LeaseState) -> Result<Acknowledged, Status> {
         let grant = self.grants.iter_mut().find(|grant| grant.owner == owner);
         let grant = grant.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
@@ -404,8 +399,8 @@ impl Oplocks {
         let kept = grant.caching;
         let mut next = None;
         if !breaking.needed.contains(kept) {
-            // Windows: what caches more than reads is broken to reading first,
-            // and only then to nothing.
+            // Windows: a promise of more than reads is broken to reads first, and only then to
+            // nothing.
             let step = if kept == R { NONE } else { R };
             self.last_number = self.last_number.wrapping_add(1);
             next = Some(grant.begin(breaking.needed | step, self.last_number));
@@ -417,9 +412,9 @@ impl Oplocks {
         Ok(Acknowledged { state: kept, next })
     }
 
-    /// What an owner could not or would not acknowledge is acknowledged for him,
-    /// MS-SMB2 3.3.6.1 and 3.3.6.5: nothing is left. `number` is that of the
-    /// break, so that a later one is not meant.
+    /// Acknowledges a break in place of an owner that could not or would not do so, MS-SMB2 3.3.6.1
+    /// and 3.3.6.5: nothing is left. `number` is the break's, so that a later break is not
+    /// affected.
     pub fn expire(&mut self, owner: Owner, number: u64) {
         let mut grants = self.grants.iter_mut();
         let breaks = |b: Breaking| b.number == number;
@@ -430,14 +425,14 @@ impl Oplocks {
         }
     }
 
-    /// Whether the break `number` waits to be acknowledged.
+    /// True if the break `number` waits to be acknowledged.
     pub fn is_breaking(&self, owner: Owner, number: u64) -> bool {
         let mut breaks = self.grants.iter().filter(|g| g.owner == owner).flat_map(|g| g.breaking);
         breaks.any(|breaking| breaking.number == number)
     }
 
-    /// Grants as much of a wish as there is room for, MS-FSA 2.1.5.18, with the
-    /// retries of MS-SMB2 3.3.5.9.
+    /// Grants the largest part of a wish that `room` allows, MS-FSA 2.1.5.18, with the retries of
+    /// MS-SMB2 3.3.5.9.
     pub fn request(&mut self, open: OpenId, route: Route, wish: Wish, room: Room) -> Granted {
         match wish {
             Wish::Nothing => Granted::Nothing,
@@ -460,8 +455,8 @@ impl Oplocks {
             _ => NONE,
         };
         let beside = self.held_by_others(Owner::Open(open));
-        // MS-FSA 2.1.5.18.2: level II goes beside readers, never beside who
-        // caches handles or writes.
+        // MS-FSA 2.1.5.18.2: level II goes beside readers, never beside a client that caches
+        // handles or writes.
         if room.is_directory || beside.intersects(H | W) {
             return Granted::Nothing;
         }
@@ -487,7 +482,7 @@ impl Oplocks {
         room: Room,
     ) -> Granted {
         if room.is_directory && wish.v2.is_none() {
-            // MS-SMB2 3.3.5.9.11: directories came with version 2.
+            // MS-SMB2 3.3.5.9.11: leases on directories exist since version 2.
             return Granted::Nothing;
         }
         let owner = Owner::Lease(wish.owner);
@@ -525,56 +520,57 @@ impl Oplocks {
         answer
     }
 
-    /// What an Open has now; `lease` is the one that it belongs to.
+    /// Returns the caching right that an Open has now; `lease` is the lease that it belongs to.
     pub fn held(&self, open: OpenId, lease: Option<LeaseOwner>) -> Granted {
         let owner = lease.map_or(Owner::Open(open), Owner::Lease);
         let grant = self.grants.iter().find(|grant| grant.owner == owner);
         grant.map_or(Granted::Nothing, Grant::granted)
     }
 
-    /// An oplock that is waited to be given back.
+    /// Returns the target state of an unacknowledged break of this Open's oplock.
     pub fn is_oplock_breaking(&self, open: OpenId) -> Option<LeaseState> {
         let grant = self.grants.iter().find(|grant| grant.owner == Owner::Open(open))?;
         grant.breaking.map(|_| grant.caching)
     }
 
-    /// True for a lease that is waited to be given back.
+    /// True for a lease with an unacknowledged break.
     pub fn is_lease_breaking(&self, lease: LeaseOwner) -> bool {
         let owner = Owner::Lease(lease);
         self.grants.iter().any(|grant| grant.owner == owner && grant.breaking.is_some())
     }
 
-    /// The client of this Open is found elsewhere from now on: a durable Open
-    /// was taken up again, or lost its session.
+    /// Changes the address for breaks of this Open: a durable Open was reconnected, or lost its
+    /// session.
     pub fn reroute(&mut self, open: OpenId, route: Route) {
         let opens = self.grants.iter_mut().flat_map(|grant| &mut grant.opens);
         opens.filter(|(id, _)| *id == open).for_each(|(_, old)| *old = route);
     }
 
-    /// The Open has closed: its oplock goes, and a lease with its last Open.
+    /// Removes the promises of a closed Open: its oplock, and its lease if it was the last Open of
+    /// it.
     pub(crate) fn leave(&mut self, open: OpenId) {
         let held = |grant: &Grant| grant.opens.iter().any(|(id, _)| *id == open);
         if self.grants.iter().any(held) {
             self.grants.iter_mut().for_each(|grant| grant.opens.retain(|(id, _)| *id != open));
             self.grants.retain(|grant| !grant.opens.is_empty());
         }
-        // Who waits for a share mode waits for this as well.
+        // A wait for a share mode also waits for this.
         self.changed();
     }
 
-    /// Whether any of these holds a lease, whatever is left of it.
+    /// True if this Open has an oplock, or belongs to a lease in whatever state.
     pub(crate) fn has_promise(&self, open: OpenId) -> bool {
         self.grants.iter().any(|grant| grant.opens.iter().any(|(id, _)| *id == open))
     }
 
-    /// Wakes `waker` at the next acknowledgment, end of a break or close.
+    /// Wakes `waker` at the next acknowledgment, expired break or close.
     pub fn wait(&mut self, waker: &Waker) {
         if !self.waiting.iter().any(|w| w.will_wake(waker)) {
             self.waiting.push(waker.clone());
         }
     }
 
-    /// Wakes `waker` no more: whoever waited has given up.
+    /// Forgets `waker`: its wait was given up.
     pub fn cease(&mut self, waker: &Waker) {
         self.waiting.retain(|w| !w.will_wake(waker));
     }
@@ -584,8 +580,7 @@ impl Oplocks {
         others.fold(NONE, |held, grant| held | grant.caching)
     }
 
-    /// An oplock that is broken to nothing is no more; a lease stays for its
-    /// Opens.
+    /// Removes oplocks that are broken to nothing. A lease stays for its Opens.
     fn forget_idle(&mut self) {
         self.grants.retain(|g| g.is_lease() || !g.caching.is_empty());
     }
@@ -609,7 +604,7 @@ impl Grant {
     }
 }
 
-/// As much of `wanted` as the other Opens leave room for.
+/// Returns the largest part of `wanted` that the other Opens allow.
 fn fitting(wanted: LeaseState, room: Room) -> LeaseState {
     let mut fits = wanted;
     if room.is_shared {

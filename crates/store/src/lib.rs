@@ -1,15 +1,14 @@
-//! MS-FSA: what an open file means. Pure.
+//! Meaning of open files: MS-FSA. No I/O.
 //!
-//! Opens, share modes, byte ranges and delete-on-close are arbitrated here on
-//! in-memory tables, synchronous and testable alone. The operating system is
-//! one implementation of the small [`Vfs`] behind them, memory is another.
+//! Opens, share modes, byte ranges and delete-on-close are arbitrated here on in-memory tables,
+//! synchronously, and can be tested alone. The operating system is one implementation of the small
+//! [`Vfs`] trait, memory is another.
 //!
-//! Locking: a [`FileTable`] shard, then one [`File`]; never two files at once
-//! except where a function says so, and no lock is held across I/O that may
-//! block for long.
+//! Locking: a [`FileTable`] shard, then one [`File`]. No function locks two files at once unless
+//! its doc says so, and no lock is held across I/O that may block for long.
 #![no_std]
 #![forbid(unsafe_code)]
-// What a `for` or `match` is about lives to its end, a lock's guard too.
+// A temporary of a `for` or `match` lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,
@@ -30,7 +29,7 @@
 )]
 
 extern crate alloc;
-// What a thread holds is known in builds with assertions alone.
+// Only builds with assertions record the locks of a thread.
 #[cfg(any(test, debug_assertions))]
 extern crate std;
 

@@ -3,8 +3,8 @@
 /// UTF-16 units in one component of a name, MS-FSCC 2.1.5.
 pub const COMPONENT_UNITS: usize = 255;
 
-/// UTF-16 units in a whole name that a client sends, MS-SMB2 2.2.13 carries
-/// up to 64 KiB; NTFS and Windows stop at 32,767 units.
+/// UTF-16 units in a whole name from a client. MS-SMB2 2.2.13 carries up to 64 KiB; NTFS and
+/// Windows stop at 32,767 units.
 pub const NAME_UNITS: usize = 32_767;
 
 /// Components in a name: more cannot be walked in one request's step budget.
@@ -26,29 +26,28 @@ pub const OPENS_PER_FILE: usize = 65_536;
 /// name of [`NAME_UNITS`] can take in UTF-8.
 pub const RECORD_TEXT_BYTES: usize = 3 * NAME_UNITS;
 
-/// Leases of all clients together: each is held by an Open, and costs little
-/// beside it.
+/// Leases of all clients together. Each lease is held by an Open and is small beside it.
 pub const LEASES: usize = 4 << 20;
 
 /// Changes that are kept for one watch until they are fetched.
 pub const CHANGES_PER_WATCH: usize = 512;
 
-/// Bytes of the names of those changes.
+/// Bytes of the names of the changes that are kept for one watch.
 pub const CHANGE_BYTES_PER_WATCH: usize = 64 * 1024;
 
-/// Reports in the log of one watched directory; the oldest goes first. All watches
-/// of the directory, whatever they filter, read the same log.
+/// Reports in the log of one watched directory; the oldest goes first. All watches of the directory
+/// read this log, whatever their filters.
 pub const REPORTS_PER_DIRECTORY: usize = 2 * CHANGES_PER_WATCH;
 
-/// Bytes of one such log.
+/// Bytes in the log of one watched directory.
 pub const REPORT_BYTES_PER_DIRECTORY: usize = 4 * CHANGE_BYTES_PER_WATCH;
 
-/// Bytes of all such logs, unless set otherwise. When they are full, a log keeps its
-/// newest report only, and clients that did not fetch the others look for themselves.
+/// Bytes of all logs of watched directories, unless set otherwise. When they are full, a log keeps
+/// only its newest report, and clients that did not fetch the others list the directory again.
 pub const REPORT_BYTES: usize = 16 << 20;
 
-/// Requests that one thread wakes in a row. Each of them wakes further ones, so that a
-/// change that thousands wait for does not hold up the request that made it.
+/// Requests that one thread wakes in a row. Each of them wakes further ones, so that a change that
+/// thousands wait for does not delay the request that made it.
 pub const WAKES_AT_ONCE: usize = 16;
 
 /// Bytes in one allocation unit of the file system in memory.
@@ -60,7 +59,7 @@ pub const MEMORY_COMPONENT_BYTES: usize = 255;
 /// Named streams of one file in memory.
 pub const MEMORY_STREAMS: usize = 1_024;
 
-/// Where the largest file in memory ends: as on ext4 with pages of 4 KiB.
+/// Largest end of a file in memory: as on ext4 with pages of 4 KiB.
 pub const MEMORY_FILE_BYTES: u64 = 1 << 44;
 
 /// Bytes of the name of an extended attribute in memory.

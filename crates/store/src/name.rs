@@ -10,13 +10,12 @@ use frevo_wire::fscc::upcase;
 use crate::limits::{COMPONENT_UNITS, NAME_COMPONENTS, NAME_UNITS};
 use crate::posix_name::stored_spelling;
 
-/// A valid name relative to a share's root: components between backslashes,
-/// perhaps a stream. The empty path is the root.
+/// A valid name relative to a share's root: components between backslashes, and possibly a stream.
+/// The empty path is the root.
 ///
-/// Whatever the client, characters that Windows reserves stand in it as the
-/// private ones that take their place (see [`posix_spelling`]): a file has one
-/// name. Whether it is looked up without regard to case is no part of a name's
-/// identity.
+/// Characters that Windows reserves are stored as private characters in their place, whatever
+/// client sent them (see [`posix_spelling`]): a file has one name. An exact lookup is no part of a
+/// name's identity.
 #[derive(Debug, Clone, Default)]
 pub struct Name {
     path: String,
@@ -39,27 +38,28 @@ impl Hash for Name {
     }
 }
 
-/// Which characters a component may hold.
+/// The characters that a component may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of MS-FSCC 2.1.5.2.
+    /// The characters of MS-FSCC 2.1.5.2.
     Windows,
-    /// Anything but NUL and the separators, and compared exactly (POSIX
-    /// extensions). Linux separates by slashes, others by backslashes: both do.
+    /// All characters but NUL and the separators; lookups are exact (POSIX extensions). Linux
+    /// separates components by slashes, other clients by backslashes: both are accepted.
     Posix,
 }
 
 impl Name {
-    /// The share's root.
+    /// Returns the name of the share's root.
     pub const fn root() -> Self {
         Self { path: String::new(), stream: None, exact: false }
     }
 
-    /// Checks a name that a client sent. The status is the one to answer.
+    /// Checks a name that a client sent.
     ///
-    /// A leading backslash is INVALID_PARAMETER (MS-SMB2 2.2.13); `.` and `..`
-    /// are OBJECT_PATH_SYNTAX_BAD; empty components, control and reserved
-    /// characters are OBJECT_NAME_INVALID. One trailing backslash is dropped.
+    /// # Errors
+    /// The status to answer: INVALID_PARAMETER for a leading backslash (MS-SMB2 2.2.13),
+    /// OBJECT_PATH_SYNTAX_BAD for `.` and `..`, OBJECT_NAME_INVALID for empty components, control
+    /// and reserved characters. One trailing backslash is dropped.
     pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
         let exact = rules == Rules::Posix;
         if text.starts_with('\\') || (exact && text.starts_with('/')) {
@@ -98,57 +98,57 @@ impl Name {
         Self { path, stream: None, exact: false }
     }
 
-    /// Whether case counts when it is looked up: a name of the POSIX extensions.
+    /// True if lookups respect case: a name of the POSIX extensions.
     pub const fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// Components between backslashes, without the stream.
+    /// Returns the components between backslashes, without the stream.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The components in order; none for the root.
+    /// Returns the components in order; none for the root.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> + Clone {
         self.path.split('\\').filter(|c| !c.is_empty())
     }
 
-    /// The alternate data stream, if the name has one besides the unnamed.
+    /// Returns the alternate data stream; None for the unnamed stream.
     pub fn stream(&self) -> Option<&str> {
         self.stream.as_deref()
     }
 
-    /// What stands for the stream in [`FileKey::stream`](crate::FileKey::stream):
-    /// 0 for the file's own data, else the same number for all names that differ
-    /// in case only. Two streams of one file that met in it would share their
-    /// share modes and locks: more would be refused, nothing more allowed.
+    /// Returns the number for [`FileKey::stream`](crate::FileKey::stream): 0 for the file's own
+    /// data, else a hash that is equal for names that differ in case only. Two streams of one file
+    /// with equal hashes share their share modes and locks: more is refused then, nothing more is
+    /// allowed.
     pub fn stream_id(&self) -> u64 {
         self.stream().map_or(0, stream_id)
     }
 
-    /// The same file with another stream, or with none.
+    /// Returns this file's name with another stream, or without a stream.
     #[must_use]
     pub fn with_stream(&self, stream: Option<&str>) -> Self {
         Self { path: self.path.clone(), stream: stream.map(String::from), exact: self.exact }
     }
 
-    /// Whether this is the share's root (and no stream of it).
+    /// True for the share's root without a stream.
     pub const fn is_root(&self) -> bool {
         self.path.is_empty() && self.stream.is_none()
     }
 
-    /// The last component; empty for the root.
+    /// Returns the last component; empty for the root.
     pub fn last(&self) -> &str {
         self.path.rsplit('\\').next().unwrap_or("")
     }
 
-    /// The name of the containing directory; the root contains itself.
+    /// Returns the name of the containing directory; the root contains itself.
     pub fn parent(&self) -> Self {
         let parent = self.path.rsplit_once('\\').map_or("", |(parent, _)| parent);
         Self { path: String::from(parent), stream: None, exact: self.exact }
     }
 
-    /// The name of `component` in this directory.
+    /// Returns the name of `component` in this directory.
     pub fn child(&self, component: &str) -> Self {
         let mut path = self.path.clone();
         if !path.is_empty() {
@@ -158,14 +158,14 @@ impl Name {
         Self { path, stream: None, exact: self.exact }
     }
 
-    /// The same name, looked up exactly.
+    /// Returns this name with exact lookups.
     #[must_use]
     pub fn into_exact(self) -> Self {
         Self { exact: true, ..self }
     }
 
-    /// What this name has become when it lies below the directory `from`, which
-    /// is called `to` now.
+    /// Returns the new name of a file below the directory `from`, which is now called `to`; None if
+    /// it is not below `from`.
     pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
         if from.is_root() || !self.is_below(from) {
             return None;
@@ -176,7 +176,7 @@ impl Name {
         Some(Self { path, ..self.clone() })
     }
 
-    /// Whether this name lies below `directory`.
+    /// True if this name lies below `directory`.
     pub fn is_below(&self, directory: &Self) -> bool {
         if directory.path.is_empty() {
             return !self.path.is_empty();
@@ -192,7 +192,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// FNV-1a over the upper case, mixed, and never 0.
+/// Returns the FNV-1a hash of the upper case, mixed, and never 0.
 fn stream_id(stream: &str) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
     for c in stream.chars().map(upcase) {
@@ -204,7 +204,7 @@ fn stream_id(stream: &str) -> u64 {
     hash.max(1)
 }
 
-/// Characters that no component holds, MS-FSCC 2.1.5.2.
+/// True for a character that no component contains, MS-FSCC 2.1.5.2.
 fn is_reserved(c: char, rules: Rules) -> bool {
     match rules {
         Rules::Windows => c < ' ' || matches!(c, '"' | '*' | '/' | ':' | '<' | '>' | '?' | '|'),
@@ -227,7 +227,7 @@ fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
     Ok(())
 }
 
-/// `name:stream:type` after the first colon. `::$DATA` is the unnamed stream.
+/// Parses `name:stream:type` behind its first colon. `::$DATA` is the unnamed stream.
 fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     let (stream, kind) = rest.split_once(':').unwrap_or((rest, "$DATA"));
     // MS-FSCC 2.1.5.3: control characters are allowed here, unlike in files' names.
@@ -255,16 +255,16 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     Ok((!stream.is_empty()).then(|| String::from(stream)))
 }
 
-/// Tells folders that are shared apart: names below one mean nothing below another.
+/// The identity of a shared folder: a name below one folder means nothing below another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FolderId(pub usize);
 
-/// A name, and where it is one.
+/// A name with the folder that it is relative to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Below which folder.
+    /// The folder.
     pub place: FolderId,
-    /// The name.
+    /// The name in it.
     pub name: Name,
 }
 

@@ -1,6 +1,5 @@
-//! Locks of names, so that what is found out about a name still holds when it
-//! is acted on: rename, link and delete on close look first and then act, and a
-//! CREATE of the same name on another core must not come in between.
+//! Locks on names. Rename, link and delete on close look a name up and then act on it; the lock
+//! keeps a CREATE of that name on another core from coming in between.
 
 use frevo_wire::fscc::upcase;
 use parking_lot::MutexGuard;
@@ -8,21 +7,21 @@ use parking_lot::MutexGuard;
 use crate::name::{FolderId, Name};
 use crate::order::{Guard, Ordered, rank};
 
-/// Many times the cores that there are, so that two names rarely share one.
+/// Number of locks: many times the number of cores, so that two names rarely share one.
 const LOCKS: usize = 4_096;
 
-/// The locks. Lock order: before every shard and file; never held across an
-/// await. Two names are locked by [`NameLocks::hold_both`] alone.
+/// The locks. Lock order: before every shard and file; never held across an await. Only
+/// [`NameLocks::hold_both`] locks two names.
 ///
-/// Names are told apart by their folded path: names that lead to one file by
-/// way of a link, or by another share, have the file system's own answers only.
+/// Names are told apart by their folded path. If two names lead to one file through a link or
+/// another share, only the file system itself arbitrates.
 #[derive(Debug)]
 pub struct NameLocks([NameLock; LOCKS]);
 
 type NameLock = Ordered<(), { rank::NAME }>;
 type NameGuard<'a> = Guard<MutexGuard<'a, ()>, { rank::NAME }>;
 
-/// Held until it is dropped.
+/// A lock on one or two names; dropping it unlocks them.
 #[derive(Debug)]
 pub struct NamesLocked<'a> {
     _first: NameGuard<'a>,
@@ -41,7 +40,7 @@ impl NameLocks {
         NamesLocked { _first: self.at(index(place, name)), _second: None }
     }
 
-    /// Locks two names, always in one order, whichever is asked for first.
+    /// Locks two names in a fixed order, whichever is named first.
     pub fn hold_both(&self, place: FolderId, one: &Name, other: &Name) -> NamesLocked<'_> {
         let (one, other) = (index(place, one), index(place, other));
         let _first = self.at(one.min(other));
@@ -54,7 +53,7 @@ impl NameLocks {
     }
 }
 
-/// FNV-1a over the upper case.
+/// Returns the lock's index: FNV-1a over the upper case.
 fn index(place: FolderId, name: &Name) -> usize {
     let mut hash = 0xCBF2_9CE4_8422_2325u64 ^ place.0 as u64;
     for c in name.path().chars() {

@@ -1,5 +1,5 @@
-//! What other programs on the host do to files, for those who wait to hear of
-//! it: [`Vfs::observe`](crate::Vfs::observe).
+//! Changes of files by other programs on the host, as [`Vfs::observe`](crate::Vfs::observe) reports
+//! them.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,37 +7,36 @@ use core::fmt;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 
-/// A change that another program made below an observed directory. What this
-/// process does itself is never among them: whoever does it reports it.
+/// A change by another program below an observed directory. Changes by this process are not among
+/// them: their author reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostChange<'a> {
-    /// Something was done to one name, relative to the directory, `\` between
-    /// components.
+    /// A change of one name, relative to the directory, with `\` between components.
     Change {
-        /// What.
+        /// The kind of change.
         action: NotifyAction,
-        /// To whom; empty for what is observed itself.
+        /// The name; empty for the observed object itself.
         name: &'a str,
-        /// Who wants to know: all that it may have been, where the host does not
-        /// say more.
+        /// The completion filters that the change matches: all possible ones, if the host does not
+        /// tell which.
         matches: CompletionFilter,
     },
-    /// One name became another in the same directory.
+    /// A rename within one directory.
     Renamed {
-        /// Before.
+        /// The name before.
         from: &'a str,
-        /// Since.
+        /// The name after.
         to: &'a str,
-        /// Who wants to know.
+        /// The completion filters that the change matches.
         matches: CompletionFilter,
     },
-    /// There were changes that were not seen, or will be.
+    /// Changes that the host did not report, or will not.
     Lost,
 }
 
-/// Takes changes, on a thread of the file system's. It must not block, and not
-/// drop the [`Observation`] that it belongs to.
+/// A callback for changes, on a thread of the file system. It must not block, and must not drop the
+/// [`Observation`] that it belongs to.
 pub type Observer = Arc<dyn Fn(&HostChange<'_>) + Send + Sync>;
 
-/// Lasts until it is dropped.
+/// An observation, which ends when it is dropped.
 pub trait Observation: Send + Sync + fmt::Debug {}

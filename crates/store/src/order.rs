@@ -1,34 +1,33 @@
-//! The order in which locks are taken, so that no two wait for each other.
+//! The order in which locks are taken, so that no two threads wait for each other.
 //!
-//! A lock says in its type where it stands, and a thread that takes one takes only those
-//! behind it. Builds with assertions hold every test and the simulator to that; a release
-//! knows nothing of it.
+//! The type of a lock contains its rank, and a thread may only take locks of a higher rank than
+//! those it holds. Builds with assertions check that in tests and in the simulator; release builds
+//! have no check.
 
 use core::ops::{Deref, DerefMut};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Where a lock stands. One stands for others of its kind too: of these a thread has one at
-/// a time, but for [`NAME`] and [`SHARD`], which whoever needs two takes in an order of
-/// their own.
+/// The ranks of locks. A thread holds one lock of a rank at a time; only for [`NAME`] and [`SHARD`]
+/// it may hold two, which it takes in a fixed order.
 pub mod rank {
     /// GlobalClientTable and GlobalSessionTable.
     pub const CLIENT: usize = 0;
-    /// What a Session has: tree connects, Opens, channels.
+    /// State of a Session: tree connects, Opens, channels.
     pub const SESSION: usize = 1;
-    /// What an Open has.
+    /// State of an Open.
     pub const OPEN: usize = 2;
     /// A name, from looking it up to acting on it.
     pub const NAME: usize = 3;
-    /// Which Opens outlive their connections.
+    /// The table of Opens that outlive their connections.
     pub const DURABLE: usize = 4;
-    /// Who watches which directory.
+    /// The index of watches.
     pub const WATCHES: usize = 5;
     /// A shard of the table of open files.
     pub const SHARD: usize = 6;
     /// A File with its Opens.
     pub const FILE: usize = 7;
-    /// What nothing else is taken behind.
+    /// Locks behind which no other lock is taken.
     pub const LAST: usize = 8;
 }
 
@@ -40,7 +39,7 @@ pub struct Ordered<T, const RANK: usize>(Mutex<T>);
 #[derive(Debug, Default)]
 pub struct OrderedRw<T, const RANK: usize>(RwLock<T>);
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Debug)]
 pub struct Guard<G, const RANK: usize> {
     guard: G,
@@ -48,18 +47,18 @@ pub struct Guard<G, const RANK: usize> {
 }
 
 impl<T, const RANK: usize> Ordered<T, RANK> {
-    /// A lock of `value`.
+    /// Makes a lock of `value`.
     pub const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
-    /// Takes it.
+    /// Locks the value.
     pub fn lock(&self) -> Guard<MutexGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
         Guard { guard: self.0.lock(), _held }
     }
 
-    /// Without its rank, for tests of who takes it.
+    /// Returns the lock without its rank, for tests of lock contention.
     #[cfg(test)]
     pub(crate) const fn bare(&self) -> &Mutex<T> {
         &self.0
@@ -67,24 +66,24 @@ impl<T, const RANK: usize> Ordered<T, RANK> {
 }
 
 impl<T, const RANK: usize> OrderedRw<T, RANK> {
-    /// A lock of `value`.
+    /// Makes a lock of `value`.
     pub const fn new(value: T) -> Self {
         Self(RwLock::new(value))
     }
 
-    /// Takes it beside others who read.
+    /// Locks the value for reading.
     pub fn read(&self) -> Guard<RwLockReadGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
         Guard { guard: self.0.read(), _held }
     }
 
-    /// Takes it alone.
+    /// Locks the value for writing.
     pub fn write(&self) -> Guard<RwLockWriteGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
         Guard { guard: self.0.write(), _held }
     }
 
-    /// Without its rank, for tests of who takes it.
+    /// Returns the lock without its rank, for tests of lock contention.
     #[cfg(test)]
     pub(crate) const fn bare(&self) -> &RwLock<T> {
         &self.0
@@ -105,7 +104,7 @@ impl<G: DerefMut, const RANK: usize> DerefMut for Guard<G, RANK> {
     }
 }
 
-/// That this thread has a lock of this rank.
+/// Proof that this thread has a lock of this rank.
 #[derive(Debug)]
 struct RankHeld<const RANK: usize>;
 
@@ -125,13 +124,15 @@ mod held {
     const RANKS: usize = rank::LAST + 1;
 
     std::thread_local! {
-        /// How many locks of each rank this thread has.
+        /// Number of locks of each rank that this thread holds.
         static HELD: [Cell<u8>; RANKS] = const { [const { Cell::new(0) }; RANKS] };
     }
 
     impl<const RANK: usize> RankHeld<RANK> {
+        /// Counts a lock of this rank.
+        ///
         /// # Panics
-        /// When a lock is held that stands behind this one.
+        /// If this thread holds a lock of this rank or a higher one.
         pub(super) fn new() -> Self {
             let may_meet = matches!(RANK, rank::NAME | rank::SHARD);
             HELD.with(|held| {
@@ -148,7 +149,7 @@ mod held {
 
     impl<const RANK: usize> Drop for RankHeld<RANK> {
         fn drop(&mut self) {
-            // A thread that ends may have no counts any more.
+            // A thread that ends may have lost its counts already.
             let _ = HELD.try_with(|held| {
                 if let Some(count) = held.get(RANK) {
                     count.set(count.get().saturating_sub(1));
@@ -187,7 +188,7 @@ mod tests {
             let _shard = shard.lock();
             let _session = session.read();
         }));
-        // Two of a kind, but for those that have an order among themselves.
+        // Two locks of one rank, except the ranks with an order of their own.
         assert!(caught(|| {
             let (one, other) = (file(), file());
             let _one = one.lock();
@@ -197,7 +198,7 @@ mod tests {
             let (one, other) = (shard(), shard());
             let (_one, _other) = (one.lock(), other.lock());
         }));
-        // What was held when it panicked is not held any more.
+        // A panic releases the lock.
         assert!(!caught(|| {
             let (session, shard, file) = (session(), shard(), file());
             *session.write() += 1;

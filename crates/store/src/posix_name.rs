@@ -1,18 +1,17 @@
-//! How POSIX clients spell names.
+//! Spelling of names for POSIX clients.
 //!
-//! A stored name has private characters where Windows reserves some: U+F001 to
-//! U+F01F for control characters, U+F020 to U+F029 for `" * : < > ? \ |` and a
-//! space or period at the end, as cifs.ko's `mapposix` and macOS map them. Who
-//! speaks the POSIX extensions writes and reads the characters themselves, all
-//! but the backslash, which separates components.
+//! A stored name has private characters in place of those that Windows reserves: U+F001 to U+F01F
+//! for control characters, U+F020 to U+F029 for `" * : < > ? \ |` and a space or period at the end,
+//! as cifs.ko's `mapposix` and macOS map them. A client of the POSIX extensions writes and reads
+//! the characters themselves, except the backslash, which separates components.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-/// What control characters are shifted by.
+/// Offset of the private characters for control characters.
 const CONTROL_BASE: u32 = 0xF000;
 
-/// Reserved characters and what stands for them, anywhere in a component.
+/// Reserved characters with their private ones, anywhere in a component.
 const ANYWHERE: [(char, char); 7] = [
     ('"', '\u{F020}'),
     ('*', '\u{F021}'),
@@ -23,10 +22,10 @@ const ANYWHERE: [(char, char); 7] = [
     ('|', '\u{F027}'),
 ];
 
-/// The same for the last character of a component.
+/// Reserved characters with their private ones, at the end of a component.
 const AT_END: [(char, char); 2] = [(' ', '\u{F028}'), ('.', '\u{F029}')];
 
-/// The component that clients of the POSIX extensions see for a stored one.
+/// Returns a stored component as clients of the POSIX extensions see it.
 pub fn posix_spelling(component: &str) -> Cow<'_, str> {
     let is_private = |c: char| matches!(c, '\u{F001}'..='\u{F029}');
     if !component.contains(is_private) {
@@ -37,7 +36,7 @@ pub fn posix_spelling(component: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The stored component for one that a client of the POSIX extensions wrote.
+/// Returns the stored component for one that a client of the POSIX extensions wrote.
 pub(crate) fn stored_spelling(component: &str) -> String {
     let mut text: String = component.chars().map(private).collect();
     replace_last(&mut text, |last| AT_END.iter().find(|(c, _)| *c == last).map(|(_, p)| *p));
@@ -89,7 +88,7 @@ mod tests {
             assert_eq!(stored_spelling(posix), stored);
             assert_eq!(posix_spelling(stored), posix);
         }
-        // A backslash in a host's name stays what Windows clients see.
+        // A backslash in a host's name keeps the spelling of Windows clients.
         assert_eq!(posix_spelling("a\u{F026}b"), "a\u{F026}b");
     }
 

@@ -1,8 +1,8 @@
-//! Share modes: may these two opens of one file be there together? MS-FSA 2.1.5.1.2.2.
+//! Share modes: compares the access and sharing of two Opens of one file. MS-FSA 2.1.5.1.2.2.
 
 use frevo_wire::dtyp::AccessMask;
 
-/// What an Open lets others do, MS-SMB2 2.2.13 ShareAccess.
+/// The uses that an Open allows to others, MS-SMB2 2.2.13 ShareAccess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharing {
     /// FILE_SHARE_READ
@@ -33,23 +33,22 @@ pub struct Claim {
     pub sharing: Sharing,
 }
 
-/// What a comparison of two claims says.
+/// The result of comparing two claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Both may be open.
+    /// Both Opens may exist.
     Compatible,
-    /// The later one gets STATUS_SHARING_VIOLATION.
+    /// The later Open is refused with STATUS_SHARING_VIOLATION.
     Violation,
 }
 
 impl Claim {
-    /// Whether this Open touches data at all: opens for attributes only never
-    /// contend.
+    /// True if this Open touches data. Opens for attributes alone never conflict.
     pub const fn contends(self) -> bool {
         self.access.intersects(CONTENDING)
     }
 
-    /// Compares a new claim with an existing one; symmetric.
+    /// Compares a new claim with an existing one. The order of the two does not matter.
     pub const fn beside(self, other: Self) -> Verdict {
         if !self.contends() || !other.contends() {
             return Verdict::Compatible;

@@ -1,21 +1,20 @@
-//! Short names: MS-FSCC 2.1.5.2.1, made of a long name whenever they are asked for
-//! and stored nowhere.
+//! Short names: MS-FSCC 2.1.5.2.1, computed from the long name on demand and stored nowhere.
 //!
-//! NTFS counts (`LONGNA~1.TXT`) and has to remember; a hash need not, and a file
-//! has the same short name on every server that shows it.
+//! NTFS counts (`LONGNA~1.TXT`) and has to store the result. A hash needs no storage, and a file
+//! has the same short name on every server.
 
 use alloc::string::String;
 
 use frevo_wire::fscc::upcase;
 
-/// Characters of the part before the period.
+/// Characters before the period.
 const BASE: usize = 8;
-/// Where the tilde stands in a name made here.
+/// Position of the tilde in a computed name.
 const TILDE: usize = 6;
 /// Digits of the hash.
 const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// Whether a component is an 8.3 name.
+/// True if a component is an 8.3 name.
 pub fn is_8_3(name: &str) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((name, "-"));
     (1..=BASE).contains(&base.len())
@@ -23,7 +22,7 @@ pub fn is_8_3(name: &str) -> bool {
         && base.bytes().chain(extension.bytes()).all(is_allowed)
 }
 
-/// The short name of a component; none when it is an 8.3 name itself.
+/// Returns the short name of a component; None if it is an 8.3 name itself.
 pub fn short_name(name: &str) -> Option<String> {
     if name.is_empty() || matches!(name, "." | "..") || is_8_3(name) {
         return None;
@@ -52,7 +51,7 @@ pub fn short_name(name: &str) -> Option<String> {
     Some(short)
 }
 
-/// Whether a component looks like one of [`short_name`]'s.
+/// True if a component could be a result of [`short_name`].
 pub fn may_be_short(name: &str) -> bool {
     name.as_bytes().get(TILDE) == Some(&b'~') && is_8_3(name)
 }
@@ -61,13 +60,13 @@ fn is_allowed(b: u8) -> bool {
     b.is_ascii_graphic() && !b"\"*+,./:;<=>?[\\]|".contains(&b)
 }
 
-/// What of a name may stand in a short one, in upper case.
+/// Returns the characters that may stand in a short name, in upper case.
 fn allowed(part: &str) -> impl Iterator<Item = char> {
     let is_fit = |c: &char| u8::try_from(*c).is_ok_and(|b| is_allowed(b) && b != b'~');
     part.chars().filter(is_fit).map(|c| c.to_ascii_uppercase())
 }
 
-/// FNV-1a over the upper case, mixed: the same for names that differ in case only.
+/// Returns the mixed FNV-1a hash of the upper case, equal for names that differ in case only.
 fn hash(name: &str) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
     for c in name.chars().map(upcase) {

@@ -1,5 +1,5 @@
-//! Names of points in time: the `@GMT-` tokens of MS-SMB2 2.2.32.2, and the
-//! patterns that folders of snapshots are named by.
+//! Names of snapshots: the `@GMT-` tokens of MS-SMB2 2.2.32.2, and the patterns that name folders
+//! of snapshots.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use core::fmt;
 
 use frevo_wire::dtyp::FileTime;
 
-/// A second of UTC, as calendars write it. Snapshots are told apart by it.
+/// A second of UTC in calendar form. It identifies a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment {
     year: u32,
@@ -21,7 +21,7 @@ pub struct Moment {
 const DAY_SECONDS: i64 = 86_400;
 
 impl Moment {
-    /// The second that `time` lies in; `None` before 1601 and after 9999.
+    /// Returns the second that contains `time`; None before 1601 and after 9999.
     pub fn of(time: FileTime) -> Option<Self> {
         let (seconds, _) = time.to_unix();
         let (year, month, day) = civil_of(seconds.div_euclid(DAY_SECONDS))?;
@@ -31,7 +31,7 @@ impl Moment {
             .filter(|moment| (1601..=9999).contains(&moment.year))
     }
 
-    /// When it begins.
+    /// Returns the beginning of the second.
     pub fn time(self) -> FileTime {
         let days = days_of(i64::from(self.year), i64::from(self.month), i64::from(self.day));
         let clock = u64::from(self.hour)
@@ -42,7 +42,7 @@ impl Moment {
         FileTime::from_unix(days.saturating_mul(DAY_SECONDS).saturating_add(clock), 0)
     }
 
-    /// Reads a token; in any case of its letters.
+    /// Parses a token; the case of its letters does not matter.
     pub fn of_token(token: &str) -> Option<Self> {
         let upper = token.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("@GMT-"));
         if !upper || token.len() != 24 {
@@ -60,7 +60,7 @@ impl Moment {
     }
 }
 
-/// The token.
+/// Writes the token.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { year, month, day, hour, minute, second } = self;
@@ -68,8 +68,8 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Days from 1970 on to year, month and day of the Gregorian calendar. Years
-/// begin in March here, so that the leap day is the last.
+/// Converts days since 1970 to year, month and day of the Gregorian calendar. Years begin in March
+/// here, so that the leap day is the last one.
 #[allow(clippy::arithmetic_side_effects, reason = "the days of a FILETIME are few")]
 fn civil_of(days: i64) -> Option<(u32, u32, u32)> {
     if !(-1_000_000..=4_000_000).contains(&days) {
@@ -89,7 +89,7 @@ fn civil_of(days: i64) -> Option<(u32, u32, u32)> {
     Some((small(year)?, small(month)?, small(day)?))
 }
 
-/// The opposite; every part has at most four digits.
+/// Converts year, month and day to days since 1970; every part has at most four digits.
 #[allow(clippy::arithmetic_side_effects, reason = "four digits each")]
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -101,8 +101,8 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// How the folders of snapshots are named: literal text and `%Y %m %d %H %M %S`
-/// (UTC, two digits, the year four), `%N` (any number), `%%`.
+/// The form of snapshot folders' names: literal text, `%Y %m %d %H %M %S` (UTC, two digits, four
+/// for the year), `%N` (any number), `%%`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(Vec<Part>);
 
@@ -123,24 +123,24 @@ enum Field {
     Second,
 }
 
-/// What a name that matches says of when its snapshot was taken.
+/// The time of a snapshot, as its name tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Then.
+    /// The snapshot was taken at this second.
     At(Moment),
-    /// Nothing: it has a number only.
+    /// The name has only a number.
     Unsaid,
 }
 
-/// Why a text is no [`Pattern`].
+/// The reason for which a text is no [`Pattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternFault {
     /// `%` is followed by this character, which is not one of `Y m d H M S N %`; `None` at the
     /// end of the text.
     Unknown(Option<char>),
-    /// One of `Y m d H M S N` comes twice.
+    /// One of `Y m d H M S N` occurs twice.
     Twice,
-    /// It has neither `%Y`, `%m` and `%d`, nor `%N`: all would be one.
+    /// The text has neither `%Y`, `%m` and `%d`, nor `%N`: all snapshots would have one name.
     NoTime,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for PatternFault {
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub fn parse(text: &str) -> Result<Self, PatternFault> {
         let mut parts: Vec<Part> = Vec::new();
         let mut rest = text.chars();
@@ -190,8 +190,8 @@ impl Pattern {
         }
     }
 
-    /// Whether a folder of that name is a snapshot, and of when. What the
-    /// pattern leaves out of the time of day is zero.
+    /// Returns the time if a folder of that name is a snapshot. Parts of the time that the pattern
+    /// leaves out are zero.
     pub fn matches(&self, name: &str) -> Option<Taken> {
         let mut rest = name;
         let mut moment = Moment { year: 0, month: 0, day: 0, hour: 0, minute: 0, second: 0 };

@@ -1,9 +1,9 @@
-//! State that outlives the process: the records of persistent Opens
-//! (MS-SMB2 3.3.1.10 Open.IsPersistent).
+//! State that outlives the process: the records of persistent Opens (MS-SMB2 3.3.1.10
+//! Open.IsPersistent).
 //!
-//! A [`StateStore`] keeps bytes by number and knows nothing of what they mean;
-//! [`OpenRecord`] is what they mean. An embedded database on this machine is
-//! one implementor, [`MemoryState`] another; a cluster's engine can be a third.
+//! A [`StateStore`] keeps bytes by number without reading them; [`OpenRecord`] is their meaning. An
+//! embedded database on this machine is one implementor, [`MemoryState`] another; a cluster's
+//! engine can be a third.
 
 mod memory;
 mod record;
@@ -15,12 +15,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Names a record: Open.DurableFileId.
+/// The number of a record: Open.DurableFileId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordId(pub u64);
 
-/// The store did not do it. For people and logs; a client is told
-/// INSUFFICIENT_RESOURCES or that its Open is not persistent.
+/// A change that the store could not make, described for logs. The client gets
+/// INSUFFICIENT_RESOURCES, or an Open that is not persistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFault(pub alloc::string::String);
 
@@ -32,23 +32,23 @@ impl fmt::Display for StateFault {
 
 impl core::error::Error for StateFault {}
 
-/// What is called when a change is on stable storage, or could not be put there.
+/// A callback for the end of a change: it is on stable storage, or failed.
 pub type Done = Box<dyn FnOnce(Result<(), StateFault>) + Send>;
 
-/// Keeps records for as long as they are wanted, whatever becomes of the
-/// process. Changes take effect in the order in which they were asked for: when
-/// one is stable, all before it are.
+/// A store that keeps records until they are removed, also when the process ends. Changes take
+/// effect in the order of their calls: when one is stable, so are all earlier ones.
 pub trait StateStore: Send + Sync + fmt::Debug {
-    /// Everything that was put and not removed. Called once, before anything else.
+    /// Returns all records that were put and not removed. Called once, before anything else.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the store cannot be read.
     fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault>;
 
-    /// Puts `record` in the place of what `id` had. Returns at once; `done` is
-    /// called exactly once, from any thread.
+    /// Stores `record` under `id`, replacing an earlier one. Returns at once; `done` is called
+    /// exactly once, from any thread.
     fn put(&self, id: RecordId, record: Vec<u8>, done: Done);
 
-    /// Removes what `id` had, if anything. Returns at once; `done` as above.
+    /// Removes the record `id` if it exists. Returns at once; `done` is called exactly once, from
+    /// any thread.
     fn remove(&self, id: RecordId, done: Done);
 }

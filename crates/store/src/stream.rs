@@ -1,11 +1,10 @@
-//! What the Opens of named streams and those of their file have to do with each
-//! other: MS-FSA 2.1.5.1.2.2 and 2.1.5.5.
+//! Effects of Opens of named streams on Opens of their file, and the reverse: MS-FSA 2.1.5.1.2.2
+//! and 2.1.5.5.
 //!
-//! Share modes, locks and caching rights are the stream's own, in a cell of its
-//! own. Deletion is the file's: a stream keeps its file from being opened to be
-//! deleted unless it shares that, a file that is about to go takes no further
-//! Opens of its streams, and it goes with the last Open of any of them. So each
-//! Open of a stream stands in its file's cell as well.
+//! Share modes, locks and caching rights belong to a stream, in a cell of its own. Deletion belongs
+//! to the file: a stream that does not share deletion keeps its file from being opened for
+//! deletion, a file that is about to go refuses further Opens of its streams, and it goes with the
+//! last Open of any of them. So each Open of a stream is listed in its file's cell as well.
 
 use alloc::sync::Arc;
 
@@ -19,25 +18,23 @@ use crate::name::{Link, Name};
 use crate::share_mode::Claim;
 use crate::vfs::FileKey;
 
-/// An Open of a named stream, in the file's cell.
+/// An Open of a named stream, in its file's cell.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attached {
     pub(crate) id: OpenId,
-    /// It touches data and does not share deletion.
+    /// True if it touches data and does not share deletion.
     holds: bool,
 }
 
 impl File {
-    /// Whether an Open of one of its streams keeps it from being opened with
-    /// such access.
+    /// True if an Open of one of the file's streams forbids opening the file with `access`.
     ///
-    /// Windows: deletion is refused; MS-FSA 2.1.5.1.2.2 compares the Opens of
-    /// one stream only.
+    /// Windows: deletion is refused; MS-FSA 2.1.5.1.2.2 compares only Opens of one stream.
     pub(crate) fn is_held_by_stream(&self, access: AccessMask) -> bool {
         access.contains(AccessMask::DELETE) && self.streams.iter().any(|s| s.holds)
     }
 
-    /// Whether any of its named streams is open: such a file is not renamed.
+    /// True if a named stream is open. Such a file cannot be renamed.
     pub fn has_open_streams(&self) -> bool {
         !self.streams.is_empty()
     }
@@ -56,8 +53,8 @@ impl File {
 }
 
 impl FileTable {
-    /// Notes an Open of a stream with its file: `key` and `name` are the file's.
-    /// It leaves as any other Open does.
+    /// Lists an Open of a stream with its file. `key` and `name` are the file's. [`Self::leave`]
+    /// removes it like any other Open.
     pub fn attach(&self, key: FileKey, name: &Name, a: Admission) -> Result<Arc<FileCell>, Status> {
         let key = key.file();
         let mut shard = self.shard(key).lock();
@@ -77,7 +74,7 @@ impl FileTable {
         Ok(cell)
     }
 
-    /// Whether the file is about to go, and its streams with it.
+    /// True if the file is about to go, and its streams with it.
     pub fn is_file_delete_pending(&self, key: FileKey) -> bool {
         self.find(key.file()).is_some_and(|cell| cell.lock().is_delete_pending())
     }
@@ -133,13 +130,13 @@ mod tests {
         let delete = ask(2, AccessMask::DELETE, Sharing::ALL);
         let refused = table.admit(FILE, &name("f"), delete);
         assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
-        // Reading the file is no business of the stream's, shared or not.
+        // A shared or unshared read of the file does not concern the stream.
         table.admit(FILE, &name("f"), ask(3, AccessMask::WRITE_DATA, Sharing::NONE)).unwrap();
         assert_eq!(table.leave(&file, OpenId(1), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), ask(4, AccessMask::READ_ATTRIBUTES, Sharing::ALL)).unwrap();
         assert_eq!(table.leave(&file, OpenId(3), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), delete).unwrap();
-        // The file's Open does not keep a stream from anything.
+        // The file's Open does not restrict a stream.
         table.attach(FILE, &name("f"), ask(5, AccessMask::DELETE, Sharing::NONE)).unwrap();
     }
 
@@ -181,7 +178,7 @@ mod tests {
     fn a_renamed_stream_is_found_under_its_new_name() {
         let table = FileTable::default();
         let all = ask(1, AccessMask::READ_DATA, Sharing::ALL);
-        // Enough of them that all pairs of shards are met.
+        // Enough files to meet all pairs of shards.
         for n in 0..200 {
             let (old, new) = (std::format!("f:a{n}"), std::format!("f:b{n}"));
             let cell = table.admit(key(&old), &name(&old), all).unwrap().cell;

@@ -9,7 +9,7 @@
 //! - [`Node::key`], [`Node::stat`] and [`Node::read_at`],
 //! - [`Node::directory`] and a [`Directory`] for folders.
 //!
-//! That is a read-only store. Every other method has a default that refuses
+//! Together they make a read-only store. Every other method has a default that refuses
 //! ([`Fault::ReadOnly`], [`Fault::NotSupported`]) or says that there is nothing. A store
 //! that can be written adds [`Vfs::remove`], [`Vfs::rename`], [`Node::write_at`],
 //! [`Node::set_end_of_file`], [`Node::set_basic`] and [`Node::sync`].
@@ -57,27 +57,26 @@ use crate::snapshot::Moment;
 pub use fault::{Fault, VfsResult};
 pub use volume::{QuotaLimits, QuotaState, Space, UserQuota, Volume};
 
-/// What names one stream of one file on one machine for as long as it exists:
-/// share modes, byte ranges and caching rights are per stream (MS-FSA 2.1.1.3
-/// to 2.1.1.5).
+/// The identity of one stream of one file on this machine, while the file exists. Share modes, byte
+/// ranges and caching rights belong to a stream (MS-FSA 2.1.1.3 to 2.1.1.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileKey {
-    /// The file system.
+    /// The file system's number.
     pub device: u64,
-    /// The file in it.
+    /// The file's number in its file system.
     pub inode: u64,
-    /// The stream: 0 is the file's own data (or the directory), any other a hash
-    /// of the folded name, see [`Name::stream_id`].
+    /// The stream: 0 is the file's own data (or the directory), any other number a hash of the
+    /// folded name, see [`Name::stream_id`].
     pub stream: u64,
 }
 
 impl FileKey {
-    /// The key of a file's own data, or of a directory.
+    /// Returns the key of a file's own data, or of a directory.
     pub const fn of_file(device: u64, inode: u64) -> Self {
         Self { device, inode, stream: 0 }
     }
 
-    /// The file that this is a stream of.
+    /// Returns the key of the file that this is a stream of.
     #[must_use]
     pub const fn file(self) -> Self {
         Self { stream: 0, ..self }
@@ -87,22 +86,22 @@ impl FileKey {
 /// A named stream as FileStreamInformation shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamStat {
-    /// Its name alone, without colons and type.
+    /// The name alone, without colons and type.
     pub name: String,
-    /// Bytes to its end.
+    /// Size in bytes.
     pub size: u64,
     /// Bytes allocated on the medium.
     pub allocation: u64,
 }
 
-/// What kind of object a name means.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link (shown as a reparse point, never followed out of the share).
+    /// A symbolic link, shown as a reparse point and never followed out of the share.
     Symlink,
     /// A FIFO.
     Fifo,
@@ -114,7 +113,7 @@ pub enum Kind {
     BlockDevice,
 }
 
-/// Attributes that a file system keeps; the others tell what a file is.
+/// The attributes that a file system stores; the others follow from the file's state.
 pub const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
     FileAttributes::READONLY.0
         | FileAttributes::HIDDEN.0
@@ -126,24 +125,24 @@ pub const STORED_ATTRIBUTES: FileAttributes = FileAttributes(
         | FileAttributes::NOT_CONTENT_INDEXED.0,
 );
 
-/// What is known of a file: MS-FSA 2.1.1.3 File in the host's terms.
+/// The state of a file: MS-FSA 2.1.1.3 File in the host's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Which file.
+    /// The file's identity in the server.
     pub key: FileKey,
-    /// FileId: which file, as clients see it. They take all of a share for one volume,
-    /// so that it is not only [`FileKey::inode`] where others are mounted below.
+    /// FileId, the file's identity for clients. They take a share for one volume, so it is not
+    /// [`FileKey::inode`] alone if other file systems are mounted below.
     pub id: u64,
-    /// Kind.
+    /// The kind of object.
     pub kind: Kind,
-    /// Bytes to the end of file; 0 for directories.
+    /// Size in bytes; 0 for directories.
     pub end_of_file: u64,
     /// Bytes allocated on the medium; 0 for directories.
     pub allocation: u64,
-    /// Hard links.
+    /// Number of hard links.
     pub links: u32,
-    /// DOS attributes; DIRECTORY and REPARSE_POINT agree with `kind`, and
-    /// NORMAL is set exactly when nothing else is.
+    /// DOS attributes. DIRECTORY and REPARSE_POINT agree with `kind`, and NORMAL is set exactly if
+    /// nothing else is.
     pub attributes: FileAttributes,
     /// CreationTime.
     pub created: FileTime,
@@ -159,9 +158,9 @@ pub struct Stat {
     pub uid: u32,
     /// POSIX group.
     pub gid: u32,
-    /// Reparse tag, 0 without REPARSE_POINT.
+    /// Reparse tag; 0 without REPARSE_POINT.
     pub reparse_tag: u32,
-    /// Bytes of extended attributes as FileEaInformation counts them, 0 if none.
+    /// Bytes of extended attributes as FileEaInformation counts them; 0 without any.
     pub ea_size: u32,
 }
 
@@ -194,55 +193,53 @@ impl Stat {
     }
 }
 
-/// What to do when the name exists or not, as far as the file system is
-/// concerned. SUPERSEDE and OVERWRITE are made of these and truncation, after
-/// share modes allowed it.
+/// The file system's part of CreateDisposition. SUPERSEDE and OVERWRITE consist of these and a
+/// truncation, after share modes allowed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existence {
-    /// It must exist.
+    /// The name must exist.
     MustExist,
-    /// It must not exist.
+    /// The name must not exist.
     MustNotExist,
-    /// Opened when it exists, created otherwise.
+    /// Opens an existing file, or creates one.
     Either,
 }
 
-/// What kind a caller accepts, and makes if it creates.
+/// The kind that a caller accepts, and that it creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KindWanted {
     /// FILE_DIRECTORY_FILE
     Directory,
     /// FILE_NON_DIRECTORY_FILE
     NotDirectory,
-    /// Neither: whatever exists; a file if it must be created.
+    /// Accepts any kind; creates a file.
     Any,
 }
 
-/// How to open.
+/// Parameters of an open.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenHow {
-    /// What may or must exist.
+    /// The condition on the name's existence.
     pub existence: Existence,
-    /// Accepted kind.
+    /// The accepted kind.
     pub kind: KindWanted,
     /// Data will be read.
     pub read: bool,
     /// Data will be written, appended, truncated or allocated.
     pub write: bool,
-    /// FILE_OPEN_REPARSE_POINT: open a symbolic link itself.
+    /// FILE_OPEN_REPARSE_POINT: opens a symbolic link itself.
     pub open_link: bool,
-    /// Attributes that a created file gets (READONLY HIDDEN SYSTEM ARCHIVE
-    /// TEMPORARY OFFLINE NOT_CONTENT_INDEXED; others are ignored).
+    /// Attributes of a created file (READONLY HIDDEN SYSTEM ARCHIVE TEMPORARY OFFLINE
+    /// NOT_CONTENT_INDEXED; others are ignored).
     pub attributes: FileAttributes,
-    /// POSIX mode that a created file gets, before the share's masks; None: the
-    /// share's default.
+    /// POSIX mode of a created file, before the share's masks; None for the share's default.
     pub mode: Option<u32>,
     /// Names are compared exactly (POSIX extensions).
     pub case_sensitive: bool,
 }
 
 impl OpenHow {
-    /// Looks at what is there and opens nothing of it.
+    /// Opens an existing object of any kind without access to its data.
     pub const LOOK: Self = Self {
         existence: Existence::MustExist,
         kind: KindWanted::Any,
@@ -254,10 +251,10 @@ impl OpenHow {
         case_sensitive: false,
     };
 
-    /// The same at a directory.
+    /// Opens an existing directory without access to data.
     pub const DIRECTORY: Self = Self { kind: KindWanted::Directory, ..Self::LOOK };
 
-    /// Whether an object of this kind may be opened so.
+    /// Refuses a kind that this open does not accept.
     pub fn check(&self, kind: Kind) -> VfsResult<()> {
         match (kind, self.kind) {
             (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
@@ -272,33 +269,32 @@ impl OpenHow {
     }
 }
 
-/// A directory that was found for a name in it.
+/// An opened directory, for names in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Parent<'a> {
-    /// What [`Vfs::open_parent`] opened.
+    /// The node that [`Vfs::open_parent`] opened.
     pub node: &'a dyn Node,
-    /// Its name as stored.
+    /// The directory's name as stored.
     pub name: &'a Name,
 }
 
-/// What [`Vfs::open`] found or made.
+/// The result of [`Vfs::open`].
 #[derive(Debug)]
 pub struct Opened {
     /// The open object.
     pub node: Arc<dyn Node>,
-    /// Its state just after opening; `ea_size` may be left 0, since no reply to
-    /// CREATE carries it.
+    /// Its state just after opening; `ea_size` may be 0, since no reply to CREATE carries it.
     pub stat: Stat,
-    /// Whether it was created by this call.
+    /// True if this call created the object.
     pub created: bool,
-    /// Whether the file was created by this call, be it because a stream of it
-    /// was: what a new file inherits it inherits only then.
+    /// True if this call created the file, alone or with a stream. Only then the file inherits from
+    /// its directory.
     pub file_created: bool,
-    /// The name as it is stored (the case on the medium).
+    /// The name as stored (the case on the medium).
     pub name: Name,
 }
 
-/// What [`Vfs::replace`] makes.
+/// The object that [`Vfs::replace`] makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement<'a> {
     /// A regular file.
@@ -307,11 +303,11 @@ pub enum Replacement<'a> {
     Symlink(&'a str),
     /// A FIFO.
     Fifo,
-    /// A socket that nobody listens on.
+    /// A socket without a listener.
     Socket,
 }
 
-/// Changes of times and attributes; `None` and `FileTime::ZERO` leave things alone.
+/// Changes of times and attributes. `None` and `FileTime::ZERO` leave a value unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BasicChange {
     /// New CreationTime.
@@ -320,9 +316,9 @@ pub struct BasicChange {
     pub accessed: Option<FileTime>,
     /// New LastWriteTime.
     pub written: Option<FileTime>,
-    /// New ChangeTime (kept only where the host can).
+    /// New ChangeTime (stored only if the host can).
     pub changed: Option<FileTime>,
-    /// New attributes (the settable ones; NORMAL clears all).
+    /// New settable attributes; NORMAL clears all.
     pub attributes: Option<FileAttributes>,
     /// New POSIX mode.
     pub mode: Option<u32>,
@@ -335,151 +331,149 @@ pub struct BasicChange {
 /// FILE_OBJECTID_BUFFER, MS-FSCC 2.1.3: 16 bytes of id, 48 of extended information.
 pub type ObjectId = [u8; 64];
 
-/// What is done to an object id, MS-FSA 2.1.5.10.2, .35 and .36.
+/// A change of an object id, MS-FSA 2.1.5.10.2, .35 and .36.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectIdChange {
-    /// The object, which has none, has this one.
+    /// Sets the id of an object without one.
     New(ObjectId),
-    /// The one it has gets this extended information.
+    /// Sets the extended information of the present id.
     Extended([u8; 48]),
-    /// It has none any more; nor need it have had one.
+    /// Removes the id if there is one.
     Forget,
 }
 
-/// Ranges of the same length in two files, MS-FSA 2.1.5.10.4.
+/// Two ranges of equal length in two files, MS-FSA 2.1.5.10.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentCopy {
-    /// Where in the source, bytes.
+    /// Offset in the source, bytes.
     pub source_offset: u64,
-    /// Where in the target, bytes.
+    /// Offset in the target, bytes.
     pub target_offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// A failure leaves the target as it was.
+    /// True if a failure must leave the target unchanged.
     pub is_atomic: bool,
 }
 
-/// Ranges of a file that have data, as first byte and first byte behind.
+/// Ranges of a file that have data: first byte, and first byte behind the range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allocated {
-    /// In order; none is empty and none touches the next.
+    /// In order; no range is empty or touches the next.
     pub ranges: Vec<(u64, u64)>,
-    /// Whether there are more than were asked for.
+    /// True if there are more ranges than the limit.
     pub has_more: bool,
 }
 
-/// A file system, or the part of one that a share shows. Names are relative to
-/// the share's root and cannot leave it.
+/// A file system, or the part of one that a share shows. Names are relative to the share's root and
+/// cannot leave it.
 pub trait Vfs: Any + Send + Sync + fmt::Debug {
-    /// Finds or makes `name` and opens it. Case is ignored unless `how` says
-    /// otherwise: an exact match wins, else the first that folds alike.
+    /// Finds or makes `name` and opens it. Case is ignored unless `how` says otherwise: an exact
+    /// match wins, else the first name that differs in case only.
     ///
-    /// A name with a stream means that stream: its node moves the stream's data,
-    /// and whatever else is asked of it or done to it is the file's. A file that
-    /// does not exist is made along with a stream that may be. Where there are no
-    /// streams the name is [`Fault::NameInvalid`].
+    /// A name with a stream means that stream: its node reads and writes the stream's data, and all
+    /// other state is the file's. A stream of a file that does not exist is created with its file.
+    /// Without support for streams the name is [`Fault::NameInvalid`].
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened>;
 
-    /// Opens the directory that `name` is in, for what protects it and to work in it:
-    /// of its state the stored attributes and times may be missing.
+    /// Opens the parent directory of `name`, to read its security and to work in it. Stored
+    /// attributes and times may be missing in its state.
     fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
         self.open(&name.parent(), &OpenHow::DIRECTORY)
     }
 
-    /// Where its names are names: file systems of one folder say the same.
+    /// Returns the identity of the folder that names are relative to. Two file systems of one
+    /// folder return the same.
     fn place(&self) -> FolderId {
         FolderId(core::ptr::from_ref(self).cast::<()>().addr())
     }
 
-    /// As [`Self::open`], in the directory that [`Self::open_parent`] has found for
-    /// `name` a moment ago: there it need not be looked for again.
+    /// Opens `name` as [`Self::open`] does, in the directory that [`Self::open_parent`] has just
+    /// opened for it, without a lookup of the directory.
     fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         let _ = parent;
         self.open(name, how)
     }
 
-    /// Removes the file or empty directory `name` if it still is `key`;
-    /// otherwise [`Fault::Stale`]. Or the one stream that `name` has.
+    /// Removes the file or empty directory `name` if it still is `key`, else fails with
+    /// [`Fault::Stale`]. Removes only the stream if `name` has one.
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
         let _ = (name, key);
         Err(Fault::ReadOnly)
     }
 
-    /// Moves `from` (still `key`, else [`Fault::Stale`]) to `to`, whose parent
-    /// must exist. An existing `to` is replaced when `replace` is set, else
-    /// [`Fault::Exists`]; renaming to another case of the same name works.
-    /// Returns the new name as stored. When `from` has a stream, `to` is another
-    /// stream of the same file, or its own data: what that held is lost.
+    /// Moves `from` (still `key`, else [`Fault::Stale`]) to `to`, whose parent must exist. An
+    /// existing `to` is replaced if `replace` is set, else the call fails with [`Fault::Exists`];
+    /// renaming to another case of `from` works. Returns the new name as stored. If `from` has a
+    /// stream, `to` is another stream of that file, or its own data: the old content of `to` is
+    /// lost.
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         let _ = (from, key, to, replace);
         Err(Fault::ReadOnly)
     }
 
-    /// Makes `to` another name of the open file `node`.
+    /// Makes `to` a further name of the open file `node`.
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
         let _ = (node, to, replace);
         Err(Fault::NotSupported)
     }
 
-    /// Puts another kind of object, which holds nothing, in the place of the
-    /// empty file or directory `name` that `node` is (else [`Fault::Stale`]; a
-    /// directory with entries is [`Fault::NotEmpty`]). From then on `node` is
-    /// what was made, also by its key.
+    /// Replaces the empty file or directory `name`, opened as `node` (else [`Fault::Stale`]), by
+    /// another kind of empty object. A directory with entries fails with [`Fault::NotEmpty`].
+    /// Afterwards `node` and its key are the new object's.
     ///
-    /// [`Fault::NotSupported`] where there are no such objects.
+    /// Fails with [`Fault::NotSupported`] on a file system without such objects.
     fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
         let _ = (name, node, by);
         Err(Fault::NotSupported)
     }
 
-    /// What `name` means now, without opening it; links are not followed.
+    /// Returns the state of `name` without opening it; links are not followed.
     fn stat(&self, name: &Name) -> VfsResult<Stat> {
         let how = OpenHow { open_link: true, ..OpenHow::LOOK };
         self.open(name, &how).map(|opened| opened.stat)
     }
 
-    /// Free and total space. The default is a full volume.
+    /// Returns free and total space.
     fn space(&self) -> VfsResult<Space> {
         Ok(Space::FULL)
     }
 
-    /// Facts.
+    /// Returns facts about the file system.
     fn volume(&self) -> &Volume;
 
     // Quotas.
 
-    /// What is done about quotas; `None` where none are kept. They can be turned on
-    /// and off at any time.
+    /// Returns the state of quotas; None on a file system without quotas. It can change at any
+    /// time.
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
         Ok(None)
     }
 
-    /// The quota of a user; `None` where the file system knows nothing of him: he has
-    /// no files and no limits.
+    /// Returns the quota of a user; None for a user without files and limits.
     fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         let _ = uid;
         Ok(None)
     }
 
-    /// The quota of the user with the lowest number from `uid` on.
+    /// Returns the quota of the user with the lowest number at or behind `uid`.
     fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
         let _ = uid;
         Ok(None)
     }
 
-    /// Limits a user. Numbers that the file system cannot keep become the next below
-    /// that it can, but never no limit; a threshold beyond the limit becomes the limit.
+    /// Sets the limits of a user. A number that the file system cannot store becomes the next lower
+    /// one, but never "no limit"; a threshold beyond the limit becomes the limit.
     fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
         let _ = (uid, limits);
         Err(Fault::NotSupported)
     }
 
-    /// The limits of whoever is new; `None` where the file system has no place for any.
+    /// Returns the limits of new users; None if the file system cannot store any.
     fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
         Ok(None)
     }
 
-    /// Limits whoever is new, as [`Self::set_quota`] does.
+    /// Sets the limits of new users, as [`Self::set_quota`] does.
     fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
         let _ = limits;
         Err(Fault::NotSupported)
@@ -487,30 +481,27 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
 
     // Snapshots.
 
-    /// When the snapshots were taken in which there is something of that name
-    /// now, the newest first.
+    /// Returns the times of the snapshots that contain a file of this name, newest first.
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
         let _ = name;
         Ok(Vec::new())
     }
 
-    /// The file system as it was then, read-only; [`Fault::NotFound`] without a
-    /// snapshot of that second. No key of a file in it is one of a file here.
+    /// Returns the file system at the time of a snapshot, read-only; [`Fault::NotFound`] without a
+    /// snapshot of that second. Its file keys differ from all keys of this file system.
     fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
         let _ = taken;
         Err(Fault::NotFound)
     }
 
-    /// Whether byte-range locks are to be shown to other programs:
-    /// [`Node::show_lock`].
+    /// True if byte-range locks are to be shown to other programs by [`Node::show_lock`].
     fn shows_locks(&self) -> bool {
         false
     }
 
-    /// Tells `observer` what other programs do in the open directory `node` (in
-    /// everything below it, for a tree), until what this returns is dropped. Of
-    /// anything else but a directory: what they do to it, without names.
-    /// [`Fault::NotSupported`] where that cannot be known.
+    /// Reports to `observer` the changes by other programs in the open directory `node` (for a
+    /// tree: in everything below it), until the result is dropped. For any other object: its
+    /// changes, without names. Fails with [`Fault::NotSupported`] if the host cannot tell.
     fn observe(
         &self,
         node: &dyn Node,
@@ -529,76 +520,75 @@ pub struct EaChange<'a> {
     pub name: &'a str,
     /// The new value; an empty one removes the attribute.
     pub value: &'a [u8],
-    /// FILE_NEED_EA
+    /// FILE_NEED_EA is set.
     pub need: bool,
 }
 
-/// An open object of a file system. Dropping it closes it. It is `Any` so that
-/// [`Vfs::link`] knows its own again.
+/// An open object of a file system. Dropping it closes it. It is `Any` so that [`Vfs::link`]
+/// recognises its own nodes.
 pub trait Node: Any + Send + Sync + fmt::Debug {
-    /// Which file this is.
+    /// Returns the file's identity.
     fn key(&self) -> FileKey;
 
-    /// A further owner of the host's descriptor (`std::os::fd::OwnedFd`), when
-    /// there is one through which data may be moved directly.
+    /// Returns a shared owner of the host's descriptor (`std::os::fd::OwnedFd`), if data may be
+    /// moved directly through one.
     fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// Its present state.
+    /// Returns the present state.
     fn stat(&self) -> VfsResult<Stat>;
 
-    /// The same, but that `ea_size` may be left 0: few replies carry it, and to count
-    /// it costs.
+    /// Returns the present state; `ea_size` may be 0: few replies carry it, and counting costs
+    /// time.
     fn stat_without_eas(&self) -> VfsResult<Stat> {
         self.stat()
     }
 
-    /// Device, major and minor, of the file system that the regular file behind
-    /// [`Self::descriptor`] lies on, when that is known.
+    /// Returns the device numbers (major, minor) of the file system of the regular file behind
+    /// [`Self::descriptor`], if known.
     fn data_device(&self) -> Option<(u32, u32)> {
         None
     }
 
-    /// Whether READONLY is among its attributes: less than all of its state, where
-    /// that alone is asked for.
+    /// True if the attribute READONLY is set. Cheaper than the whole state.
     fn is_read_only(&self) -> VfsResult<bool> {
         Ok(self.stat()?.attributes.contains(FileAttributes::READONLY))
     }
 
-    /// Whether what it is on takes changes now, [`Fault::ReadOnly`] if not: the host
-    /// can make a file system read-only at any time, and does so when one fails.
+    /// Fails with [`Fault::ReadOnly`] if the file system takes no changes now. The host can make it
+    /// read-only at any time, and does so after an error of the disk.
     fn takes_changes(&self) -> VfsResult<()> {
         Ok(())
     }
 
-    /// Whether it is HIDDEN because of its name alone, see [`Stat::attributes`].
+    /// True if the object is HIDDEN because of its name alone: see [`Stat::attributes`].
     fn is_hidden_by_name(&self) -> bool {
         false
     }
 
-    /// When the object came to be, as the medium has it and nobody can change it:
-    /// with [`Self::key`] it names the object beyond its removal. None where the
-    /// file system does not know.
+    /// Returns the object's birth time as stored on the medium, which nobody can change: with
+    /// [`Self::key`] it identifies the object even after its removal. None if the file system does
+    /// not know it.
     fn birth(&self) -> Option<FileTime> {
         None
     }
 
-    /// Reads at `offset`; fewer bytes than asked for means end of file.
+    /// Reads at `offset`; fewer bytes than asked for mean the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize>;
 
-    /// Writes all of `data` at `offset`, extending the file if need be.
+    /// Writes all of `data` at `offset`, extending the file if necessary.
     fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
         let _ = (offset, data);
         Err(Fault::ReadOnly)
     }
 
-    /// Puts all that was written, and the metadata to find it, on stable storage.
+    /// Makes all written data stable, and the metadata to find it.
     fn sync(&self) -> VfsResult<()> {
         Ok(())
     }
 
-    /// Cuts or extends (with zeros) the file.
+    /// Sets the end of the file; an extension reads as zeros.
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
         let _ = end;
         Err(Fault::ReadOnly)
@@ -616,8 +606,7 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Err(Fault::ReadOnly)
     }
 
-    /// The named streams of the file, in the order of their names; the file's own
-    /// data is none of them.
+    /// Returns the named streams of the file, sorted by name, without the file's own data.
     fn streams(&self) -> VfsResult<Vec<StreamStat>> {
         Ok(Vec::new())
     }
@@ -632,32 +621,31 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Err(Fault::NotADirectory)
     }
 
-    /// The extended attributes that clients may see, names without prefix.
+    /// Returns the extended attributes that clients may see, names without prefix.
     fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
         Ok(Vec::new())
     }
 
-    /// Sets or (with an empty value) removes an extended attribute.
+    /// Sets an extended attribute; an empty value removes it.
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
         let _ = (name, value);
         Err(Fault::NotSupported)
     }
 
-    /// Names, as stored, of the attributes without which the file is not to be
-    /// understood: FILE_NEED_EA, MS-FSCC 2.4.16.
+    /// Returns the stored names of the attributes that a program must understand to use the file:
+    /// FILE_NEED_EA, MS-FSCC 2.4.16.
     fn needed_eas(&self) -> VfsResult<Vec<String>> {
         Ok(Vec::new())
     }
 
-    /// Says so of an attribute, or no longer. It ends with the attribute.
+    /// Sets or clears FILE_NEED_EA of an attribute. Removing the attribute clears it.
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
         let _ = name;
         if needed { Err(Fault::NotSupported) } else { Ok(()) }
     }
 
-    /// Sets or removes several extended attributes, each named once. Goes on after
-    /// a fault and tells the first one; names that cannot be are refused before
-    /// anything is changed.
+    /// Sets or removes several extended attributes, each named once. Continues after a fault and
+    /// returns the first one. Invalid names are refused before anything changes.
     fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
         let flags = changes.iter().any(|change| change.need) || !self.needed_eas()?.is_empty();
         let apply = |change: &EaChange<'_>| {
@@ -674,53 +662,54 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         done
     }
 
-    /// Target of a symbolic link as stored.
+    /// Returns the target of a symbolic link as stored.
     fn link_target(&self) -> VfsResult<String> {
         Err(Fault::Invalid)
     }
 
-    /// Major and minor number of a device.
+    /// Returns the major and minor number of a device.
     fn device(&self) -> Option<(u32, u32)> {
         None
     }
 
-    /// The reparse buffer that is kept with a file or directory, MS-FSA 2.1.1.3
-    /// File.ReparseData with its header; [`Fault::NotFound`] without one. Links
-    /// and special files say by their kind what they are, and keep none.
+    /// Returns the reparse buffer stored with a file or directory, MS-FSA 2.1.1.3 File.ReparseData
+    /// with its header; [`Fault::NotFound`] without one. The kind of a link or special file says
+    /// what it is, so it stores none.
     fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
         Err(Fault::NotFound)
     }
 
-    /// Keeps a reparse buffer with a file or directory, or takes it away. The
-    /// state says from then on that it is a reparse point, and which.
-    /// [`Fault::NotSupported`] where nothing can be kept.
+    /// Stores a reparse buffer with a file or directory, or removes it. The state then shows a
+    /// reparse point and its tag. Fails with [`Fault::NotSupported`] if buffers cannot be stored.
     fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
         let _ = buffer;
         Err(Fault::NotSupported)
     }
 
-    /// The object id of a file or directory with its extended information, as a
-    /// client set it or was given it (MS-FSA 2.1.1.3 File.ObjectId); none before.
-    /// [`Fault::NotSupported`] where nothing can be kept.
+    /// Returns the object id of a file or directory with its extended information (MS-FSA 2.1.1.3
+    /// File.ObjectId); None without one. Fails with [`Fault::NotSupported`] if ids cannot be
+    /// stored.
     fn object_id(&self) -> VfsResult<Option<ObjectId>> {
         Err(Fault::NotSupported)
     }
 
-    /// Changes the object id, unless the change does not go with what there is:
-    /// [`Fault::Exists`] for a new one where one is, [`Fault::NotFound`] for the
-    /// extended information of none.
+    /// Changes the object id.
+    ///
+    /// # Errors
+    /// [`Fault::Exists`] for a new id on an object that has one, [`Fault::NotFound`] for extended
+    /// information on an object without one.
     fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
         let _ = change;
         Err(Fault::NotSupported)
     }
 
-    /// What protects the object.
+    /// Returns the object's protection.
     fn security(&self) -> VfsResult<Security> {
         Ok(Security::Host(HostAcl::default()))
     }
 
-    /// The stored descriptor alone, if there is one in force: most files have
-    /// none, and then the host's permissions need not be asked for.
+    /// Returns only the stored descriptor, if there is one in force. Most files have none, and then
+    /// the host's permissions need not be read.
     fn stored_security(&self) -> VfsResult<Option<Vec<u8>>> {
         Ok(match self.security()? {
             Security::Stored(bytes) => Some(bytes),
@@ -728,21 +717,19 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         })
     }
 
-    /// Stores a descriptor and what on the host comes nearest to it. It is in
-    /// force until the host's permissions are changed by anybody else.
+    /// Stores a descriptor, and sets the nearest permissions on the host. It is in force until
+    /// another program changes the host's permissions.
     fn set_security(&self, _change: &SecurityChange<'_>) -> VfsResult<()> {
         Err(Fault::NotSupported)
     }
 
-    /// The access that the host gives this process to the object. The default is all: the
-    /// rules of the share decide.
+    /// Returns whether the host allows this process to read, write or execute the object.
     fn host_access(&self) -> HostAccess {
         HostAccess { read: true, write: true, execute: true, owner: true }
     }
 
-    /// Shows other programs a lock of whoever opened this node, in place of what
-    /// was shown of the range before. False when one of them has it locked in a
-    /// way that conflicts.
+    /// Shows other programs a lock of this node's Open, replacing the lock shown for that range
+    /// before. False if another program holds a conflicting lock.
     fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
         let _ = lock;
         Ok(true)
@@ -750,97 +737,93 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     // Extents and holes.
 
-    /// Makes a range of this file show what a range of `source` holds, by
-    /// sharing its extents. Both are aligned to [`Volume::cluster`], except that
-    /// they may end where both files do. The file grows when the range ends
-    /// behind its end. [`Fault::CrossDevice`] when `source` is a node of another
-    /// file system, [`Fault::Invalid`] for ranges that overlap or are not aligned.
+    /// Makes a range of this file share the extents of a range of `source`. Both ranges are aligned
+    /// to [`Volume::cluster`], except that they may end where both files end. The file grows if the
+    /// range ends behind its end. Fails with [`Fault::CrossDevice`] if `source` is a node of
+    /// another file system, and with [`Fault::Invalid`] for ranges that overlap or are not aligned.
     fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
         let _ = (source, copy);
         Err(Fault::NotSupported)
     }
 
-    /// Whether what is written from now on is kept compressed; of a directory, what
-    /// is made in it. [`Stat::attributes`] shows it.
+    /// Makes later writes compressed or not; on a directory, the files that are created in it.
+    /// [`Stat::attributes`] shows it.
     fn set_compressed(&self, _compressed: bool) -> VfsResult<()> {
         Err(Fault::NotSupported)
     }
 
-    /// Makes `length` bytes from `first` on read as zeros. The end of the file
-    /// stays. `punch`: their space is given back; otherwise it is kept where the
-    /// file system can do so without writing.
+    /// Makes `length` bytes from `first` on read as zeros. The end of the file stays. With `punch`
+    /// their space is freed; otherwise it is kept if the file system can do so without writing.
     fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {
         let _ = (first, length, punch);
         Err(Fault::NotSupported)
     }
 
-    /// Up to `limit` ranges with data from `first` to before `beyond`.
+    /// Returns up to `limit` ranges with data from `first` to before `beyond`.
     fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
         let _ = (first, beyond, limit);
         Err(Fault::NotSupported)
     }
 }
 
-/// What other programs are shown of an Open's byte-range locks in one range.
+/// A range of an Open's byte-range locks, as shown to other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShownLock {
     /// First byte.
     pub first: u64,
     /// Last byte.
     pub last: u64,
-    /// The strongest lock there; none: it is free.
+    /// The strongest lock on the range; None if it is free.
     pub mode: Option<Mode>,
 }
 
-/// What protects an object.
+/// The protection of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Security {
     /// A self-relative security descriptor, as it was stored.
     Stored(Vec<u8>),
-    /// None is stored, or the host's permissions were changed since it was:
-    /// they decide.
+    /// The host's permissions: no descriptor is stored, or the host's permissions changed since it
+    /// was.
     Host(HostAcl),
 }
 
-/// New protection of an object.
+/// A new protection of an object.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SecurityChange<'a> {
-    /// The descriptor to store, self-relative; none where only the host's
-    /// permissions are to say what it says.
+    /// The self-relative descriptor to store; None if the host's permissions alone express it.
     pub descriptor: Option<&'a [u8]>,
     /// New POSIX owner.
     pub uid: Option<u32>,
     /// New POSIX group.
     pub gid: Option<u32>,
-    /// New permission bits, of which the lowest nine count. The sticky bit, and
-    /// set-group-ID of a directory, stay as they are; set-user-ID and set-group-ID of a
-    /// file are cleared.
+    /// New permission bits, of which the lowest nine count. The sticky bit and set-group-ID of a
+    /// directory are not changed; set-user-ID and set-group-ID of a file are cleared.
     pub mode: Option<u32>,
 }
 
-/// What the host's permissions allow this process on one object.
+/// The access of this process to one object under the host's permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostAccess {
-    /// Read or list.
+    /// May read or list.
     pub read: bool,
-    /// Write, or add and remove entries.
+    /// May write, or add and remove entries.
     pub write: bool,
-    /// Execute or traverse.
+    /// May execute or traverse.
     pub execute: bool,
-    /// Owner (or privileged): may change mode, times and attributes.
+    /// Is owner (or privileged): may change mode, times and attributes.
     pub owner: bool,
 }
 
-/// A directory being listed.
+/// A listing of a directory.
 pub trait Directory: Send + fmt::Debug {
-    /// Moves to the next entry and gives its name as clients see it.
+    /// Moves to the next entry and returns its name as clients see it; None at the end.
     fn next_name(&mut self) -> VfsResult<Option<&str>>;
 
-    /// State of the entry that [`Self::next_name`] gave last; `None` when it
-    /// has gone since. `ea_size` may be left 0 where counting is too dear.
+    /// Returns the state of the entry that [`Self::next_name`] returned last; `None` if it has
+    /// gone. `ea_size` may be 0 if counting is too expensive.
     fn entry_stat(&mut self) -> VfsResult<Option<Stat>>;
 
-    /// Starts over, seeing entries made since.
+    /// Starts again from the first entry, with the entries made since.
     fn rewind(&mut self) -> VfsResult<()>;
 
     /// An estimate of the bytes that it keeps.

@@ -1,11 +1,10 @@
 //! Change notification: MS-FSA 2.1.5.11 and 2.1.4.1, MS-SMB2 3.3.1.3.
 //!
-//! A watch belongs to an Open of a directory and begins with its first request.
-//! Each watched directory has one log of reports ([`log`]). A watch is a place in
-//! that log: a change is written once, however many watch. Changes that happen
-//! while no request waits stay in the log up to a limit, beyond which the client is
-//! told to list the directory. The client of the watch that has fetched least pays for
-//! the log ([`Payer`]).
+//! A watch belongs to an Open of a directory and begins with its first request. Each watched
+//! directory has one log of reports ([`log`]), and a watch is a read position in that log: a change
+//! is stored once, however many watches there are. Changes that happen while no request waits stay
+//! in the log up to a limit; beyond it the client is told to list the directory. The client of the watch that has
+//! read least pays for the log ([`Payer`]).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -38,36 +37,35 @@ pub use next::Next;
 /// One change, with its name relative to the watched directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
+    /// The kind of change.
     pub action: NotifyAction,
-    /// To what.
+    /// The changed name.
     pub name: String,
 }
 
-/// What a request waited for.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reported {
     /// These changes, oldest first; at least one.
     Changes(Vec<Change>),
     /// More changes than are kept: STATUS_NOTIFY_ENUM_DIR.
     TooMany,
-    /// The directory is about to go: STATUS_DELETE_PENDING.
+    /// The directory is about to be deleted: STATUS_DELETE_PENDING.
     Deleted,
 }
 
-/// All watches of the server, by the directory that they are of, so that a
-/// change looks only at those that may be concerned: its directory's and, for
-/// trees, those above it. Lock order: this, then a directory's log.
+/// All watches of the server, by directory. A change looks only at its own directory and, for
+/// trees, at the directories above. Lock order: this index, then a directory's log.
 #[derive(Debug, Default)]
 pub struct Watches {
     index: OrderedRw<Index, { rank::WATCHES }>,
-    /// How many, so that a change that nobody waits for costs one load.
+    /// Number of watches, so that a change without watches costs one load.
     count: AtomicUsize,
     /// Bytes of all logs.
     bytes: Arc<Bytes>,
 }
 
-/// Bytes of all logs, and how many there may be.
+/// Bytes of all logs, with their limit.
 #[derive(Debug)]
 struct Bytes {
     used: AtomicUsize,
@@ -83,12 +81,12 @@ impl Default for Bytes {
 
 /// The account of a watch's client. Dropping it ends the payment.
 pub trait Payer: fmt::Debug + Send + Sync {
-    /// Changes the bytes of a log that it pays for. False when it may not have so many:
-    /// then it pays for as many as before.
+    /// Changes the bytes of a log that it pays for. False if they are more than its limit; then
+    /// it pays for as many as before.
     fn pay(&self, bytes: usize) -> bool;
 }
 
-/// A forgotten watch, and what observed for it and no other.
+/// A forgotten watch, with the observation that only it needed.
 type Forgotten = (Arc<Watch>, Option<Box<dyn Observation>>);
 
 type Wakers = SmallVec<[Waker; crate::limits::WAKES_AT_ONCE]>;
@@ -96,24 +94,24 @@ type Wakers = SmallVec<[Waker; crate::limits::WAKES_AT_ONCE]>;
 #[derive(Debug, Default)]
 struct Index {
     by_open: HashMap<OpenId, Arc<Watch>>,
-    /// By the present name of the directory. Two objects have one name while a
-    /// deleted one is still open.
+    /// Directories by their present name. Two objects can have one name while a deleted one is
+    /// still open.
     by_name: HashMap<FolderId, BTreeMap<String, Vec<Arc<Directory>>>>,
     by_key: HashMap<FileKey, Vec<Arc<Directory>>>,
 }
 
-/// A directory that somebody watches.
+/// A watched directory.
 #[derive(Debug)]
 pub struct Directory {
     place: FolderId,
     key: FileKey,
     log: Ordered<Log, { rank::LAST }>,
-    /// Changes that other programs make: in the directory, and in its tree. Each
-    /// lasts as long as there is a watch of that kind.
+    /// Observations of changes by other programs: in the directory, and in its tree. Each lasts as
+    /// long as there is a watch of that kind.
     observations: [parking_lot::Mutex<Option<Box<dyn Observation>>>; 2],
 }
 
-/// One watch.
+/// A watch of one Open.
 #[derive(Debug)]
 pub struct Watch {
     id: OpenId,
@@ -121,23 +119,22 @@ pub struct Watch {
     wanted: Wanted,
 }
 
-/// What the first request of an Open asks for, and with it all others
-/// (MS-SMB2 3.3.1.3).
+/// The parameters of an Open's first request, which hold for all its later ones (MS-SMB2 3.3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// Which changes.
+    /// The kinds of changes.
     pub filter: CompletionFilter,
-    /// Everything below the directory, not just what is in it.
+    /// True for everything below the directory, not only its own entries.
     pub is_tree: bool,
-    /// Bytes of an answer. Windows: later ones have no more, whatever they ask.
+    /// Bytes of an answer. Windows: later requests get no more, whatever they ask for.
     pub room: u32,
 }
 
 impl Watches {
-    /// The watch of an Open, and whether the directory has to be observed for it
-    /// ([`Directory::observed`]). Only the first call says what is watched for: the
-    /// others find what it made. `payer` gives the account of the client for a watch of
-    /// a directory whose path has so many bytes.
+    /// Returns the watch of an Open, and true if the directory has to be observed for it
+    /// ([`Directory::observed`]). Only the first call uses `wanted`; later calls return the watch
+    /// that it made. `payer` returns the account of the client for a watch of a directory whose
+    /// path has so many bytes.
     ///
     /// # Errors
     /// Those of `payer`; then there is no watch.
@@ -153,8 +150,7 @@ impl Watches {
         if let Some(watch) = index.by_open.get(&id) {
             return Ok((Arc::clone(watch), false));
         }
-        // Under the index's lock: a rename that this misses comes to
-        // `report_rename` after it.
+        // Under the index's lock: a rename that this misses calls `report_rename` later.
         let name = String::from(directory.lock().name_of(id).path());
         let payer = payer(name.len())?;
         let directory = index.directory(place, directory.key(), name, &self.bytes);
@@ -174,28 +170,27 @@ impl Watches {
         let forgotten = index.remove(id);
         self.count.store(index.by_open.len(), Ordering::Release);
         drop(index);
-        // Ends an observation, which takes locks of its own.
+        // This ends an observation, which takes locks of its own.
         drop(forgotten);
     }
 
-    /// Whether nobody watches anything: the quick question of whoever would
-    /// have to make up a report.
+    /// True if there are no watches. Asked before a report is made.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Bytes of all logs.
+    /// Returns the bytes of all logs.
     pub fn bytes(&self) -> usize {
         self.bytes.used.load(Ordering::Relaxed)
     }
 
-    /// Sets how many bytes all logs may have.
+    /// Sets the limit of the bytes of all logs.
     pub fn set_limit(&self, bytes: usize) {
         self.bytes.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Reports that `action` was done to `name`, to those who watch for any of
-    /// `matches` where it lies. No file may be locked by the caller.
+    /// Reports that `action` was done to `name`, to watches of its directory for any of `matches`.
+    /// The caller must not hold a file's lock.
     pub fn report(
         &self,
         place: FolderId,
@@ -206,7 +201,7 @@ impl Watches {
         self.report_all(place, (matches, CompletionFilter::EMPTY), &[(action, name)]);
     }
 
-    /// The same, to those who do not watch for any of `unless`.
+    /// Reports as [`Self::report`] does, except to watches for any of `unless`.
     pub fn report_unless(
         &self,
         place: FolderId,
@@ -217,8 +212,8 @@ impl Watches {
         self.report_all(place, (matches, unless), &[(action, name)]);
     }
 
-    /// Reports that `from` is now called `to`: both names together to those who
-    /// watch the directory of both, one going or coming to others.
+    /// Reports that `from` is now called `to`: both names to watches of both directories, a removed
+    /// or an added name to watches of one.
     pub fn report_rename(
         &self,
         place: FolderId,
@@ -243,7 +238,7 @@ impl Watches {
         }
     }
 
-    /// All reports are of one directory. The work is bounded by its depth.
+    /// Writes reports, all of one directory. The work is bounded by its depth.
     fn report_all(
         &self,
         place: FolderId,
@@ -275,8 +270,8 @@ impl Watches {
         wake(wakers);
     }
 
-    /// Tells those who watch the directory `key` that it was marked to go
-    /// (MS-FSA 2.1.5.15.3).
+    /// Ends the requests that watch the directory `key`, which was marked for deletion (MS-FSA
+    /// 2.1.5.15.3).
     pub fn deleting(&self, key: FileKey) {
         if self.is_empty() {
             return;
@@ -291,7 +286,7 @@ impl Watches {
     }
 }
 
-/// The change as it is told to those who watch `directory`.
+/// Returns the change relative to the watched `directory`.
 fn below(action: NotifyAction, name: &Name, directory: &str) -> Change {
     let below = name.path().strip_prefix(directory).unwrap_or_default();
     let mut told = String::from(below.strip_prefix('\\').unwrap_or(below));
@@ -315,7 +310,7 @@ fn wake(wakers: Wakers) {
 }
 
 impl Index {
-    /// The directory of that name and key.
+    /// Returns the watched directory of that name and key.
     fn directory(
         &mut self,
         place: FolderId,
@@ -334,7 +329,7 @@ impl Index {
         directory
     }
 
-    /// Takes a watch out, and what observed for it and nobody else.
+    /// Removes a watch, and the observation that only it needed.
     fn remove(&mut self, id: OpenId) -> Option<Forgotten> {
         let watch = self.by_open.remove(&id)?;
         let directory = &watch.directory;
@@ -371,14 +366,14 @@ impl Index {
         }
     }
 
-    /// A directory, with all that is watched in it, is called otherwise.
+    /// Updates the names of a renamed directory and of the watched directories below it.
     fn rename(&mut self, place: FolderId, from: &str, to: &str) {
         let Some(named) = self.by_name.get_mut(&place) else { return };
         let below = |name: &str| {
             let rest = name.strip_prefix(from)?;
             (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
         };
-        // Names that begin so lie together.
+        // Names with this beginning are adjacent.
         let candidates =
             named.range::<str, _>((Bound::Included(from), Bound::Unbounded)).map(|(name, _)| name);
         let candidates = candidates.take_while(|name| name.starts_with(from));
@@ -403,12 +398,12 @@ impl Directory {
         if is_tree { tree } else { flat }
     }
 
-    /// Keeps what the file system observes as long as there is a watch of that kind.
+    /// Keeps an observation as long as there is a watch of that kind.
     pub fn observed(&self, is_tree: bool, observation: Box<dyn Observation>) {
         *self.observation(is_tree).lock() = Some(observation);
     }
 
-    /// Adds what another program did, as observed for watches of that kind.
+    /// Adds a change by another program, as observed for watches of that kind.
     pub fn add_host(&self, is_tree: bool, change: &HostChange<'_>) {
         let audience = if is_tree { Audience::TREE } else { Audience::FLAT };
         let none = CompletionFilter::EMPTY;
@@ -435,17 +430,17 @@ impl Directory {
 }
 
 impl Watch {
-    /// What it was begun with.
+    /// Returns the watch's parameters.
     pub const fn wanted(&self) -> Wanted {
         self.wanted
     }
 
-    /// The directory that it is of.
+    /// Returns the watched directory.
     pub const fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
-    /// Waits for changes, behind those who wait already.
+    /// Waits for changes, behind the requests that wait already.
     pub fn next(&self) -> Next<'_> {
         Next::new(self)
     }

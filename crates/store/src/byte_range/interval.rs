@@ -1,7 +1,6 @@
-//! Ranges in an AVL tree by their first byte; every node knows the last byte of
-//! all below it and whether one Open owns them all. So a question about one
-//! range looks at a few nodes, however many ranges are locked, and whoever
-//! chooses the ranges cannot make it look at more.
+//! Ranges in an AVL tree, ordered by their first byte. Each node knows the last byte of its subtree
+//! and whether one Open owns the whole subtree. A question about a range therefore visits a few
+//! nodes, however many ranges are locked and whatever ranges a client chooses.
 
 use alloc::boxed::Box;
 use core::cmp::Ordering;
@@ -9,7 +8,7 @@ use core::cmp::Ordering;
 use super::Range;
 use crate::file::OpenId;
 
-/// A locked range that covers at least one byte, or lies between two.
+/// A locked range that covers at least one byte, or lies between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) offset: u64,
@@ -27,7 +26,7 @@ impl Key {
     }
 }
 
-/// A set of ranges.
+/// A set of locked ranges.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     root: Tree,
@@ -41,17 +40,16 @@ struct Node {
     left: Tree,
     right: Tree,
     height: u8,
-    /// The largest last byte here and below.
+    /// The largest last byte in this subtree.
     last: u64,
-    /// Who owns all here and below, if it is one.
+    /// The owner of all ranges in this subtree; None if there are several.
     owner: Option<OpenId>,
 }
 
 impl Intervals {
     pub(super) const EMPTY: Self = Self { root: None };
 
-    /// Adds a range that is not there yet. `{0, 0}` overlaps nothing and does
-    /// not belong here.
+    /// Adds a range that is not in the set yet. `{0, 0}` overlaps nothing and must not be added.
     pub(super) fn insert(&mut self, key: Key) {
         self.root = Some(insert(self.root.take(), key));
     }
@@ -60,22 +58,22 @@ impl Intervals {
         self.root = remove(self.root.take(), key);
     }
 
-    /// Whether any range overlaps `range`.
+    /// True if any range overlaps `range`.
     pub(super) fn any(&self, range: Range) -> bool {
         let mut tree = &self.root;
         while let Some(node) = tree {
             if node.key.range().overlaps(range) {
                 return true;
             }
-            // When what reaches furthest on the left does not overlap, it begins
-            // behind `range`, and so does all on the right.
+            // If the range that reaches furthest on the left does not overlap, it begins behind
+            // `range`, and so do all ranges on the right.
             let reaches = node.left.as_ref().is_some_and(|left| left.last >= range.offset);
             tree = if reaches { &node.left } else { &node.right };
         }
         false
     }
 
-    /// Whether any range of another than `owner` overlaps `range`.
+    /// True if a range of an Open other than `owner` overlaps `range`.
     pub(super) fn any_other(&self, owner: OpenId, range: Range) -> bool {
         any_other(&self.root, owner, range)
     }
@@ -99,7 +97,7 @@ impl Node {
         Box::new(Self { key, left: None, right: None, height: 1, last, owner })
     }
 
-    /// What is known of those below has changed.
+    /// Recomputes the facts about the subtree after a change below.
     fn sum(&mut self) {
         let (left, right) = (self.left.as_deref(), self.right.as_deref());
         self.height = height(left).max(height(right)).saturating_add(1);
@@ -154,8 +152,8 @@ fn take_first(mut node: Box<Node>) -> (Key, Tree) {
     }
 }
 
-/// Both sides of what comes out differ by one in height at most, as those of
-/// all below do.
+/// Returns a subtree whose two sides differ in height by one at most. The sides of each child must
+/// do so already.
 fn balance(mut node: Box<Node>) -> Box<Node> {
     node.sum();
     let sides = |node: &Node| (height(node.left.as_deref()), height(node.right.as_deref()));

@@ -1,5 +1,5 @@
-//! What one Open's locks come to where locks do not lie over each other: each
-//! byte free, shared or exclusive, as other programs on the host know locks.
+//! The locks of one Open as the host knows locks: without overlaps, each byte is free, shared or
+//! exclusive.
 
 use alloc::vec::Vec;
 
@@ -8,9 +8,9 @@ use crate::file::OpenId;
 use crate::vfs::ShownLock;
 
 impl ByteRanges {
-    /// The pieces of `range` with the strongest lock that `owner` has on each, in
-    /// order; neighbours that are alike are one. Nothing for a range of no length.
-    /// Looks at every lock of the Open.
+    /// Returns the pieces of `range` with the strongest lock that `owner` has on each, in order.
+    /// Adjacent pieces with one mode are merged. The result is empty for a range of length zero.
+    /// Takes time for every lock of the Open.
     pub fn shown(&self, owner: OpenId, range: Range) -> Vec<ShownLock> {
         if range.length == 0 {
             return Vec::new();
@@ -18,7 +18,8 @@ impl ByteRanges {
         let (first, last) = (range.offset, range.last());
         let mut own = self.of(owner);
         own.retain(|(lock, _)| lock.length != 0 && lock.offset <= last && lock.last() >= first);
-        // Where something begins: a lock, or what is behind one.
+        // Each point where the strongest lock can change: the first byte of a lock, or the byte
+        // behind one.
         let mut starts: Vec<u64> = core::iter::once(first)
             .chain(own.iter().map(|(lock, _)| lock.offset))
             .chain(own.iter().filter_map(|(lock, _)| lock.last().checked_add(1)))

@@ -1,4 +1,4 @@
-//! What is in files, and who may get at it.
+//! Content of files, and access to it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{CREATE, EITHER, LOOK, READ, Subject, WRITE, content, name};
 use crate::vfs::{Fault, HostAccess, Kind, OpenHow};
 
-/// Writes, holes, ends of file.
+/// Tests writes, holes and ends of file.
 pub fn content_is_read_as_written(s: &dyn Subject) {
     let made = s.open("new.txt", &CREATE).unwrap();
     assert!(made.created);
@@ -42,7 +42,7 @@ pub fn content_is_read_as_written(s: &dyn Subject) {
     assert_eq!(again.stat.end_of_file, (1 << 40) + 3);
 }
 
-/// MS-FSA 2.1.5.15.1.
+/// Tests allocation sizes. MS-FSA 2.1.5.15.1.
 pub fn allocation_reserves_and_cuts(s: &dyn Subject) {
     let node = s.open("a", &CREATE).unwrap().node;
     node.set_allocation(1 << 20).unwrap();
@@ -56,7 +56,7 @@ pub fn allocation_reserves_and_cuts(s: &dyn Subject) {
     assert_eq!(content(&*node), "0123");
 }
 
-/// Reading and writing need what was asked for.
+/// Tests that a node can read or write only if it was opened for that.
 pub fn rights_of_a_node_are_what_it_was_opened_for(s: &dyn Subject) {
     s.file("a", "a");
     s.mkdir("d");

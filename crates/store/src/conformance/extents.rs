@@ -16,7 +16,8 @@ fn copy(source_offset: u64, target_offset: u64, length: u64) -> ExtentCopy {
     ExtentCopy { source_offset, target_offset, length, is_atomic: false }
 }
 
-/// What is shared reads alike and is changed alone; a volume that cannot says so.
+/// Tests that shared extents read alike and change independently, or that the volume says it cannot
+/// share.
 pub fn extents_are_shared_or_not_at_all(s: &dyn Subject) {
     let cluster = u64::from(s.vfs().volume().cluster);
     assert!(cluster.is_power_of_two() && cluster >= 512);
@@ -58,7 +59,8 @@ pub fn extents_are_shared_or_not_at_all(s: &dyn Subject) {
     assert_eq!(all_of(&*target), bytes);
 }
 
-/// Ranges that are not aligned, overlap or are not there; nodes that may not.
+/// Tests the refusals: ranges that are not aligned, overlap or lie outside the file, and nodes
+/// without the right.
 pub fn extents_need_rights_and_sense(s: &dyn Subject) {
     let volume = s.vfs().volume();
     if !volume.shares_extents {
@@ -88,7 +90,7 @@ pub fn extents_need_rights_and_sense(s: &dyn Subject) {
     assert_eq!(all_of(&*target), vec![2; 4 * cluster as usize]);
 }
 
-/// Zeros within a file; the space of those that are punched is given back.
+/// Tests zeroed ranges, and that punching a hole gives its space back.
 pub fn zeros_are_read_and_holes_are_seen(s: &dyn Subject) {
     const PIECE: u64 = 1 << 16;
     if !s.vfs().volume().sparse {

@@ -9,7 +9,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use super::{CREATE, CREATE_DIRECTORY, LOOK, Subject};
 use crate::vfs::{BasicChange, Fault, KindWanted, OpenHow};
 
-/// Times are set; what is no time is left alone.
+/// Tests that times are set, and that special values leave a time alone.
 pub fn times_are_set(s: &dyn Subject) {
     let made = s.open("a", &CREATE).unwrap();
     let at = |n: u64| Some(FileTime(0x01dd_0000_0000_0000 + n));
@@ -37,7 +37,7 @@ pub fn times_are_set(s: &dyn Subject) {
     assert_ne!(Some(made.node.stat().unwrap().written), at(9));
 }
 
-/// DOS attributes.
+/// Tests that DOS attributes are kept.
 pub fn attributes_are_kept(s: &dyn Subject) {
     let attributes = FileAttributes::ARCHIVE | FileAttributes::HIDDEN;
     // What cannot be set is ignored.
@@ -60,7 +60,7 @@ pub fn attributes_are_kept(s: &dyn Subject) {
     assert_eq!(s.stat(".hidden").unwrap().attributes, hidden);
 }
 
-/// Extended attributes: their case, their sizes, their removal.
+/// Tests the case, the sizes and the removal of extended attributes.
 pub fn extended_attributes_are_kept(s: &dyn Subject) {
     let made = s.open("a", &CREATE).unwrap();
     let node = &made.node;
@@ -85,8 +85,8 @@ pub fn extended_attributes_are_kept(s: &dyn Subject) {
     assert_eq!(s.stat("d").unwrap().ea_size, 4 + 5 + 1 + 1);
 }
 
-/// FILE_NEED_EA stays with its attribute, in whatever case that is named, and
-/// goes with it.
+/// Tests that FILE_NEED_EA stays with its attribute, whatever the case of its name, and goes with
+/// it.
 pub fn needed_attributes_are_known(s: &dyn Subject) {
     let long = "n".repeat(250);
     for want in [CREATE, CREATE_DIRECTORY] {

@@ -1,4 +1,4 @@
-//! Names that go, move and are links.
+//! Removing, renaming and linking.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use frevo_wire::dtyp::FileAttributes;
 use super::{CREATE, EITHER, LOOK, READ, Subject, WRITE, content, name};
 use crate::vfs::{BasicChange, Fault, Kind, KindWanted, OpenHow};
 
-/// A name that leads elsewhere by now is left alone.
+/// Tests that a name is not removed when it means another file by now.
 pub fn removal_looks_at_the_key(s: &dyn Subject) {
     let a = s.file("a", "");
     s.file("b", "");
@@ -18,7 +18,7 @@ pub fn removal_looks_at_the_key(s: &dyn Subject) {
     assert_eq!(s.list(""), ["b"]);
 }
 
-/// What is open is there, whatever became of its name.
+/// Tests that an open file lives on, whatever happens to its name.
 pub fn removed_files_live_while_open(s: &dyn Subject) {
     let node = s.open("a", &CREATE).unwrap().node;
     node.write_at(0, b"first").unwrap();
@@ -37,7 +37,7 @@ pub fn removed_files_live_while_open(s: &dyn Subject) {
     assert_eq!(s.list(""), ["a"]);
 }
 
-/// MS-FSA 2.1.5.15.12.
+/// Tests renaming and replacing. MS-FSA 2.1.5.15.12.
 pub fn renaming_moves_and_replaces(s: &dyn Subject) {
     let dir = s.mkdir("d");
     let a = s.file("a", "a");
@@ -75,7 +75,7 @@ pub fn renaming_moves_and_replaces(s: &dyn Subject) {
     assert_eq!(s.list("b"), ["c", "f"]);
 }
 
-/// Nodes go by file, not by name.
+/// Tests that a node keeps its file through renames.
 pub fn renaming_keeps_open_files(s: &dyn Subject) {
     s.mkdir("d");
     let a = s.open("d\\a", &CREATE).unwrap().node;
@@ -92,7 +92,7 @@ pub fn renaming_keeps_open_files(s: &dyn Subject) {
     assert_eq!(s.list("e"), [""; 0]);
 }
 
-/// Hard links.
+/// Tests hard links.
 pub fn links_are_other_names(s: &dyn Subject) {
     s.file("a", "a");
     let c = s.open("c", &CREATE).unwrap().node;
@@ -120,7 +120,8 @@ pub fn links_are_other_names(s: &dyn Subject) {
     assert_eq!(s.vfs().link(&*root, &name("x"), false), Err(Fault::IsADirectory));
 }
 
-/// It leaves one, and MS-FSA wants no leave to replace.
+/// Tests that renaming a link onto another link of its file leaves one, without permission to
+/// replace. MS-FSA 2.1.5.15.12.
 pub fn renaming_one_link_onto_another(s: &dyn Subject) {
     let key = s.file("a", "a");
     s.mkdir("d");
@@ -136,7 +137,7 @@ pub fn renaming_one_link_onto_another(s: &dyn Subject) {
     assert_eq!(s.content("a").unwrap(), "a");
 }
 
-/// Symbolic links are objects.
+/// Tests that symbolic links are objects and are not followed.
 pub fn links_lead_nowhere(s: &dyn Subject) {
     s.mkdir("d");
     s.file("d\\f", "inside");

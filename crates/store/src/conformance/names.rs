@@ -9,7 +9,7 @@ use super::{CREATE, CREATE_DIRECTORY, EITHER, LOOK, READ, Subject, content, name
 use crate::name::{Name, Rules};
 use crate::vfs::{Existence, Fault, Kind, KindWanted, OpenHow, Parent};
 
-/// NotFound, PathNotFound, PathNotDirectory.
+/// Tests NotFound, PathNotFound and PathNotDirectory.
 pub fn missing_names_say_which_part_is_missing(s: &dyn Subject) {
     s.mkdir("dir");
     s.file("dir\\file", "x");
@@ -31,7 +31,7 @@ pub fn missing_names_say_which_part_is_missing(s: &dyn Subject) {
     assert_eq!(s.fault("no\\new", &CREATE_DIRECTORY), Fault::PathNotFound);
 }
 
-/// [`Existence`] and [`KindWanted`].
+/// Tests [`Existence`] and [`KindWanted`].
 pub fn existence_and_kind_are_checked(s: &dyn Subject) {
     s.mkdir("dir");
     s.file("file", "x");
@@ -54,7 +54,7 @@ pub fn existence_and_kind_are_checked(s: &dyn Subject) {
     assert_eq!(s.list("dir\\new"), ["x"]);
 }
 
-/// Looking up ignores case; the medium keeps it.
+/// Tests that lookups ignore case and that the medium keeps it.
 pub fn case_is_ignored_and_kept(s: &dyn Subject) {
     s.mkdir("Sub");
     s.mkdir("sub\\Größe");
@@ -72,7 +72,7 @@ pub fn case_is_ignored_and_kept(s: &dyn Subject) {
     assert_eq!(s.fault("\u{212A}", &LOOK), Fault::NotFound, "the Kelvin sign");
 }
 
-/// POSIX clients compare exactly, and so can make names that fold alike.
+/// Tests that POSIX clients compare exactly and can make names that differ in case only.
 pub fn exact_names_can_be_asked_for(s: &dyn Subject) {
     let exact = |how| OpenHow { case_sensitive: true, ..how };
     s.mkdir("Sub");
@@ -90,8 +90,8 @@ pub fn exact_names_can_be_asked_for(s: &dyn Subject) {
     assert_eq!(s.content("sub\\TWIN").unwrap(), "lower");
 }
 
-/// A name can say itself that case counts, for what has no other way to say so;
-/// and a directory then replaces an empty one, as rename(2) does.
+/// Tests names that demand an exact lookup. With them a directory replaces an empty one, as
+/// rename(2) does.
 pub fn names_of_posix_clients_are_exact(s: &dyn Subject) {
     let posix = |text: &str| Name::parse(text, Rules::Posix).unwrap();
     let vfs = s.vfs();
@@ -119,7 +119,7 @@ pub fn names_of_posix_clients_are_exact(s: &dyn Subject) {
     assert_eq!(full.unwrap_err(), Fault::NotEmpty);
 }
 
-/// Names that are too long, or that Windows would read as others.
+/// Tests names that are too long, or that Windows would read as other names.
 pub fn names_that_cannot_be_stored(s: &dyn Subject) {
     let long = "x".repeat(255);
     s.file(&long, "");
@@ -141,7 +141,7 @@ pub fn names_that_cannot_be_stored(s: &dyn Subject) {
     assert_eq!(s.content(&path.to_uppercase()).unwrap(), "deep");
 }
 
-/// In a directory that was opened for a name the name is found or made as by walking.
+/// Tests that a name is found or made in an opened parent as by a walk from the root.
 pub fn parents_are_worked_in(s: &dyn Subject) {
     s.mkdir("Dir");
     s.symlink("link", "Dir");
@@ -185,7 +185,7 @@ pub fn parents_are_worked_in(s: &dyn Subject) {
     }
 }
 
-/// Listings give every entry once, with its state.
+/// Tests that a listing gives every entry once, with its state.
 pub fn directories_are_listed(s: &dyn Subject) {
     let made = s.open("d", &CREATE_DIRECTORY).unwrap();
     assert_eq!(made.stat.attributes, FileAttributes::DIRECTORY);
@@ -214,7 +214,7 @@ pub fn directories_are_listed(s: &dyn Subject) {
     assert_eq!(rest(&mut *listing).len(), 301);
 }
 
-/// What happens under a listing.
+/// Tests a listing of a directory that changes meanwhile.
 pub fn a_listing_survives_changes(s: &dyn Subject) {
     let dir = s.open("d", &CREATE_DIRECTORY).unwrap().node;
     s.file("d\\one", "");

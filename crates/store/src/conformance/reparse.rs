@@ -1,11 +1,11 @@
-//! Reparse points: objects of the host, and buffers that are kept. Object ids.
+//! Reparse points as objects of the host and as stored buffers; object ids.
 
 use frevo_wire::dtyp::FileAttributes;
 
 use super::{CREATE, LOOK, READ, Subject};
 use crate::vfs::{BasicChange, Fault, Kind, KindWanted, ObjectIdChange, OpenHow, Replacement};
 
-/// The node of what was replaced is what took its place.
+/// Tests that a node follows its file through a replacement by a link, and back.
 pub fn files_become_links_and_back(s: &dyn Subject) {
     let vfs = s.vfs();
     let directory = OpenHow { kind: KindWanted::Directory, ..CREATE };
@@ -46,7 +46,7 @@ pub fn files_become_links_and_back(s: &dyn Subject) {
     assert_eq!(s.list("p"), ["f"]);
 }
 
-/// A kept buffer is there until it is taken away, whatever else is changed.
+/// Tests that a stored buffer stays until it is removed, whatever else changes.
 pub fn reparse_buffers_are_kept(s: &dyn Subject) {
     let buffer = *b"\x03\0\0\xA0\x02\0\0\0ab";
     s.file("a", "content");
@@ -83,7 +83,7 @@ pub fn reparse_buffers_are_kept(s: &dyn Subject) {
     assert_eq!(s.content("a").unwrap(), "content");
 }
 
-/// A new id only where none is, extended information only where one is.
+/// Tests that a new id needs a file without one, and extended information a file with one.
 pub fn object_ids_are_kept(s: &dyn Subject) {
     s.file("a", "content");
     s.mkdir("d");

@@ -9,13 +9,13 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use super::{CREATE, CREATE_DIRECTORY, EITHER, LOOK, READ, Subject, WRITE, content, name};
 use crate::vfs::{BasicChange, Fault, FileKey, Kind};
 
-/// The names of the streams that a file has.
+/// Returns the names of a file's streams.
 fn names(s: &dyn Subject, text: &str) -> Vec<String> {
     let node = s.open(text, &LOOK).expect(text).node;
     node.streams().expect(text).into_iter().map(|stream| stream.name).collect()
 }
 
-/// Data, sizes, case, existence; what is asked besides is the file's.
+/// Tests that a stream has data, sizes and a name of its own, and shares the rest with its file.
 pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     assert!(s.vfs().volume().streams);
     s.file("f", "own");
@@ -65,7 +65,7 @@ pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     let found: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.size)).collect();
     assert_eq!(found, [("\u{5}Odd\n *?", 0), ("Large", 200_001), ("One", 2)]);
     assert_eq!(s.open("f:one", &LOOK).unwrap().node.streams().unwrap().len(), 3);
-    // What else there is is the file's.
+    // Everything else belongs to the file.
     let node = both.node;
     let change = BasicChange {
         created: Some(FileTime(0x01D0_0000_0000_0000)),
@@ -80,7 +80,7 @@ pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     assert_eq!(s.open("f", &LOOK).unwrap().node.eas().unwrap(), [("k".into(), b"v".to_vec())]);
 }
 
-/// Files made for a stream, streams of directories, removal and overwriting.
+/// Tests files that are made for a stream, streams of directories, removal and overwriting.
 pub fn streams_go_with_their_file(s: &dyn Subject) {
     assert_eq!(s.fault("n:s", &READ), Fault::NotFound);
     assert_eq!(s.fault("no\\n:s", &CREATE), Fault::PathNotFound);
@@ -130,7 +130,7 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     assert_eq!(s.list(""), ["l"]);
 }
 
-/// MS-FSA 2.1.5.15.12.1.
+/// Tests renaming of streams. MS-FSA 2.1.5.15.12.1.
 pub fn streams_are_renamed(s: &dyn Subject) {
     s.file("f", "own");
     let one = s.open("f:one", &CREATE).unwrap().node;

@@ -1,5 +1,5 @@
-//! GlobalLeaseTableList, MS-SMB2 3.3.1.11: which file a client's lease is for.
-//! A key means one file at a time.
+//! GlobalLeaseTableList, MS-SMB2 3.3.1.11: the file of each client's lease. A key belongs to one
+//! file at a time.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,28 +24,28 @@ struct Lease {
     is_directory: bool,
 }
 
-/// The leases of all clients. Its lock is the last of all.
+/// The leases of all clients. Its lock comes last in the lock order.
 #[derive(Debug, Default)]
 pub struct LeaseTable {
     leases: Ordered<HashMap<LeaseOwner, Lease>, { rank::LAST }>,
     directories: AtomicUsize,
-    /// Who tells clients of breaks that no request waits for.
+    /// Sends the breaks that no request waits for.
     pub teller: Teller,
 }
 
 type Tell = Box<dyn Fn(&Arc<FileCell>, Vec<Break>) + Send + Sync>;
 
-/// The way from here to the clients.
+/// The callback that sends breaks to clients.
 #[derive(Default)]
 pub struct Teller(RwLock<Option<Tell>>);
 
 impl Teller {
-    /// From now on `tell` is told.
+    /// Sets the callback.
     pub fn set(&self, tell: impl Fn(&Arc<FileCell>, Vec<Break>) + Send + Sync + 'static) {
         *self.0.write() = Some(Box::new(tell));
     }
 
-    /// Tells of breaks in one file, which must not be locked.
+    /// Sends breaks for one file, which must not be locked.
     pub fn tell(&self, cell: &Arc<FileCell>, breaks: Vec<Break>) {
         if !breaks.is_empty()
             && let Some(tell) = &*self.0.read()
@@ -62,13 +62,12 @@ impl fmt::Debug for Teller {
 }
 
 impl LeaseTable {
-    /// Whether any directory is leased: the quick question of who changes what a
-    /// directory lists.
+    /// True if any directory is leased. Asked first before each change of a directory's entries.
     pub fn has_directories(&self) -> bool {
         self.directories.load(Ordering::Acquire) != 0
     }
 
-    /// The lease is for a directory.
+    /// Marks the lease as one on a directory.
     pub(crate) fn mark_directory(&self, owner: LeaseOwner) {
         if let Some(lease) = self.leases.lock().get_mut(&owner).filter(|l| !l.is_directory) {
             lease.is_directory = true;
@@ -76,13 +75,13 @@ impl LeaseTable {
         }
     }
 
-    /// The file that a lease is for.
+    /// Returns the file that a lease is for.
     pub fn file(&self, owner: LeaseOwner) -> Option<FileKey> {
         self.leases.lock().get(&owner).map(|lease| lease.file)
     }
 
-    /// Counts an Open of the lease; INVALID_PARAMETER when it is for another
-    /// file (MS-SMB2 3.3.5.9.8).
+    /// Counts an Open of the lease. Fails with INVALID_PARAMETER if the lease is for another file
+    /// (MS-SMB2 3.3.5.9.8).
     pub(crate) fn enter(&self, owner: LeaseOwner, file: FileKey) -> Result<(), Status> {
         let mut leases = self.leases.lock();
         if leases.len() >= LEASES && !leases.contains_key(&owner) {
@@ -97,14 +96,14 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// A stream with leases is another one by name now. Looks at every lease.
+    /// Moves leases to the new key of a renamed stream. Takes time for every lease.
     pub(crate) fn rename(&self, from: FileKey, to: FileKey) {
         for lease in self.leases.lock().values_mut().filter(|lease| lease.file == from) {
             lease.file = to;
         }
     }
 
-    /// An Open of the lease has closed.
+    /// Counts the close of an Open of the lease.
     pub(crate) fn leave(&self, owner: LeaseOwner) {
         let mut leases = self.leases.lock();
         if let Some(lease) = leases.get_mut(&owner) {
@@ -118,12 +117,12 @@ impl LeaseTable {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of leases.
     pub fn len(&self) -> usize {
         self.leases.lock().len()
     }
 
-    /// Whether there is none.
+    /// True if there are no leases.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! The whole table of causes and holders, and what follows from it.
+//! The table of all causes and holders, and rules that follow from it.
 
 use std::fmt::Write;
 use std::string::String;
@@ -40,8 +40,7 @@ fn state(granted: Granted) -> String {
     }
 }
 
-/// Of a file whose oplocks are exclusive or none nobody gets level II, and nobody
-/// is left it.
+/// Tests that nobody gets or keeps level II on a file whose oplocks are exclusive or none.
 #[test]
 fn without_level_two_an_oplock_is_exclusive_or_nothing() {
     let mut oplocks = Oplocks::default();
@@ -62,7 +61,7 @@ fn without_level_two_an_oplock_is_exclusive_or_nothing() {
     assert_eq!(state(lease), "R", "a lease is another matter");
 }
 
-/// Each cause against each holder: what it is broken to, whether that needs an
+/// Tests each cause against each holder: the state after the break, whether it needs an
 /// acknowledgment (!), and whether the cause waits for it (w).
 #[test]
 fn the_table() {
@@ -106,7 +105,7 @@ fn the_table() {
             };
             let waits = if contention.waits { "w" } else { "" };
             write!(table, "{:<7}", std::format!("{told}{waits}")).unwrap();
-            // What is one's own is never in the way, but for level II.
+            // An Open's own oplock is never in its way, except level II.
             let mut own = Oplocks::default();
             own.request(OpenId(1), ROUTE, wish, FREE);
             let contention = own.contend(actor(1, Some(1)), cause);
@@ -131,7 +130,7 @@ entry      -      -!     -!     -      -!     -!     -!
     assert_eq!(table, expected, "{table}");
 }
 
-/// What is granted beside what.
+/// Tests which wish is granted beside which holder.
 #[test]
 fn grants() {
     let beside = [
@@ -203,7 +202,8 @@ fn a_lease_grows_or_stays() {
     assert_eq!(ask(6, R, FREE), (String::from("RWH"), 3));
 }
 
-/// One break at a time; what comes meanwhile is told afterwards, in steps.
+/// Tests that breaks go one at a time: a break that becomes necessary meanwhile follows in a later
+/// step.
 #[test]
 fn breaks_go_on_in_steps() {
     let mut oplocks = Oplocks::default();
@@ -225,8 +225,8 @@ fn breaks_go_on_in_steps() {
     assert_eq!(oplocks.acknowledge(him, NONE), Err(Status::UNSUCCESSFUL));
 }
 
-/// What is promised between the end of a break and the turn of who waited for it has not
-/// been broken: he would wait for a break of which nobody was told, until the last close.
+/// Tests a wait whose lease is granted anew between the end of the break and the next look. Nobody
+/// was told of a break of the new grant, so the wait must end.
 #[test]
 fn who_waited_asks_again_whatever_was_promised_since() {
     let mut oplocks = Oplocks::default();

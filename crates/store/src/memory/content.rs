@@ -1,4 +1,4 @@
-//! The bytes of a file, in pages. Copies share the pages that are the same.
+//! The bytes of a file, in pages. Copies share their equal pages.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,22 +9,22 @@ use crate::vfs::{Fault, VfsResult};
 
 type Page = Arc<[u8; PAGE]>;
 
-/// What a file holds. A page that is not there is zeros.
+/// A file's content. A page that is absent is all zeros.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content {
     pages: BTreeMap<u64, Page>,
-    /// Bytes to the end of the file; what pages hold behind it is zeros.
+    /// Bytes to the end of the file. Bytes of pages behind it are zero.
     end: u64,
-    /// Pages that are paid for, used or not.
+    /// Pages counted for this file, used or not.
     reserved: u64,
 }
 
-/// The pages that a file of `bytes` takes.
+/// Returns the number of pages of a file of `bytes`.
 const fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE as u64)
 }
 
-/// The page at `offset`, and where in it.
+/// Returns the page of `offset`, and the offset in that page.
 fn locate(offset: u64) -> (u64, usize) {
     let page = offset.checked_div(PAGE as u64).unwrap_or(0);
     let at = offset.checked_rem(PAGE as u64).unwrap_or(0);
@@ -36,12 +36,12 @@ impl Content {
         self.end
     }
 
-    /// Pages that the file takes of the volume.
+    /// Returns the number of pages that the file takes of the volume.
     pub(super) fn held(&self) -> u64 {
         self.reserved.max(self.pages.len() as u64)
     }
 
-    /// Fills `into` from `offset` on; fewer bytes at the end of the file.
+    /// Fills `into` from `offset` on and returns the number of bytes, fewer at the end of the file.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = into.len().min(left);
@@ -62,8 +62,8 @@ impl Content {
         count
     }
 
-    /// Writes `data` at `offset`, taking at most `room` pages more. What fits is
-    /// written even when the rest does not, as disks do it.
+    /// Writes `data` at `offset`, taking at most `room` more pages. The part that fits is written
+    /// even when the rest does not fit, as on a disk.
     pub(super) fn write(&mut self, offset: u64, data: &[u8], room: u64) -> VfsResult<()> {
         let (mut offset, mut rest, mut room) = (offset, data, room);
         while !rest.is_empty() {
@@ -85,7 +85,7 @@ impl Content {
         Ok(())
     }
 
-    /// Cuts or extends the file; what is cut gives its pages back.
+    /// Sets the end of the file. Pages behind a lower end are freed.
     pub(super) fn set_end(&mut self, end: u64) {
         if end < self.end {
             let _ = self.pages.split_off(&pages_of(end));
@@ -100,7 +100,7 @@ impl Content {
         self.end = end;
     }
 
-    /// Pays for the pages of a file of `bytes`, of which `room` more may be had.
+    /// Reserves the pages of a file of `bytes`, at most `room` more.
     pub(super) fn reserve(&mut self, bytes: u64, room: u64) -> VfsResult<()> {
         let wanted = pages_of(bytes);
         if wanted.saturating_sub(self.held()) > room {
@@ -110,9 +110,9 @@ impl Content {
         Ok(())
     }
 
-    /// Shares `count` pages of `source` from page `from` on, as pages from page
-    /// `to` on. At most `room` pages more may be had: a shared page is paid for
-    /// by each of its files, and so can be written without asking again.
+    /// Shares `count` pages of `source` from page `from` on, as pages from `to` on, taking at most
+    /// `room` more pages. A shared page counts for each of its files, so that a write to it always
+    /// has room.
     pub(super) fn share(
         &mut self,
         source: &Self,
@@ -140,13 +140,13 @@ impl Content {
         self.pages.append(&mut rest);
     }
 
-    /// Makes a range read as zeros and gives its whole pages back.
+    /// Makes a range read as zeros and frees its whole pages.
     pub(super) fn zero(&mut self, first: u64, length: u64) {
         let beyond = first.saturating_add(length).min(self.end);
         if first >= beyond {
             return;
         }
-        // A page that ends with the file is as good as whole.
+        // A page that ends with the file counts as whole.
         let whole = if beyond == self.end { pages_of(beyond) } else { locate(beyond).0 };
         let (from, to) = (pages_of(first), whole);
         if from < to {
@@ -167,8 +167,7 @@ impl Content {
         }
     }
 
-    /// Up to `limit` ranges with pages, cut to `first..beyond`, and whether
-    /// there are more.
+    /// Returns up to `limit` ranges with pages, cut to `first..beyond`, and whether there are more.
     pub(super) fn allocated(
         &self,
         first: u64,
@@ -194,7 +193,7 @@ impl Content {
         (ranges, false)
     }
 
-    /// Takes over the pages and the end of `newer` that `survives` says yes to.
+    /// Takes over the pages and the end of `newer` for which `survives` returns true.
     pub(super) fn mix(&mut self, newer: &Self, survives: &mut dyn FnMut() -> bool) {
         for (number, page) in &newer.pages {
             let same = self.pages.get(number).is_some_and(|old| Arc::ptr_eq(old, page));
@@ -203,7 +202,7 @@ impl Content {
             }
         }
         let end = if self.end != newer.end && survives() { newer.end } else { self.end };
-        // Whatever came behind the end goes.
+        // Pages behind the end are removed.
         self.end = u64::MAX;
         self.set_end(end);
     }

@@ -1,4 +1,4 @@
-//! Which calls fail.
+//! Injected failures of calls.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::vfs::{Fault, VfsResult};
 
-/// A kind of call that can be made to fail. It fails before it changes anything.
+/// A kind of call that can be made to fail. A failing call changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// `Vfs::open`, whether or not it would create.
@@ -44,20 +44,20 @@ pub enum Operation {
     SetEa,
 }
 
-/// How many operations there are.
+/// Number of operations.
 const OPERATIONS: usize = Operation::SetEa as usize + 1;
 
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     operation: Operation,
-    /// Calls that go well before.
+    /// Calls that succeed first.
     after: u64,
-    /// Calls that fail then.
+    /// Calls that fail after that.
     times: u64,
     fault: Fault,
 }
 
-/// What a test does at each call, before it is carried out. It may panic.
+/// A callback of a test, run before each call. It may panic.
 pub type AtCall = Arc<dyn Fn(Operation) + Send + Sync>;
 
 struct Plan {
@@ -67,8 +67,7 @@ struct Plan {
     at_call: Option<AtCall>,
 }
 
-/// A handle on what goes wrong in one [`MemoryVfs`](super::MemoryVfs). Copies
-/// of it are the same handle.
+/// The failures of one [`MemoryVfs`](super::MemoryVfs). Clones control that same file system.
 #[derive(Clone)]
 pub struct Faults(Arc<Mutex<Plan>>);
 
@@ -84,46 +83,43 @@ impl Faults {
         Self(Arc::new(Mutex::new(plan)))
     }
 
-    /// The next call of that kind fails.
+    /// Makes the next call of this kind fail.
     pub fn fail_next(&self, operation: Operation, fault: Fault) {
         self.fail(operation, 0, 1, fault);
     }
 
-    /// Every call of that kind fails, until [`Self::heal`].
+    /// Makes every call of this kind fail, until [`Self::heal`].
     pub fn fail_always(&self, operation: Operation, fault: Fault) {
         self.fail(operation, 0, u64::MAX, fault);
     }
 
-    /// After `after` more calls of that kind, `times` fail. Several rules for
-    /// one kind count side by side; where two would fail the same call, the
-    /// older one does.
+    /// Makes `times` calls of this kind fail, after `after` more. Several rules for one kind count
+    /// independently; if two would fail one call, the older rule does.
     pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
         self.0.lock().rules.push(Rule { operation, after, times, fault });
     }
 
-    /// Has `at_call` called at each call, or nothing.
+    /// Sets the callback that runs at each call; None removes it.
     pub fn at_call(&self, at_call: Option<AtCall>) {
         self.0.lock().at_call = at_call;
     }
 
-    /// Nothing fails any more.
+    /// Removes all rules.
     pub fn heal(&self) {
         self.0.lock().rules.clear();
     }
 
-    /// Whether a rule has not been used up: a fault that a test planned and
-    /// never met.
+    /// True if a rule has not been used up: a test planned a fault that never happened.
     pub fn is_pending(&self) -> bool {
         !self.0.lock().rules.is_empty()
     }
 
-    /// Calls of that kind so far, the failed ones included.
+    /// Returns the number of calls of this kind so far, failed ones included.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.0.lock().calls.get(operation as usize).copied().unwrap_or(0)
     }
 
-    /// Bytes that the volume holds from now on. What is there stays, even if it
-    /// is more.
+    /// Sets the capacity of the volume in bytes. Present content stays, even if it is more.
     pub fn set_capacity(&self, bytes: u64) {
         self.0.lock().capacity = bytes;
     }
@@ -132,7 +128,7 @@ impl Faults {
         self.0.lock().capacity
     }
 
-    /// Counts a call and says whether it may go on.
+    /// Counts a call, and returns its injected fault if there is one.
     pub(super) fn pass(&self, operation: Operation) -> VfsResult<()> {
         let at_call = self.0.lock().at_call.clone();
         if let Some(at_call) = at_call {

@@ -1,36 +1,34 @@
 //! A file system in memory that can fail and crash on purpose.
 //!
-//! It does what the interface says and what the Linux implementor does, without
-//! a host: for tests, for a simulator, and as the shortest complete example of
-//! an implementor. Time comes in through a closure.
+//! It does what the interface says and behaves like the Linux implementor, without a host: for
+//! tests, for a simulator, and as the shortest complete example of an implementor. A closure
+//! supplies the time.
 //!
 //! # Stable storage
 //!
-//! What is changed is seen at once and lost by a crash until it is synced:
+//! A change is visible at once, and a crash loses it until it is synced:
 //!
-//! * [`Node::sync`](crate::vfs::Node::sync) makes the content and the metadata
-//!   of that one file stable, as they are then.
-//! * Changes of directories (creating, removing, renaming, linking) stand in one
-//!   journal, in their order. A sync of any node makes all of them stable that
-//!   were made before it. A crash loses a suffix of the rest; a change is never
-//!   lost by half, and never before a later one.
-//! * A file whose entry became stable without a sync of its own is there as it
-//!   was created: empty.
-//! * A sync that fails makes nothing stable. The next one may.
+//! * [`Node::sync`](crate::vfs::Node::sync) makes the content and the metadata of that one file
+//!   stable, as they are then.
+//! * Changes of directories (creating, removing, renaming, linking) stand in one journal, in their
+//!   order. A sync of any node makes all earlier changes stable. A crash loses a suffix of the
+//!   rest; it never loses half a change, nor a change without all later ones.
+//! * A file whose entry became stable without a sync of the file itself is empty, as it was
+//!   created.
+//! * A sync that fails makes nothing stable. The next one may succeed.
 //!
-//! [`MemoryVfs::crash`] keeps the least that this allows and
-//! [`MemoryVfs::crash_with`] any choice of what it allows: unsynced content may
-//! survive page by page.
+//! [`MemoryVfs::crash`] keeps the least that these rules allow and [`MemoryVfs::crash_with`] any
+//! choice of it: unsynced content may survive page by page.
 //!
 //! # Failing
 //!
 //! [`Faults`] makes chosen calls fail, and sets the capacity.
 //!
-//! Named streams belong to their file: a sync of any node of it makes them
-//! stable, and a crash loses what was done to them since.
+//! Named streams belong to their file: a sync of any of its nodes makes them stable, and a crash
+//! loses their later changes.
 //!
-//! Names are kept as clients see them; nothing is mapped. Links are objects and
-//! never followed. There are no holes to ask for, and no descriptors.
+//! Names are stored as clients see them; nothing is mapped. Links are objects and are never
+//! followed. There are no holes and no descriptors.
 
 mod content;
 mod faults;

@@ -23,7 +23,7 @@ use crate::vfs::{
     ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, Stat, StreamStat, VfsResult,
 };
 
-/// A file that somebody holds; it exists until this is dropped.
+/// A use of a file. The file exists until this is dropped.
 #[derive(Debug)]
 struct Hold {
     shared: Arc<Shared>,
@@ -50,14 +50,14 @@ pub(super) struct MemoryNode {
     kind: Kind,
     read: bool,
     write: bool,
-    /// HIDDEN because of the name that it was opened by.
+    /// HIDDEN because of the name by which it was opened.
     hidden_name: bool,
-    /// The named stream that it moves the data of.
+    /// The named stream whose data the node reads and writes.
     stream: Option<StreamId>,
 }
 
 impl MemoryNode {
-    /// The caller counts it among the file's nodes.
+    /// Makes a node. The caller counts it among the file's nodes.
     pub(super) const fn new(
         shared: Arc<Shared>,
         ino: Ino,
@@ -69,7 +69,7 @@ impl MemoryNode {
         Self { hold, kind, read: how.read, write: how.write, hidden_name, stream: None }
     }
 
-    /// The same, for a stream of the file.
+    /// Makes this node one of a stream of the file.
     pub(super) fn of_stream(self, stream: StreamId, how: &OpenHow) -> Self {
         let (read, write) = (how.read, how.write);
         Self { kind: Kind::File, read, write, stream: Some(stream), ..self }
@@ -87,10 +87,11 @@ impl MemoryNode {
         self.hold.shared.faults.pass(operation)
     }
 
-    /// Whether data may be moved; `allowed` is the way it is to go.
+    /// Refuses reads or writes of an object without data, or a node that was not opened for them
+    /// (`allowed`).
     fn check_data(&self, allowed: bool) -> VfsResult<()> {
         match self.kind {
-            // It may have become a link since.
+            // The file may have become a link since it was opened.
             Kind::Directory if self.look(|inode| Ok(inode.kind())) == Ok(Kind::Directory) => {
                 Err(Fault::IsADirectory)
             }
@@ -99,13 +100,13 @@ impl MemoryNode {
         }
     }
 
-    /// Looks at the file.
+    /// Reads the file's state.
     fn look<T>(&self, at: impl FnOnce(&Inode) -> VfsResult<T>) -> VfsResult<T> {
         let state = self.hold.shared.state.lock();
         at(state.live.0.get(&self.hold.ino).ok_or(Fault::Stale)?)
     }
 
-    /// Changes the file; the clock says when.
+    /// Changes the file's state; the clock gives the time.
     fn alter<T>(&self, how: impl FnOnce(&mut Inode, FileTime) -> VfsResult<T>) -> VfsResult<T> {
         self.hold.shared.writable()?;
         let now = self.hold.shared.now();
@@ -131,7 +132,7 @@ impl MemoryNode {
     }
 }
 
-/// The data that a node moves: the file's own, or a stream's.
+/// Returns the data that a node reads and writes: the file's own, or a stream's.
 fn content(inode: &Inode, stream: Option<StreamId>) -> VfsResult<&Content> {
     match (stream, &inode.body) {
         (Some(id), _) => Ok(&inode.streams.by_id(id).ok_or(Fault::Stale)?.content),
@@ -148,7 +149,7 @@ fn content_mut(inode: &mut Inode, stream: Option<StreamId>) -> VfsResult<&mut Co
     }
 }
 
-/// Whether a file may end there.
+/// Refuses an end behind the largest file.
 fn check_end(end: u64) -> VfsResult<()> {
     if i64::try_from(end).is_err() {
         return Err(Fault::Invalid);
@@ -156,7 +157,7 @@ fn check_end(end: u64) -> VfsResult<()> {
     if end > MEMORY_FILE_BYTES { Err(Fault::FileTooLarge) } else { Ok(()) }
 }
 
-/// Zero and the special values of MS-FSCC 2.4.7 leave a time alone.
+/// Returns the time to set, or None for the values of MS-FSCC 2.4.7 that leave a time alone.
 fn settable(time: Option<FileTime>) -> Option<FileTime> {
     time.filter(|t| t.0 != 0 && t.0 < u64::MAX - 1)
 }
@@ -169,7 +170,7 @@ impl Node for MemoryNode {
     fn key(&self) -> FileKey {
         let key = self.hold.shared.key(self.hold.ino);
         let Some(id) = self.stream else { return key };
-        // One that is gone is named by what nothing else is.
+        // The key of a removed stream belongs to nothing else.
         let gone = || FileKey { stream: u64::MAX, ..key };
         self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(gone, |s| s.key(key))))
             .unwrap_or_else(|_| gone())
@@ -197,7 +198,7 @@ impl Node for MemoryNode {
         self.look(|inode| Ok(content(inode, self.stream)?.read(offset, into)))
     }
 
-    /// When the volume is full, what still fits has been written.
+    /// Writes as much as fits when the volume is full.
     fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
         self.check_data(self.write)?;
         self.pass(Operation::Write)?;
@@ -247,7 +248,7 @@ impl Node for MemoryNode {
             if let Some(mode) = change.mode {
                 meta.mode = mode & 0o7777;
             }
-            // A link has nowhere to keep these two, on the host as here.
+            // A link cannot store these two, as on the host.
             if !is_link {
                 if let Some(attributes) = change.attributes {
                     meta.attributes = storable(attributes);
@@ -290,7 +291,7 @@ impl Node for MemoryNode {
         self.look(|inode| Ok(inode.meta.eas.clone()))
     }
 
-    /// An attribute whose name differs only in case is the same one and keeps
+    /// Sets an attribute. A name that differs only in case means the present attribute, which keeps
     /// its spelling.
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
         self.pass(Operation::SetEa)?;
@@ -428,7 +429,7 @@ impl Node for MemoryNode {
         })
     }
 
-    /// Nobody is kept from anything here, as if the process were root's.
+    /// Allows everything, as if the process were root's.
     fn host_access(&self) -> HostAccess {
         let runs = self.look(|i| Ok(i.kind() != Kind::File || i.meta.mode & 0o111 != 0));
         HostAccess {
@@ -439,7 +440,7 @@ impl Node for MemoryNode {
         }
     }
 
-    /// Ranges that end within a page must end with both files, as on the host.
+    /// Shares pages. A range that ends within a page must end with both files, as on the host.
     fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
         let source: &dyn Any = source;
         let source: &Self = source.downcast_ref().ok_or(Fault::CrossDevice)?;
@@ -495,7 +496,8 @@ impl Node for MemoryNode {
     }
 }
 
-/// The first page and how many; [`Fault::Invalid`] for what is not made of pages.
+/// Returns the first page and the number of pages; [`Fault::Invalid`] for a range that is not made
+/// of whole pages.
 fn whole_pages(offset: u64, length: u64) -> VfsResult<(u64, u64)> {
     let page = crate::limits::MEMORY_PAGE_BYTES as u64;
     if !offset.is_multiple_of(page) {
@@ -505,14 +507,14 @@ fn whole_pages(offset: u64, length: u64) -> VfsResult<(u64, u64)> {
     Ok((first, length.div_ceil(page)))
 }
 
-/// A listing in progress. It goes by names, so entries that come and go
-/// meanwhile neither hide nor repeat others.
+/// A listing in progress. It goes by names: entries that come and go meanwhile neither hide nor
+/// repeat others.
 #[derive(Debug)]
 struct MemoryDirectory {
     hold: Hold,
-    /// The entry that was given last.
+    /// The entry that was returned last.
     last: Option<EntryKey>,
-    /// Whether there is such an entry: not before the first and after the last.
+    /// True between the first entry and the end of the listing.
     is_present: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Quotas that are told and set, and limit nobody.
+//! Quotas that are stored and not enforced.
 
 use alloc::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Quotas {
         self.state
     }
 
-    /// The first from this user on.
+    /// Returns the first quota at or behind this user number.
     pub(super) fn from(&self, uid: u32) -> Option<UserQuota> {
         self.kept.lock().users.range(uid..).next().map(|(_, quota)| *quota)
     }

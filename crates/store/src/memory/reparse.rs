@@ -1,4 +1,4 @@
-//! Files that become links or special ones, and back.
+//! Replacing files by links or special files, and back.
 
 use alloc::string::String;
 use core::any::Any;
@@ -13,8 +13,8 @@ use crate::name::Name;
 use crate::vfs::{Fault, Kind, Node, Replacement, VfsResult};
 
 impl MemoryVfs {
-    /// As [`crate::Vfs::replace`]. The file stays the same one: here nothing
-    /// keeps it from being something else.
+    /// Replaces the object; see [`crate::Vfs::replace`]. The inode stays: in memory its kind can
+    /// change.
     pub(super) fn replace_body(
         &self,
         name: &Name,
@@ -51,7 +51,7 @@ impl MemoryVfs {
         let meta = &mut inode.meta;
         (meta.reparse, meta.written, meta.changed) = (None, now, now);
         if *by != Replacement::File {
-            // Neither has nowhere to keep these, on the host as here.
+            // A link and a special file cannot store these, as on the host.
             meta.attributes = frevo_wire::dtyp::FileAttributes::EMPTY;
             meta.eas.clear();
             meta.needed_eas.clear();

@@ -1,4 +1,4 @@
-//! What is seen, what a crash leaves, and the journal between them.
+//! The visible state, the stable state, and the journal between them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,20 +8,20 @@ use frevo_wire::dtyp::FileTime;
 use super::tree::{Body, Change, Ino, Inode, ROOT, Tree};
 use crate::limits::MEMORY_JOURNAL_CHANGES;
 
-/// All of a file system that changes.
+/// The changing state of a file system.
 #[derive(Debug)]
 pub(super) struct State {
-    /// What everybody sees.
+    /// The visible state.
     pub(super) live: Tree,
-    /// What is on the medium.
+    /// The state on the medium.
     stable: Tree,
     /// Changes of directories that are not on the medium, oldest first.
     journal: Vec<Change>,
-    /// How many nodes of each file are open.
+    /// Number of open nodes of each file.
     opens: BTreeMap<Ino, u32>,
     /// The number of the next file.
     next: u64,
-    /// Pages taken by all files of `live`.
+    /// Pages that the files of `live` take.
     pub(super) used: u64,
 }
 
@@ -31,7 +31,7 @@ impl State {
         Self::of(Tree::new(now), next)
     }
 
-    /// Everything on the medium.
+    /// Returns a state in which everything is on the medium.
     fn of(tree: Tree, next: u64) -> Self {
         let used = tree.0.values().map(Inode::held).fold(0, u64::saturating_add);
         Self {
@@ -44,14 +44,14 @@ impl State {
         }
     }
 
-    /// A number for a new file.
+    /// Returns the number for a new file.
     pub(super) fn number(&mut self) -> Ino {
         let ino = Ino(self.next);
         self.next = self.next.saturating_add(1);
         ino
     }
 
-    /// Changes directories, and the times of what was changed.
+    /// Changes directories, and the times of the changed files.
     pub(super) fn change(&mut self, change: Change, now: FileTime) {
         for ino in self.live.apply(&change) {
             self.forget_unused(ino);
@@ -70,14 +70,13 @@ impl State {
         self.journal.push(change);
     }
 
-    /// Notes that a node of the file was opened.
+    /// Counts an opened node of the file.
     pub(super) fn open(&mut self, ino: Ino) {
         let count = self.opens.entry(ino).or_insert(0);
         *count = count.saturating_add(1);
     }
 
-    /// Notes that a node of the file was closed. A file without a name goes
-    /// with its last node.
+    /// Counts a closed node of the file. A file without a name goes with its last node.
     pub(super) fn close(&mut self, ino: Ino) {
         if let Some(count) = self.opens.get_mut(&ino) {
             *count = count.saturating_sub(1);
@@ -98,7 +97,7 @@ impl State {
         }
     }
 
-    /// Puts a file on the medium, and every change of directories before.
+    /// Makes a file stable, and all earlier changes of directories.
     pub(super) fn sync(&mut self, ino: Ino) {
         self.commit(self.journal.len());
         let (Some(live), Some(stable)) = (self.live.0.get(&ino), self.stable.0.get_mut(&ino))
@@ -112,15 +111,15 @@ impl State {
         }
     }
 
-    /// Puts the oldest changes of directories on the medium.
+    /// Makes the oldest `count` changes of directories stable.
     fn commit(&mut self, count: usize) {
         for change in self.journal.drain(..count.min(self.journal.len())) {
             apply_stable(&mut self.stable, &change);
         }
     }
 
-    /// What a crash leaves. `survives` is asked for each change of directories,
-    /// in order until it says no, and then for whatever else was not synced.
+    /// Returns the state after a crash. `survives` is asked for each change of directories, in
+    /// order until it returns false, and then for each other unsynced change.
     pub(super) fn after_crash(&self, survives: &mut dyn FnMut() -> bool) -> Self {
         let mut left = self.stable.clone();
         for change in &self.journal {
@@ -139,7 +138,7 @@ impl State {
     }
 }
 
-/// On the medium nothing is open: what has no name is gone.
+/// Applies a change to the stable tree. Nothing is open there: a file without a name is gone.
 fn apply_stable(tree: &mut Tree, change: &Change) {
     for ino in tree.apply(change) {
         tree.0.remove(&ino);

@@ -18,7 +18,7 @@ use crate::vfs::{
     Existence, Fault, FileKey, Kind, KindWanted, OpenHow, Opened, Stat, StreamStat, VfsResult,
 };
 
-/// A stream, whatever it is called.
+/// The number of a stream, which renames do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamId(u64);
 
@@ -37,7 +37,7 @@ pub(super) struct Streams {
 }
 
 impl Stream {
-    /// The file's state as this stream's.
+    /// Returns the file's state with the stream's identity and sizes.
     pub(super) fn stat(&self, file: Stat) -> Stat {
         let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
         if attributes.is_empty() {
@@ -104,7 +104,7 @@ impl Streams {
 }
 
 impl MemoryVfs {
-    /// Opens or makes the stream that `name` has, and its file with it.
+    /// Opens or makes the stream in `name`, and its file too if necessary.
     pub(super) fn open_stream(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         let stream = name.stream().ok_or(Fault::NameInvalid)?;
         if how.kind == KindWanted::Directory {
@@ -121,7 +121,7 @@ impl MemoryVfs {
         let mut state = shared.state.lock();
         let inode = state.live.0.get_mut(&node.ino()).ok_or(Fault::Stale)?;
         if inode.kind() == Kind::Symlink {
-            // Linux keeps no attributes of users on links, so they have no streams.
+            // Linux keeps no user attributes on links, so links have no streams.
             return Err(Fault::NotSupported);
         }
         let found = inode.streams.named(stream).map(|s| (s.id, s.name.clone()));
@@ -149,7 +149,7 @@ impl MemoryVfs {
 }
 
 impl Shared {
-    /// The file of a stream that still is `key`.
+    /// Returns the file of a stream if the stream's key still is `key`.
     fn file_of_stream<'s>(
         &self,
         state: &'s mut State,

@@ -275,8 +275,8 @@ fn step() -> impl Strategy<Value = Step> {
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 proptest! {
-    /// What was synced last and not touched since is there after any crash that
-    /// the model allows; and a crash right after it leaves exactly that.
+    /// Tests that any crash that the model allows keeps files that were synced and not changed
+    /// since, and that a crash right after a crash loses nothing more.
     #[test]
     fn no_crash_takes_what_was_synced(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let vfs = memory(MemoryOptions::default());

@@ -21,14 +21,14 @@ const TAG_SYMLINK: u32 = 0xA000_000C;
 /// IO_REPARSE_TAG_NFS, MS-FSCC 2.1.2.6: FIFOs and sockets.
 const TAG_NFS: u32 = 0x8000_0014;
 
-/// The number of a file. None is used twice.
+/// The number of a file. No number is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ino(pub(super) u64);
 
 /// The root directory.
 pub(super) const ROOT: Ino = Ino(1);
 
-/// An entry's place in its directory: alike names stand together, in byte order.
+/// The sort key of an entry: names that differ in case only are adjacent, in byte order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EntryKey {
     folded: String,
@@ -46,8 +46,8 @@ impl EntryKey {
 pub(super) struct Entries(BTreeMap<EntryKey, Ino>);
 
 impl Entries {
-    /// An exact match, else (unless `exact`) the first in byte order that folds
-    /// alike.
+    /// Finds an exact match, else (unless `exact`) the first in byte order that differs in case
+    /// only.
     pub(super) fn find(&self, name: &str, exact: bool) -> Option<(&str, Ino)> {
         let wanted = EntryKey::of(name);
         if let Some((key, ino)) = self.0.get_key_value(&wanted) {
@@ -58,7 +58,7 @@ impl Entries {
         (!exact && key.folded == from.folded).then_some((key.name.as_str(), *ino))
     }
 
-    /// The first entry, or the first behind `last`.
+    /// Returns the first entry, or the first behind `last`.
     pub(super) fn after(&self, last: Option<&EntryKey>) -> Option<&EntryKey> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         self.0.range((from, Bound::Unbounded)).next().map(|(key, _)| key)
@@ -69,7 +69,7 @@ impl Entries {
     }
 }
 
-/// What a file is made of.
+/// The kind of a file, with its content.
 #[derive(Debug, Clone)]
 pub(super) enum Body {
     File(Content),
@@ -79,10 +79,10 @@ pub(super) enum Body {
     Special(Kind),
 }
 
-/// What is known of a file besides its content.
+/// A file's metadata.
 #[derive(Debug, Clone)]
 pub(super) struct Meta {
-    /// The stored ones only.
+    /// The stored DOS attributes only.
     pub(super) attributes: FileAttributes,
     pub(super) created: FileTime,
     pub(super) accessed: FileTime,
@@ -90,13 +90,13 @@ pub(super) struct Meta {
     pub(super) changed: FileTime,
     pub(super) mode: u32,
     pub(super) eas: Vec<(String, Vec<u8>)>,
-    /// Names of those with FILE_NEED_EA.
+    /// Names of the extended attributes with FILE_NEED_EA.
     pub(super) needed_eas: Vec<String>,
-    /// A security descriptor and the mode that was set with it.
+    /// The security descriptor, and the mode that was set with it.
     pub(super) security: Option<(Vec<u8>, u32)>,
-    /// A reparse buffer with its header.
+    /// The reparse buffer, with its header.
     pub(super) reparse: Option<Vec<u8>>,
-    /// An object id.
+    /// The object id with its extended information.
     pub(super) object_id: Option<ObjectId>,
     pub(super) uid: u32,
     pub(super) gid: u32,
@@ -111,7 +111,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    /// One that no name leads to yet.
+    /// Makes a file without a name.
     pub(super) const fn new(body: Body, mode: u32, now: FileTime) -> Self {
         let meta = Meta {
             attributes: FileAttributes::EMPTY,
@@ -141,7 +141,7 @@ impl Inode {
         }
     }
 
-    /// Pages that it takes of the volume.
+    /// Returns the number of pages that the file takes of the volume.
     pub(super) fn held(&self) -> u64 {
         let own = match &self.body {
             Body::File(content) => content.held(),
@@ -150,7 +150,7 @@ impl Inode {
         own.saturating_add(self.streams.held())
     }
 
-    /// Its state; `hidden` says that the name makes it so.
+    /// Returns the file's state; `hidden` is true if its name makes it HIDDEN.
     pub(super) fn stat(&self, key: FileKey, unit: u64, hidden: bool) -> Stat {
         let mut attributes = self.meta.attributes;
         let (mut end_of_file, mut pages, mut reparse_tag) = (0, 0, 0);
@@ -196,7 +196,8 @@ impl Inode {
         }
     }
 
-    /// As FileEaInformation counts, MS-FSA 2.1.5.12.10.
+    /// Returns the size of the extended attributes as FileEaInformation counts them, MS-FSA
+    /// 2.1.5.12.10.
     fn ea_size(&self) -> u32 {
         let each = |(name, value): &(String, Vec<u8>)| {
             name.len().saturating_add(value.len()).saturating_add(5)
@@ -206,7 +207,7 @@ impl Inode {
     }
 }
 
-/// One entry set or (with `None`) taken away.
+/// One entry that is set, or (with `None`) removed.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     pub(super) dir: Ino,
@@ -214,38 +215,38 @@ pub(super) struct Edit {
     pub(super) to: Option<Ino>,
 }
 
-/// Edits that are done together or not at all, and the file that they create.
+/// Edits that take effect together, and the file that they create.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Change {
     pub(super) edits: Vec<Edit>,
     pub(super) made: Option<(Ino, Arc<Inode>)>,
 }
 
-/// Where the last component of a name is, or would be.
+/// The place of a name's last component, whether it exists or not.
 #[derive(Debug)]
 pub(super) struct Location {
     pub(super) dir: Ino,
-    /// The directories on the way, `dir` included.
+    /// The directories from the root to `dir`, included.
     pub(super) chain: Vec<Ino>,
-    /// Name of `dir` as it is stored.
+    /// The name of `dir` as it is stored.
     pub(super) parent: Name,
     /// The last component as it was asked for.
     pub(super) wanted: String,
 }
 
-/// All files that something leads to or that are open.
+/// All files that have a name or are open.
 #[derive(Debug, Clone)]
 pub(super) struct Tree(pub(super) BTreeMap<Ino, Inode>);
 
 impl Tree {
-    /// An empty root.
+    /// Makes a tree of an empty root.
     pub(super) fn new(now: FileTime) -> Self {
         let mut root = Inode::new(Body::Directory(Entries::default()), 0o755, now);
         root.meta.links = 1;
         Self(BTreeMap::from([(ROOT, root)]))
     }
 
-    /// Of a directory; of anything else there are none.
+    /// Returns the entries of a directory; None for any other file.
     pub(super) fn entries(&self, dir: Ino) -> Option<&Entries> {
         match &self.0.get(&dir)?.body {
             Body::Directory(entries) => Some(entries),
@@ -258,8 +259,8 @@ impl Tree {
         Some((stored, ino, self.0.get(&ino)?))
     }
 
-    /// Finds the place that `name` means; the parent must exist. The root is in
-    /// no directory that anybody could change.
+    /// Finds the location of `name`; its parent must exist. The root has no location, since no
+    /// directory contains it.
     pub(super) fn place(&self, name: &Name, exact: bool) -> VfsResult<Location> {
         check_name(name, exact)?;
         let mut components = name.components();
@@ -280,8 +281,7 @@ impl Tree {
         Ok(Location { dir, chain, parent, wanted })
     }
 
-    /// Does a change. Files that no name leads to any more are returned, and
-    /// still there.
+    /// Applies a change. Returns the files that lost their last name; they still exist.
     pub(super) fn apply(&mut self, change: &Change) -> Vec<Ino> {
         if let Some((ino, inode)) = &change.made {
             self.0.insert(*ino, Inode::clone(inode));
@@ -310,14 +310,14 @@ impl Tree {
     }
 }
 
-/// Whether every component of a name can be stored.
+/// Refuses a name with a component that cannot be stored.
 pub(super) fn check_name(name: &Name, posix: bool) -> VfsResult<()> {
     if name.stream().is_some_and(|stream| stream.len() > MEMORY_COMPONENT_BYTES) {
         return Err(Fault::NameTooLong);
     }
     name.components().try_for_each(|component| {
         let special = matches!(component, "." | "..") || component.contains(['\0', '/']);
-        // Windows would drop what these names end with.
+        // Windows would drop the last character of these names.
         let dropped = !posix && component.ends_with([' ', '.']);
         if special || dropped {
             return Err(Fault::NameInvalid);

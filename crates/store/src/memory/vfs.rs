@@ -1,4 +1,4 @@
-//! [`MemoryVfs`]: names to files.
+//! [`MemoryVfs`]: looks up, creates, renames and removes names.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -23,28 +23,27 @@ use crate::vfs::{
     Replacement, STORED_ATTRIBUTES, Space, Stat, UserQuota, Vfs, VfsResult, Volume,
 };
 
-/// Permission bits that a created file or directory may have.
+/// Permission bits that a new file or directory may have.
 const MODE_MASK: u32 = 0o755;
 
-/// Where the time comes from.
+/// The source of the time.
 pub type Clock = Arc<dyn Fn() -> FileTime + Send + Sync>;
 
 /// Options of a [`MemoryVfs`].
 #[derive(Debug, Clone)]
 pub struct MemoryOptions {
-    /// Bytes that the volume holds; a part of a unit does not count.
+    /// Bytes that the volume holds; a part of an allocation unit does not count.
     pub capacity: u64,
-    /// Volume serial number. Two file systems of one server need two: it is
-    /// also what tells the keys of their files apart.
+    /// Volume serial number. File keys contain it, so two file systems of one server need different
+    /// numbers.
     pub serial: u32,
-    /// Nothing is created, changed or removed.
+    /// Refuses to create, change and remove anything.
     pub read_only: bool,
-    /// Show names that begin with a period as HIDDEN.
+    /// Shows names that begin with a period as HIDDEN.
     pub hide_dot_files: bool,
     /// Name of the file system that clients are told.
     pub file_system_name: String,
-    /// Quotas as they are told at first, by number of the user. Nothing is counted:
-    /// files here have no owners.
+    /// The first quotas, by user number. Nothing is counted: files here have no owners.
     pub quotas: Option<(QuotaState, Vec<UserQuota>)>,
 }
 
@@ -61,7 +60,7 @@ impl Default for MemoryOptions {
     }
 }
 
-/// What the nodes of one file system have in common.
+/// The state that the nodes of one file system share.
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) faults: Faults,
@@ -85,7 +84,7 @@ impl Shared {
         if self.volume.read_only { Err(Fault::ReadOnly) } else { Ok(()) }
     }
 
-    /// Whether an entry is HIDDEN because of its name.
+    /// True if an entry is HIDDEN because of its name.
     pub(super) fn hides(&self, entry: &str) -> bool {
         self.options.hide_dot_files && entry.starts_with('.')
     }
@@ -94,12 +93,12 @@ impl Shared {
         inode.stat(self.key(ino), MEMORY_PAGE_BYTES as u64, hidden)
     }
 
-    /// Pages of the volume; a part of one does not count.
+    /// Returns the number of pages of the volume; a part of a page does not count.
     fn total(&self) -> u64 {
         self.faults.capacity().checked_div(MEMORY_PAGE_BYTES as u64).unwrap_or(0)
     }
 
-    /// Pages of the volume that nobody has.
+    /// Returns the number of free pages.
     pub(super) fn room(&self, state: &State) -> u64 {
         self.total().saturating_sub(state.used)
     }
@@ -111,14 +110,14 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A file system in memory. See the [module](super) for what it promises.
+/// A file system in memory. See the [module](super) for its guarantees.
 #[derive(Debug)]
 pub struct MemoryVfs {
     pub(super) shared: Arc<Shared>,
 }
 
 impl MemoryVfs {
-    /// An empty file system whose times come from `clock`.
+    /// Makes an empty file system whose times come from `clock`.
     pub fn new(options: MemoryOptions, clock: Clock) -> Self {
         let faults = Faults::new(options.capacity);
         let born = clock();
@@ -143,28 +142,28 @@ impl MemoryVfs {
         Self { shared: Arc::new(Shared { state, faults, volume, quotas, options, clock }) }
     }
 
-    /// The handle on what goes wrong here.
+    /// Returns the controls for injected failures.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// What is left when the power fails now and only what had to be stable was:
-    /// another file system, with the capacity of this one and no faults planned.
-    /// This one goes on as if nothing had happened.
+    /// Returns the file system as it is after a power failure at this moment that loses everything
+    /// unsynced: another one, with this one's capacity and without planned faults. This one
+    /// continues unaffected.
     pub fn crash(&self) -> Self {
         self.crash_with(&mut || false)
     }
 
-    /// The same, but of what was not synced that survives which `survives` says
-    /// yes to: changes of directories in their order up to the first no, then
-    /// changed pages and sizes of files.
+    /// Returns the file system after a power failure in which some unsynced changes survive: those
+    /// for which `survives` returns true, asked for changes of directories in their order up to the
+    /// first false, then for changed pages and sizes of files.
     pub fn crash_with(&self, survives: &mut dyn FnMut() -> bool) -> Self {
         let state = self.shared.state.lock().after_crash(survives);
         let shared = Shared {
             state: Mutex::new(state),
             faults: Faults::new(self.shared.faults.capacity()),
             volume: self.shared.volume.clone(),
-            // As at first: when limits become stable is not said.
+            // As at first: it is not specified when limits become stable.
             quotas: Quotas::of(&self.shared.options),
             options: self.shared.options.clone(),
             clock: Arc::clone(&self.shared.clock),
@@ -172,7 +171,7 @@ impl MemoryVfs {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Makes a symbolic link, as only a host can.
+    /// Makes a symbolic link, which clients cannot do.
     pub fn symlink(&self, name: &Name, target: &str) -> VfsResult<()> {
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
@@ -185,8 +184,8 @@ impl MemoryVfs {
         Ok(())
     }
 
-    /// Every file's name and content by name, without faults: what a test
-    /// compares. Directories and links are left out.
+    /// Returns the name and content of every file, by name and without faults, for tests.
+    /// Directories and links are left out.
     pub fn contents(&self) -> Vec<(Name, Vec<u8>)> {
         let state = self.shared.state.lock();
         let mut found = Vec::new();
@@ -213,7 +212,7 @@ impl MemoryVfs {
         found
     }
 
-    /// A node of `ino`. It must not be dropped under the lock.
+    /// Makes a node of `ino`. It must not be dropped under the lock.
     fn node(
         &self,
         state: &mut State,
@@ -267,7 +266,7 @@ impl MemoryVfs {
     }
 }
 
-/// A node and its state when it was opened.
+/// A node, and its state at the time of its opening.
 pub(super) type OpenedNode = (MemoryNode, Stat);
 
 fn new_inode(how: &OpenHow, now: FileTime) -> Inode {
@@ -290,10 +289,10 @@ fn add(state: &mut State, place: &Location, inode: Inode, now: FileTime) -> Ino 
     ino
 }
 
-/// An entry that has a name now: how it is stored, and which file it is.
+/// A present entry: its stored name, its file, and the file's kind.
 type There = (String, Ino, Kind);
 
-/// The file that a name means, streams or not, and its entry.
+/// Returns the file that a name means, without its stream, and its entry.
 pub(super) fn file_of(tree: &Tree, name: &Name) -> VfsResult<(Ino, String)> {
     if name.path().is_empty() {
         return Ok((ROOT, String::new()));
@@ -358,12 +357,12 @@ impl Vfs for MemoryVfs {
         let target = state.live.place(to, to.is_exact())?;
         let mut edits = vec![Edit { dir: source.dir, name: stored, to: None }];
         if let Some((existing, other, other_kind)) = there(&state.live, &target, to.is_exact()) {
-            // MS-FSA 2.1.5.15.12: another link, or another case, of the same
-            // file needs no leave; a directory is never replaced.
+            // MS-FSA 2.1.5.15.12: another link of this file, or another case of its name, needs no
+            // permission to replace; a directory is never replaced.
             if other != ino {
                 let directories = kind == Kind::Directory && other_kind == Kind::Directory;
                 if to.is_exact() && directories && replace {
-                    // POSIX lets a directory take the place of an empty one.
+                    // POSIX lets a directory replace an empty one.
                     if state.live.entries(other).is_some_and(|entries| !entries.is_empty()) {
                         return Err(Fault::NotEmpty);
                     }
@@ -374,10 +373,10 @@ impl Vfs for MemoryVfs {
             edits.push(Edit { dir: target.dir, name: existing, to: None });
         }
         if kind == Kind::Directory && target.chain.contains(&ino) {
-            // Into itself.
+            // A directory cannot move into itself.
             return Err(Fault::Invalid);
         }
-        // What was replaced gave its place, not its spelling.
+        // The new entry takes its spelling from the request.
         edits.push(Edit { dir: target.dir, name: target.wanted.clone(), to: Some(ino) });
         state.change(Change { edits, made: None }, self.shared.now());
         Ok(target.parent.child(&target.wanted))
@@ -414,7 +413,7 @@ impl Vfs for MemoryVfs {
             name = existing;
         }
         if is_unnamed {
-            // What was removed does not come back.
+            // A removed file cannot get a name again.
             return Err(Fault::NotFound);
         }
         let edits = vec![Edit { dir: place.dir, name, to: Some(ino) }];
@@ -482,7 +481,7 @@ impl Vfs for MemoryVfs {
     }
 }
 
-/// What a rename or a link may replace.
+/// Refuses a rename or a link that may not replace its target.
 fn check_replace(there: Kind, replace: bool) -> VfsResult<()> {
     if !replace {
         return Err(Fault::Exists);
@@ -490,7 +489,7 @@ fn check_replace(there: Kind, replace: bool) -> VfsResult<()> {
     if there == Kind::Directory { Err(Fault::AccessDenied) } else { Ok(()) }
 }
 
-/// Attributes that a change may set.
+/// Returns the attributes that a change may set.
 pub(super) fn storable(attributes: FileAttributes) -> FileAttributes {
     attributes & STORED_ATTRIBUTES
 }

@@ -4,24 +4,24 @@ use frevo_wire::dtyp::{AccessMask, Ace, AceBody, AceFlags, AceType, SecurityDesc
 
 use super::{Privileges, Token};
 
-/// What the owner may do whatever the list says, unless it says what owners may.
+/// Rights of the owner whatever the list says, unless the list has an entry for OWNER RIGHTS.
 const OWNER: AccessMask = AccessMask(AccessMask::READ_CONTROL.0 | AccessMask::WRITE_DAC.0);
 
-/// Rights that are asked for and not given.
+/// Requested rights that are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denied {
-    /// ACCESS_SYSTEM_SECURITY was asked for without SeSecurityPrivilege: the
-    /// peer is told PRIVILEGE_NOT_HELD rather than ACCESS_DENIED.
+    /// True if ACCESS_SYSTEM_SECURITY was requested without SeSecurityPrivilege: the status is
+    /// PRIVILEGE_NOT_HELD instead of ACCESS_DENIED.
     pub lacks_privilege: bool,
-    /// The rights that are missing.
+    /// The missing rights.
     pub missing: AccessMask,
 }
 
-/// What is granted of `desired`, whose generic rights have been mapped: all of
-/// it or nothing. With MAXIMUM_ALLOWED also whatever else there is to have.
+/// Returns the granted rights for `desired`, whose generic rights have been mapped: all of them, or
+/// with MAXIMUM_ALLOWED also every other right that the token has.
 ///
 /// # Errors
-/// When any right that is named is not to be had.
+/// If any named right is refused.
 pub fn check(
     descriptor: &SecurityDescriptor,
     token: &Token,
@@ -46,15 +46,15 @@ pub fn check(
     }
 }
 
-/// Everything that `token` may do: what MAXIMUM_ALLOWED grants.
+/// Returns all rights of `token`, which MAXIMUM_ALLOWED grants.
 ///
-/// Windows: of an entry that denies what an earlier one allowed nothing is
-/// taken away, in this mode as in the other.
+/// Windows: an entry that denies a right takes nothing away that an earlier entry allowed, in this
+/// mode too.
 pub fn maximal(descriptor: &SecurityDescriptor, token: &Token) -> AccessMask {
     rights(descriptor, token) | privileged(token)
 }
 
-/// Rights that privileges give without being asked for.
+/// Returns the rights that privileges give without a request.
 const fn privileged(token: &Token) -> AccessMask {
     if token.holds(Privileges::TAKE_OWNERSHIP) {
         AccessMask::WRITE_OWNER
@@ -63,10 +63,9 @@ const fn privileged(token: &Token) -> AccessMask {
     }
 }
 
-/// What the list gives, entry after entry: the first one that speaks of a right
-/// decides about it.
+/// Returns the rights that the list gives. The first entry that names a right decides about it.
 fn rights(descriptor: &SecurityDescriptor, token: &Token) -> AccessMask {
-    // No list is no protection; an empty one lets nobody in.
+    // No list means no protection; an empty list denies everything.
     let Some(dacl) = &descriptor.dacl else { return AccessMask::FILE_ALL };
     let owns = descriptor.owner.as_ref().is_some_and(|owner| token.contains(owner));
     let mut granted = AccessMask::EMPTY;
@@ -95,11 +94,10 @@ fn speaks_of_owners(ace: &Ace) -> bool {
         && effect(ace).is_some_and(|(sid, ..)| *sid == Sid::OWNER_RIGHTS)
 }
 
-/// Whom an entry is about, which rights, and whether it allows them.
+/// Returns an entry's SID, its rights, and true if it allows them.
 ///
-/// Files have no object types, so that entries for one of them never apply. No
-/// condition is evaluated: one that cannot be is unknown, which grants nothing
-/// and denies all (MS-DTYP 2.4.4.17.5).
+/// Files have no object types, so entries for an object type never apply. Conditions are not
+/// evaluated: an unknown condition grants nothing and denies everything (MS-DTYP 2.4.4.17.5).
 const fn effect(ace: &Ace) -> Option<(&Sid, AccessMask, bool)> {
     let (sid, mask) = match &ace.body {
         AceBody::Plain { mask, sid, .. } => (sid, *mask),
@@ -116,7 +114,7 @@ const fn effect(ace: &Ace) -> Option<(&Sid, AccessMask, bool)> {
     }
 }
 
-/// MS-SMB2 2.2.13.1: what the generic rights mean for files.
+/// Maps generic rights to rights of files. MS-SMB2 2.2.13.1.
 pub fn map_generic(access: AccessMask) -> AccessMask {
     let pairs = [
         (AccessMask::GENERIC_ALL, AccessMask::FILE_ALL),

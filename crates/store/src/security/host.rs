@@ -1,8 +1,7 @@
-//! Between the permissions of a POSIX host and security descriptors.
+//! Conversion between permissions of a POSIX host and security descriptors.
 //!
-//! Where no descriptor is stored, clients see one that says what the host's
-//! mode and access control list say, and a descriptor that is stored shows on
-//! the host as the mode that comes nearest to it.
+//! Without a stored descriptor, clients see one that expresses the host's mode and access control
+//! list. A stored descriptor appears on the host as the nearest mode.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +10,7 @@ use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescri
 
 use super::{Privileges, Token, maximal};
 
-/// Whose permissions an entry of a POSIX access control list is.
+/// The subject of an entry in a POSIX access control list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
     /// ACL_USER_OBJ
@@ -28,21 +27,21 @@ pub enum Whose {
     Other,
 }
 
-/// One entry: three permission bits.
+/// One entry: a subject with three permission bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostEntry {
-    /// Whose.
+    /// The subject.
     pub whose: Whose,
     /// Read 4, write 2, execute 1.
     pub bits: u8,
 }
 
-/// The access control lists of the host on one object; empty without any.
+/// The access control lists of the host on one object; empty lists for an object without any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostAcl {
-    /// What decides about the object itself.
+    /// The list for the object itself.
     pub access: Vec<HostEntry>,
-    /// What new objects in a directory get.
+    /// The list that new objects in a directory inherit.
     pub default: Vec<HostEntry>,
 }
 
@@ -51,15 +50,15 @@ pub struct HostAcl {
 pub struct Owned {
     /// Permission bits.
     pub mode: u32,
-    /// Who the owner is.
+    /// The owner's SID.
     pub owner: Sid,
-    /// Who the group is.
+    /// The group's SID.
     pub group: Sid,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_directory: bool,
 }
 
-/// The descriptor that says what the host says.
+/// Returns the descriptor that expresses the host's permissions.
 pub fn descriptor(of: &Owned, acl: &HostAcl) -> SecurityDescriptor {
     let from_mode;
     let access = if acl.access.is_empty() {
@@ -94,8 +93,8 @@ fn mode_entries(mode: u32) -> Vec<HostEntry> {
     ]
 }
 
-/// Entries that allow what a POSIX list allows; the mask bounds all but the
-/// owner and others.
+/// Returns entries that allow the permissions of a POSIX list. The mask bounds all entries except
+/// those of the owner and of others.
 fn entries(
     list: &[HostEntry],
     of: &Owned,
@@ -120,7 +119,7 @@ fn entries(
     }
 }
 
-/// The rights that three permission bits stand for.
+/// Returns the rights that three permission bits mean.
 pub fn rights(bits: u8, is_directory: bool) -> AccessMask {
     if bits & 7 == 7 {
         return AccessMask::FILE_ALL;
@@ -141,8 +140,8 @@ pub fn rights(bits: u8, is_directory: bool) -> AccessMask {
     mask
 }
 
-/// The permission bits that come nearest to a descriptor: what its owner, its
-/// group and everybody else may do.
+/// Returns the permission bits nearest to a descriptor: the rights of its owner, of its group and
+/// of everyone.
 pub fn mode(descriptor: &SecurityDescriptor) -> u32 {
     let nobody = Sid::ANONYMOUS;
     let owner = descriptor.owner.unwrap_or(nobody);
@@ -155,7 +154,7 @@ pub fn mode(descriptor: &SecurityDescriptor) -> u32 {
     shift(of(owner, nobody), 6) | shift(of(nobody, group), 3) | of(nobody, nobody)
 }
 
-/// The permission bits that rights come nearest to.
+/// Returns the permission bits nearest to these rights.
 pub fn bits(rights: AccessMask) -> u32 {
     let has = |right: AccessMask, bit| if rights.contains(right) { bit } else { 0 };
     has(AccessMask::READ_DATA, 4)

@@ -10,11 +10,11 @@ use frevo_wire::dtyp::{
 use super::Token;
 use super::set::{Refused, map_all, owner_allowed};
 
-/// The descriptor of an object that `token` makes in a directory with the
-/// descriptor `parent`, `creator` being what came with the request.
+/// Returns the descriptor of a new object that `token` creates in a directory with the descriptor
+/// `parent`. `creator` is the descriptor in the request.
 ///
 /// # Errors
-/// [`Refused::Owner`] when `creator` names an owner that `token` may not give.
+/// [`Refused::Owner`] if `creator` names an owner that `token` may not set.
 pub fn new_object(
     parent: &SecurityDescriptor,
     creator: Option<&SecurityDescriptor>,
@@ -38,7 +38,7 @@ pub fn new_object(
     Ok(with_sacl(with_dacl(made, parent, creator, &heirs), parent, creator, &heirs))
 }
 
-/// Whom the creator entries become, and what inherits.
+/// The SIDs that replace the creator entries, and the kind of the object that inherits.
 struct Heirs {
     owner: Sid,
     group: Sid,
@@ -104,15 +104,14 @@ fn with_sacl(
     made
 }
 
-/// SecurityContext.DefaultDACL as Windows has it for users: themselves, and the
-/// system.
+/// Returns SecurityContext.DefaultDACL as on Windows: full access for the user and for the system.
 fn default_dacl(owner: &Sid) -> Acl {
     let full = |sid| Ace::allow(AceFlags::EMPTY, AccessMask::FILE_ALL, sid);
     Acl::new(vec![full(*owner), full(Sid::LOCAL_SYSTEM)])
 }
 
-/// ComputeInheritedACLfromParent, MS-DTYP 2.5.3.4.4. Entries say INHERITED when
-/// the parent keeps its children up to date.
+/// ComputeInheritedACLfromParent, MS-DTYP 2.5.3.4.4. Entries are marked INHERITED if the parent
+/// keeps its children up to date.
 fn inherited(parent: Option<&Acl>, is_automatic: bool, heirs: &Heirs) -> Vec<Ace> {
     let mark = if is_automatic { AceFlags::INHERITED } else { AceFlags::EMPTY };
     let mut aces = Vec::new();
@@ -125,7 +124,7 @@ fn inherited(parent: Option<&Acl>, is_automatic: bool, heirs: &Heirs) -> Vec<Ace
             aces.push(again(ace, ace.sid().copied(), flags | mark));
             continue;
         }
-        // One entry for who made this object, one for whoever makes the next.
+        // One entry for the creator of this object, one for creators below it.
         if applies {
             aces.push(again(ace, heir_of(ace, heirs), kept(ace.flags) | mark));
         }
@@ -137,8 +136,8 @@ fn inherited(parent: Option<&Acl>, is_automatic: bool, heirs: &Heirs) -> Vec<Ace
     aces
 }
 
-/// The flags that an entry has in a child, without INHERITED; none when it is
-/// not for children of this kind.
+/// Returns the flags of an entry in a child, without INHERITED; None if the entry does not apply to
+/// children of this kind.
 fn passed_on(flags: AceFlags, is_directory: bool) -> Option<AceFlags> {
     let to_objects = flags.contains(AceFlags::OBJECT_INHERIT);
     let to_containers = flags.contains(AceFlags::CONTAINER_INHERIT);
@@ -159,7 +158,7 @@ fn passed_on(flags: AceFlags, is_directory: bool) -> Option<AceFlags> {
     }
 }
 
-/// Flags that say nothing of inheritance.
+/// Returns the flags that do not concern inheritance.
 fn kept(flags: AceFlags) -> AceFlags {
     flags & (AceFlags::SUCCESSFUL_ACCESS | AceFlags::FAILED_ACCESS)
 }

@@ -1,9 +1,8 @@
-//! Who may do what: MS-DTYP 2.4 and 2.5.3. Pure.
+//! Access checks and security descriptors: MS-DTYP 2.4 and 2.5.3. No I/O.
 //!
-//! A [`Token`] says who asks, a security descriptor what an object allows, and
-//! [`check`] joins them. [`inherit`] makes the descriptor of a new object,
-//! [`set`] that of a changed one, and [`host`] goes from the permissions of a
-//! POSIX host to a descriptor and back.
+//! A [`Token`] holds the SIDs of a user, a security descriptor the rights on an object, and
+//! [`check`] compares them. [`inherit`] makes the descriptor of a new object, [`set`] that of a
+//! changed one, and [`host`] converts between descriptors and the permissions of a POSIX host.
 
 pub mod check;
 pub mod host;
@@ -21,33 +20,32 @@ use frevo_wire::bit_set;
 use frevo_wire::dtyp::Sid;
 
 bit_set! {
-    /// The privileges that matter to files, MS-LSAD 3.1.1.2.1.
+    /// The privileges that concern files, MS-LSAD 3.1.1.2.1.
     Privileges(u32) {
-        /// SeSecurityPrivilege: system access control lists may be read and set.
+        /// SeSecurityPrivilege: reads and sets system access control lists.
         SECURITY = 0x01,
-        /// SeTakeOwnershipPrivilege: WRITE_OWNER on everything.
+        /// SeTakeOwnershipPrivilege: grants WRITE_OWNER on everything.
         TAKE_OWNERSHIP = 0x02,
-        /// SeRestorePrivilege: an object may be given to anybody.
+        /// SeRestorePrivilege: sets any owner.
         RESTORE = 0x04,
-        /// SeManageVolumePrivilege: what was never written may be shown as data.
+        /// SeManageVolumePrivilege: sets the valid data length, which may show old data.
         MANAGE_VOLUME = 0x08,
     }
 }
 
-/// MS-DTYP 2.5.2: who somebody is, as far as access is concerned.
+/// The identity of a user for access checks, MS-DTYP 2.5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     user: Sid,
     primary_group: Sid,
-    /// Everything else that the user is, in order, for the search.
+    /// All other SIDs of the user, sorted for the search.
     groups: Vec<Sid>,
     privileges: Privileges,
 }
 
 impl Token {
-    /// The token of `user`. Everyone and the well-known groups of users who came
-    /// over the network and proved who they are have to be among `groups`, see
-    /// [`Self::WELL_KNOWN`].
+    /// Makes the token of `user`. `groups` must contain Everyone and the well-known groups of
+    /// authenticated network users: see [`Self::WELL_KNOWN`].
     pub fn new(
         user: Sid,
         primary_group: Sid,
@@ -61,40 +59,40 @@ impl Token {
         Self { user, primary_group, groups, privileges }
     }
 
-    /// Somebody of whom nothing is known.
+    /// Makes a token without rights.
     pub fn nobody() -> Self {
         Self::new(Sid::ANONYMOUS, Sid::ANONYMOUS, [Sid::EVERYONE], Privileges::EMPTY)
     }
 
-    /// What everybody is who has logged on over the network.
+    /// The groups of every user who has logged on over the network.
     pub const WELL_KNOWN: [Sid; 3] = [Sid::EVERYONE, Sid::NETWORK, Sid::AUTHENTICATED_USERS];
 
-    /// User.
+    /// Returns the user's SID (User).
     pub const fn user(&self) -> &Sid {
         &self.user
     }
 
-    /// PrimaryGroup.
+    /// Returns the primary group's SID (PrimaryGroup).
     pub const fn primary_group(&self) -> &Sid {
         &self.primary_group
     }
 
-    /// All groups, the primary one among them.
+    /// Returns all groups, the primary one included.
     pub fn groups(&self) -> &[Sid] {
         &self.groups
     }
 
-    /// Privileges.
+    /// Returns the privileges.
     pub const fn privileges(&self) -> Privileges {
         self.privileges
     }
 
-    /// SidInToken of MS-DTYP 2.5.3.1.1.
+    /// SidInToken, MS-DTYP 2.5.3.1.1: true if the token contains `sid`.
     pub fn contains(&self, sid: &Sid) -> bool {
         self.user == *sid || self.groups.binary_search(sid).is_ok()
     }
 
-    /// Whether all of `privileges` are held.
+    /// True if the token has all of `privileges`.
     pub const fn holds(&self, privileges: Privileges) -> bool {
         self.privileges.contains(privileges)
     }

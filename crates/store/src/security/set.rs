@@ -1,4 +1,4 @@
-//! A descriptor that is set over another: MS-FSA 2.1.5.17.
+//! Setting a descriptor over an existing one: MS-FSA 2.1.5.17.
 
 use alloc::vec::Vec;
 
@@ -9,31 +9,30 @@ use frevo_wire::dtyp::{
 use super::check::map_generic;
 use super::{Privileges, Token};
 
-/// Why a descriptor is not taken.
+/// The reason for which a descriptor is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// INVALID_OWNER: there is none, or whoever asks may not give it.
+    /// INVALID_OWNER: no owner, or one that the token may not set.
     Owner,
-    /// INVALID_PRIMARY_GROUP
+    /// INVALID_PRIMARY_GROUP: no group, or one that the token may not set.
     Group,
-    /// The list has no room for that: INVALID_ACL.
+    /// INVALID_ACL: the list would be too long.
     List,
 }
 
-/// Whether `token` may make `owner` the owner of an object (MS-FSA 2.1.5.17, in
-/// an implementation-specific manner): itself, any group that it is in, or with
-/// SeRestorePrivilege anybody.
+/// True if `token` may make `owner` the owner of an object (MS-FSA 2.1.5.17, "in an
+/// implementation-specific manner"): itself, one of its groups, or with SeRestorePrivilege any SID.
 ///
-/// Windows: of the groups only those marked SE_GROUP_OWNER. That an object
-/// belongs to a group gives its members what the list could give them too.
+/// Windows: only groups marked SE_GROUP_OWNER. A group as owner gives its members no more than the
+/// list could give them.
 pub fn owner_allowed(owner: &Sid, token: &Token) -> bool {
     token.contains(owner) || token.holds(Privileges::RESTORE)
 }
 
-/// `old` with the parts of `new` that `parts` names.
+/// Returns `old` with the parts of `new` that `parts` names.
 ///
 /// # Errors
-/// When the owner or group is missing or may not be given by `token`.
+/// If the owner or group is missing, or `token` may not set it.
 pub fn merge(
     old: &SecurityDescriptor,
     new: &SecurityDescriptor,
@@ -76,8 +75,8 @@ fn take(merged: &mut SecurityDescriptor, new: &SecurityDescriptor, bits: SdContr
     merged.control = merged.control.without(bits) | (new.control & bits);
 }
 
-/// MS-DTYP 2.4.6: a list counts as inherited automatically when whoever sets it
-/// both says so and asks for it; the request itself is not kept.
+/// MS-DTYP 2.4.6: a list counts as inherited automatically if the request sets both the flag and
+/// the request bit for it. The request bit is not stored.
 fn set_dacl(merged: &mut SecurityDescriptor, new: &SecurityDescriptor, parts: SecurityInformation) {
     let bits = SdControl::DACL_DEFAULTED | SdControl::DACL_PROTECTED;
     take(merged, new, bits | SdControl::DACL_AUTO_INHERITED);
@@ -113,7 +112,7 @@ fn set_sacl(merged: &mut SecurityDescriptor, new: &SecurityDescriptor, parts: Se
     merged.sacl.clone_from(&new.sacl);
 }
 
-/// Puts the entries of one type in the place of those that are there.
+/// Replaces the present entries of one type.
 fn set_kind(merged: &mut SecurityDescriptor, new: &SecurityDescriptor, kind: AceType) {
     let of = |acl: &Option<Acl>, is: bool| -> Vec<Ace> {
         let aces = acl.as_ref().map_or(&[][..], |acl| &acl.aces);
@@ -130,8 +129,8 @@ fn set_kind(merged: &mut SecurityDescriptor, new: &SecurityDescriptor, kind: Ace
     }
 }
 
-/// Generic rights mean the same for files and directories, so that they are
-/// written out at once, also in entries for children.
+/// Maps generic rights, which mean the same for files and directories, in all entries, also those
+/// for children.
 pub(super) fn map_all(acl: &mut Acl) {
     for ace in &mut acl.aces {
         match &mut ace.body {
@@ -143,10 +142,9 @@ pub(super) fn map_all(acl: &mut Acl) {
     }
 }
 
-/// Whether a list is in the order that Windows wants: explicit entries before
-/// inherited ones, and among the explicit those that deny first. Lists in
-/// another order are kept as they are and read entry by entry; tools show them
-/// as damaged.
+/// True if a list is in canonical order: explicit entries before inherited ones, and denying
+/// entries first among the explicit ones. Lists in another order are stored and evaluated as they
+/// are; Windows tools report them as damaged.
 pub fn is_canonical(acl: &Acl) -> bool {
     use frevo_wire::dtyp::AceFlags;
     let rank = |ace: &Ace| match (ace.flags.contains(AceFlags::INHERITED), ace.kind) {

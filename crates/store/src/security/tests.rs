@@ -61,7 +61,7 @@ fn owners_may_read_and_change_the_list_unless_it_says_what_they_may() {
     assert_eq!(rights(deny), AccessMask::EMPTY);
     let later = Ace::allow(AceFlags::INHERIT_ONLY, AccessMask::READ_DATA, Sid::OWNER_RIGHTS);
     assert_eq!(rights(later), implied);
-    // Whoever does not own it has nothing of that.
+    // A user who is not the owner gets nothing from OWNER RIGHTS.
     let only = Ace::allow(NONE, AccessMask::FILE_ALL, Sid::OWNER_RIGHTS);
     assert_eq!(maximal(&of(user(1), vec![only]), &token(2)), AccessMask::EMPTY);
 }
@@ -150,8 +150,8 @@ fn a_child_inherits_what_is_for_its_kind() {
     }
 }
 
-/// What an entry becomes in a child, by its flags: in a file, in a directory;
-/// MS-DTYP 2.5.3.4.4. OI 1, CI 2, NP 4; IO 8 says nothing of the child.
+/// The flags of an entry in a child, by its flags in the parent: in a file, in a directory; MS-DTYP
+/// 2.5.3.4.4. OI 1, CI 2, NP 4; IO 8 does not affect the child.
 const PASSED_ON: [(u8, Option<u8>, Option<u8>); 8] = [
     (0, None, None),
     (1, Some(0), Some(9)),
@@ -205,8 +205,8 @@ fn every_combination_of_inheritance_flags() {
                 }
                 let is_marked = made.control.contains(SdControl::DACL_AUTO_INHERITED);
                 assert_eq!(is_marked, automatic && inherits, "{flags:#x} {is_directory}");
-                // A list that comes with the request is not added to when it is
-                // protected, and asks for nothing when it does not say so.
+                // A protected list in the request gets no further entries; nor does a list that
+                // does not ask for inheritance.
                 for control in [
                     SdControl::DACL_PROTECTED | SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED,
                     SdControl::DACL_PROTECTED,
@@ -260,7 +260,7 @@ fn a_descriptor_that_comes_with_the_request_is_what_the_object_gets() {
     let made = new_object(&parent, Some(&given), &token(2), false).unwrap();
     assert_eq!(made.dacl.unwrap().aces, [Ace::allow(NONE, READ, user(2))]);
     assert!(made.control.contains(SdControl::DACL_PROTECTED));
-    // Who asks for inheritance gets the parent's entries behind.
+    // A request for inheritance appends the parent's entries.
     given.control = SdControl::DACL_PRESENT | SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
     let made = new_object(&parent, Some(&given), &token(2), false).unwrap();
     assert_eq!(made.dacl.unwrap().aces.len(), 2);
@@ -270,7 +270,7 @@ fn a_descriptor_that_comes_with_the_request_is_what_the_object_gets() {
     assert!(new_object(&parent, Some(&given), &restore, false).is_ok());
 }
 
-/// MS-FSA 2.1.5.17: an owner that whoever asks may give.
+/// Tests which owners a user may set. MS-FSA 2.1.5.17.
 #[test]
 fn an_object_is_given_to_oneself_to_ones_groups_and_with_a_privilege_to_anybody() {
     let plain = member(2);
@@ -377,12 +377,12 @@ fn a_posix_list_shows_with_its_mask_and_its_defaults() {
     );
 }
 
-/// One entry of a simple list: (allows, whom, bits, for children only).
+/// One entry of a simple list: (allows, subject, bits, for children only).
 type Simple = (bool, usize, u32, bool);
 
 const WHOM: usize = 4;
 
-/// 0 the user, 1 a group of his, 2 somebody else, 3 everyone.
+/// 0 the user, 1 a group of the user, 2 another user, 3 everyone.
 fn whom(index: usize) -> Sid {
     match index {
         0 => user(1),
@@ -392,8 +392,7 @@ fn whom(index: usize) -> Sid {
     }
 }
 
-/// What a list gives one user, bit by bit: the first entry that is about him
-/// and the bit decides.
+/// A simple model: for each bit, the first entry that names the user and the bit decides.
 fn model(list: &[Simple], bit: u32, owns: bool) -> bool {
     let implied = (AccessMask::READ_CONTROL | AccessMask::WRITE_DAC).0;
     if owns && implied & bit != 0 {
@@ -433,8 +432,8 @@ proptest! {
         prop_assert_eq!(check(&descriptor, &member(1), most).is_ok(), desired & !all == 0);
     }
 
-    /// What a mode says comes back from the descriptor that says the same,
-    /// where POSIX and Windows agree: nobody has less than everybody.
+    /// Tests that a mode survives conversion to a descriptor and back where POSIX and Windows
+    /// agree: nobody has fewer rights than everyone.
     #[test]
     fn modes_go_there_and_back(owner in 0u32..8, group in 0u32..8, other in 0u32..8, dir in any::<bool>()) {
         let mode = (owner | group | other) << 6 | (group | other) << 3 | other;
@@ -443,8 +442,8 @@ proptest! {
         prop_assert_eq!(host::mode(&descriptor), mode);
     }
 
-    /// Nothing is inherited that the parent's list does not have for children,
-    /// and nobody gets rights that no entry names.
+    /// Tests that inheritance adds no entry that the parent does not have for children, and no
+    /// right that no entry names.
     #[test]
     fn inheritance_invents_nothing(
         list in proptest::collection::vec((any::<bool>(), 0..WHOM, any::<u32>(), 0u8..16), 0..8),

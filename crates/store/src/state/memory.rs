@@ -1,5 +1,5 @@
-//! A state store in memory, for tests and simulations: it survives the server
-//! that uses it, not the process, and fails when told to.
+//! A state store in memory, for tests and simulations. It survives the server but not the process,
+//! and fails on demand.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -10,27 +10,27 @@ use parking_lot::Mutex;
 
 use super::{Done, RecordId, StateFault, StateStore};
 
-/// Records in memory.
+/// A state store in memory.
 #[derive(Debug, Default)]
 pub struct MemoryState {
     records: Mutex<BTreeMap<RecordId, Vec<u8>>>,
-    /// Calls so far that changed or were to change anything.
+    /// Number of calls that changed the store or failed to.
     changes: AtomicU64,
     fails: AtomicBool,
 }
 
 impl MemoryState {
-    /// From now on changes fail, or succeed again.
+    /// Makes changes fail, or succeed again.
     pub fn set_failing(&self, fails: bool) {
         self.fails.store(fails, Ordering::Release);
     }
 
-    /// How often [`StateStore::put`] and [`StateStore::remove`] were called.
+    /// Returns the number of calls of [`StateStore::put`] and [`StateStore::remove`].
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The records there are now.
+    /// Returns the present records.
     pub fn records(&self) -> Vec<(RecordId, Vec<u8>)> {
         self.records.lock().iter().map(|(id, record)| (*id, record.clone())).collect()
     }

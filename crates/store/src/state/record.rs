@@ -1,4 +1,4 @@
-//! What is kept of a persistent Open, and its form as bytes.
+//! The record of a persistent Open, and its encoding.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,8 +10,8 @@ use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 use crate::byte_range::{Mode, Range};
 use crate::limits::{LOCKS_PER_OPEN, RECORD_TEXT_BYTES};
 
-/// The first bytes of a record: its form. Another form is another number, and
-/// this code then reads both.
+/// The first bytes of a record, which give the version of its encoding. A later version gets
+/// another number, and this code reads both.
 const FORM: u32 = 0x3146_5046;
 
 /// Entries of Open.LockSequenceArray.
@@ -20,13 +20,13 @@ const SEQUENCES: usize = 64;
 /// One byte-range lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRecord {
-    /// What is locked.
+    /// The locked range.
     pub range: Range,
-    /// How.
+    /// Shared or exclusive.
     pub mode: Mode,
 }
 
-/// What was cached: Open.OplockLevel, Open.Lease.
+/// The caching right of the Open: Open.OplockLevel, Open.Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// Open.OplockLevel as on the wire.
@@ -44,13 +44,13 @@ pub struct LeaseRecord {
 }
 
 impl LeaseRecord {
-    /// Nothing was cached.
+    /// No caching right.
     pub const NONE: Self =
         Self { oplock_level: 0, key: [0; 16], parent_key: [0; 16], state: 0, epoch: 0, version: 0 };
 }
 
-/// A persistent Open, as far as it can be made anew from this and the file
-/// system: MS-SMB2 3.3.1.10.
+/// A persistent Open, with all that this and the file system need to make it again: MS-SMB2
+/// 3.3.1.10.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRecord {
     /// Open.DurableFileId
@@ -63,21 +63,21 @@ pub struct OpenRecord {
     pub owner: String,
     /// Name of the share.
     pub share: String,
-    /// Name in the share by which the file can be found, renames included.
+    /// The present name in the share, after renames.
     pub name: String,
-    /// Open.FileName: as the client wrote it.
+    /// Open.FileName, as the client wrote it.
     pub file_name: String,
-    /// Serial number of the volume.
+    /// The volume's serial number.
     pub volume: u32,
-    /// The file in it.
+    /// The file's inode.
     pub inode: u64,
-    /// The stream of the file.
+    /// The stream of the file; 0 for its own data.
     pub stream: u64,
-    /// When the file came to be; zero where the file system does not know.
+    /// The file's birth time; zero if the file system does not know it.
     pub birth: FileTime,
     /// Open.GrantedAccess
     pub granted_access: AccessMask,
-    /// What share modes are compared with.
+    /// The access that share modes compare.
     pub claimed_access: AccessMask,
     /// Open.DesiredAccess
     pub desired_access: AccessMask,
@@ -89,23 +89,23 @@ pub struct OpenRecord {
     pub mode: u32,
     /// Open.DurableOpenTimeout, milliseconds.
     pub timeout_ms: u32,
-    /// Deleted when it is closed.
+    /// True if the Open has FILE_DELETE_ON_CLOSE.
     pub delete_on_close: bool,
-    /// The file goes with its last close.
+    /// True if the file goes with its last close.
     pub delete_pending: bool,
     /// Open.AppInstanceId
     pub app_instance_id: Option<Guid>,
     /// Open.ApplicationInstanceVersionHigh and Low
     pub app_instance_version: Option<(u64, u64)>,
-    /// What was cached.
+    /// The caching right.
     pub lease: LeaseRecord,
-    /// Byte-range locks.
+    /// The byte-range locks.
     pub locks: Vec<LockRecord>,
     /// Open.LockSequenceArray: numbers by index less one.
     pub lock_sequences: [Option<u8>; SEQUENCES],
 }
 
-/// The bytes are no record, or one of a form that is not known.
+/// The bytes are no record, or one of an unknown version. Holds the part that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotARecord(&'static str);
 
@@ -118,7 +118,7 @@ impl fmt::Display for NotARecord {
 impl core::error::Error for NotARecord {}
 
 impl OpenRecord {
-    /// As bytes.
+    /// Encodes the record.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);
@@ -149,10 +149,10 @@ impl OpenRecord {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote.
+    /// Decodes a record of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// When it did not write that.
+    /// If the bytes are no such record.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotARecord> {
         Self::parse(bytes).map_err(|malformed| NotARecord(malformed.what))
     }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// A damaged disk costs a record, not the server.
+        /// Tests that damaged bytes are refused without a panic.
         #[test]
         fn damage_is_read_without_panic(at in 0..400_usize, byte in any::<u8>()) {
             let mut bytes = sample().to_bytes();

@@ -1,10 +1,10 @@
-//! Why a file system did not do what it was asked for.
+//! Errors of a file system.
 
 use core::fmt;
 
 use frevo_wire::Status;
 
-/// Why the file system did not do it. [`Fault::status`] is what a peer is told.
+/// An error of a file system. [`Fault::status`] is the status for the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The last component does not exist.
@@ -13,15 +13,15 @@ pub enum Fault {
     PathNotFound,
     /// A component before the last is not a directory.
     PathNotDirectory,
-    /// A directory was asked for and this is none.
+    /// A directory was asked for, and the object is none.
     NotADirectory,
-    /// Something else than a directory was asked for and this is one.
+    /// The object is a directory, and something else was asked for.
     IsADirectory,
-    /// It exists already.
+    /// The name exists already.
     Exists,
-    /// A directory that is not empty.
+    /// The directory is not empty.
     NotEmpty,
-    /// The system's permissions say no.
+    /// The host's permissions refuse it.
     AccessDenied,
     /// The file system is mounted read-only.
     ReadOnly,
@@ -35,36 +35,36 @@ pub enum Fault {
     NameTooLong,
     /// The name cannot be stored.
     NameInvalid,
-    /// A symbolic link that is not followed, or that leaves the share.
+    /// The name leads through a symbolic link that is not followed, or that leaves the share.
     Symlink,
-    /// No more open files can be had.
+    /// The limit of open files is reached.
     TooManyOpen,
     /// Source and target are on different file systems.
     CrossDevice,
-    /// Too many hard links.
+    /// The file has too many hard links.
     TooManyLinks,
-    /// In use by the host (a running program, a mount point).
+    /// The host uses the object (a running program, a mount point).
     Busy,
-    /// A program of the host has a lease on it (`F_SETLEASE`) and has been told to
-    /// give it up; it can be had when that has happened.
+    /// A program of the host has a lease on the file (`F_SETLEASE`) and was told to give it up; the
+    /// call succeeds after that.
     Leased,
-    /// What the name meant changed under the operation; look it up again.
+    /// The name or file changed during the operation; it must be looked up again.
     Stale,
-    /// The file system cannot do that.
+    /// The file system does not support it.
     NotSupported,
-    /// A number or range makes no sense.
+    /// A number or range is invalid.
     Invalid,
     /// Out of memory.
     NoMemory,
-    /// The medium failed; the host's error number, for people.
+    /// The medium failed, with the host's error number for logs.
     Io(i32),
 }
 
-/// What file-system calls return.
+/// The result of file-system calls.
 pub type VfsResult<T> = Result<T, Fault>;
 
 impl Fault {
-    /// The NTSTATUS that a peer is told.
+    /// Returns the NTSTATUS for the peer.
     pub const fn status(self) -> Status {
         match self {
             Self::NotFound => Status::OBJECT_NAME_NOT_FOUND,
@@ -75,8 +75,8 @@ impl Fault {
             Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
             Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
             Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            // Windows: whose quota is used up has no room. QUOTA_EXCEEDED is about
-            // memory, and programs do not know what to do with it.
+            // Windows: a user over quota has no space left. QUOTA_EXCEEDED is about memory, and
+            // programs cannot handle it.
             Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
             Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
             Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,

@@ -1,4 +1,4 @@
-//! What is known of a volume, and of how much its users may take: MS-FSA 2.1.1.1.
+//! Facts about a volume and the quotas of its users: MS-FSA 2.1.1.1.
 
 use alloc::string::String;
 
@@ -12,15 +12,15 @@ use super::Node;
 pub struct Space {
     /// Bytes in one allocation unit.
     pub unit: u32,
-    /// Units in all.
+    /// Number of units in all.
     pub total: u64,
     /// Free units that this user may take.
     pub available: u64,
-    /// Free units.
+    /// Number of free units.
     pub free: u64,
-    /// Files that it can hold in all; 0 where there is no such limit.
+    /// Number of files that the volume can hold; 0 without such a limit.
     pub files: u64,
-    /// Files that can still be made.
+    /// Number of files that can still be created.
     pub free_files: u64,
 }
 
@@ -33,33 +33,32 @@ impl Space {
 /// Facts about the file system that do not change while it is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// A number that stays the same between restarts.
+    /// Serial number, equal after each restart.
     pub serial: u32,
-    /// When it was made, if known; else the share root's birth.
+    /// Creation time if known, else the birth time of the share's root.
     pub created: FileTime,
-    /// Name of its kind, shown to clients ("NTFS" unless configured).
+    /// Name of the file system for clients ("NTFS" unless configured).
     pub file_system: String,
     /// Longest component in bytes on the medium.
     pub max_component: u32,
-    /// Can hold holes.
+    /// Files can have holes.
     pub sparse: bool,
-    /// Extended attributes can be stored.
+    /// Files can have extended attributes.
     pub xattrs: bool,
-    /// Names that differ in case only can be stored, and characters that Windows
-    /// reserves: what POSIX clients rely on.
+    /// Names may differ in case only, and may contain characters that Windows reserves. POSIX
+    /// clients need both.
     pub posix_names: bool,
-    /// Named streams can be stored.
+    /// Files can have named streams.
     pub streams: bool,
-    /// Mounted read-only.
+    /// The volume is mounted read-only.
     pub read_only: bool,
     /// Files can share extents: [`Node::share_extents`] works.
     pub shares_extents: bool,
-    /// Files can be kept compressed: [`Node::set_compressed`] works.
+    /// Files can be compressed: [`Node::set_compressed`] works.
     pub compresses: bool,
-    /// Bytes of a cluster, to which the ranges of [`Node::share_extents`] are
-    /// aligned.
+    /// Bytes of a cluster. Ranges of [`Node::share_extents`] are aligned to it.
     pub cluster: u32,
-    /// Security descriptors can be stored.
+    /// Files can have security descriptors.
     pub descriptors: bool,
     /// Files have short names beside their own: [`crate::short_name`].
     pub short_names: bool,
@@ -88,31 +87,31 @@ impl Volume {
     }
 }
 
-/// What a file system does about the quotas of users.
+/// The state of quotas on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaState {
-    /// Who has used up his quota gets no more space; else it is counted only.
+    /// True if users over quota get no more space; false if use is only counted.
     pub is_enforced: bool,
 }
 
 /// The quota of a user of the host, MS-FSCC 2.4.41.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserQuota {
-    /// Whose it is.
+    /// The user's number on the host.
     pub uid: u32,
-    /// Bytes that his files take.
+    /// Bytes that the user's files take.
     pub used: u64,
-    /// Bytes from which on he is warned: the soft limit.
+    /// Soft limit in bytes, beyond which the user is warned.
     pub threshold: Option<u64>,
-    /// Bytes that his files may take: the hard limit.
+    /// Hard limit in bytes.
     pub limit: Option<u64>,
 }
 
-/// How much the files of a user may take.
+/// The limits for the files of a user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// As [`UserQuota::threshold`].
+    /// Soft limit in bytes; see [`UserQuota::threshold`].
     pub threshold: Option<u64>,
-    /// As [`UserQuota::limit`].
+    /// Hard limit in bytes; see [`UserQuota::limit`].
     pub limit: Option<u64>,
 }

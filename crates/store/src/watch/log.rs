@@ -1,4 +1,4 @@
-//! The log of one watched directory, and the places of its watches in it.
+//! The log of one watched directory, with the read positions of its watches.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ impl Audience {
     pub(super) const FLAT: Self = Self(1);
     /// Watches of the whole tree.
     pub(super) const TREE: Self = Self(2);
-    /// Both.
+    /// Watches of both kinds.
     pub(super) const ALL: Self = Self(3);
 
     const fn has(self, is_tree: bool) -> bool {
@@ -38,18 +38,18 @@ impl Audience {
     }
 }
 
-/// Changes that are told together: one, or the two names of a rename.
+/// Changes that are reported together: one change, or the two names of a rename.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// Its number in the log.
+    /// The report's number in the log.
     number: u64,
     audience: Audience,
     pub(super) matches: CompletionFilter,
     unless: CompletionFilter,
-    /// None for a loss: changes that nobody knows.
+    /// The changes; None for lost changes.
     changes: SmallVec<[Change; 1]>,
-    /// A request may have waited for it. A later report that says the same must
-    /// then stand for itself.
+    /// True if a request may have waited for this report. A later report of an equal change must
+    /// then be kept separately.
     was_awaited: bool,
 }
 
@@ -78,7 +78,7 @@ impl Report {
             && !filter.intersects(self.unless)
     }
 
-    /// True for a file that is written to again: it has changed once.
+    /// True if `later` is another write to the same file, which needs no report of its own.
     fn is_repeated_by(&self, later: &Self) -> bool {
         let is_modified = |report: &Self| matches!(&*report.changes, [change] if change.action == NotifyAction::MODIFIED);
         !self.was_awaited
@@ -95,7 +95,7 @@ impl Report {
     }
 }
 
-/// What a watch is for: those that are alike wait together.
+/// The interest of a watch. Watches with equal interests wait together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wants {
     filter: CompletionFilter,
@@ -106,24 +106,24 @@ struct Wants {
 struct Group {
     wants: Wants,
     watches: usize,
-    /// Of each watch the first request that has nothing yet.
+    /// For each watch the first request without an answer.
     waiters: BTreeMap<OpenId, Waker>,
 }
 
-/// Reports from one number up to another.
+/// Reports from one number up to another, exclusive.
 type Span = (u64, u64);
 
-/// One watch's place.
+/// The read position of one watch.
 #[derive(Debug)]
 struct Reader {
     wants: Wants,
-    /// The first report that it has not had.
+    /// The first report that the watch has not read.
     cursor: u64,
-    /// Spans before the cursor that ended requests leave to the next one.
+    /// Spans before the cursor that ended requests leave to the next request.
     returned: Vec<Span>,
-    /// Requests in the order in which they came.
+    /// Waiting requests in the order of their arrival.
     waiting: VecDeque<Waiting>,
-    /// Deletions of the directory before it began.
+    /// Number of deletions of the directory before the watch began.
     deletions: u64,
     /// The account of its client.
     payer: Box<dyn Payer>,
@@ -132,15 +132,15 @@ struct Reader {
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
-    /// Reports before this number were there when it came.
+    /// The number of the next report when the request arrived.
     arrived: u64,
     waker: Option<Waker>,
-    /// What it is answered with: from the change on that it waited for, later
-    /// ones are for the request behind it (MS-FSA 2.1.4.1).
+    /// The answer to the request: it begins with the change that ended its wait; later changes are
+    /// for the next request (MS-FSA 2.1.4.1).
     told: Option<SmallVec<[Span; 1]>>,
 }
 
-/// Numbers after the last report that was dropped, for each bit of a filter.
+/// For each bit of a filter, the number after the last dropped report that matches it.
 #[derive(Debug, Default)]
 struct Dropped([u64; 32]);
 
@@ -153,7 +153,8 @@ impl Dropped {
         }
     }
 
-    /// The number after the last one that a watch would have been told of.
+    /// Returns the number after the last dropped report that a watch with this filter would have
+    /// read.
     fn for_filter(&self, filter: CompletionFilter) -> u64 {
         let bits = self.0.iter().enumerate();
         bits.filter(|(bit, _)| is_set(filter, *bit)).map(|(_, number)| *number).max().unwrap_or(0)
@@ -175,17 +176,17 @@ pub(super) struct Log {
     /// The watch whose client pays for them.
     paying: Option<OpenId>,
     all_bytes: Arc<Bytes>,
-    /// For watches of the directory, and of the tree.
+    /// Dropped reports for watches of the directory, and of the tree.
     dropped: [Dropped; 2],
     readers: HashMap<OpenId, Reader>,
     groups: Vec<Group>,
-    /// Requests that have to be woken still.
+    /// Requests that still have to be woken.
     to_wake: Vec<BTreeMap<OpenId, Waker>>,
     deletions: u64,
     last_ticket: u64,
-    /// The number after the last report that some request has been told of.
+    /// The number after the last report that any request has been answered with.
     told: u64,
-    /// Reports since it was last looked which ones everybody has had.
+    /// Number of reports since reports that every watch has read were last removed.
     untidy: usize,
 }
 
@@ -253,7 +254,7 @@ impl Log {
         self.groups.iter_mut().find(|group| group.wants == wants)
     }
 
-    /// True when some watch is for such a report.
+    /// True if a watch is interested in such a report.
     pub(super) fn is_wanted(
         &self,
         audience: Audience,
@@ -264,12 +265,12 @@ impl Log {
         self.groups.iter().any(|group| report.is_for(group.wants))
     }
 
-    /// Writes a report, and hands out the first requests to be woken for it.
+    /// Appends a report, and hands out the first requests to be woken for it.
     pub(super) fn append(&mut self, mut report: Report, wakers: &mut Wakers) {
         let told = self.told;
         let is_again = |last: &Report| last.number >= told && last.is_repeated_by(&report);
         if self.reports.back().is_some_and(is_again) {
-            // Those that have had the last one are told again.
+            // Watches that have read the last report must read it again.
             let last = self.reports.pop_back();
             self.count(0, last.as_ref().map_or(0, Report::bytes));
         }
@@ -294,8 +295,8 @@ impl Log {
         self.all_bytes.used.fetch_sub(less, Ordering::Relaxed);
     }
 
-    /// Drops what is too much: at first what everybody has had, then what nobody pays
-    /// for.
+    /// Removes reports beyond the limits: first those that every watch has read, then those that
+    /// nobody pays for.
     fn tidy(&mut self) {
         let is_due = self.untidy >= self.readers.len().max(WAKES_AT_ONCE);
         if is_due || (self.paying.is_none() && self.bytes > 0) {
@@ -350,7 +351,7 @@ impl Log {
         }
     }
 
-    /// Takes requests to wake, a few at a time.
+    /// Hands out requests to wake, a few at a time.
     pub(super) fn hand_out(&mut self, wakers: &mut Wakers) {
         while wakers.len() < WAKES_AT_ONCE
             && let Some(waiters) = self.to_wake.last_mut()
@@ -362,7 +363,7 @@ impl Log {
         }
     }
 
-    /// The directory is about to go: every request ends.
+    /// Ends every request because the directory is about to be deleted.
     pub(super) fn delete(&mut self, wakers: &mut Wakers) {
         self.deletions = self.deletions.saturating_add(1);
         for group in &mut self.groups {
@@ -372,7 +373,7 @@ impl Log {
         let others = readers.flat_map(|(id, reader)| {
             reader.waiting.iter_mut().filter_map(|w| Some((*id, w.waker.take()?)))
         });
-        // Two of one watch would take each other's place.
+        // Two requests of one watch would replace each other.
         self.to_wake.extend(others.map(|one| BTreeMap::from_iter([one])));
         self.hand_out(wakers);
     }
@@ -381,7 +382,7 @@ impl Log {
         self.readers.get(&id).is_some_and(|reader| reader.deletions < self.deletions)
     }
 
-    /// A request comes. Returns its ticket.
+    /// Adds a request and returns its ticket.
     pub(super) fn arrive(&mut self, id: OpenId, wakers: &mut Wakers) -> u64 {
         self.last_ticket = self.last_ticket.wrapping_add(1);
         let (ticket, arrived) = (self.last_ticket, self.next);
@@ -392,7 +393,7 @@ impl Log {
         ticket
     }
 
-    /// Gives what there is to the requests that have nothing yet, in their order.
+    /// Gives reports to the requests without an answer, in their order.
     pub(super) fn tell(&mut self, id: OpenId, wakers: &mut Wakers) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         let [flat, tree] = &self.dropped;
@@ -414,7 +415,7 @@ impl Log {
         self.enlist(id);
     }
 
-    /// The first request that has nothing waits for the next report.
+    /// Makes the first request without an answer wait for the next report.
     fn enlist(&mut self, id: OpenId) {
         let Some(reader) = self.readers.get(&id) else { return };
         let first = reader.waiting.iter().find(|waiting| waiting.told.is_none());
@@ -427,8 +428,7 @@ impl Log {
         }
     }
 
-    /// What the request is answered with; else `waker` is told when there is
-    /// something.
+    /// Returns the answer to the request; until there is one, `waker` is woken when it comes.
     pub(super) fn poll(&mut self, id: OpenId, ticket: u64, waker: &Waker) -> Option<Reported> {
         let reader = self.readers.get_mut(&id)?;
         let at = reader.waiting.iter().position(|waiting| waiting.ticket == ticket)?;
@@ -444,10 +444,8 @@ impl Log {
         Some(self.read(wants, &told))
     }
 
-    /// A request ends, perhaps without having been answered with what it was told:
-    /// that is the next one's. Those behind it that have been told something were
-    /// told later, and have it already or are about to: order among answers is all
-    /// they lose.
+    /// Removes a request. If its answer was not sent, the next request gets it. Requests behind it
+    /// that already have an answer got it later and keep it; only the order of answers can change.
     pub(super) fn leave(&mut self, id: OpenId, ticket: u64, wakers: &mut Wakers) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         let own = reader.waiting.iter().position(|waiting| waiting.ticket == ticket);
@@ -459,7 +457,7 @@ impl Log {
         self.tell(id, wakers);
     }
 
-    /// The changes of these spans, as far as there is room for them.
+    /// Returns the changes of these spans, as far as the reply has room.
     fn read(&self, wants: Wants, spans: &[Span]) -> Reported {
         let [flat, tree] = &self.dropped;
         let dropped = if wants.is_tree { tree } else { flat }.for_filter(wants.filter);
@@ -499,7 +497,7 @@ impl Drop for Log {
 }
 
 impl Reader {
-    /// The first report that it may still have to be told.
+    /// Returns the first report that the watch may still need.
     fn first_needed(&self) -> u64 {
         let told = self.waiting.iter().filter_map(|waiting| waiting.told.as_ref()).flatten();
         let spans = told.chain(&self.returned).map(|(from, _)| *from);
@@ -512,8 +510,7 @@ fn reports_from(reports: &VecDeque<Report>, from: u64) -> impl Iterator<Item = &
     reports.range(at..)
 }
 
-/// The spans that a request is told of which reports before `arrived` were there
-/// when it came; none while there is nothing for it.
+/// Returns the spans for a request that arrived at report `arrived`; None while there are none.
 fn reader_spans(
     (cursor, returned): (&mut u64, &mut Vec<Span>),
     (wants, arrived, next): (Wants, u64, u64),
@@ -526,7 +523,7 @@ fn reader_spans(
         reports_from(reports, *cursor).find(|report| report.is_for(wants)).map(|r| r.number)
     };
     if returned.is_empty() && first.is_none() {
-        // Nothing before this is for it.
+        // Reports before this one are not for this watch.
         *cursor = next;
         return None;
     }

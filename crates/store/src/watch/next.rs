@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 
 use super::{Reported, Wakers, Watch, wake};
 
-/// One request that waits. Dropping it gives its turn to the one behind it.
+/// A waiting request. Dropping it passes its turn to the request behind it.
 #[derive(Debug)]
 #[must_use = "a request waits only while it is polled"]
 pub struct Next<'a> {
@@ -36,7 +36,7 @@ impl Future for Next<'_> {
             log.tell(id, &mut wakers);
             log.poll(id, ticket, cx.waker())
         };
-        // Whoever was woken wakes others: a long row of them is nobody's work alone.
+        // Each woken request wakes others, so that no request wakes thousands.
         log.hand_out(&mut wakers);
         drop(log);
         wake(wakers);

@@ -174,7 +174,7 @@ fn what_other_programs_do_is_filtered_and_kept() {
     assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
 }
 
-/// A thousand watchers elsewhere: not one of them is looked at.
+/// Tests that a change does not look at a thousand watches of other directories.
 #[test]
 fn other_directories_cost_nothing() {
     let watches = Watches::default();
@@ -183,7 +183,7 @@ fn other_directories_cost_nothing() {
         let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
     }
     let index = watches.index.bare().read();
-    // Whoever looked at a log would wait for this for ever.
+    // A look at one of these logs would wait for ever.
     let guards: Vec<_> =
         index.by_open.values().map(|watch| watch.directory.log.bare().lock()).collect();
     let added = NotifyAction::ADDED;
@@ -249,9 +249,9 @@ fn a_directory_that_goes_ends_every_request() {
     assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::Deleted));
 }
 
-/// MS-FSA 2.1.4.1: a change completes the request that waits for it, however
-/// late that one is polled; the next change is for the next request, and
-/// what a cancelled one had is not lost.
+/// MS-FSA 2.1.4.1: a change completes the request that waits for it, however late that request is
+/// polled. The next change is for the next request, and the answer of a cancelled request is not
+/// lost.
 #[test]
 fn a_change_is_for_the_request_that_waits_when_it_happens() {
     let watches = Watches::default();
@@ -294,7 +294,8 @@ fn who_watches_for_what_says_more_is_not_told_less() {
     assert!(told(&both).is_empty());
 }
 
-/// A change is written once, however many watch; each watch reads what it is for.
+/// Tests that a change is stored once for many watches, and that each watch reads only what it is
+/// interested in.
 #[test]
 fn watches_of_one_directory_share_its_log() {
     let watches = Watches::default();
@@ -317,7 +318,7 @@ fn watches_of_one_directory_share_its_log() {
         assert!(told(watch).is_empty());
     }
     assert_eq!(told(&other), pairs(&[(1, "sized")]));
-    // What everybody has had goes.
+    // Reports that every watch has read are removed.
     for i in 0..102 {
         report(&alloc::format!("d\\later {i}"), CompletionFilter::FILE_NAME);
         for watch in many.iter().chain([&other]) {
@@ -330,7 +331,7 @@ fn watches_of_one_directory_share_its_log() {
     assert_eq!(watches.bytes(), 0);
 }
 
-/// Wakes a few requests, and each of those the next few.
+/// Tests that each woken request wakes the next few.
 #[test]
 fn thousands_that_wait_are_woken_by_each_other() {
     use core::sync::atomic::AtomicUsize;
@@ -358,7 +359,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
             (0..3_000).find(|i| waiting[*i].is_some() && woken[*i].0.load(Ordering::Relaxed) > 0);
         let at = next.expect("somebody is woken while there are some left");
         let mut next = waiting[at].take().unwrap();
-        // Half of them are cancelled at this very moment.
+        // Half of them are cancelled at this moment.
         if at % 2 == 0 {
             let told = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
             let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
@@ -368,13 +369,12 @@ fn thousands_that_wait_are_woken_by_each_other() {
         assert!(count() <= (2 * done + 3) * WAKES_AT_ONCE);
         done += 1;
     }
-    // What the cancelled ones had is the next request's.
+    // The next request gets the answers of the cancelled ones.
     assert_eq!(told(&many[1]), pairs(&[(1, "a")]));
     assert!(told(&many[0]).is_empty());
 }
 
-/// Filled by directories that nobody fetches from, the logs of others keep their newest
-/// report.
+/// Tests that logs which nobody reads leave other logs only their newest report.
 #[test]
 fn all_logs_together_are_bounded() {
     let watches = Watches::default();
@@ -424,7 +424,7 @@ fn one_log_is_bounded() {
     }
 }
 
-/// A file written to over and over while requests come and go: none is told nothing.
+/// Tests that no answer is empty when a file is written again and again while requests come and go.
 #[test]
 fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
     let watches = Watches::default();
