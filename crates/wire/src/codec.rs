@@ -1,24 +1,24 @@
 //! Bounded reading and writing of little-endian protocol bytes.
 //!
-//! Every parser in this crate goes through [`Reader`], which cannot read past
-//! its slice, and every encoder through [`Writer`], which knows where its SMB2
-//! header starts, because MS-SMB2 counts all offsets from there.
+//! Every parser in this crate uses [`Reader`], which cannot read past its slice, and every encoder
+//! [`Writer`], which knows where its SMB2 header begins, because MS-SMB2 counts all offsets from
+//! there.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The bytes do not have the shape that the specification gives them.
+/// Bytes that do not have the form that the specification gives them.
 ///
-/// What the peer is told (a status or a disconnect) is decided by the caller:
-/// MS-SMB2 answers malformed bytes differently from place to place.
+/// The caller decides what the peer is told (a status or a disconnect): MS-SMB2 answers malformed
+/// bytes differently from case to case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// The field or rule that does not hold, for people.
+    /// The field or rule that is violated, for logs.
     pub what: &'static str,
 }
 
 impl Malformed {
-    /// A fault in `what`.
+    /// Makes an error about the field or rule `what`.
     pub const fn new(what: &'static str) -> Self {
         Self { what }
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// What parsers return.
+/// The result of parsers.
 pub type Parsed<T> = Result<T, Malformed>;
 
 /// Reads little-endian fields from a slice, and nothing outside it.
@@ -43,27 +43,27 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte of `bytes`.
+    /// Makes a reader at the first byte of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes read so far, counted from where this reader started.
+    /// Returns the number of bytes read so far.
     pub const fn position(&self) -> usize {
         self.at
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of unread bytes.
     pub const fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }
 
-    /// Whether nothing is left.
+    /// True if all bytes have been read.
     pub const fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     pub fn take(&mut self, n: usize, what: &'static str) -> Parsed<&'a [u8]> {
         let end = self.at.checked_add(n).ok_or(Malformed::new(what))?;
         let taken = self.bytes.get(self.at..end).ok_or(Malformed::new(what))?;
@@ -71,44 +71,44 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Everything not read yet.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         let rest = self.bytes.get(self.at..).unwrap_or(&[]);
         self.at = self.bytes.len();
         rest
     }
 
-    /// Passes over `n` bytes without looking (reserved fields, padding).
+    /// Skips `n` bytes (reserved fields, padding).
     pub fn skip(&mut self, n: usize, what: &'static str) -> Parsed<()> {
         self.take(n, what).map(|_| ())
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads the next `N` bytes as an array.
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Parsed<[u8; N]> {
         self.take(N, what)?.try_into().map_err(|_| Malformed::new(what))
     }
 
-    /// A byte.
+    /// Reads a byte.
     pub fn u8(&mut self, what: &'static str) -> Parsed<u8> {
         self.array::<1>(what).map(u8::from_le_bytes)
     }
 
-    /// A 16-bit little-endian number.
+    /// Reads a 16-bit little-endian number.
     pub fn u16(&mut self, what: &'static str) -> Parsed<u16> {
         self.array(what).map(u16::from_le_bytes)
     }
 
-    /// A 32-bit little-endian number.
+    /// Reads a 32-bit little-endian number.
     pub fn u32(&mut self, what: &'static str) -> Parsed<u32> {
         self.array(what).map(u32::from_le_bytes)
     }
 
-    /// A 64-bit little-endian number.
+    /// Reads a 64-bit little-endian number.
     pub fn u64(&mut self, what: &'static str) -> Parsed<u64> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// A 64-bit little-endian signed number.
+    /// Reads a 64-bit little-endian signed number.
     pub fn i64(&mut self, what: &'static str) -> Parsed<i64> {
         self.array(what).map(i64::from_le_bytes)
     }
@@ -119,11 +119,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The part of `message` that an (offset, length) pair of fields points at.
+/// Returns the part of `message` that an (offset, length) pair of fields points to.
 ///
-/// `message` starts at the SMB2 header; `not_before` is the first byte that
-/// the field may point at (the end of the fixed part). A length of zero is an
-/// empty slice whatever the offset says, as MS-SMB2 asks for unused fields.
+/// `message` begins at the SMB2 header; `not_before` is the lowest allowed offset (the end of the
+/// fixed part). A length of zero gives an empty slice whatever the offset, as MS-SMB2 demands for
+/// unused fields.
 pub fn pointed<'a>(
     message: &'a [u8],
     offset: u32,
@@ -143,8 +143,8 @@ pub fn pointed<'a>(
     message.get(start..end).ok_or(Malformed::new(what))
 }
 
-/// Appends little-endian fields to a buffer and remembers where the structure
-/// that offsets are counted from begins.
+/// Appends little-endian fields to a buffer, and knows where the structure begins from which
+/// offsets count.
 #[derive(Debug)]
 pub struct Writer<'a> {
     bytes: &'a mut Vec<u8>,
@@ -152,70 +152,70 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to `bytes`; offsets count from its present end.
+    /// Makes a writer at the end of `bytes`; offsets count from that end.
     pub fn new(bytes: &'a mut Vec<u8>) -> Self {
         let start = bytes.len();
         Self { bytes, start }
     }
 
-    /// Appends to `bytes`; offsets count from `start`, a position in `bytes`
-    /// (where the SMB2 header begins).
+    /// Makes a writer at the end of `bytes`; offsets count from `start`, a position in `bytes` (the
+    /// beginning of the SMB2 header).
     pub fn from(bytes: &'a mut Vec<u8>, start: usize) -> Self {
         Self { bytes, start }
     }
 
-    /// A writer for a nested structure whose offsets count from here.
+    /// Returns a writer for a nested structure whose offsets count from here.
     pub fn nested(&mut self) -> Writer<'_> {
         Writer::new(self.bytes)
     }
 
-    /// Bytes from the start of the structure to here: the value that an offset
-    /// field pointing here has.
+    /// Returns the number of bytes from the start of the structure: the value of an offset field
+    /// for this position.
     pub fn offset(&self) -> usize {
         self.bytes.len().saturating_sub(self.start)
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
     }
 
-    /// A byte.
+    /// Appends a byte.
     pub fn u8(&mut self, v: u8) -> &mut Self {
         self.bytes.push(v);
         self
     }
 
-    /// A 16-bit little-endian number.
+    /// Appends a 16-bit little-endian number.
     pub fn u16(&mut self, v: u16) -> &mut Self {
         self.bytes(&v.to_le_bytes())
     }
 
-    /// A 32-bit little-endian number.
+    /// Appends a 32-bit little-endian number.
     pub fn u32(&mut self, v: u32) -> &mut Self {
         self.bytes(&v.to_le_bytes())
     }
 
-    /// A 64-bit little-endian number.
+    /// Appends a 64-bit little-endian number.
     pub fn u64(&mut self, v: u64) -> &mut Self {
         self.bytes(&v.to_le_bytes())
     }
 
-    /// A 64-bit little-endian signed number.
+    /// Appends a 64-bit little-endian signed number.
     pub fn i64(&mut self, v: i64) -> &mut Self {
         self.bytes(&v.to_le_bytes())
     }
 
-    /// `n` zero bytes.
+    /// Appends `n` zero bytes.
     pub fn zeros(&mut self, n: usize) -> &mut Self {
         let len = self.bytes.len().saturating_add(n);
         self.bytes.resize(len, 0);
         self
     }
 
-    /// Zero bytes up to the next multiple of `alignment`, counted from the
-    /// start of the structure.
+    /// Appends zero bytes up to the next multiple of `alignment`, counted from the start of the
+    /// structure.
     pub fn align(&mut self, alignment: usize) -> &mut Self {
         while !self.offset().is_multiple_of(alignment) {
             self.bytes.push(0);
@@ -223,7 +223,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// UTF-16LE without a terminator.
+    /// Appends text as UTF-16LE, without a terminator.
     pub fn utf16(&mut self, text: &str) -> &mut Self {
         for unit in text.encode_utf16() {
             self.bytes.extend_from_slice(&unit.to_le_bytes());
@@ -231,13 +231,13 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Writes `v` over the two bytes at `offset` (from the structure's start).
-    /// Ignored when they have not been written yet, which is our own bug.
+    /// Overwrites the two bytes at `offset` (from the structure's start) with `v`. Does nothing for
+    /// bytes that are not written yet, which is a bug of the caller.
     pub fn patch_u16(&mut self, offset: usize, v: u16) {
         self.patch(offset, &v.to_le_bytes());
     }
 
-    /// Writes `v` over the four bytes at `offset`, like [`Self::patch_u16`].
+    /// Overwrites the four bytes at `offset` with `v`, like [`Self::patch_u16`].
     pub fn patch_u32(&mut self, offset: usize, v: u32) {
         self.patch(offset, &v.to_le_bytes());
     }
@@ -253,8 +253,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Declares an open enumeration: a number with named values, in which unknown
-/// values survive and print as hexadecimal.
+/// Declares an open enumeration: a number with named values, whose unknown values survive and print
+/// as hexadecimal.
 #[macro_export]
 macro_rules! open_enum {
     ($(#[$meta:meta])* $name:ident($repr:ty) { $($(#[$vmeta:meta])* $variant:ident = $value:expr,)* }) => {
@@ -264,7 +264,7 @@ macro_rules! open_enum {
         $(#[$meta])*
         impl $name {
             $($(#[$vmeta])* pub const $variant: Self = Self($value);)*
-            /// The name that the specification gives this value, if it gives one.
+            /// Returns the specification's name of this value; None for an unknown one.
             pub const fn name(self) -> Option<&'static str> {
                 match self { $(Self::$variant => Some(stringify!($variant)),)* _ => None }
             }
@@ -285,7 +285,7 @@ macro_rules! open_enum {
     };
 }
 
-/// Declares a set of bits: named bits, unknown ones survive.
+/// Declares a set of bits with names; unknown bits survive.
 #[macro_export]
 macro_rules! bit_set {
     ($(#[$meta:meta])* $name:ident($repr:ty) { $($(#[$vmeta:meta])* $variant:ident = $value:expr,)* }) => {
@@ -294,17 +294,17 @@ macro_rules! bit_set {
         pub struct $name(pub $repr);
         impl $name {
             $($(#[$vmeta])* pub const $variant: Self = Self($value);)*
-            /// No bit.
+            /// The empty set.
             pub const EMPTY: Self = Self(0);
-            /// Whether every bit of `other` is set.
+            /// True if every bit of `other` is set.
             pub const fn contains(self, other: Self) -> bool { self.0 & other.0 == other.0 }
-            /// Whether any bit of `other` is set.
+            /// True if any bit of `other` is set.
             pub const fn intersects(self, other: Self) -> bool { self.0 & other.0 != 0 }
-            /// Whether no bit is set.
+            /// True if no bit is set.
             pub const fn is_empty(self) -> bool { self.0 == 0 }
-            /// These bits without those of `other`.
+            /// Returns these bits without those of `other`.
             pub const fn without(self, other: Self) -> Self { Self(self.0 & !other.0) }
-            /// The bits of both.
+            /// Returns the bits of both sets.
             pub const fn union(self, other: Self) -> Self { Self(self.0 | other.0) }
         }
         impl ::core::ops::BitOr for $name { type Output = Self; fn bitor(self, o: Self) -> Self { Self(self.0 | o.0) } }

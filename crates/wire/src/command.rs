@@ -1,13 +1,11 @@
-//! The commands of MS-SMB2 2.2, one file each, request and response together.
+//! The commands of MS-SMB2 2.2: one file for each, with request and response.
 //!
-//! `parse` takes one whole message of a compound: it starts at the 64-byte
-//! header and ends where the message ends, and every offset in it counts from
-//! its start. `encode` appends the body alone; the header is already there, and
+//! `parse` takes one whole message of a compound: from its 64-byte header to its end; every offset
+//! in it counts from its start. `encode` appends only the body; the header is already written, and
 //! [`Writer::offset`](crate::codec::Writer::offset) counts from it.
 //!
-//! Parsing refuses what does not have the right shape (structure size, bounds).
-//! Whether values make sense is asked by the server and the client, because the
-//! status that answers nonsense differs from command to command.
+//! Parsers check the form (structure size, bounds). Server and client check the values, because the
+//! status for an invalid value differs between commands.
 
 pub mod cancel;
 pub mod change_notify;
@@ -33,8 +31,8 @@ pub mod write;
 use crate::codec::{Malformed, Parsed, Reader};
 use crate::header::HEADER_LEN;
 
-/// A reader behind the header and the StructureSize, which must be `size`.
-/// Its position keeps counting from the header.
+/// Returns a reader behind the header and the StructureSize, which must be `size`. Its position
+/// counts from the header.
 fn body<'a>(message: &'a [u8], size: u16, what: &'static str) -> Parsed<Reader<'a>> {
     let mut r = Reader::new(message);
     r.skip(HEADER_LEN, what)?;
@@ -44,15 +42,15 @@ fn body<'a>(message: &'a [u8], size: u16, what: &'static str) -> Parsed<Reader<'
     Ok(r)
 }
 
-/// A length or offset for a 16-bit field. What does not fit is our own bug; the
-/// largest number then makes the peer refuse the message, where a wrapped one
-/// could make it read the wrong bytes.
+/// Returns a length or offset for a 16-bit field. A value that does not fit is a bug of the caller;
+/// the largest number then makes the peer refuse the message, where a wrapped one could make it
+/// read wrong bytes.
 pub(crate) fn field_u16(n: usize) -> u16 {
     debug_assert!(n <= usize::from(u16::MAX), "{n} does not fit its field");
     u16::try_from(n).unwrap_or(u16::MAX)
 }
 
-/// Like [`field_u16`], for 32 bits.
+/// Returns a length or offset for a 32-bit field, like [`field_u16`].
 pub(crate) fn field_u32(n: usize) -> u32 {
     debug_assert!(u32::try_from(n).is_ok(), "{n} does not fit its field");
     u32::try_from(n).unwrap_or(u32::MAX)
@@ -82,8 +80,8 @@ macro_rules! empty_messages {
 }
 use empty_messages;
 
-/// Declares a response that is an output buffer and nothing else:
-/// StructureSize 9, OutputBufferOffset, OutputBufferLength.
+/// Declares a response that is only an output buffer: StructureSize 9, OutputBufferOffset,
+/// OutputBufferLength.
 macro_rules! output_response {
     ($(#[$meta:meta])* $name:ident, $what:literal;) => {
         $(#[$meta])*
@@ -115,13 +113,12 @@ macro_rules! output_response {
 }
 use output_response;
 
-/// Where the output buffer starts in QUERY_DIRECTORY, CHANGE_NOTIFY and
-/// QUERY_INFO responses.
+/// Offset of the output buffer in QUERY_DIRECTORY, CHANGE_NOTIFY and QUERY_INFO responses.
 pub const OUTPUT_FIXED: usize = 72;
 
-/// The 8 bytes between the header and the output buffer of QUERY_DIRECTORY,
-/// CHANGE_NOTIFY and QUERY_INFO responses, for a server that has the output in a
-/// buffer already. Without output the offset is 0.
+/// Returns the 8 bytes between the header and the output buffer of QUERY_DIRECTORY, CHANGE_NOTIFY
+/// and QUERY_INFO responses, for a server that has the output in a buffer already. Without output
+/// the offset is 0.
 pub const fn output_head(output_len: u32) -> [u8; 8] {
     let [a, b, c, d] = output_len.to_le_bytes();
     [9, 0, if output_len == 0 { 0 } else { OUTPUT_FIXED as u8 }, 0, a, b, c, d]

@@ -8,9 +8,9 @@ const NEXT_COMMAND_OFFSET: usize = 20;
 
 /// Iterates over the messages of a chain: `(offset in the chain, message)`.
 ///
-/// Each message starts at its header and ends where the next begins (padding
-/// included) or with the chain. After an error the iteration is over: where the
-/// next message would start is not known, and the peer earns a disconnect.
+/// Each message begins at its header and ends at the next header (padding included) or at the end
+/// of the chain. The iteration ends after an error, because the next header's position is unknown;
+/// the peer is then disconnected.
 #[derive(Debug, Clone)]
 pub struct Compound<'a> {
     chain: &'a [u8],
@@ -18,7 +18,7 @@ pub struct Compound<'a> {
 }
 
 impl<'a> Compound<'a> {
-    /// Splits `chain`, the whole unencrypted and uncompressed payload of a frame.
+    /// Makes an iterator over `chain`, the whole decrypted and decompressed payload of a frame.
     pub const fn new(chain: &'a [u8]) -> Self {
         Self { chain, at: Some(0) }
     }
@@ -90,7 +90,7 @@ mod tests {
             assert!(parts.next().unwrap().is_err(), "{next}");
             assert!(parts.next().is_none(), "{next}");
         }
-        // Exactly at the end there is no further header.
+        // A NextCommand at the very end has no header behind it.
         let bytes = chain(&[(64, 128), (64, 0)]);
         let mut parts = Compound::new(&bytes);
         assert!(parts.next().unwrap().is_ok());

@@ -1,6 +1,5 @@
-//! SMB2 COMPRESSION_TRANSFORM_HEADER, MS-SMB2 2.2.42: what stands before a
-//! compressed message (3.1.1). The algorithms themselves are elsewhere; here
-//! every length is checked before anyone allocates by it.
+//! SMB2 COMPRESSION_TRANSFORM_HEADER, MS-SMB2 2.2.42, which precedes a compressed message (3.1.1).
+//! The algorithms are not in this crate; here every length is checked before any allocation.
 
 use crate::bit_set;
 use crate::codec::{Malformed, Parsed, Reader, Writer};
@@ -28,13 +27,12 @@ bit_set! {
 /// SMB2_COMPRESSION_TRANSFORM_HEADER_UNCHAINED, 2.2.42.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnchainedHeader {
-    /// Bytes of the compressed part once it is decompressed. A claim: it is for
-    /// the receiver to compare with what the connection allows, before it
-    /// allocates (MS-SMB2 3.3.5.2.1.2).
+    /// Claimed size of the decompressed part in bytes. The receiver compares it with the limits of
+    /// the connection before it allocates (MS-SMB2 3.3.5.2.1.2).
     pub original_compressed_segment_size: u32,
-    /// Never NONE, and never PATTERN_V1.
+    /// The algorithm: never NONE, and never PATTERN_V1.
     pub compression_algorithm: CompressionAlgorithm,
-    /// Bytes between the header and the compressed part that are not compressed.
+    /// Bytes between the header and the compressed part, which are not compressed.
     pub offset: u32,
 }
 
@@ -46,32 +44,32 @@ impl UnchainedHeader {
     }
 }
 
-/// A compressed message, taken apart.
+/// The parts of a compressed message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compressed<'a> {
     /// One compressed part behind an uncompressed one.
     Unchained {
         /// The header.
         header: UnchainedHeader,
-        /// The beginning of the message, not compressed.
+        /// The uncompressed beginning of the message.
         plain: &'a [u8],
-        /// The rest, compressed.
+        /// The compressed rest of the message.
         compressed: &'a [u8],
     },
     /// A chain of payloads.
     Chained {
-        /// Bytes of the message once decompressed: a claim, but the payloads'
-        /// own claims add up to it.
+        /// Claimed size of the decompressed message in bytes, equal to the sum of the payloads'
+        /// claims.
         original_size: u32,
-        /// The payloads, which make the message one after the other.
+        /// The payloads, which form the message one after the other.
         payloads: Payloads<'a>,
     },
 }
 
 impl<'a> Compressed<'a> {
-    /// Takes a whole compressed message apart. Malformed are, besides wrong
-    /// bounds: an algorithm that the form does not know, payloads that do not add
-    /// up to the declared size, and more payloads than the limit.
+    /// Parses a whole compressed message. Besides wrong bounds it refuses an algorithm that the
+    /// form does not allow, payloads whose sum differs from the declared size, and more payloads
+    /// than the limit.
     pub fn parse(message: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(message);
         if r.array::<4>("compression ProtocolId")? != COMPRESSION_PROTOCOL_ID {
@@ -100,7 +98,7 @@ impl<'a> Compressed<'a> {
         Ok(Self::Unchained { header, plain, compressed: ahead.rest() })
     }
 
-    /// Bytes of the whole message once decompressed, as claimed.
+    /// Returns the claimed size of the decompressed message in bytes.
     pub fn decompressed_len(&self) -> u64 {
         match self {
             Self::Unchained { header, plain, .. } => {
@@ -115,28 +113,28 @@ impl<'a> Compressed<'a> {
 /// One payload of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// NONE: as it is.
+    /// NONE: uncompressed bytes.
     Plain(&'a [u8]),
     /// LZNT1, LZ77, LZ77_HUFFMAN or LZ4.
     Compressed {
-        /// Which.
+        /// The algorithm.
         algorithm: CompressionAlgorithm,
-        /// Bytes once decompressed, as claimed.
+        /// Claimed size of the decompressed payload in bytes.
         original_payload_size: u32,
         /// The compressed bytes.
         data: &'a [u8],
     },
     /// SMB2_COMPRESSION_PATTERN_PAYLOAD_V1, 2.2.42.2.2.
     Pattern {
-        /// The byte.
+        /// The repeated byte.
         pattern: u8,
-        /// How often.
+        /// Number of repetitions.
         repetitions: u32,
     },
 }
 
 impl Payload<'_> {
-    /// Bytes once decompressed, as claimed.
+    /// Returns the claimed size of the decompressed payload in bytes.
     pub fn decompressed_len(&self) -> u64 {
         match self {
             Self::Plain(data) => u64::try_from(data.len()).unwrap_or(u64::MAX),
@@ -145,8 +143,8 @@ impl Payload<'_> {
         }
     }
 
-    /// Appends payload header and payload. `first` sets the flag by which the
-    /// chained form is known.
+    /// Appends the payload header and the payload. `first` sets the flag that marks the chained
+    /// form.
     pub fn encode(&self, first: bool, w: &mut Writer<'_>) {
         let flags = if first { CompressionFlags::CHAINED } else { CompressionFlags::EMPTY };
         match self {
@@ -180,7 +178,7 @@ const PAYLOAD_HEADER_LEN: usize = 8;
 /// Bytes of SMB2_COMPRESSION_PATTERN_PAYLOAD_V1.
 const PATTERN_V1_LEN: u32 = 8;
 
-/// Whether an algorithm is one that compresses and has OriginalPayloadSize.
+/// True for an algorithm that compresses and has OriginalPayloadSize.
 const fn is_codec(algorithm: CompressionAlgorithm) -> bool {
     matches!(
         algorithm,
@@ -191,7 +189,7 @@ const fn is_codec(algorithm: CompressionAlgorithm) -> bool {
     )
 }
 
-/// Iterates over the payloads of a chain that has been checked.
+/// Iterates over the payloads of a valid chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payloads<'a> {
     rest: &'a [u8],
@@ -215,7 +213,7 @@ impl<'a> Payloads<'a> {
         Ok(())
     }
 
-    /// MS-SMB2 3.1.5.3: what is not longer than a payload header is not looked at.
+    /// MS-SMB2 3.1.5.3: a rest that is no longer than a payload header is ignored.
     const fn is_done(&self) -> bool {
         self.rest.len() <= PAYLOAD_HEADER_LEN
     }
@@ -223,7 +221,7 @@ impl<'a> Payloads<'a> {
     fn split(&mut self) -> Parsed<Payload<'a>> {
         let r = &mut Reader::new(self.rest);
         let algorithm = CompressionAlgorithm(r.u16("payload CompressionAlgorithm")?);
-        // The first one's flag made this a chain; the others' say nothing.
+        // The first payload's flag made this a chain; the flags of the others are ignored.
         r.skip(2, "payload Flags")?;
         let length = r.u32("payload Length")?;
         let data = r.take(usize::try_from(length).unwrap_or(usize::MAX), "payload Length")?;
@@ -254,7 +252,7 @@ impl<'a> Iterator for Payloads<'a> {
         if self.is_done() {
             return None;
         }
-        // The chain was checked when it was made: an error here cannot be.
+        // The constructor checked the chain: there is no error here.
         self.split().ok()
     }
 }

@@ -1,5 +1,5 @@
-//! Create contexts, MS-SMB2 2.2.13.2 and 2.2.14.2: the list, and below the
-//! contents of each.
+//! Create contexts, MS-SMB2 2.2.13.2 and 2.2.14.2: the list, and in the submodules the contents of
+//! each.
 
 mod aapl;
 mod durable;
@@ -73,21 +73,19 @@ const FIXED: usize = 16;
 /// The specification gives names four or more octets.
 const MIN_NAME_LEN: usize = 4;
 
-/// A list of create contexts whose shape has been checked: iterating over it
-/// cannot fail, and ends.
+/// A list of create contexts whose form has been checked: iterating over it cannot fail, and ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CreateContexts<'a> {
     raw: Cow<'a, [u8]>,
 }
 
 impl<'a> CreateContexts<'a> {
-    /// No context.
+    /// The empty list.
     pub const EMPTY: Self = Self { raw: Cow::Borrowed(&[]) };
 
-    /// Checks a list as it stands in a message. Malformed are: a Next that is
-    /// not a multiple of 8, leads back, stays in place or leaves the list; names
-    /// and data outside their context; names shorter than four bytes; more
-    /// contexts than the limit.
+    /// Checks a list in a message. Malformed are: a Next that is not a multiple of 8, leads back,
+    /// stays in place or leaves the list; names and data outside their context; names of fewer than
+    /// four bytes; more contexts than the limit.
     pub fn parse(raw: &'a [u8]) -> Parsed<Self> {
         let mut at = Some(0);
         let mut count = 0usize;
@@ -118,27 +116,27 @@ impl<'a> CreateContexts<'a> {
         build_typed(contexts.iter().map(|it| (it.name(), data_of(|w| it.encode_data(w)))))
     }
 
-    /// Whether there is none.
+    /// True for the empty list.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
 
-    /// The list as it stands on the wire.
+    /// Returns the list as it is on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.raw
     }
 
-    /// Names and data, in the order of the list.
+    /// Iterates over names and data, in the order of the list.
     pub fn iter(&self) -> Iter<'_> {
         Iter { raw: &self.raw, at: if self.raw.is_empty() { None } else { Some(0) } }
     }
 
-    /// The data of the first context called `name`.
+    /// Returns the data of the first context called `name`.
     pub fn find(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|(found, _)| *found == name).map(|(_, data)| data)
     }
 
-    /// A name that occurs twice, if there is one.
+    /// Returns a name that occurs twice, if there is one.
     pub fn duplicate(&self) -> Option<&[u8]> {
         let mut rest = self.iter();
         while let Some((name, _)) = rest.next() {
@@ -149,12 +147,12 @@ impl<'a> CreateContexts<'a> {
         None
     }
 
-    /// The contexts of a request, typed.
+    /// Iterates over the contexts of a request.
     pub fn requests(&self) -> impl Iterator<Item = Parsed<CreateContext<'_>>> {
         self.iter().map(|(name, data)| CreateContext::parse_typed(name, data))
     }
 
-    /// The contexts of a response, typed.
+    /// Iterates over the contexts of a response.
     pub fn responses(&self) -> impl Iterator<Item = Parsed<ResponseContext<'_>>> {
         self.iter().map(|(name, data)| ResponseContext::parse_typed(name, data))
     }
@@ -180,14 +178,14 @@ impl<'a> Iterator for Iter<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // The list was checked when it was made: an error here cannot be.
+        // The constructor checked the list: there is no error here.
         let (name, data, next) = split(self.raw, self.at?).ok()?;
         self.at = next;
         Some((name, data))
     }
 }
 
-/// Name and data of the context at `start`, and where the next one starts.
+/// Name and data of a context, and the position of the next one.
 type Split<'a> = (&'a [u8], &'a [u8], Option<usize>);
 
 fn split(raw: &[u8], start: usize) -> Parsed<Split<'_>> {
@@ -212,7 +210,7 @@ fn split(raw: &[u8], start: usize) -> Parsed<Split<'_>> {
     }
     let name_end = name_offset.saturating_add(name_length);
     let name = context.get(name_offset..name_end).ok_or(Malformed::new("create context name"))?;
-    // MS-SMB2 2.2.13.2: without data the offset means nothing.
+    // MS-SMB2 2.2.13.2: without data the offset is ignored.
     let data: &[u8] = if data_length == 0 {
         &[]
     } else if data_offset >= name_end && data_offset.is_multiple_of(8) {
@@ -225,8 +223,8 @@ fn split(raw: &[u8], start: usize) -> Parsed<Split<'_>> {
     Ok((name, data, next))
 }
 
-/// Appends a list of `(name, data)`: each context, name and data 8-byte aligned
-/// counted from here, and no padding behind the last.
+/// Appends a list of `(name, data)`. Each context, name and data begins at a multiple of 8 from
+/// here; there is no padding behind the last.
 pub fn encode_contexts(contexts: &[(&[u8], &[u8])], w: &mut Writer<'_>) {
     let w = &mut w.nested();
     let mut previous = None;

@@ -13,7 +13,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 open_enum! {
     /// ErrorId of an error context, 2.2.2.1.
     ErrorId(u32) {
-        /// Everything but the share redirect.
+        /// Every error except the share redirect.
         DEFAULT = 0x0000_0000,
         /// A share redirect, 2.2.2.2.2.
         SHARE_REDIRECT = 0x7264_5253,
@@ -26,35 +26,35 @@ const STRUCTURE_SIZE: u16 = 9;
 /// SMB2 ERROR Context, 2.2.2.1 (3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorContext<'a> {
-    /// What the data is.
+    /// The kind of data.
     pub error_id: ErrorId,
     /// The data.
     pub data: &'a [u8],
 }
 
-/// How the dialect of the connection wants error data.
+/// The form of error data, which depends on the dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrapping {
-    /// 2.0.2 to 3.0.2: as it is.
+    /// Data without a context (2.0.2 to 3.0.2).
     Bare,
-    /// 3.1.1: in an error context.
+    /// Data in an error context (3.1.1).
     Context,
 }
 
 /// MS-SMB2 2.2.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorResponse<'a> {
-    /// Data as it is; empty for nearly all errors.
+    /// Data without a context; empty for nearly all errors.
     Data(&'a [u8]),
-    /// Data in contexts; at least one.
+    /// At least one error context.
     Contexts(Vec<ErrorContext<'a>>),
 }
 
 impl<'a> ErrorResponse<'a> {
-    /// No data: what nearly all errors are.
+    /// An error without data, as nearly all errors are.
     pub const PLAIN: Self = Self::Data(&[]);
 
-    /// Error data as the dialect wants it.
+    /// Makes an error with data in the dialect's form.
     pub fn new(wrapping: Wrapping, error_id: ErrorId, data: &'a [u8]) -> Self {
         match wrapping {
             Wrapping::Bare => Self::Data(data),
@@ -62,8 +62,7 @@ impl<'a> ErrorResponse<'a> {
         }
     }
 
-    /// Parses a whole message. The one byte that servers send behind the
-    /// structure when there is no data is not looked at.
+    /// Parses a whole message. The one byte that servers send in place of data is ignored.
     pub fn parse(message: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(message);
         r.skip(HEADER_LEN, "ERROR header")?;
@@ -83,7 +82,7 @@ impl<'a> ErrorResponse<'a> {
         let r = &mut Reader::new(data);
         let mut contexts = Vec::with_capacity(count);
         for _ in 0..count {
-            // The fixed part has 8 bytes: aligned here is aligned there.
+            // The fixed part has 8 bytes, so this alignment equals that in the message.
             r.skip(r.position().wrapping_neg() % 8, "error context padding")?;
             let length = usize::try_from(r.u32("ErrorDataLength")?).unwrap_or(usize::MAX);
             let error_id = ErrorId(r.u32("ErrorId")?);
@@ -92,7 +91,7 @@ impl<'a> ErrorResponse<'a> {
         Ok(Self::Contexts(contexts))
     }
 
-    /// Appends the body: nine bytes at least.
+    /// Appends the body, at least nine bytes.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let contexts: &[_] = match self {
             Self::Data(_) => &[],
@@ -113,14 +112,13 @@ impl<'a> ErrorResponse<'a> {
         let length = w.offset().saturating_sub(data_at);
         w.patch_u32(length_at, field_u32(length));
         if length == 0 {
-            // Windows: one byte of ErrorData although ByteCount is zero, and
-            // clients that expect it.
+            // Windows: one byte of ErrorData although ByteCount is zero, which clients expect.
             w.u8(0);
         }
     }
 
-    /// The data with `error_id`: of the first such context, or the bare data
-    /// (which has no id, and can be anything but a share redirect).
+    /// Returns the data with `error_id`: of the first such context, or data without a context
+    /// (which has no id and is never a share redirect).
     pub fn data(&self, error_id: ErrorId) -> Option<&'a [u8]> {
         match self {
             Self::Data(data) if error_id == ErrorId::DEFAULT => Some(data),
@@ -131,8 +129,8 @@ impl<'a> ErrorResponse<'a> {
         }
     }
 
-    /// The number of bytes that the output would have needed, which comes with
-    /// STATUS_BUFFER_TOO_SMALL and may come with STATUS_INFO_LENGTH_MISMATCH.
+    /// Returns the required output length in bytes, which STATUS_BUFFER_TOO_SMALL contains and
+    /// STATUS_INFO_LENGTH_MISMATCH may contain.
     pub fn required_length(&self) -> Option<u32> {
         self.data(ErrorId::DEFAULT)?.try_into().ok().map(u32::from_le_bytes)
     }
@@ -157,11 +155,11 @@ const SYMLINK_RELATIVE: u32 = 0x0000_0001;
 pub struct SymlinkError<'a> {
     /// Bytes of the requested path behind the link.
     pub unparsed_path_length: u16,
-    /// Where the link leads.
+    /// The target of the link.
     pub substitute_name: Utf16<'a>,
-    /// The same, for people.
+    /// The target for display.
     pub print_name: Utf16<'a>,
-    /// Whether it leads on from the link's directory.
+    /// True if the target is relative to the link's directory.
     pub relative: bool,
 }
 
@@ -228,9 +226,9 @@ const MOVE_DST_V6: u32 = 2;
 /// STATUS_BAD_NETWORK_NAME and [`ErrorId::SHARE_REDIRECT`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareRedirect<'a> {
-    /// Where the share is.
+    /// The addresses of the share's new server.
     pub addresses: Vec<IpAddr>,
-    /// The share.
+    /// The name of the share.
     pub resource_name: Utf16<'a>,
 }
 

@@ -3,18 +3,18 @@
 use crate::codec::{Parsed, Reader, Writer};
 use core::fmt;
 
-/// Names an Open.
+/// The client's handle of an Open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FileId {
-    /// Survives a reconnect of a durable Open.
+    /// Unchanged by a reconnect of a durable Open.
     pub persistent: u64,
-    /// Changes when a durable Open is reconnected.
+    /// Changed by a reconnect of a durable Open.
     pub volatile: u64,
 }
 
 impl FileId {
-    /// No Open: FSCTLs that need none, and, in a related request of a compound,
-    /// the Open of the request before it (MS-SMB2 3.3.5.2.7.2).
+    /// No Open, for FSCTLs that need none. In a related request of a compound: the Open of the
+    /// request before it (MS-SMB2 3.3.5.2.7.2).
     pub const ALL_ONES: Self = Self { persistent: u64::MAX, volatile: u64::MAX };
 
     /// Reads the 16 bytes.

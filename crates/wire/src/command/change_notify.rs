@@ -7,13 +7,13 @@ use crate::file_id::FileId;
 bit_set! {
     /// Flags of the request.
     ChangeNotifyFlags(u16) {
-        /// Everything below the directory, not just what is in it.
+        /// WATCH_TREE: everything below the directory, not only its own entries.
         WATCH_TREE = 0x0001,
     }
 }
 
 bit_set! {
-    /// Which changes are waited for.
+    /// CompletionFilter: the kinds of changes to report.
     CompletionFilter(u32) {
         /// Names of files.
         FILE_NAME = 0x0000_0001,
@@ -45,13 +45,13 @@ bit_set! {
 /// MS-SMB2 2.2.35.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// How deep to watch.
+    /// Depth of the watch.
     pub flags: ChangeNotifyFlags,
-    /// Bytes that the answer may have.
+    /// Largest answer in bytes.
     pub output_buffer_length: u32,
     /// The directory's Open.
     pub file_id: FileId,
-    /// What to watch for.
+    /// The kinds of changes to report.
     pub completion_filter: CompletionFilter,
 }
 

@@ -16,7 +16,7 @@ bit_set! {
 /// MS-SMB2 2.2.15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Whether attributes are wanted.
+    /// POSTQUERY_ATTRIB asks for attributes.
     pub flags: CloseFlags,
     /// The Open.
     pub file_id: FileId,
@@ -41,19 +41,19 @@ impl Request {
 /// MS-SMB2 2.2.16. All zero unless POSTQUERY_ATTRIB is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Response {
-    /// Whether the rest means anything.
+    /// The other fields are valid if POSTQUERY_ATTRIB is set.
     pub flags: CloseFlags,
-    /// When the file was created.
+    /// Time of creation.
     pub creation_time: FileTime,
-    /// When it was last read.
+    /// Time of the last read.
     pub last_access_time: FileTime,
-    /// When it was last written.
+    /// Time of the last write.
     pub last_write_time: FileTime,
-    /// When its data or metadata last changed.
+    /// Time of the last change of data or metadata.
     pub change_time: FileTime,
-    /// Bytes reserved on disk.
+    /// Bytes allocated on disk.
     pub allocation_size: u64,
-    /// Bytes of data.
+    /// Size in bytes.
     pub end_of_file: u64,
     /// Attributes.
     pub file_attributes: FileAttributes,

@@ -39,7 +39,7 @@ open_enum! {
 }
 
 bit_set! {
-    /// ShareAccess: what other Opens may do meanwhile.
+    /// ShareAccess: the uses that other Opens are allowed.
     ShareAccess(u32) {
         /// Read.
         READ = 0x0000_0001,
@@ -51,19 +51,19 @@ bit_set! {
 }
 
 open_enum! {
-    /// CreateDisposition: what to do when the file is there, and when it is not.
+    /// CreateDisposition: the action for an existing and for a missing file.
     CreateDisposition(u32) {
-        /// Replace it, or create it.
+        /// Replaces an existing file, or creates it.
         SUPERSEDE = 0,
-        /// Open it, or fail.
+        /// Opens an existing file, or fails.
         OPEN = 1,
-        /// Fail, or create it.
+        /// Creates a file, or fails if it exists.
         CREATE = 2,
-        /// Open it, or create it.
+        /// Opens an existing file, or creates it.
         OPEN_IF = 3,
-        /// Empty it, or fail.
+        /// Truncates an existing file, or fails.
         OVERWRITE = 4,
-        /// Empty it, or create it.
+        /// Truncates an existing file, or creates it.
         OVERWRITE_IF = 5,
     }
 }
@@ -117,15 +117,15 @@ bit_set! {
 }
 
 open_enum! {
-    /// CreateAction of the response: what was done.
+    /// CreateAction of the response: the action taken.
     CreateAction(u32) {
-        /// Replaced.
+        /// The file was replaced.
         SUPERSEDED = 0,
-        /// Opened.
+        /// The file was opened.
         OPENED = 1,
-        /// Created.
+        /// The file was created.
         CREATED = 2,
-        /// Emptied.
+        /// The file was truncated.
         OVERWRITTEN = 3,
     }
 }
@@ -146,23 +146,23 @@ const RESPONSE_FIXED: usize = 152;
 /// MS-SMB2 2.2.13.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Caching that the client asks for.
+    /// The requested oplock level.
     pub requested_oplock_level: OplockLevel,
-    /// Impersonation that the application asks for.
+    /// The requested impersonation level.
     pub impersonation_level: ImpersonationLevel,
-    /// Access asked for.
+    /// The requested access.
     pub desired_access: AccessMask,
     /// Attributes of a new file.
     pub file_attributes: FileAttributes,
-    /// What others may do meanwhile.
+    /// The uses that other Opens are allowed.
     pub share_access: ShareAccess,
-    /// What to do when the file is there or not.
+    /// The action for an existing and for a missing file.
     pub create_disposition: CreateDisposition,
-    /// How to open.
+    /// CreateOptions.
     pub create_options: CreateOptions,
-    /// Path below the share, or a pipe's name.
+    /// Path below the share, or the name of a pipe.
     pub name: Utf16<'a>,
-    /// Extensions.
+    /// Create contexts.
     pub contexts: CreateContexts<'a>,
 }
 
@@ -223,29 +223,29 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.14.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Caching granted.
+    /// The granted oplock level.
     pub oplock_level: OplockLevel,
-    /// 3.x only.
+    /// Flags (3.x only).
     pub flags: CreateFlags,
-    /// What was done.
+    /// The action taken.
     pub create_action: CreateAction,
-    /// When the file was created.
+    /// Time of creation.
     pub creation_time: FileTime,
-    /// When it was last read.
+    /// Time of the last read.
     pub last_access_time: FileTime,
-    /// When it was last written.
+    /// Time of the last write.
     pub last_write_time: FileTime,
-    /// When its data or metadata last changed.
+    /// Time of the last change of data or metadata.
     pub change_time: FileTime,
-    /// Bytes reserved on disk.
+    /// Bytes allocated on disk.
     pub allocation_size: u64,
-    /// Bytes of data.
+    /// Size in bytes.
     pub end_of_file: u64,
     /// Attributes.
     pub file_attributes: FileAttributes,
     /// The Open.
     pub file_id: FileId,
-    /// Answers to the request's extensions.
+    /// Create contexts of the response.
     pub contexts: CreateContexts<'a>,
 }
 

@@ -3,7 +3,7 @@
 use crate::codec::{Parsed, Writer};
 use crate::file_id::FileId;
 
-/// MS-SMB2 2.2.17. Asks that what is cached for the Open reach the store.
+/// MS-SMB2 2.2.17. Asks the server to make the Open's cached data stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Reserved1 of the specification. macOS sets it to 0xFFFF to ask for a

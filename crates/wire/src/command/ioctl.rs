@@ -1,5 +1,5 @@
-//! IOCTL, MS-SMB2 2.2.31 and 2.2.32; below, the contents of the buffers that
-//! MS-SMB2 defines. Those of MS-FSCC 2.3 are elsewhere.
+//! IOCTL, MS-SMB2 2.2.31 and 2.2.32, and in the submodules the buffers that MS-SMB2 defines.
+//! [`crate::fscc`] has those of MS-FSCC 2.3.
 
 pub mod copychunk;
 mod ctl_code;
@@ -34,25 +34,24 @@ const RESPONSE_FIXED: usize = 112;
 /// MS-SMB2 2.2.31.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What to do.
+    /// The control code.
     pub ctl_code: CtlCode,
-    /// The Open, or all ones.
+    /// The Open, or all ones for a code that needs none.
     pub file_id: FileId,
-    /// Bytes of input that the answer may have.
+    /// Largest input in the answer, bytes.
     pub max_input_response: u32,
-    /// Bytes of output that the answer may have.
+    /// Largest output in the answer, bytes.
     pub max_output_response: u32,
-    /// Whether it is an FSCTL.
+    /// IS_FSCTL is set for every valid request.
     pub flags: IoctlFlags,
-    /// Input.
+    /// The input buffer.
     pub input: &'a [u8],
-    /// OutputCount, which is to be 0 in a request: the output buffer is checked
-    /// for bounds and otherwise of no use.
+    /// OutputCount, which must be 0 in a request. It is only checked against the message's bounds.
     pub output_count: u32,
 }
 
 impl<'a> Request<'a> {
-    /// An FSCTL with `input`.
+    /// Makes a request for an FSCTL with `input`.
     pub const fn fsctl(
         ctl_code: CtlCode,
         file_id: FileId,
@@ -114,13 +113,13 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What was done.
+    /// The control code.
     pub ctl_code: CtlCode,
-    /// The Open, or all ones.
+    /// The Open, or all ones for a code that needs none.
     pub file_id: FileId,
-    /// Input given back; seldom any.
+    /// The input buffer, which is usually empty.
     pub input: &'a [u8],
-    /// Output.
+    /// The output buffer.
     pub output: &'a [u8],
 }
 
@@ -141,8 +140,7 @@ impl<'a> Response<'a> {
         Ok(Self { ctl_code, file_id, input, output })
     }
 
-    /// Appends the body; the output starts at the first 8-byte boundary after
-    /// the input.
+    /// Appends the body; the output begins at the first 8-byte boundary behind the input.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let output_offset = RESPONSE_FIXED.saturating_add(self.input.len()).next_multiple_of(8);
         w.u16(49).u16(0).u32(self.ctl_code.0);

@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 bit_set! {
     /// Flags of a lock element; five combinations are valid.
     LockFlags(u32) {
-        /// Others may read and share.
+        /// Other Opens may read the range and lock it shared.
         SHARED_LOCK = 0x0000_0001,
-        /// Others may not touch the range.
+        /// Other Opens may not use the range.
         EXCLUSIVE_LOCK = 0x0000_0002,
-        /// Undo a lock of exactly this range.
+        /// Unlocks exactly this range.
         UNLOCK = 0x0000_0004,
-        /// Do not wait.
+        /// Fails instead of waiting.
         FAIL_IMMEDIATELY = 0x0000_0010,
     }
 }
@@ -25,17 +25,17 @@ bit_set! {
 pub struct LockSequence(pub u32);
 
 impl LockSequence {
-    /// From its parts; bits that do not fit are dropped.
+    /// Makes a sequence from its parts; bits that do not fit are dropped.
     pub const fn new(number: u8, index: u32) -> Self {
         Self((index << 4) | (number & 0xF) as u32)
     }
 
-    /// The low four bits.
+    /// Returns LockSequenceNumber, the low four bits.
     pub const fn number(self) -> u8 {
         (self.0 & 0xF) as u8
     }
 
-    /// The bucket: 1 to 64, or 0 for none. Larger ones are invalid.
+    /// Returns LockSequenceIndex: 1 to 64, or 0 for none. Larger values are invalid.
     pub const fn index(self) -> u32 {
         self.0 >> 4
     }
@@ -48,7 +48,7 @@ pub struct LockElement {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// What to do with the range.
+    /// The action on the range.
     pub flags: LockFlags,
 }
 
@@ -58,16 +58,16 @@ const ELEMENT_LEN: usize = 24;
 /// MS-SMB2 2.2.26.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// For replays.
+    /// Identifies the request in replays.
     pub lock_sequence: LockSequence,
     /// The Open.
     pub file_id: FileId,
-    /// The ranges; none is for the server to refuse.
+    /// The ranges; the server refuses an empty list.
     pub locks: Vec<LockElement>,
 }
 
 impl Request {
-    /// Parses a whole message. The elements it allocates are all in it.
+    /// Parses a whole message. Allocates only elements that the message contains.
     pub fn parse(message: &[u8]) -> Parsed<Self> {
         let r = &mut super::body(message, 48, "LOCK request StructureSize")?;
         let count = usize::from(r.u16("LockCount")?);

@@ -20,7 +20,8 @@ open_enum! {
         SMB_3_0_2 = 0x0302,
         /// 3.1.1
         SMB_3_1_1 = 0x0311,
-        /// Answers an SMB1 NEGOTIATE: 2.1 or later, to be negotiated again.
+        /// The answer to an SMB1 NEGOTIATE: the server speaks 2.1 or later, and negotiation
+        /// continues.
         WILDCARD = 0x02FF,
     }
 }
@@ -66,16 +67,15 @@ const RESPONSE_FIXED: usize = 128;
 /// MS-SMB2 2.2.3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Signing.
+    /// SecurityMode: signing enabled or required.
     pub security_mode: SecurityMode,
-    /// What the client can do.
+    /// Capabilities of the client.
     pub capabilities: GlobalCapabilities,
-    /// The client; zero for 2.0.2 only.
+    /// The client's number; zero for 2.0.2 only.
     pub client_guid: Guid,
-    /// Offered dialects, in the client's order. None is for the server to
-    /// refuse.
+    /// Offered dialects, in the client's order. The server refuses an empty list.
     pub dialects: Vec<Dialect>,
-    /// Contexts; empty unless 3.1.1 is offered.
+    /// Negotiate contexts; empty unless 3.1.1 is offered.
     pub negotiate_contexts: Vec<NegotiateContext<'a>>,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Request<'a> {
         let context_count = r.u16("NegotiateContextCount")?;
         r.skip(2, "Reserved2")?;
         let dialects = read_dialects(r, dialect_count)?;
-        // MS-SMB2 2.2.3: without 3.1.1 these bytes are ClientStartTime, ignored.
+        // MS-SMB2 2.2.3: without 3.1.1 these bytes are ClientStartTime, which is ignored.
         let negotiate_contexts = if dialects.contains(&Dialect::SMB_3_1_1) {
             negotiate_context::parse_list(message, context_offset, context_count, r.position())?
         } else {
@@ -101,8 +101,8 @@ impl<'a> Request<'a> {
         Ok(Self { security_mode, capabilities, client_guid, dialects, negotiate_contexts })
     }
 
-    /// Appends the body. Contexts are written when there are any; offering them
-    /// without 3.1.1 is our own bug.
+    /// Appends the body, with contexts if there are any. Contexts without 3.1.1 are a bug of the
+    /// caller.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(36).u16(field_u16(self.dialects.len())).u16(self.security_mode.0).u16(0);
         w.u32(self.capabilities.0).bytes(&self.client_guid.0);
@@ -123,27 +123,27 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Signing.
+    /// SecurityMode: signing enabled or required.
     pub security_mode: SecurityMode,
     /// The dialect chosen.
     pub dialect_revision: Dialect,
-    /// The server.
+    /// The server's number.
     pub server_guid: Guid,
-    /// What the server can do on this connection.
+    /// Capabilities of the server on this connection.
     pub capabilities: GlobalCapabilities,
-    /// Bytes of a buffer other than of READ and WRITE.
+    /// Largest buffer of requests other than READ and WRITE, bytes.
     pub max_transact_size: u32,
-    /// Bytes of a READ.
+    /// Largest READ, bytes.
     pub max_read_size: u32,
-    /// Bytes of a WRITE.
+    /// Largest WRITE, bytes.
     pub max_write_size: u32,
-    /// The server's clock.
+    /// The server's present time.
     pub system_time: FileTime,
-    /// When the server was started; servers may say 0.
+    /// Time of the server's start, or 0.
     pub server_start_time: FileTime,
     /// The GSS token.
     pub security_buffer: &'a [u8],
-    /// Contexts; empty unless 3.1.1 is chosen.
+    /// Negotiate contexts; empty unless 3.1.1 is chosen.
     pub negotiate_contexts: Vec<NegotiateContext<'a>>,
 }
 
@@ -204,7 +204,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The `count` dialects that come next.
+/// Reads the next `count` dialects.
 pub(super) fn read_dialects(r: &mut Reader<'_>, count: u16) -> Parsed<Vec<Dialect>> {
     let needed = usize::from(count).saturating_mul(2);
     let r = &mut Reader::new(r.take(needed, "Dialects")?);

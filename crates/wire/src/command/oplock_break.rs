@@ -1,6 +1,5 @@
-//! OPLOCK_BREAK, MS-SMB2 2.2.23 to 2.2.25: for oplocks and for leases, told
-//! apart by StructureSize. The server notifies, the client acknowledges, the
-//! server responds.
+//! OPLOCK_BREAK, MS-SMB2 2.2.23 to 2.2.25, for oplocks and for leases; StructureSize tells them
+//! apart. The server notifies, the client acknowledges, the server responds.
 
 pub use super::create::OplockLevel;
 use crate::bit_set;
@@ -19,7 +18,7 @@ const LEASE_SIZE: u16 = 36;
 bit_set! {
     /// Flags of a lease break notification.
     LeaseBreakFlags(u32) {
-        /// The server waits for an acknowledgment.
+        /// The server expects an acknowledgment.
         ACK_REQUIRED = 0x0000_0001,
     }
 }
@@ -27,7 +26,8 @@ bit_set! {
 /// The body of all three oplock messages, 2.2.23.1, 2.2.24.1, 2.2.25.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OplockBreak {
-    /// The most that is left; what the client keeps; what is granted.
+    /// In the notification: the highest level left. In the acknowledgment: the level that the
+    /// client keeps. In the response: the granted level.
     pub oplock_level: OplockLevel,
     /// The Open.
     pub file_id: FileId,
@@ -49,15 +49,15 @@ impl OplockBreak {
 /// 2.2.23.2. BreakReason and the hints are reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseBreakNotification {
-    /// 3.x: the state's number.
+    /// The epoch of the new state (3.x).
     pub new_epoch: u16,
-    /// Whether an acknowledgment is waited for.
+    /// ACK_REQUIRED if an acknowledgment is expected.
     pub flags: LeaseBreakFlags,
     /// The lease.
     pub lease_key: LeaseKey,
-    /// What the client has.
+    /// The state before the break.
     pub current_lease_state: LeaseState,
-    /// What is left.
+    /// The state after the break.
     pub new_lease_state: LeaseState,
 }
 
@@ -66,7 +66,7 @@ pub struct LeaseBreakNotification {
 pub struct LeaseBreak {
     /// The lease.
     pub lease_key: LeaseKey,
-    /// What the client keeps; what is granted.
+    /// In the acknowledgment: the state that the client keeps. In the response: the granted state.
     pub lease_state: LeaseState,
 }
 
@@ -85,7 +85,7 @@ impl LeaseBreak {
     }
 }
 
-/// Server to client, unasked: MessageId all ones, 2.2.23.
+/// Message of the server without a request, with a MessageId of all ones, 2.2.23.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification {
     /// 2.2.23.1
@@ -94,7 +94,7 @@ pub enum Notification {
     Lease(LeaseBreakNotification),
 }
 
-/// Client to server: the acknowledgment, 2.2.24.
+/// The client's acknowledgment, 2.2.24.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// 2.2.24.1
@@ -103,10 +103,10 @@ pub enum Request {
     Lease(LeaseBreak),
 }
 
-/// What the specification calls the [`Request`].
+/// The specification's name of [`Request`].
 pub type Acknowledgment = Request;
 
-/// Server to client: the answer to the acknowledgment, 2.2.25.
+/// The server's answer to the acknowledgment, 2.2.25.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response {
     /// 2.2.25.1

@@ -9,13 +9,13 @@ use crate::utf16::Utf16;
 bit_set! {
     /// Flags of the request.
     QueryDirectoryFlags(u8) {
-        /// Begin again.
+        /// Lists from the beginning.
         RESTART_SCANS = 0x01,
-        /// One entry only.
+        /// Returns one entry only.
         RETURN_SINGLE_ENTRY = 0x02,
-        /// Begin at FileIndex.
+        /// Lists from FileIndex on.
         INDEX_SPECIFIED = 0x04,
-        /// Begin again with a new pattern.
+        /// Lists from the beginning with a new pattern.
         REOPEN = 0x10,
     }
 }
@@ -26,17 +26,17 @@ const REQUEST_FIXED: usize = 96;
 /// MS-SMB2 2.2.33.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Which MS-FSCC 2.4 class the entries are to have.
+    /// The class of the entries, MS-FSCC 2.4.
     pub file_information_class: u8,
-    /// Where to begin.
+    /// QUERY_DIRECTORY_FLAGS.
     pub flags: QueryDirectoryFlags,
-    /// Where to begin when INDEX_SPECIFIED is set.
+    /// The first entry, if INDEX_SPECIFIED is set.
     pub file_index: u32,
     /// The directory's Open.
     pub file_id: FileId,
-    /// Bytes that the answer may have.
+    /// Largest answer in bytes.
     pub output_buffer_length: u32,
-    /// The search pattern.
+    /// The search pattern, with wildcards.
     pub file_name: Utf16<'a>,
 }
 

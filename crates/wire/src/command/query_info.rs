@@ -7,7 +7,7 @@ use crate::file_id::FileId;
 use crate::{bit_set, open_enum};
 
 open_enum! {
-    /// What QUERY_INFO and SET_INFO are about.
+    /// InfoType: the subject of QUERY_INFO and SET_INFO.
     InfoType(u8) {
         /// The file, MS-FSCC 2.4.
         FILE = 1,
@@ -23,11 +23,11 @@ open_enum! {
 bit_set! {
     /// Flags of a FileFullEaInformation query.
     QueryInfoFlags(u32) {
-        /// Begin again.
+        /// Lists from the beginning.
         RESTART_SCAN = 0x0000_0001,
-        /// One attribute only.
+        /// Returns one attribute only.
         RETURN_SINGLE_ENTRY = 0x0000_0002,
-        /// AdditionalInformation is the index to begin at.
+        /// AdditionalInformation is the index of the first attribute.
         INDEX_SPECIFIED = 0x0000_0004,
     }
 }
@@ -40,19 +40,19 @@ const FILE_FULL_EA_INFORMATION: u8 = 15;
 /// MS-SMB2 2.2.37.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked about.
+    /// The subject of the query.
     pub info_type: InfoType,
-    /// Which MS-FSCC class the answer is to have.
+    /// The class of the answer, MS-FSCC 2.4 and 2.5.
     pub file_info_class: u8,
-    /// Bytes that the answer may have.
+    /// Largest answer in bytes.
     pub output_buffer_length: u32,
     /// [`SecurityInformation`], or the index of an extended attribute.
     pub additional_information: u32,
-    /// For extended attributes.
+    /// Flags for extended attributes.
     pub flags: QueryInfoFlags,
     /// The Open.
     pub file_id: FileId,
-    /// [`QueryQuotaInfo`], or the extended attributes wanted.
+    /// [`QueryQuotaInfo`], or the names of extended attributes.
     pub input: &'a [u8],
 }
 
@@ -69,7 +69,7 @@ impl<'a> Request<'a> {
         let additional_information = r.u32("AdditionalInformation")?;
         let flags = QueryInfoFlags(r.u32("Flags")?);
         let file_id = FileId::read(r)?;
-        // MS-SMB2 2.2.37: for all other queries the input fields are ignored.
+        // MS-SMB2 2.2.37: other queries ignore the input fields.
         let input = match (info_type, file_info_class) {
             (InfoType::QUOTA, _) | (InfoType::FILE, FILE_FULL_EA_INFORMATION) => {
                 pointed(message, input_offset.into(), input_length, REQUEST_FIXED, "InputBuffer")?
@@ -101,7 +101,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// AdditionalInformation of a SECURITY query.
+    /// Returns AdditionalInformation of a SECURITY query.
     pub const fn security_information(&self) -> SecurityInformation {
         SecurityInformation(self.additional_information)
     }
@@ -110,22 +110,22 @@ impl<'a> Request<'a> {
 /// SMB2_QUERY_QUOTA_INFO, MS-SMB2 2.2.37.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryQuotaInfo<'a> {
-    /// One entry only.
+    /// Returns one entry only.
     pub return_single: bool,
-    /// Begin again.
+    /// Lists from the beginning.
     pub restart_scan: bool,
-    /// Whose quotas.
+    /// The users whose quotas are queried.
     pub sids: QuotaSids<'a>,
 }
 
-/// Whose quotas are asked for.
+/// The users whose quotas are queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaSids<'a> {
-    /// Everybody's.
+    /// All users.
     All,
     /// FILE_GET_QUOTA_INFORMATION entries, MS-FSCC 2.4.41.1.
     List(&'a [u8]),
-    /// Everybody's, beginning at this SID.
+    /// All users from this SID on.
     From(&'a [u8]),
 }
 
@@ -143,7 +143,7 @@ impl<'a> QueryQuotaInfo<'a> {
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
             (0, _) => QuotaSids::From(pointed(buffer, start_offset, start_length, 0, "StartSid")?),
-            // MS-SMB2 3.3.5.20.4: the list comes before a StartSid.
+            // MS-SMB2 3.3.5.20.4: a list has priority over StartSid.
             _ => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
         };
         Ok(Self { return_single, restart_scan, sids })
@@ -163,6 +163,6 @@ impl<'a> QueryQuotaInfo<'a> {
 }
 
 super::output_response! {
-    /// MS-SMB2 2.2.38: what the class says.
+    /// MS-SMB2 2.2.38. The class determines the structure of the output.
     Response, "QUERY_INFO response";
 }

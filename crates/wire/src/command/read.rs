@@ -10,11 +10,11 @@ open_enum! {
     /// The Channel field of READ and WRITE requests and of
     /// SMB2_RDMA_TRANSFORM.
     Channel(u32) {
-        /// The data travels in the message.
+        /// The message contains the data.
         NONE = 0,
-        /// The data travels by RDMA, MS-SMBD 2.2.3.1 descriptors follow.
+        /// RDMA moves the data; descriptors of MS-SMBD 2.2.3.1 follow.
         RDMA_V1 = 1,
-        /// The same, and the server invalidates the first descriptor (3.0.2).
+        /// As RDMA_V1, and the server invalidates the first descriptor (3.0.2).
         RDMA_V1_INVALIDATE = 2,
         /// An SMB2_RDMA_TRANSFORM precedes the descriptors (3.1.1).
         RDMA_TRANSFORM = 3,
@@ -22,8 +22,8 @@ open_enum! {
 }
 
 impl Channel {
-    /// The channel information that a request carries. Without a channel the
-    /// fields are to be ignored, and with an unknown one they mean nothing.
+    /// Returns the channel information of a request. It is ignored without a channel and with an
+    /// unknown one.
     pub(super) fn info(
         self,
         message: &[u8],
@@ -43,7 +43,7 @@ impl Channel {
 bit_set! {
     /// Flags of the request.
     ReadFlags(u8) {
-        /// Read from the storage, not from a cache (3.0.2).
+        /// The server reads from storage, not from a cache (3.0.2).
         READ_UNBUFFERED = 0x01,
         /// The answer may be compressed (3.1.1).
         REQUEST_COMPRESSED = 0x02,
@@ -60,34 +60,34 @@ bit_set! {
 
 /// Where the variable part of the request starts.
 const REQUEST_FIXED: usize = 112;
-/// Where the variable part of the response starts: DataOffset as we write it.
+/// Offset of the data in the response, as this crate writes it.
 pub const RESPONSE_DATA_OFFSET: u8 = 80;
 
 /// MS-SMB2 2.2.19.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Where in the response the client would like the data; not binding.
+    /// The offset at which the client prefers the data in the response; not binding.
     pub padding: u8,
-    /// How to read.
+    /// Flags.
     pub flags: ReadFlags,
-    /// Bytes to read.
+    /// Length in bytes.
     pub length: u32,
-    /// Where in the file to read.
+    /// Offset in the file, bytes.
     pub offset: u64,
     /// The Open.
     pub file_id: FileId,
-    /// Fewer bytes than this are a failure.
+    /// The read fails with fewer bytes than this.
     pub minimum_count: u32,
-    /// How the data travels.
+    /// The way of the data.
     pub channel: Channel,
-    /// Bytes that travel by RDMA.
+    /// Bytes moved by RDMA.
     pub remaining_bytes: u32,
-    /// RDMA descriptors, and before them a transform where there is one.
+    /// RDMA descriptors, with a transform before them if there is one.
     pub channel_info: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// A plain read.
+    /// Makes a read without options.
     pub const fn new(file_id: FileId, offset: u64, length: u32) -> Self {
         Self {
             padding: RESPONSE_DATA_OFFSET,
@@ -147,18 +147,18 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.20.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Bytes that went by RDMA.
+    /// Bytes moved by RDMA.
     pub data_remaining: u32,
-    /// 3.1.1 only.
+    /// Flags (3.1.1 only).
     pub flags: ReadResponseFlags,
     /// The data.
     pub data: &'a [u8],
-    /// Where the data lies in the message; set by `parse`, ignored by `encode`.
+    /// Position of the data in the message; set by `parse`, ignored by `encode`.
     pub data_range: Range<usize>,
 }
 
 impl<'a> Response<'a> {
-    /// An answer that carries `data` in the message.
+    /// Makes a response with `data`.
     pub fn new(data: &'a [u8]) -> Self {
         let start = usize::from(RESPONSE_DATA_OFFSET);
         let data_range =
@@ -186,8 +186,8 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The 16 bytes between the header and the data, for a server that has the data
-/// in a buffer already and writes them into the room before it.
+/// Returns the 16 bytes between the header and the data, for a server that writes them into the
+/// headroom of a data buffer.
 pub fn response_head(data_len: u32, data_remaining: u32, flags: ReadResponseFlags) -> [u8; 16] {
     let mut head = [0; 16];
     let (words, flag_bytes) = head.split_at_mut(12);
@@ -202,7 +202,7 @@ pub fn response_head(data_len: u32, data_remaining: u32, flags: ReadResponseFlag
     head
 }
 
-/// The payload of a message and its byte range (`0..0` when there is none).
+/// Returns the payload of a message and its position (`0..0` for none).
 pub(super) fn payload(
     message: &[u8],
     offset: u32,

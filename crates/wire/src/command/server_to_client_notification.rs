@@ -1,5 +1,5 @@
-//! SERVER_TO_CLIENT_NOTIFICATION, MS-SMB2 2.2.44 (3.1.1). Server to client,
-//! unasked (MessageId all ones), and never answered.
+//! SERVER_TO_CLIENT_NOTIFICATION, MS-SMB2 2.2.44 (3.1.1): a message of the server without a request
+//! (MessageId all ones) and without an answer.
 
 use crate::codec::{Malformed, Parsed, Reader, Writer};
 use crate::header::HEADER_LEN;
@@ -8,13 +8,13 @@ use crate::open_enum;
 open_enum! {
     /// NotificationType.
     NotificationType(u32) {
-        /// SmbNotifySessionClosed: the session of the header is gone.
+        /// SmbNotifySessionClosed: the session of the header has ended.
         SESSION_CLOSED = 0,
     }
 }
 
-/// StructureSize as we write it: the size of the whole structure with the
-/// four-byte SMB2_NOTIFY_SESSION_CLOSED.
+/// StructureSize as this crate writes it: the whole structure with the four-byte
+/// SMB2_NOTIFY_SESSION_CLOSED.
 const STRUCTURE_SIZE: u16 = 12;
 /// Bytes before Notification.
 const FIXED: u16 = 8;
@@ -22,13 +22,13 @@ const FIXED: u16 = 8;
 /// MS-SMB2 2.2.44.1. The one notification defined, 2.2.44.2, has no contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notification {
-    /// What the client is told.
+    /// The kind of notification.
     pub notification_type: NotificationType,
 }
 
 impl Notification {
-    /// Parses a whole message. The specification's text makes StructureSize 12
-    /// and its example (4.11) 0x12, so any that covers the fixed part will do.
+    /// Parses a whole message. The specification's text gives StructureSize 12 and its example
+    /// (4.11) 0x12, so any size that covers the fixed part is accepted.
     pub fn parse(message: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(message);
         r.skip(HEADER_LEN, "notification header")?;

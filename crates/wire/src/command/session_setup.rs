@@ -33,11 +33,11 @@ const RESPONSE_FIXED: usize = 72;
 /// MS-SMB2 2.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Whether a channel is being bound.
+    /// BINDING adds a channel to the session.
     pub flags: SessionSetupFlags,
-    /// One byte on the wire, the same bits as in NEGOTIATE.
+    /// SecurityMode in one byte, with the bits of NEGOTIATE.
     pub security_mode: SecurityMode,
-    /// Only DFS means anything here.
+    /// Capabilities, of which only DFS is used here.
     pub capabilities: GlobalCapabilities,
     /// A session of this user that the client has lost, or 0.
     pub previous_session_id: u64,
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What kind of session it is.
+    /// Guest, anonymous or encrypted.
     pub session_flags: SessionFlags,
     /// The GSS token.
     pub security_buffer: &'a [u8],

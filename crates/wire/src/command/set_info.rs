@@ -12,15 +12,15 @@ const REQUEST_FIXED: usize = 96;
 /// MS-SMB2 2.2.39.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is to be set.
+    /// The subject of the change.
     pub info_type: InfoType,
-    /// Which MS-FSCC class the buffer has.
+    /// The class of the buffer, MS-FSCC 2.4 and 2.5.
     pub file_info_class: u8,
-    /// [`SecurityInformation`] when a descriptor is set.
+    /// [`SecurityInformation`] if a descriptor is set.
     pub additional_information: u32,
     /// The Open.
     pub file_id: FileId,
-    /// What to set.
+    /// The new values, in the class's structure.
     pub buffer: &'a [u8],
 }
 
@@ -52,7 +52,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// AdditionalInformation when a descriptor is set.
+    /// Returns AdditionalInformation of a change of a descriptor.
     pub const fn security_information(&self) -> SecurityInformation {
         SecurityInformation(self.additional_information)
     }

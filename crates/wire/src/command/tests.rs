@@ -16,14 +16,14 @@ use crate::error_response::ErrorResponse;
 use crate::header::{Command, HEADER_LEN};
 use std::vec::Vec;
 
-/// A message with an empty header and the body that `encode` appends.
+/// Returns a message with an empty header and the body that `encode` appends.
 pub(crate) fn message(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::from([0u8; HEADER_LEN]);
     encode(&mut Writer::from(&mut bytes, 0));
     bytes
 }
 
-/// Parses a request and encodes what was understood.
+/// Parses a request and encodes the result.
 fn reencode_request(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
     Ok(match command {
         Command::NEGOTIATE => negotiate::Request::parse(m).map(|p| message(|w| p.encode(w)))?,
@@ -61,7 +61,7 @@ fn reencode_request(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
     })
 }
 
-/// Parses a response that did not fail and encodes what was understood.
+/// Parses a successful response and encodes the result.
 fn reencode_response(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
     Ok(match command {
         Command::NEGOTIATE => negotiate::Response::parse(m).map(|p| message(|w| p.encode(w)))?,

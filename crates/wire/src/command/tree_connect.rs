@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 bit_set! {
     /// Flags of the request (3.1.1; reserved before).
     TreeConnectFlags(u16) {
-        /// The client has been on this cluster share with this dialect before.
+        /// The client has used this cluster share with this dialect before.
         CLUSTER_RECONNECT = 0x0001,
         /// The client understands share redirects.
         REDIRECT_TO_OWNER = 0x0002,
@@ -32,7 +32,7 @@ open_enum! {
 /// MS-SMB2 2.2.9.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeConnectContext<'a> {
-    /// What the data is.
+    /// The type of the data.
     pub kind: TreeConnectContextType,
     /// The data.
     pub data: &'a [u8],
@@ -57,9 +57,9 @@ bit_set! {
         DFS = 0x0000_0001,
         /// A DFS root.
         DFS_ROOT = 0x0000_0002,
-        /// Offline caching by itself.
+        /// The client may decide to cache offline.
         AUTO_CACHING = 0x0000_0010,
-        /// Offline caching, used even when the share is there.
+        /// Offline caching, which the client uses even while the share can be reached.
         VDO_CACHING = 0x0000_0020,
         /// No offline caching (both bits of the mask).
         NO_CACHING = 0x0000_0030,
@@ -69,7 +69,7 @@ bit_set! {
         FORCE_SHARED_DELETE = 0x0000_0200,
         /// To be ignored.
         ALLOW_NAMESPACE_CACHING = 0x0000_0400,
-        /// Enumerations show what the client may access.
+        /// Listings show only objects that the user can access.
         ACCESS_BASED_DIRECTORY_ENUM = 0x0000_0800,
         /// No exclusive caching rights.
         FORCE_LEVELII_OPLOCK = 0x0000_1000,
@@ -83,7 +83,7 @@ bit_set! {
         IDENTITY_REMOTING = 0x0004_0000,
         /// Compression.
         COMPRESS_DATA = 0x0010_0000,
-        /// Better on connections of its own.
+        /// The client should use connections of its own.
         ISOLATED_TRANSPORT = 0x0020_0000,
     }
 }
@@ -97,11 +97,11 @@ bit_set! {
         CONTINUOUS_AVAILABILITY = 0x0000_0010,
         /// Scale-out.
         SCALEOUT = 0x0000_0020,
-        /// Watched over by the witness service.
+        /// The witness service monitors the share.
         CLUSTER = 0x0000_0040,
-        /// The owner may change.
+        /// Its owner among the cluster's nodes may change.
         ASYMMETRIC = 0x0000_0080,
-        /// Redirects to the owner.
+        /// The client is redirected to the owner.
         REDIRECT_TO_OWNER = 0x0000_0100,
     }
 }
@@ -116,18 +116,17 @@ const CONTEXT_LEN: usize = 8;
 /// MS-SMB2 2.2.9.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Meaningless before 3.1.1.
+    /// Flags, which mean nothing before 3.1.1.
     pub flags: TreeConnectFlags,
     /// `\\server\share`.
     pub path: Utf16<'a>,
-    /// The contexts of the extension; empty when its flag is clear. The fault in
-    /// them is kept rather than returned, because before 3.1.1 the flag means
-    /// nothing and the request is good.
+    /// The contexts of the extension; empty if its flag is clear. An error in them is stored here
+    /// and does not fail the parser, because the flag means nothing before 3.1.1.
     pub contexts: Parsed<Vec<TreeConnectContext<'a>>>,
 }
 
 impl<'a> Request<'a> {
-    /// A plain request for `path`.
+    /// Makes a request for `path` without the extension.
     pub const fn new(path: Utf16<'a>) -> Self {
         Self { flags: TreeConnectFlags::EMPTY, path, contexts: Ok(Vec::new()) }
     }
@@ -147,7 +146,7 @@ impl<'a> Request<'a> {
         Ok(Self { flags, path: Utf16::new(path)?, contexts })
     }
 
-    /// Appends the body; the extension when its flag is set.
+    /// Appends the body, with the extension if its flag is set.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let path = self.path.as_bytes();
         let extended = self.flags.contains(TreeConnectFlags::EXTENSION_PRESENT);
@@ -164,7 +163,7 @@ impl<'a> Request<'a> {
         let contexts = self.contexts.as_deref().unwrap_or(&[]);
         let contexts_offset = w.offset();
         w.u32(0).u16(field_u16(contexts.len())).zeros(10).bytes(path).align(8);
-        // MS-SMB2 2.2.9.1 counts this offset from the request, not its header.
+        // MS-SMB2 2.2.9.1: this offset counts from the request, not from its header.
         w.patch_u32(contexts_offset, field_u32(w.offset().saturating_sub(HEADER_LEN)));
         for context in contexts {
             w.align(8).u16(context.kind.0).u16(field_u16(context.data.len())).u32(0);
@@ -173,8 +172,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Contexts follow one another at 8-byte boundaries, as everywhere else; the
-/// specification does not say it for these.
+/// Contexts begin at 8-byte boundaries as in other lists; the specification does not say so.
 fn parse_contexts<'a>(message: &'a [u8], mut r: Reader<'a>) -> Parsed<Vec<TreeConnectContext<'a>>> {
     let offset = r.u32("TreeConnectContextOffset")?;
     let count = usize::from(r.u16("TreeConnectContextCount")?);
@@ -201,13 +199,13 @@ fn parse_contexts<'a>(message: &'a [u8], mut r: Reader<'a>) -> Parsed<Vec<TreeCo
 /// MS-SMB2 2.2.10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// What is shared.
+    /// The kind of share.
     pub share_type: ShareType,
-    /// Properties.
+    /// Properties of the share.
     pub share_flags: ShareFlags,
-    /// Abilities.
+    /// Capabilities of the share.
     pub capabilities: ShareCapabilities,
-    /// What the user may do at most.
+    /// The maximal access of the user.
     pub maximal_access: AccessMask,
 }
 

@@ -10,9 +10,9 @@ use core::ops::Range;
 bit_set! {
     /// Flags of the request.
     WriteFlags(u32) {
-        /// The data is to be stable before the answer (2.1 and up).
+        /// The server answers when the data is stable (2.1 and up).
         WRITE_THROUGH = 0x0000_0001,
-        /// The data is not to be cached (3.0.2).
+        /// The server does not cache the data (3.0.2).
         WRITE_UNBUFFERED = 0x0000_0002,
     }
 }
@@ -23,30 +23,28 @@ pub const REQUEST_DATA_OFFSET: u16 = 112;
 /// MS-SMB2 2.2.21.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// DataOffset as it was sent: the server has rules for it beyond bounds.
-    /// Ignored by `encode`.
+    /// DataOffset as received: the server has rules for it beyond bounds. Ignored by `encode`.
     pub data_offset: u16,
-    /// Where in the file to write.
+    /// Offset in the file, bytes.
     pub offset: u64,
     /// The Open.
     pub file_id: FileId,
-    /// How the data travels.
+    /// The way of the data.
     pub channel: Channel,
-    /// Bytes that travel by RDMA.
+    /// Bytes moved by RDMA.
     pub remaining_bytes: u32,
-    /// RDMA descriptors, and before them a transform where there is one.
+    /// RDMA descriptors, with a transform before them if there is one.
     pub channel_info: &'a [u8],
-    /// How to write.
+    /// Flags.
     pub flags: WriteFlags,
-    /// The data; empty when it travels by RDMA.
+    /// The data; empty if RDMA moves it.
     pub data: &'a [u8],
-    /// Where the data lies in the message (`0..0` when there is none); set by
-    /// `parse`, ignored by `encode`.
+    /// Position of the data in the message (`0..0` for none); set by `parse`, ignored by `encode`.
     pub data_range: Range<usize>,
 }
 
 impl<'a> Request<'a> {
-    /// A plain write of `data`.
+    /// Makes a write of `data` without options.
     pub fn new(file_id: FileId, offset: u64, data: &'a [u8]) -> Self {
         let start = usize::from(REQUEST_DATA_OFFSET);
         let data_range =
@@ -92,7 +90,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Appends the body: channel information last, after the data.
+    /// Appends the body, with channel information behind the data.
     pub fn encode(&self, w: &mut Writer<'_>) {
         self.encode_fixed(field_u32(self.data.len()), w);
         w.bytes(self.data).bytes(self.channel_info);
@@ -102,9 +100,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Appends the 48 bytes between the header and the data alone, for a client
-    /// that sends `data_len` bytes from a buffer of its own right behind them
-    /// (and the channel information after those).
+    /// Appends only the 48 bytes between the header and the data, for a client that sends
+    /// `data_len` bytes from a buffer of its own behind them (and then the channel information).
     pub fn encode_fixed(&self, data_len: u32, w: &mut Writer<'_>) {
         w.u16(49).u16(REQUEST_DATA_OFFSET).u32(data_len).u64(self.offset);
         self.file_id.encode(w);
@@ -123,7 +120,7 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.22.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// Bytes written.
+    /// Number of bytes written.
     pub count: u32,
 }
 

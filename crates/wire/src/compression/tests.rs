@@ -91,7 +91,7 @@ fn chains_that_lie() {
         bytes[at] = value;
         assert!(Compressed::parse(&bytes).is_err(), "{at} {value}");
     }
-    // MS-SMB2 3.1.5.3: a rest no longer than a payload header is not looked at.
+    // MS-SMB2 3.1.5.3: a rest that is no longer than a payload header is ignored.
     let mut bytes = good;
     bytes.extend([0xFF; 8]);
     assert!(Compressed::parse(&bytes).is_ok());

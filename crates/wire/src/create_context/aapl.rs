@@ -1,5 +1,5 @@
-//! Apple's create context. It is not in MS-SMB2; Apple publishes its layout with
-//! the sources of its SMB client.
+//! Apple's create context, which is not in MS-SMB2. Apple publishes its layout with the sources of
+//! its SMB client.
 
 use crate::codec::{Parsed, Reader, Writer};
 use crate::command::field_u32;
@@ -7,23 +7,23 @@ use crate::utf16::Utf16;
 use crate::{bit_set, open_enum};
 
 open_enum! {
-    /// What is asked.
+    /// The command of the context.
     AaplCommand(u32) {
-        /// What the server and the volume can do.
+        /// Queries the capabilities of server and volume.
         SERVER_QUERY = 1,
-        /// The path of a file id.
+        /// Asks for the path of a file id.
         RESOLVE_ID = 2,
     }
 }
 
 bit_set! {
-    /// What a server query asks for, and what its answer holds.
+    /// The parts of a server query, and of its answer.
     AaplRequested(u64) {
-        /// Capabilities of the server (and, asking, of the client).
+        /// Capabilities of the server (in the request: of the client).
         SERVER_CAPABILITIES = 0x01,
         /// Capabilities of the volume.
         VOLUME_CAPABILITIES = 0x02,
-        /// Which model the server claims to be: the icon in Finder.
+        /// The model that the server claims to be, which selects the icon in Finder.
         MODEL_INFO = 0x04,
     }
 }
@@ -31,8 +31,8 @@ bit_set! {
 bit_set! {
     /// Capabilities of the server and of the client.
     AaplServerCapabilities(u64) {
-        /// Directory entries carry access rights, resource fork size and Finder
-        /// information in place of short names and EA sizes.
+        /// Directory entries contain access rights, resource fork size and Finder information in
+        /// place of short names and EA sizes.
         SUPPORTS_READ_DIR_ATTR = 0x01,
         /// Server-side copies of whole files by COPYCHUNK without chunks.
         SUPPORTS_OSX_COPYFILE = 0x02,
@@ -46,11 +46,11 @@ bit_set! {
 bit_set! {
     /// Capabilities of the volume.
     AaplVolumeCapabilities(u64) {
-        /// RESOLVE_ID is answered.
+        /// The server answers RESOLVE_ID.
         SUPPORT_RESOLVE_ID = 0x01,
         /// Names are case-sensitive.
         CASE_SENSITIVE = 0x02,
-        /// FLUSH can reach through to the drive.
+        /// FLUSH can empty the drive's own cache.
         SUPPORTS_FULL_SYNC = 0x04,
     }
 }
@@ -58,15 +58,14 @@ bit_set! {
 /// The server query in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AaplQuery {
-    /// What is asked for.
+    /// The requested parts.
     pub requested: AaplRequested,
-    /// What the client can do.
+    /// Capabilities of the client.
     pub client_capabilities: AaplServerCapabilities,
 }
 
 impl AaplQuery {
-    /// Parses the data of an AAPL context: a server query, or `None` for another
-    /// command.
+    /// Parses the data of an AAPL context: a server query, or `None` for another command.
     pub fn parse(data: &[u8]) -> Parsed<Option<Self>> {
         let r = &mut Reader::new(data);
         if AaplCommand(r.u32("AAPL command")?) != AaplCommand::SERVER_QUERY {
@@ -88,9 +87,9 @@ impl AaplQuery {
 /// The answer to the server query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AaplQueryResponse<'a> {
-    /// What the server can do.
+    /// Capabilities of the server.
     pub server_capabilities: Option<AaplServerCapabilities>,
-    /// What the volume can do.
+    /// Capabilities of the volume.
     pub volume_capabilities: Option<AaplVolumeCapabilities>,
     /// The model, such as `MacSamba`.
     pub model: Option<Utf16<'a>>,

@@ -17,11 +17,12 @@ bit_set! {
 /// DH2Q in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurableRequestV2 {
-    /// How long the Open is to be kept, milliseconds; 0 leaves it to the server.
+    /// Time for which the Open is kept without a connection, milliseconds; 0 lets the server
+    /// choose.
     pub timeout: u32,
-    /// Whether it is to be persistent.
+    /// PERSISTENT asks for a persistent handle.
     pub flags: DurableHandleFlags,
-    /// Names the request, so that a replay is known for one.
+    /// Identifies the request in replays.
     pub create_guid: Guid,
 }
 
@@ -45,11 +46,11 @@ impl DurableRequestV2 {
 /// DH2C in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurableReconnectV2 {
-    /// The Open to take up again.
+    /// The Open to reconnect.
     pub file_id: FileId,
-    /// Names the request that made it.
+    /// CreateGuid of the request that made the Open.
     pub create_guid: Guid,
-    /// Whether it is persistent.
+    /// PERSISTENT is set for a persistent handle.
     pub flags: DurableHandleFlags,
 }
 
@@ -73,9 +74,9 @@ impl DurableReconnectV2 {
 /// DH2Q in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurableResponseV2 {
-    /// How long the Open is kept, milliseconds.
+    /// Time for which the Open is kept without a connection, milliseconds.
     pub timeout: u32,
-    /// Whether it is persistent.
+    /// PERSISTENT is set for a persistent handle.
     pub flags: DurableHandleFlags,
 }
 

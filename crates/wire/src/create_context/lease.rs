@@ -4,7 +4,7 @@ use crate::bit_set;
 use crate::codec::{Parsed, Reader, Writer};
 use core::fmt;
 
-/// Names a lease of a client; the client makes it up.
+/// The key of a client's lease, which the client chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct LeaseKey(pub [u8; 16]);
 
@@ -17,13 +17,13 @@ impl fmt::Debug for LeaseKey {
 }
 
 bit_set! {
-    /// What a lease lets the client cache.
+    /// The caching rights of a lease.
     LeaseState(u32) {
-        /// Data read.
+        /// The client may cache reads.
         READ = 0x0000_0001,
-        /// The handle, after the application has closed it.
+        /// The client may keep the handle after the application has closed it.
         HANDLE = 0x0000_0002,
-        /// Data written.
+        /// The client may cache writes.
         WRITE = 0x0000_0004,
     }
 }
@@ -33,7 +33,7 @@ bit_set! {
     LeaseFlags(u32) {
         /// A break is under way (response).
         BREAK_IN_PROGRESS = 0x0000_0002,
-        /// ParentLeaseKey means something (version 2).
+        /// ParentLeaseKey is valid (version 2).
         PARENT_LEASE_KEY_SET = 0x0000_0004,
     }
 }
@@ -43,7 +43,7 @@ bit_set! {
 pub struct Lease {
     /// The lease.
     pub lease_key: LeaseKey,
-    /// Asked for or granted.
+    /// The requested or granted rights.
     pub lease_state: LeaseState,
     /// Flags.
     pub flags: LeaseFlags,
@@ -77,11 +77,11 @@ impl Lease {
 /// Version 2 (3.x), in requests and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseV2 {
-    /// What version 1 has.
+    /// The fields of version 1.
     pub lease: Lease,
     /// The lease on the directory; meaningful with PARENT_LEASE_KEY_SET.
     pub parent_lease_key: LeaseKey,
-    /// The state's number.
+    /// Counts changes of the state.
     pub epoch: u16,
 }
 
@@ -99,7 +99,7 @@ impl LeaseV2 {
         Ok(Self { lease, parent_lease_key, epoch })
     }
 
-    /// The parent's key, when there is one.
+    /// Returns the parent's key, if it is valid.
     pub fn parent(&self) -> Option<LeaseKey> {
         self.lease.flags.contains(LeaseFlags::PARENT_LEASE_KEY_SET).then_some(self.parent_lease_key)
     }

@@ -5,8 +5,7 @@ use crate::codec::{Malformed, Parsed, Reader, Writer};
 use crate::dtyp::{FileTime, Guid};
 use crate::file_id::FileId;
 
-/// SMB2_CREATE_APP_INSTANCE_VERSION, 2.2.13.2.15. Compares like the number that
-/// its halves make.
+/// SMB2_CREATE_APP_INSTANCE_VERSION, 2.2.13.2.15. Compares as one number of two halves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppInstanceVersion {
     /// The more significant half.
@@ -22,40 +21,40 @@ pub enum CreateContext<'a> {
     ExtendedAttributes(&'a [u8]),
     /// SecD: a security descriptor.
     SecurityDescriptor(&'a [u8]),
-    /// DHnQ: make it durable.
+    /// DHnQ: asks for a durable Open.
     DurableRequest,
-    /// DHnC: take a durable Open up again.
+    /// DHnC: reconnects a durable Open.
     DurableReconnect(FileId),
     /// AlSi: bytes to reserve.
     AllocationSize(u64),
-    /// MxAc: tell the maximal access, unless the file is unchanged since then.
+    /// MxAc: asks for the maximal access, unless the file is unchanged since this time.
     QueryMaximalAccess(Option<FileTime>),
-    /// TWrp: open the version of that time.
+    /// TWrp: opens the version of that time.
     Timewarp(FileTime),
-    /// QFid: tell the file's id on disk.
+    /// QFid: asks for the file's id on disk.
     QueryOnDiskId,
     /// RqLs of 32 bytes.
     Lease(Lease),
     /// RqLs of 52 bytes.
     LeaseV2(LeaseV2),
-    /// DH2Q: make it durable, version 2.
+    /// DH2Q: asks for a durable Open, version 2.
     DurableRequestV2(DurableRequestV2),
-    /// DH2C: take a durable Open up again, version 2.
+    /// DH2C: reconnects a durable Open, version 2.
     DurableReconnectV2(DurableReconnectV2),
     /// AppInstanceId.
     AppInstanceId(Guid),
     /// AppInstanceVersion.
     AppInstanceVersion(AppInstanceVersion),
-    /// A shared virtual disk, MS-RSVD; raw.
+    /// A shared virtual disk, MS-RSVD; not parsed.
     Svhdx(&'a [u8]),
     /// POSIX extensions: the mode of a new file.
     Posix {
-        /// As in `chmod`.
+        /// The mode, as in `chmod`.
         mode: u32,
     },
     /// Apple's extensions; see [`super::AaplQuery::parse`].
     Aapl(&'a [u8]),
-    /// Any other, to be ignored.
+    /// Any other context, which is ignored.
     Unknown {
         /// Name.
         name: &'a [u8],
@@ -65,14 +64,14 @@ pub enum CreateContext<'a> {
 }
 
 impl<'a> CreateContext<'a> {
-    /// Parses the data of a context by its name. Data of another length than the
-    /// specification's is malformed.
+    /// Parses the data of a context by its name. Data of a length other than the specification's is
+    /// malformed.
     pub fn parse_typed(name: &'a [u8], data: &'a [u8]) -> Parsed<Self> {
         Ok(match name {
             name::EXTA => Self::ExtendedAttributes(data),
             name::SECD => Self::SecurityDescriptor(data),
             name::DHNQ => {
-                // 16 reserved bytes; what they are does not matter.
+                // 16 reserved bytes, which are ignored.
                 sized::<16>(data, "DHnQ length")?;
                 Self::DurableRequest
             }
@@ -115,7 +114,7 @@ impl<'a> CreateContext<'a> {
         })
     }
 
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub const fn name(&self) -> &'a [u8] {
         match self {
             Self::ExtendedAttributes(_) => name::EXTA,

@@ -8,29 +8,29 @@ use crate::status::Status;
 /// MxAc, 2.2.14.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaximalAccess {
-    /// Whether the query succeeded.
+    /// The result of the query.
     pub query_status: Status,
-    /// What the user may do at most; valid on success.
+    /// The maximal access of the user; valid on success.
     pub maximal_access: AccessMask,
 }
 
 /// QFid, 2.2.14.2.9: 32 bytes, the last 16 of them reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnDiskId {
-    /// The file in its volume.
+    /// The file's number in its volume.
     pub disk_file_id: u64,
-    /// The volume.
+    /// The volume's number.
     pub volume_id: u64,
 }
 
-/// The answer to the POSIX create context. SIDs stay raw.
+/// The answer to the POSIX create context. SIDs are not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PosixResponse<'a> {
-    /// Hard links.
+    /// Number of hard links.
     pub nlink: u32,
     /// The reparse tag, or 0.
     pub reparse_tag: u32,
-    /// As in `stat`, permission bits.
+    /// Permission bits, as in `stat`.
     pub mode: u32,
     /// SID of the owner.
     pub owner_sid: &'a [u8],
@@ -53,13 +53,13 @@ pub enum ResponseContext<'a> {
     LeaseV2(LeaseV2),
     /// DH2Q: the Open is durable or persistent.
     DurableV2(DurableResponseV2),
-    /// A shared virtual disk, MS-RSVD; raw.
+    /// A shared virtual disk, MS-RSVD; not parsed.
     Svhdx(&'a [u8]),
     /// POSIX extensions.
     Posix(PosixResponse<'a>),
     /// Apple's extensions; see [`super::AaplQueryResponse::parse`].
     Aapl(&'a [u8]),
-    /// Any other, to be ignored.
+    /// Any other context, which is ignored.
     Unknown {
         /// Name.
         name: &'a [u8],
@@ -100,7 +100,7 @@ impl<'a> ResponseContext<'a> {
         })
     }
 
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub const fn name(&self) -> &'a [u8] {
         match self {
             Self::Durable => name::DHNQ,
@@ -135,7 +135,7 @@ impl<'a> ResponseContext<'a> {
     }
 }
 
-/// Takes a SID, MS-DTYP 2.4.2.2: revision, count, authority, sub-authorities.
+/// Reads a SID, MS-DTYP 2.4.2.2: revision, count, authority, sub-authorities.
 fn take_sid<'a>(r: &mut Reader<'a>) -> Parsed<&'a [u8]> {
     let mut ahead = r.clone();
     ahead.skip(1, "SID Revision")?;

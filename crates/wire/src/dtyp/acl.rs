@@ -7,7 +7,7 @@ use crate::{bit_set, open_enum};
 use alloc::vec::Vec;
 
 open_enum! {
-    /// What an entry does, MS-DTYP 2.4.4.1.
+    /// AceType: the effect of an entry, MS-DTYP 2.4.4.1.
     AceType(u8) {
         /// ACCESS_ALLOWED_ACE_TYPE
         ACCESS_ALLOWED = 0x00,
@@ -53,19 +53,19 @@ open_enum! {
 }
 
 impl AceType {
-    /// Whether an entry of this type has GUIDs between its mask and its SID.
+    /// True if an entry of this type has GUIDs between its mask and its SID.
     const fn is_object(self) -> bool {
         matches!(self.0, 0x05..=0x08 | 0x0B | 0x0C | 0x0F | 0x10)
     }
 
-    /// Whether an entry of this type is a mask, a SID, and data of the type.
+    /// True if an entry of this type consists of a mask, a SID and data of the type.
     const fn is_plain(self) -> bool {
         matches!(self.0, 0x00..=0x03 | 0x09 | 0x0A | 0x0D | 0x0E | 0x11..=0x13)
     }
 }
 
 bit_set! {
-    /// How an entry is inherited and audited, MS-DTYP 2.4.4.1.
+    /// Inheritance and audit flags of an entry, MS-DTYP 2.4.4.1.
     AceFlags(u8) {
         /// OBJECT_INHERIT_ACE
         OBJECT_INHERIT = 0x01,
@@ -84,14 +84,14 @@ bit_set! {
     }
 }
 
-/// An access control entry. What was read is written again byte for byte.
+/// An access control entry. Encoding a parsed entry gives its original bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ace {
     /// AceType
     pub kind: AceType,
     /// AceFlags
     pub flags: AceFlags,
-    /// What follows the header.
+    /// The part behind the header.
     pub body: AceBody,
 }
 
@@ -104,7 +104,7 @@ pub enum AceBody {
         mask: AccessMask,
         /// Sid
         sid: Sid,
-        /// Condition or attribute of the types that carry one; empty else.
+        /// The condition or attribute of types that have one, else empty.
         data: Vec<u8>,
     },
     /// The object types: MS-DTYP 2.4.4.3, .5, .8, .9, .11, .14.
@@ -117,33 +117,33 @@ pub enum AceBody {
         inherited_object_type: Option<Guid>,
         /// Sid
         sid: Sid,
-        /// Condition of the callback types; empty else.
+        /// The condition of the callback types, else empty.
         data: Vec<u8>,
     },
-    /// A type whose layout is not known.
+    /// The bytes of an unknown type.
     Opaque(Vec<u8>),
 }
 
 const HEADER: usize = 4;
-/// Shorter entries have no mask, which all types have.
+/// The shortest entry with a mask, which all types have.
 const MIN_ACE: usize = 8;
 const OBJECT_TYPE_PRESENT: u32 = 1;
 const INHERITED_OBJECT_TYPE_PRESENT: u32 = 2;
 
 impl Ace {
-    /// An entry that allows `mask` to `sid`.
+    /// Makes an entry that allows `mask` to `sid`.
     pub const fn allow(flags: AceFlags, mask: AccessMask, sid: Sid) -> Self {
         let body = AceBody::Plain { mask, sid, data: Vec::new() };
         Self { kind: AceType::ACCESS_ALLOWED, flags, body }
     }
 
-    /// An entry that denies `mask` to `sid`.
+    /// Makes an entry that denies `mask` to `sid`.
     pub const fn deny(flags: AceFlags, mask: AccessMask, sid: Sid) -> Self {
         let body = AceBody::Plain { mask, sid, data: Vec::new() };
         Self { kind: AceType::ACCESS_DENIED, flags, body }
     }
 
-    /// Whose entry it is, when the layout is known.
+    /// Returns the entry's SID; None for an unknown type.
     pub const fn sid(&self) -> Option<&Sid> {
         match &self.body {
             AceBody::Plain { sid, .. } | AceBody::Object { sid, .. } => Some(sid),
@@ -151,7 +151,7 @@ impl Ace {
         }
     }
 
-    /// Its rights, when the layout is known.
+    /// Returns the entry's rights; None for an unknown type.
     pub const fn mask(&self) -> Option<AccessMask> {
         match &self.body {
             AceBody::Plain { mask, .. } | AceBody::Object { mask, .. } => Some(*mask),
@@ -159,7 +159,7 @@ impl Ace {
         }
     }
 
-    /// Bytes of the encoding, a multiple of four.
+    /// Returns the length of the encoding in bytes, a multiple of four.
     pub fn encoded_len(&self) -> usize {
         let body = match &self.body {
             AceBody::Plain { sid, data, .. } => sum([4, sid.encoded_len(), data.len()]),
@@ -248,8 +248,8 @@ fn read_body(kind: AceType, body: &[u8]) -> Parsed<AceBody> {
     Ok(AceBody::Object { mask, object_type, inherited_object_type, sid, data: r.rest().to_vec() })
 }
 
-/// A SID that names someone: one without sub-authorities has no place in a
-/// security descriptor.
+/// Reads a SID with sub-authorities. A SID without them means nobody and is refused in a security
+/// descriptor.
 pub(super) fn read_named_sid(r: &mut Reader<'_>) -> Parsed<Sid> {
     let sid = Sid::read(r)?;
     if sid.sub_authorities().is_empty() {
@@ -261,7 +261,7 @@ pub(super) fn read_named_sid(r: &mut Reader<'_>) -> Parsed<Sid> {
 /// An access control list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Acl {
-    /// The entries, in order.
+    /// The entries, in the order of evaluation.
     pub aces: Vec<Ace>,
 }
 
@@ -270,19 +270,18 @@ const ACL_REVISION: u8 = 2;
 const ACL_REVISION_DS: u8 = 4;
 
 impl Acl {
-    /// A list of these entries.
+    /// Makes a list of these entries.
     pub const fn new(aces: Vec<Ace>) -> Self {
         Self { aces }
     }
 
-    /// Bytes of the encoding; more than 65,535 cannot be encoded.
+    /// Returns the length of the encoding in bytes; more than 65,535 cannot be encoded.
     pub fn encoded_len(&self) -> usize {
         self.aces.iter().map(Ace::encoded_len).fold(ACL_HEADER, usize::saturating_add)
     }
 
-    /// Parses the list at the start of `bytes`. All entries lie within
-    /// AclSize, and AclSize within `bytes`; room after the last entry is
-    /// allowed.
+    /// Parses the list at the start of `bytes`. All entries lie within AclSize, and AclSize within
+    /// `bytes`; room behind the last entry is allowed.
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
         let what = "ACL";
         let mut r = Reader::new(bytes);
@@ -305,8 +304,8 @@ impl Acl {
         Ok(Self { aces })
     }
 
-    /// Appends the list. AclSize and AceCount never wrap: a list that does not
-    /// fit 16 bits is refused, with part of it appended.
+    /// Appends the list. AclSize and AceCount never wrap: a list that does not fit 16 bits is
+    /// refused, after part of it was appended.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), TooLarge> {
         let size = u16::try_from(self.encoded_len()).map_err(|_| TooLarge)?;
         let count = u16::try_from(self.aces.len()).map_err(|_| TooLarge)?;

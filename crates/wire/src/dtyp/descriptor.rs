@@ -46,8 +46,7 @@ bit_set! {
 }
 
 bit_set! {
-    /// Which parts of a security descriptor are asked for or set,
-    /// MS-DTYP 2.4.7.
+    /// The parts of a security descriptor that a request reads or sets, MS-DTYP 2.4.7.
     SecurityInformation(u32) {
         /// OWNER_SECURITY_INFORMATION
         OWNER = 0x0000_0001,
@@ -76,8 +75,8 @@ bit_set! {
     }
 }
 
-/// A list does not fit the 16 bits of its length. The peer is told
-/// STATUS_BUFFER_TOO_SMALL or STATUS_INVALID_ACL; nothing ever wraps.
+/// A list that does not fit the 16 bits of its length. The status is STATUS_BUFFER_TOO_SMALL or
+/// STATUS_INVALID_ACL; lengths never wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -89,8 +88,8 @@ impl fmt::Display for TooLarge {
 
 impl core::error::Error for TooLarge {}
 
-/// The most bytes a security descriptor has: its header, two SIDs, and two
-/// lists as long as their length fields allow.
+/// Bytes of the longest security descriptor: its header, two SIDs, and two lists of the largest
+/// length.
 pub const MAX_SECURITY_DESCRIPTOR: usize = HEADER + 2 * Sid::MAX_SIZE + 2 * 0xFFFF;
 
 const HEADER: usize = 20;
@@ -101,10 +100,9 @@ const HEADER: usize = 20;
 /// `dacl` is `None`: everyone has every right), or a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SecurityDescriptor {
-    /// Control. SELF_RELATIVE and, when there is a list, its PRESENT bit are
-    /// set by the encoder.
+    /// Control. The encoder sets SELF_RELATIVE, and the PRESENT bit of each list.
     pub control: SdControl,
-    /// Sbz1: bits of the resource manager, when RM_CONTROL_VALID.
+    /// Sbz1: bits of the resource manager, if RM_CONTROL_VALID is set.
     pub rm_control: u8,
     /// OwnerSid
     pub owner: Option<Sid>,
@@ -116,12 +114,12 @@ pub struct SecurityDescriptor {
     pub dacl: Option<Acl>,
 }
 
-/// Writes some of a descriptor's parts.
+/// An encoder of some parts of a descriptor.
 type Encode = fn(&SecurityDescriptor, &mut Writer<'_>) -> Result<(), TooLarge>;
 
 impl SecurityDescriptor {
-    /// Parses a self-relative security descriptor. What is wrong with it is
-    /// told as STATUS_INVALID_SECURITY_DESCR.
+    /// Parses a self-relative security descriptor. The status for an error is
+    /// STATUS_INVALID_SECURITY_DESCR.
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
         let what = "security descriptor";
         let mut r = Reader::new(bytes);
@@ -134,10 +132,10 @@ impl SecurityDescriptor {
         let (sacl, dacl) = (r.u32(what)?, r.u32(what)?);
         let sid = |offset| at(bytes, offset, |b| read_named_sid(&mut Reader::new(b)));
         let list = |present, offset| {
-            // An offset without its bit means nothing.
+            // An offset without its bit is ignored.
             if control.contains(present) { at(bytes, offset, Acl::parse) } else { Ok(None) }
         };
-        // Two lists in the same bytes would make a small message large.
+        // Two lists that share bytes could make a small message large.
         let lists = acl_size(bytes, sacl).saturating_add(acl_size(bytes, dacl));
         if lists.saturating_add(HEADER) > bytes.len() && control.contains(BOTH_LISTS) {
             return Err(Malformed::new("security descriptor lists overlap"));
@@ -152,12 +150,12 @@ impl SecurityDescriptor {
         })
     }
 
-    /// Whether the DACL is present and null: no protection at all.
+    /// True if the DACL is present and null: the object has no protection.
     pub fn has_null_dacl(&self) -> bool {
         self.control.contains(SdControl::DACL_PRESENT) && self.dacl.is_none()
     }
 
-    /// Bytes of the encoding.
+    /// Returns the length of the encoding in bytes.
     pub fn encoded_len(&self) -> usize {
         let sid = |sid: &Option<Sid>| sid.as_ref().map_or(0, Sid::encoded_len);
         let list = |acl: &Option<Acl>| acl.as_ref().map_or(0, Acl::encoded_len);
@@ -166,14 +164,14 @@ impl SecurityDescriptor {
             .fold(HEADER, usize::saturating_add)
     }
 
-    /// Appends the descriptor in the order that Windows writes: SACL, DACL,
-    /// owner, group. On error `out` is as it was.
+    /// Appends the descriptor in the order of files that Windows writes: SACL, DACL, owner, group.
+    /// On error `out` is unchanged.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         self.encode_in(out, Self::encode_lists, Self::encode_sids)
     }
 
-    /// Appends the descriptor in the order in which Windows answers a query:
-    /// owner, group, SACL, DACL. On error `out` is as it was.
+    /// Appends the descriptor in the order of Windows' answers: owner, group, SACL, DACL. On error
+    /// `out` is unchanged.
     pub fn encode_answer(&self, out: &mut Vec<u8>) -> Result<(), TooLarge> {
         self.encode_in(out, Self::encode_sids, Self::encode_lists)
     }
@@ -220,8 +218,8 @@ impl SecurityDescriptor {
         Ok(())
     }
 
-    /// The parts that `information` names, as QUERY_INFO answers them. Of a
-    /// SACL that is not asked for as a whole, its label, attributes or policy.
+    /// Returns the parts that `information` names, as QUERY_INFO answers them. If the SACL is not
+    /// asked for as a whole, its label, attributes or policy can be.
     pub fn select(&self, information: SecurityInformation) -> Self {
         let wants = |part| information.contains(part);
         let mut dropped = SdControl::EMPTY;
@@ -284,7 +282,7 @@ const SACL_BITS: SdControl = SdControl(
         | SdControl::SACL_PROTECTED.0,
 );
 
-/// What an offset field points at; zero is nothing.
+/// Parses the structure at an offset; None for the offset 0.
 fn at<T>(bytes: &[u8], offset: u32, parse: impl FnOnce(&[u8]) -> Parsed<T>) -> Parsed<Option<T>> {
     if offset == 0 {
         return Ok(None);
@@ -297,7 +295,7 @@ fn at<T>(bytes: &[u8], offset: u32, parse: impl FnOnce(&[u8]) -> Parsed<T>) -> P
     parse(bytes.get(offset..).ok_or(malformed)?).map(Some)
 }
 
-/// AclSize of the list at `offset`, zero where there is none.
+/// Returns AclSize of the list at `offset`; 0 without a list.
 fn acl_size(bytes: &[u8], offset: u32) -> usize {
     let list = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
     match list {

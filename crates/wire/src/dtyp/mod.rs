@@ -1,5 +1,4 @@
-//! Types of MS-DTYP: times, identifiers, and what security descriptors are
-//! made of.
+//! Types of MS-DTYP: times, identifiers, and the parts of security descriptors.
 
 mod acl;
 mod descriptor;
@@ -23,10 +22,10 @@ const EPOCH_GAP_SECONDS: i64 = 11_644_473_600;
 const TICKS_PER_SECOND: i64 = 10_000_000;
 
 impl FileTime {
-    /// No time: queries answer it for unknown, sets leave the time alone.
+    /// No time: the answer for an unknown time, and the value that leaves a time unchanged.
     pub const ZERO: Self = Self(0);
 
-    /// From Unix seconds and nanoseconds; outside FILETIME's range it saturates.
+    /// Converts Unix seconds and nanoseconds; saturates outside FILETIME's range.
     pub const fn from_unix(seconds: i64, nanoseconds: u32) -> Self {
         let seconds = seconds.saturating_add(EPOCH_GAP_SECONDS);
         let ticks = seconds.saturating_mul(TICKS_PER_SECOND);
@@ -34,7 +33,7 @@ impl FileTime {
         Self(if ticks < 0 { 0 } else { ticks as u64 })
     }
 
-    /// Unix seconds and nanoseconds (a multiple of 100).
+    /// Returns Unix seconds and nanoseconds (a multiple of 100).
     pub const fn to_unix(self) -> (i64, u32) {
         let ticks = if self.0 > i64::MAX as u64 { i64::MAX } else { self.0 as i64 };
         let seconds = ticks / TICKS_PER_SECOND;
@@ -114,11 +113,11 @@ bit_set! {
 impl AccessMask {
     /// FILE_ALL_ACCESS: every specific and standard right of a file.
     pub const FILE_ALL: Self = Self(0x001F_01FF);
-    /// What GENERIC_READ means for a file.
+    /// The rights of GENERIC_READ on a file.
     pub const FILE_GENERIC_READ: Self = Self(0x0012_0089);
-    /// What GENERIC_WRITE means for a file.
+    /// The rights of GENERIC_WRITE on a file.
     pub const FILE_GENERIC_WRITE: Self = Self(0x0012_0116);
-    /// What GENERIC_EXECUTE means for a file.
+    /// The rights of GENERIC_EXECUTE on a file.
     pub const FILE_GENERIC_EXECUTE: Self = Self(0x0012_00A0);
 }
 
@@ -135,7 +134,7 @@ bit_set! {
         DIRECTORY = 0x0000_0010,
         /// FILE_ATTRIBUTE_ARCHIVE
         ARCHIVE = 0x0000_0020,
-        /// FILE_ATTRIBUTE_NORMAL: none of the others.
+        /// FILE_ATTRIBUTE_NORMAL: no other attribute is set.
         NORMAL = 0x0000_0080,
         /// FILE_ATTRIBUTE_TEMPORARY
         TEMPORARY = 0x0000_0100,

@@ -4,7 +4,7 @@ use crate::codec::{Malformed, Parsed, Reader, Writer};
 use core::fmt;
 use core::str::FromStr;
 
-/// Who someone is, MS-DTYP 2.4.2. A small value without allocation.
+/// A security identifier, MS-DTYP 2.4.2. A small value without allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sid {
     authority: u64,
@@ -13,9 +13,9 @@ pub struct Sid {
 }
 
 impl Sid {
-    /// The most sub-authorities that a SID has, MS-DTYP 2.4.2.2.
+    /// The largest number of sub-authorities, MS-DTYP 2.4.2.2.
     pub const MAX_SUB_AUTHORITIES: usize = 15;
-    /// The longest encoding, in bytes.
+    /// The longest encoding in bytes.
     pub const MAX_SIZE: usize = 68;
 
     /// S-1-1-0, everyone.
@@ -24,17 +24,17 @@ impl Sid {
     pub const CREATOR_OWNER: Self = Self::known(3, [0, 0], 1);
     /// S-1-3-1, replaced by the creator's primary group.
     pub const CREATOR_GROUP: Self = Self::known(3, [1, 0], 1);
-    /// S-1-3-4, whoever owns the object.
+    /// S-1-3-4, the owner of the object, whichever it is.
     pub const OWNER_RIGHTS: Self = Self::known(3, [4, 0], 1);
-    /// S-1-5-2, users who came over the network.
+    /// S-1-5-2, users who logged on over the network.
     pub const NETWORK: Self = Self::known(5, [2, 0], 1);
     /// S-1-5-7, the anonymous user.
     pub const ANONYMOUS: Self = Self::known(5, [7, 0], 1);
-    /// S-1-5-11, users who have proved who they are.
+    /// S-1-5-11, authenticated users.
     pub const AUTHENTICATED_USERS: Self = Self::known(5, [11, 0], 1);
     /// S-1-5-18, the system itself.
     pub const LOCAL_SYSTEM: Self = Self::known(5, [18, 0], 1);
-    /// S-1-5, the domain of what Windows itself defines.
+    /// S-1-5, the authority of Windows' own SIDs.
     pub const NT_AUTHORITY: Self = Self::known(5, [0, 0], 0);
     /// S-1-5-32, the domain of the built-in groups.
     pub const BUILTIN: Self = Self::known(5, [32, 0], 1);
@@ -56,7 +56,7 @@ impl Sid {
         Self { authority, count, sub }
     }
 
-    /// A SID of an authority (48 bits) and at most fifteen sub-authorities.
+    /// Makes a SID of an authority (48 bits) and at most fifteen sub-authorities.
     pub fn new(authority: u64, sub_authorities: &[u32]) -> Option<Self> {
         if authority >> 48 != 0 {
             return None;
@@ -66,28 +66,28 @@ impl Sid {
         Some(Self { authority, count: u8::try_from(sub_authorities.len()).ok()?, sub })
     }
 
-    /// The Unix user `uid` as Samba and the POSIX extensions name it,
-    /// S-1-22-1-uid.
+    /// Returns the SID of the Unix user `uid`, S-1-22-1-uid, as Samba and the POSIX extensions
+    /// spell it.
     pub fn unix_user(uid: u32) -> Self {
         Self::known(22, [1, uid], 2)
     }
 
-    /// The Unix group `gid`, S-1-22-2-gid.
+    /// Returns the SID of the Unix group `gid`, S-1-22-2-gid.
     pub fn unix_group(gid: u32) -> Self {
         Self::known(22, [2, gid], 2)
     }
 
-    /// IdentifierAuthority, 48 bits.
+    /// Returns IdentifierAuthority, 48 bits.
     pub const fn authority(&self) -> u64 {
         self.authority
     }
 
-    /// The sub-authorities; the last one is the relative identifier (RID).
+    /// Returns the sub-authorities; the last one is the relative identifier (RID).
     pub fn sub_authorities(&self) -> &[u32] {
         self.sub.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// This SID (of a domain) with one more sub-authority, if there is room.
+    /// Returns this SID (of a domain) with one more sub-authority, if there is room.
     pub fn with_rid(&self, rid: u32) -> Option<Self> {
         let mut longer = *self;
         *longer.sub.get_mut(usize::from(self.count))? = rid;
@@ -95,19 +95,19 @@ impl Sid {
         Some(longer)
     }
 
-    /// The domain part and the relative identifier.
+    /// Returns the SID of the domain and the relative identifier.
     pub fn split_rid(&self) -> Option<(Self, u32)> {
         let (rid, domain) = self.sub_authorities().split_last()?;
         Some((Self::new(self.authority, domain)?, *rid))
     }
 
-    /// Bytes of the encoding.
+    /// Returns the length of the encoding in bytes.
     pub fn encoded_len(&self) -> usize {
         usize::from(self.count).saturating_mul(4).saturating_add(8)
     }
 
-    /// Reads one SID. Revision is 1; SubAuthorityCount is at most fifteen and
-    /// may be zero, as Windows accepts it.
+    /// Reads one SID. Revision is 1. SubAuthorityCount is at most fifteen, and may be zero as in
+    /// Windows.
     pub fn read(r: &mut Reader<'_>) -> Parsed<Self> {
         if r.u8("SID revision")? != 1 {
             return Err(Malformed::new("SID revision"));
@@ -122,7 +122,7 @@ impl Sid {
         Ok(Self { authority: u64::from_be_bytes([0, 0, a, b, c, d, e, f]), count, sub })
     }
 
-    /// Parses the SID at the start of `bytes`; what follows it is ignored.
+    /// Parses the SID at the start of `bytes`; later bytes are ignored.
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
         Self::read(&mut Reader::new(bytes))
     }

@@ -104,7 +104,7 @@ fn null_and_absent_lists() {
     assert_eq!(read.dacl, Some(Acl::default()));
 }
 
-/// The faults that servers before us have had.
+/// Tests the lies that made older servers fail.
 #[test]
 fn lies() {
     let mut cases = Vec::new();
@@ -141,7 +141,7 @@ fn lies() {
     let mut overlap = EXAMPLE;
     overlap[12] = 0x30;
     assert!(SecurityDescriptor::parse(&overlap).is_err(), "SACL and DACL are the same bytes");
-    // A cut of only the group's SID, which stands last.
+    // A cut in the group's SID, which stands last.
     for end in 0..EXAMPLE.len() {
         assert!(SecurityDescriptor::parse(&EXAMPLE[..end]).is_err(), "cut at {end}");
     }
@@ -225,7 +225,7 @@ proptest! {
             bytes[at] = value;
         }
         if let Ok(read) = SecurityDescriptor::parse(&bytes) {
-            // Whatever is accepted can be said again.
+            // A parsed list can be encoded.
             prop_assert_eq!(SecurityDescriptor::parse(&encode(&read)).unwrap().dacl, read.dacl);
         }
     }

@@ -24,7 +24,7 @@ fn plain_is_nine_bytes() {
     let bytes = message(|w| ErrorResponse::PLAIN.encode(w));
     assert_eq!(bytes[HEADER_LEN..], [9, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(ErrorResponse::parse(&bytes), Ok(ErrorResponse::PLAIN));
-    // There are servers that leave the ninth byte out.
+    // Some servers leave the ninth byte out.
     assert_eq!(ErrorResponse::parse(&bytes[..72]), Ok(ErrorResponse::PLAIN));
     assert!(ErrorResponse::parse(&bytes[..71]).is_err());
 }
@@ -71,7 +71,7 @@ fn contexts_are_aligned_found_and_limited() {
     assert_eq!(parsed.data(ErrorId::SHARE_REDIRECT), Some(&[4][..]));
     assert_eq!(parsed.data(ErrorId::DEFAULT), None);
     assert_eq!(parsed, response);
-    // One context more than there is, lengths past the end.
+    // One context more than there is, and lengths past the end.
     for (at, value) in [(66, 3), (68, 26), (72, 18), (75, 0xFF), (88, 2)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;

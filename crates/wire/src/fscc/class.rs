@@ -3,7 +3,7 @@
 use crate::open_enum;
 
 open_enum! {
-    /// What QUERY_INFO, SET_INFO and QUERY_DIRECTORY ask of a file, MS-FSCC 2.4.
+    /// Information classes of files, for QUERY_INFO, SET_INFO and QUERY_DIRECTORY, MS-FSCC 2.4.
     FileInfoClass(u8) {
         /// FileDirectoryInformation
         DIRECTORY = 1,
@@ -107,31 +107,30 @@ open_enum! {
         ID_ALL_EXTD_DIRECTORY = 80,
         /// FileIdAllExtdBothDirectoryInformation
         ID_ALL_EXTD_BOTH_DIRECTORY = 81,
-        /// POSIX extensions: everything `stat` says, also as directory entries.
+        /// POSIX extensions: the fields of `stat`, also as directory entries.
         POSIX = 100,
     }
 }
 
 impl FileInfoClass {
-    /// Whether the class may be listed with QUERY_DIRECTORY.
+    /// True if QUERY_DIRECTORY can list entries of this class.
     pub const fn is_directory(self) -> bool {
         matches!(self.0, 1..=3 | 12 | 37 | 38 | 60 | 78..=81 | 100)
     }
 
-    /// Whether the class may be asked for with QUERY_INFO
-    /// (else STATUS_INVALID_INFO_CLASS, MS-FSCC 2.4).
+    /// True if QUERY_INFO can read the class (else STATUS_INVALID_INFO_CLASS, MS-FSCC 2.4).
     pub const fn may_query(self) -> bool {
         matches!(self.0, 4..=8 | 14..=18 | 21..=25 | 28 | 32 | 34 | 35 | 48 | 59 | 100)
     }
 
-    /// Whether the class may be set with SET_INFO.
+    /// True if SET_INFO can set the class.
     pub const fn may_set(self) -> bool {
         matches!(self.0, 4 | 10 | 11 | 13..=16 | 19 | 20 | 23 | 32 | 39 | 40 | 64 | 65)
     }
 }
 
 open_enum! {
-    /// What QUERY_INFO and SET_INFO ask of a file system, MS-FSCC 2.5.
+    /// Information classes of file systems, for QUERY_INFO and SET_INFO, MS-FSCC 2.5.
     FsInfoClass(u8) {
         /// FileFsVolumeInformation
         VOLUME = 1,
@@ -155,18 +154,18 @@ open_enum! {
         VOLUME_FLAGS = 10,
         /// FileFsSectorSizeInformation
         SECTOR_SIZE = 11,
-        /// POSIX extensions: what `statvfs` says.
+        /// POSIX extensions: the fields of `statvfs`.
         POSIX = 100,
     }
 }
 
 impl FsInfoClass {
-    /// Whether the class may be asked for.
+    /// True if QUERY_INFO can read the class.
     pub const fn may_query(self) -> bool {
         matches!(self.0, 1 | 3..=8 | 11 | 100)
     }
 
-    /// Whether the class may be set.
+    /// True if SET_INFO can set the class.
     pub const fn may_set(self) -> bool {
         matches!(self.0, 6 | 8)
     }

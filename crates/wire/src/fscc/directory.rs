@@ -1,9 +1,8 @@
-//! Directory entries of every class that QUERY_DIRECTORY lists,
-//! MS-FSCC 2.4.8, .10, .15, .18-.24, .33, and level 100 of the POSIX
-//! extensions.
+//! Directory entries of every class that QUERY_DIRECTORY lists, MS-FSCC 2.4.8, .10, .15, .18-.24,
+//! .33, and level 100 of the POSIX extensions.
 //!
-//! This is a hot path: an entry is written without allocation, its name
-//! transcoded from UTF-8 straight into the reply.
+//! Listings must be fast: an entry is written without allocation, and its name is converted from
+//! UTF-8 directly into the reply.
 
 use super::FileInfoClass;
 use super::list::{Entries, ListWriter, Pushed};
@@ -15,16 +14,16 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One entry of a directory, with what any class can tell of it. `N` is
-/// `&str` when it is written and [`WireName`] when it was read. A field that the
-/// class does not carry is ignored when writing and zero when reading.
+/// One entry of a directory, with the fields of all classes. `N` is `&str` for writing and
+/// [`WireName`] after parsing. A field that the class does not have is ignored by the writer and
+/// zero after parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirectoryEntry<N> {
     /// FileName: one component, or a dot directory name.
     pub name: N,
     /// ShortName, of the "Both" classes.
     pub short_name: ShortName,
-    /// FileIndex: zero where positions in a directory are not stable.
+    /// FileIndex: zero because positions in a directory are not stable.
     pub file_index: u32,
     /// CreationTime
     pub creation_time: FileTime,
@@ -40,23 +39,22 @@ pub struct DirectoryEntry<N> {
     pub allocation_size: u64,
     /// FileAttributes
     pub attributes: FileAttributes,
-    /// EaSize, in bytes. The older classes carry the reparse tag in its place
-    /// when the entry is a reparse point.
+    /// EaSize, in bytes. In the older classes a reparse point has its tag in this field.
     pub ea_size: u32,
-    /// ReparsePointTag, zero when the entry is not a reparse point.
+    /// ReparsePointTag; zero for an entry that is no reparse point.
     pub reparse_tag: u32,
-    /// FileId of 64 bits; of the POSIX class, the inode number.
+    /// FileId of 64 bits; in the POSIX class the inode number.
     pub file_id: u64,
     /// FileId of 128 bits.
     pub file_id_128: [u8; 16],
-    /// What only the POSIX class carries. Without it that class says nobody's
-    /// file of mode zero.
+    /// The fields that only the POSIX class has. If they are missing, an entry of that class has no
+    /// owner and mode 0.
     pub posix: Option<PosixAttributes>,
-    /// Reserved2 of FileIdBothDirectoryInformation: zero, but for macOS.
+    /// Reserved2 of FileIdBothDirectoryInformation: zero, except for macOS.
     pub reserved2: u16,
 }
 
-/// What follows the part that nearly all classes share.
+/// The fields behind the part that nearly all classes share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     common: bool,
@@ -121,7 +119,7 @@ impl Layout {
         })
     }
 
-    /// Bytes before FileName, without what varies in the POSIX class.
+    /// Returns the bytes before FileName, without the variable part of the POSIX class.
     const fn fixed_size(self) -> usize {
         if self.posix {
             return POSIX_FIXED;
@@ -157,7 +155,7 @@ const NAMES_FIXED: usize = 12;
 /// the length of the name after the SIDs.
 const POSIX_FIXED: usize = 8 + PosixAttributes::FIXED_SIZE + 4;
 
-/// The part that all classes but NAMES and POSIX begin with.
+/// The first part of all classes except NAMES and POSIX.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Common {
@@ -176,9 +174,9 @@ struct Common {
 const COMMON_SIZE: usize = 64;
 const _: () = assert!(size_of::<Common>() == COMMON_SIZE);
 
-/// Bytes before the name in an entry of `class`: a buffer with less room is
-/// answered with STATUS_INFO_LENGTH_MISMATCH, MS-FSA 2.1.5.6.3. `None` when
-/// the class is not one of directory entries.
+/// Returns the bytes before the name in an entry of `class`: a buffer with less room is answered
+/// with STATUS_INFO_LENGTH_MISMATCH, MS-FSA 2.1.5.6.3. `None` if the class has no directory
+/// entries.
 pub const fn fixed_size(class: FileInfoClass) -> Option<usize> {
     match Layout::of(class) {
         Some(layout) => Some(layout.fixed_size()),
@@ -195,15 +193,14 @@ pub struct DirectoryWriter<'a> {
 }
 
 impl<'a> DirectoryWriter<'a> {
-    /// Appends entries of `class` to `out`, at most `max_len` bytes. `None`
-    /// when the class is not one of directory entries.
+    /// Makes a writer of entries of `class` to `out`, at most `max_len` bytes. `None` if the class
+    /// has no directory entries.
     pub fn new(out: &'a mut Vec<u8>, class: FileInfoClass, max_len: usize) -> Option<Self> {
         let layout = Layout::of(class)?;
         Some(Self { list: ListWriter::new(out, 8, max_len), layout, fixed: layout.fixed_size() })
     }
 
-    /// Appends an entry if it fits whole. The alignment of a following entry
-    /// is not counted against the room.
+    /// Appends an entry if it fits completely. The alignment of a following entry does not count.
     pub fn push(&mut self, entry: &DirectoryEntry<&str>) -> Pushed {
         let name_len = utf16_len(entry.name);
         let sids = if self.layout.posix { posix_of(entry).sids_len() } else { 0 };
@@ -223,12 +220,12 @@ impl<'a> DirectoryWriter<'a> {
         Pushed::Fits
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether no entry has been written.
+    /// True if no entry has been written.
     pub const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -304,8 +301,7 @@ fn write_posix(out: &mut Vec<u8>, entry: &DirectoryEntry<&str>, name_len: u32) {
     w.u32(name_len);
 }
 
-/// Appends `name` in UTF-16LE. ASCII, the common case, becomes one widening
-/// loop that the compiler vectorises.
+/// Appends `name` in UTF-16LE. For ASCII, the common case, the compiler vectorises the loop.
 fn append_name(out: &mut Vec<u8>, name: &str) {
     if !name.is_ascii() {
         Writer::new(out).utf16(name);
@@ -327,8 +323,8 @@ pub struct DirectoryEntries<'a> {
 }
 
 impl<'a> DirectoryEntries<'a> {
-    /// Entries of `class` in `bytes`; `None` when the class is not one of
-    /// directory entries.
+    /// Makes an iterator over entries of `class` in `bytes`; `None` if the class has no directory
+    /// entries.
     pub fn new(bytes: &'a [u8], class: FileInfoClass) -> Option<Self> {
         let layout = Layout::of(class)?;
         let entries = Entries::new(bytes, layout.fixed_size(), "directory entry");

@@ -1,19 +1,18 @@
 //! Extended attributes, MS-FSCC 2.4.16.
 //!
-//! A bad list is answered with STATUS_EA_LIST_INCONSISTENT (or
-//! STATUS_INVALID_EA_NAME) and the offset of the entry that is wrong, so the
-//! parser says both.
+//! A bad list is answered with STATUS_EA_LIST_INCONSISTENT (or STATUS_INVALID_EA_NAME) and the
+//! offset of the bad entry, so the parser returns both.
 
 use super::list::{ListWriter, Pushed};
 use crate::codec::{Reader, Writer};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// An extended attribute. Names are 8-bit and compared without regard to case;
-/// an empty value deletes the attribute when set.
+/// An extended attribute. Names are 8-bit and compared without regard to case. Setting an empty
+/// value deletes the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ea<'a> {
-    /// FILE_NEED_EA: who does not understand the attribute must not read the file.
+    /// FILE_NEED_EA: a program that does not know the attribute must not read the file.
     pub need: bool,
     /// EaName without its terminator.
     pub name: &'a [u8],
@@ -21,21 +20,21 @@ pub struct Ea<'a> {
     pub value: &'a [u8],
 }
 
-/// What is wrong with a list.
+/// The kind of error in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EaFault {
-    /// The chain or a length does not hold: STATUS_EA_LIST_INCONSISTENT.
+    /// A wrong offset or length: STATUS_EA_LIST_INCONSISTENT.
     Inconsistent,
-    /// Flags or characters of the name: STATUS_INVALID_EA_NAME.
+    /// Wrong flags or characters in a name: STATUS_INVALID_EA_NAME.
     InvalidName,
 }
 
-/// A list that cannot be taken, and where.
+/// An error in a list, with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EaError {
-    /// What is wrong.
+    /// The kind of error.
     pub fault: EaFault,
-    /// Offset in the list of the entry that is wrong, in bytes.
+    /// Offset of the bad entry in the list, in bytes.
     pub offset: u32,
 }
 
@@ -57,13 +56,13 @@ const EA_FIXED: usize = 8;
 /// NextEntryOffset, EaNameLength.
 const GET_EA_FIXED: usize = 5;
 
-/// Whether `name` may be the name of an extended attribute, MS-FSCC 2.4.16.
+/// True if `name` is a valid name of an extended attribute, MS-FSCC 2.4.16.
 pub fn is_valid_name(name: &[u8]) -> bool {
     let invalid = |b: &u8| *b < 0x20 || br#"\/:*?"<>|,+=[];"#.contains(b);
     !name.is_empty() && name.len() < 255 && !name.iter().any(invalid)
 }
 
-/// Walks a list of entries aligned to four bytes, both kinds.
+/// Walks a list of four-byte aligned entries of either kind.
 #[derive(Debug, Clone)]
 struct Chain<'a> {
     list: &'a [u8],
@@ -75,8 +74,8 @@ impl<'a> Chain<'a> {
         Self { list, at: if list.is_empty() { None } else { Some(0) } }
     }
 
-    /// Reads the entry at hand with `read`, which returns it, its size and its
-    /// NextEntryOffset; moves on. After an error the walk has ended.
+    /// Reads the present entry with `read`, which returns it, its size and its NextEntryOffset, and
+    /// moves on. An error ends the walk.
     fn step<T>(
         &mut self,
         read: impl FnOnce(&'a [u8]) -> Result<(T, usize, u32), EaFault>,
@@ -90,8 +89,8 @@ impl<'a> Chain<'a> {
         };
         if next != 0 {
             let next = usize::try_from(next).unwrap_or(usize::MAX);
-            // MS-FSCC 2.4.16: aligned to four; and never into this entry, so
-            // that the walk ends, nor to where no entry can be.
+            // MS-FSCC 2.4.16: aligned to four, and behind this entry, so that the walk ends, and
+            // with room for an entry.
             if !next.is_multiple_of(4) || next < size || next >= entry.len() {
                 return Some(Err(error(EaFault::Inconsistent)));
             }
@@ -106,13 +105,13 @@ impl<'a> Chain<'a> {
 pub struct EaEntries<'a>(Chain<'a>);
 
 impl<'a> EaEntries<'a> {
-    /// The entries of `list`; none when it is empty.
+    /// Makes an iterator over the entries of `list`.
     pub const fn new(list: &'a [u8]) -> Self {
         Self(Chain::new(list))
     }
 
-    /// Walks the whole list: the first fault, or how many entries there are.
-    /// A set changes nothing unless all of its list is good.
+    /// Walks the whole list and returns the number of entries or the first error. A set changes
+    /// nothing unless the whole list is valid.
     pub fn check(list: &'a [u8]) -> Result<usize, EaError> {
         Self::new(list).try_fold(0usize, |count, entry| entry.map(|_| count.saturating_add(1)))
     }
@@ -142,7 +141,7 @@ fn inconsistent(_: crate::Malformed) -> EaFault {
     EaFault::Inconsistent
 }
 
-/// A name and its terminator.
+/// Reads a name and its terminator.
 fn read_name<'a>(r: &mut Reader<'a>, len: u8) -> Result<&'a [u8], EaFault> {
     let name = r.take(usize::from(len), "EA").map_err(inconsistent)?;
     if r.u8("EA").map_err(inconsistent)? != 0 {
@@ -151,13 +150,12 @@ fn read_name<'a>(r: &mut Reader<'a>, len: u8) -> Result<&'a [u8], EaFault> {
     if is_valid_name(name) { Ok(name) } else { Err(EaFault::InvalidName) }
 }
 
-/// Writes FILE_FULL_EA_INFORMATION entries: the answer to a query, or what a
-/// client sets.
+/// Writes FILE_FULL_EA_INFORMATION entries, for answers and for requests.
 #[derive(Debug)]
 pub struct EaWriter<'a>(ListWriter<'a>);
 
 impl<'a> EaWriter<'a> {
-    /// Appends entries to `out`, at most `max_len` bytes.
+    /// Makes a writer of entries to `out`, at most `max_len` bytes.
     pub fn new(out: &'a mut Vec<u8>, max_len: usize) -> Self {
         Self(ListWriter::new(out, 4, max_len))
     }

@@ -1,21 +1,21 @@
-//! Server-side copy: SRV_COPYCHUNK_COPY, its answer, and the resume key that
-//! names the source, MS-SMB2 2.2.31.1, 2.2.32.1 and 2.2.32.3.
+//! Server-side copy: SRV_COPYCHUNK_COPY, its answer, and the resume key that identifies the source,
+//! MS-SMB2 2.2.31.1, 2.2.32.1 and 2.2.32.3.
 
 use crate::codec::{Malformed, Parsed, Reader, Writer};
 use crate::command::field_u32;
 use alloc::vec::Vec;
 
-/// Names the source file of a copy; the server makes it up.
+/// The key of a copy's source file, which the server chooses.
 pub type ResumeKey = [u8; 24];
 
 /// SRV_COPYCHUNK, 2.2.31.1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where in the source.
+    /// Offset in the source, bytes.
     pub source_offset: u64,
-    /// Where in the target.
+    /// Offset in the target, bytes.
     pub target_offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -25,14 +25,14 @@ const CHUNK_LEN: usize = 24;
 /// SRV_COPYCHUNK_COPY: input of SRV_COPYCHUNK and SRV_COPYCHUNK_WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyRequest {
-    /// The source.
+    /// The key of the source file.
     pub source_key: ResumeKey,
-    /// The ranges. How many and how long they may be is the server's to say.
+    /// The ranges to copy. The server limits their number and length.
     pub chunks: Vec<Chunk>,
 }
 
 impl CopyRequest {
-    /// Parses the input. The chunks it allocates are all in it.
+    /// Parses the input. Allocates only chunks that the input contains.
     pub fn parse(input: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(input);
         let source_key = r.array("SourceKey")?;
@@ -65,7 +65,7 @@ impl CopyRequest {
 /// server's limits: chunks, bytes of a chunk, bytes in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyResponse {
-    /// Chunks written.
+    /// Number of chunks written.
     pub chunks_written: u32,
     /// Bytes written of the chunk that failed.
     pub chunk_bytes_written: u32,
@@ -93,7 +93,7 @@ impl CopyResponse {
 /// SRV_REQUEST_RESUME_KEY response. There is no context information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumeKeyResponse {
-    /// The source.
+    /// The key of the source file.
     pub resume_key: ResumeKey,
 }
 

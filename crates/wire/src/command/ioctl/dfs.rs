@@ -47,28 +47,27 @@ bit_set! {
 /// One target, from an entry of any version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referral {
-    /// Whether it is a root target (ServerType).
+    /// True for a root target (ServerType).
     pub is_root: bool,
-    /// TimeToLive, seconds; version 1 has none.
+    /// TimeToLive in seconds; 0 in version 1, which has none.
     pub time_to_live_s: u32,
-    /// DFSPath: what the referral is for. Version 1 does not say.
+    /// DFSPath: the path that the referral is for; empty in version 1.
     pub path: String,
     /// NetworkAddress, or ShareName of version 1: `\server\share\path`.
     pub target: String,
-    /// TargetSetBoundary, which version 4 has: it is the first of those that are
-    /// as good as each other.
+    /// TargetSetBoundary (version 4): begins a set of targets of equal cost.
     pub begins_set: bool,
 }
 
-/// RESP_GET_DFS_REFERRAL, MS-DFSC 2.2.4: root and link referrals; those of
-/// domains and their controllers are [`NameList`]s.
+/// RESP_GET_DFS_REFERRAL, MS-DFSC 2.2.4, for root and link referrals. Referrals of domains and
+/// domain controllers are [`NameList`]s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferralResponse {
     /// PathConsumed: bytes of the request's path (UTF-16) that the targets are for.
     pub path_consumed: u16,
     /// ReferralHeaderFlags
     pub flags: ReferralHeaderFlags,
-    /// In the server's order, which is its preference.
+    /// The targets, in the server's order of preference.
     pub referrals: Vec<Referral>,
 }
 
@@ -88,8 +87,8 @@ impl ReferralResponse {
         Ok(Self { path_consumed, flags, referrals })
     }
 
-    /// The output of the FSCTL, whose strings follow the entries: of version 4 when
-    /// it has target sets, else of version 3. Nothing when they do not fit its offsets.
+    /// Returns the output of the FSCTL: entries of version 4 if there are target sets, else of
+    /// version 3, and their strings behind them. None if the strings do not fit the 16-bit offsets.
     pub fn encode(&self) -> Option<Vec<u8>> {
         const SIZE: usize = 34;
         let version = if self.referrals.iter().any(|one| one.begins_set) { 4 } else { 3 };
@@ -118,8 +117,8 @@ impl ReferralResponse {
     }
 }
 
-/// A domain with its controllers: MS-DFSC 2.2.5.3.2. A domain referral has one for each
-/// domain and no controllers, a DC referral one with its controllers.
+/// A domain with its controllers: MS-DFSC 2.2.5.3.2. A domain referral has one list without
+/// controllers for each domain, a DC referral one list with controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameList {
     /// TimeToLive, seconds.
@@ -140,7 +139,7 @@ impl NameList {
         entries(r.rest(), count, name_list)
     }
 
-    /// The output of the FSCTL for a DC referral. Nothing when the names do not fit its
+    /// Returns the output of the FSCTL for a DC referral. None if the names do not fit the 16-bit
     /// offsets.
     pub fn encode(&self) -> Option<Vec<u8>> {
         const SIZE: u16 = 18;
@@ -160,8 +159,8 @@ impl NameList {
     }
 }
 
-/// `count` entries of one version, each read by `read(bytes, version, size)`, with all
-/// that follows it, where its strings are.
+/// Reads `count` entries of one version with `read(bytes, version, size)`, which also gets the
+/// bytes behind the entry, where its strings are.
 fn entries<T>(
     bytes: &[u8],
     count: usize,
@@ -177,7 +176,7 @@ fn entries<T>(
         let mut r = Reader::new(rest);
         let this = r.u16("VersionNumber")?;
         let size = usize::from(r.u16("referral Size")?);
-        // MS-DFSC 2.2.5: all are of one version.
+        // MS-DFSC 2.2.5: all entries have one version.
         if *version.get_or_insert(this) != this {
             return Err(Malformed::new("VersionNumber"));
         }
@@ -187,12 +186,12 @@ fn entries<T>(
     Ok(found)
 }
 
-/// The name list at the beginning of `bytes`.
+/// Parses the name list at the beginning of `bytes`.
 fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     let own = bytes.get(..size).ok_or(Malformed::new("referral Size"))?;
     let mut r = Reader::new(own);
     r.skip(6, "referral entry")?;
-    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: nothing else is to be used.
+    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: only such entries are used.
     if r.u16("ReferralEntryFlags")? & NAME_LIST == 0 || !matches!(version, 3 | 4) {
         return Err(Malformed::new("NameListReferral"));
     }
@@ -209,7 +208,7 @@ fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     let mut controllers = Vec::new();
     for _ in 0..count {
         let name = text(bytes, at, "ExpandedName")?;
-        // Behind it and its zero.
+        // Skips the name and its terminator.
         let units = name.encode_utf16().count().saturating_add(1);
         at = at.saturating_add(units.saturating_mul(2));
         controllers.push(name);
@@ -217,7 +216,7 @@ fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     Ok(NameList { time_to_live_s, domain: text(bytes, special, "SpecialName")?, controllers })
 }
 
-/// The entry at the beginning of `bytes`. Its strings lie behind all entries.
+/// Parses the entry at the beginning of `bytes`. Its strings lie behind all entries.
 fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
     const WHAT: &str = "referral entry";
     let own = bytes.get(..size).ok_or(Malformed::new("referral Size"))?;
@@ -242,7 +241,7 @@ fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
     let path = usize::from(r.u16("DFSPathOffset")?);
     r.skip(2, "DFSAlternatePathOffset")?;
     let target = usize::from(r.u16("NetworkAddressOffset")?);
-    // Not into the entry itself.
+    // A string must not lie in the entry itself.
     if path < size || target < size {
         return Err(Malformed::new("referral string offset"));
     }
@@ -255,7 +254,7 @@ fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
     })
 }
 
-/// The string that begins at `offset` and ends with a zero.
+/// Reads the string that begins at `offset` and ends with a zero.
 fn text(bytes: &[u8], offset: usize, what: &'static str) -> Parsed<String> {
     let rest = bytes.get(offset..).ok_or(Malformed::new(what))?;
     let units = rest.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));

@@ -1,5 +1,4 @@
-//! NETWORK_INTERFACE_INFO, MS-SMB2 2.2.32.5: where else the server can be
-//! reached, for multichannel.
+//! NETWORK_INTERFACE_INFO, MS-SMB2 2.2.32.5: further addresses of the server, for multichannel.
 
 use crate::bit_set;
 use crate::codec::{Malformed, Parsed, Reader, Writer};
@@ -11,7 +10,7 @@ use core::net::IpAddr;
 bit_set! {
     /// Capability of an interface.
     InterfaceCapabilities(u32) {
-        /// Receive-side scaling: several connections are worth while.
+        /// Receive-side scaling: several connections help.
         RSS_CAPABLE = 0x0000_0001,
         /// RDMA.
         RDMA_CAPABLE = 0x0000_0002,
@@ -21,11 +20,11 @@ bit_set! {
 /// One address of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkInterface {
-    /// Addresses of one interface share it.
+    /// Index of the interface, equal for all its addresses.
     pub if_index: u32,
-    /// What the interface can do.
+    /// Capabilities of the interface.
     pub capability: InterfaceCapabilities,
-    /// Bits per second.
+    /// Speed in bits per second.
     pub link_speed: u64,
     /// The address.
     pub address: IpAddr,
@@ -40,8 +39,7 @@ const SOCKADDR_STORAGE_LEN: usize = 128;
 /// Bytes of an entry.
 pub const ENTRY_LEN: usize = 152;
 
-/// Parses the output of QUERY_NETWORK_INTERFACE_INFO. Entries of families that
-/// are neither IPv4 nor IPv6 are left out.
+/// Parses the output of QUERY_NETWORK_INTERFACE_INFO. Skips entries that are neither IPv4 nor IPv6.
 pub fn parse_list(output: &[u8]) -> Parsed<Vec<NetworkInterface>> {
     let mut interfaces = Vec::new();
     let mut rest = output;

@@ -7,9 +7,8 @@ use crate::utf16::Utf16;
 /// Input of PIPE_WAIT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// How long to wait, in the unit of the specification (its text says 100
-    /// milliseconds; senders mean 100 nanoseconds, negative for a span), or
-    /// `None` for as long as it takes.
+    /// The longest wait, or `None` for no limit. The specification's text counts in 100
+    /// milliseconds; senders mean 100 nanoseconds, negative for a duration.
     pub timeout: Option<i64>,
     /// The pipe, without a leading backslash.
     pub name: Utf16<'a>,

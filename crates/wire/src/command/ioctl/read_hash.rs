@@ -22,11 +22,11 @@ open_enum! {
 }
 
 open_enum! {
-    /// HashRetrievalType: what Offset counts from.
+    /// HashRetrievalType: the meaning of Offset.
     HashRetrievalType(u32) {
-        /// The Content Information File.
+        /// Offset in the Content Information File.
         HASH_BASED = 1,
-        /// The file (3.x).
+        /// Offset in the file (3.x).
         FILE_BASED = 2,
     }
 }
@@ -34,15 +34,15 @@ open_enum! {
 /// Input of SRV_READ_HASH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What for.
+    /// Use of the hash.
     pub hash_type: HashType,
-    /// Which algorithm.
+    /// Version of the hash.
     pub hash_version: HashVersion,
-    /// What `offset` counts from.
+    /// Meaning of `offset`.
     pub hash_retrieval_type: HashRetrievalType,
-    /// Bytes, of hash data or of the file.
+    /// Length in bytes, of hash data or of the file.
     pub length: u32,
-    /// Where to begin.
+    /// First byte, see `hash_retrieval_type`.
     pub offset: u64,
 }
 

@@ -5,7 +5,7 @@ use crate::codec::{Parsed, Reader, Writer};
 /// Input of LMR_REQUEST_RESILIENCY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// How long the Open is to be kept after a disconnect, milliseconds.
+    /// Time for which the Open is kept after a disconnect, milliseconds.
     pub timeout: u32,
 }
 

@@ -12,19 +12,19 @@ const TOKEN_UNITS: usize = 25;
 /// Output of SRV_ENUMERATE_SNAPSHOTS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotArray<'a> {
-    /// How many there are.
+    /// Number of snapshots of the file.
     pub number_of_snapshots: u32,
-    /// How many are here: all of them, or 0 when they do not fit.
+    /// Number of tokens in this answer: all of them, or 0 if they do not fit.
     pub number_of_snapshots_returned: u32,
-    /// Bytes that all of them take.
+    /// Bytes of all tokens.
     pub snapshot_array_size: u32,
-    /// The tokens that are here.
+    /// The tokens in this answer.
     pub snapshots: Vec<Utf16<'a>>,
 }
 
 impl<'a> SnapshotArray<'a> {
-    /// The answer that holds `tokens`, or, when it would be longer than `limit`
-    /// bytes, the answer that says how long it would be (MS-SMB2 3.3.5.15.1).
+    /// Returns the answer with `tokens`; if it would be longer than `limit` bytes, the answer that
+    /// tells the length (MS-SMB2 3.3.5.15.1).
     pub fn new(tokens: Vec<Utf16<'a>>, limit: u32) -> Self {
         let count = field_u32(tokens.len());
         let size = array_size(&tokens);
@@ -45,7 +45,7 @@ impl<'a> SnapshotArray<'a> {
         }
     }
 
-    /// Parses the output. What the array holds counts, not what the counts say.
+    /// Parses the output. Reads the tokens that are present, whatever the counts say.
     pub fn parse(output: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(output);
         let number_of_snapshots = r.u32("NumberOfSnapShots")?;
@@ -81,8 +81,8 @@ impl<'a> SnapshotArray<'a> {
             w.bytes(token.as_bytes()).u16(0);
         }
         if self.snapshots.is_empty() {
-            // MS-SMB2 3.3.5.15.1 wants room for 16 bytes, and there are clients
-            // that refuse fewer. Windows: two bytes of zero where we send four.
+            // MS-SMB2 3.3.5.15.1 demands room for 16 bytes, and some clients refuse fewer. Windows:
+            // two bytes of zero in place of these four.
             w.u32(0);
         } else {
             w.u16(0);
@@ -90,7 +90,7 @@ impl<'a> SnapshotArray<'a> {
     }
 }
 
-/// Bytes of the array: the tokens with their terminators, and its own.
+/// Returns the bytes of the array: the tokens with their terminators, and the array's terminator.
 fn array_size(tokens: &[Utf16<'_>]) -> usize {
     if tokens.is_empty() {
         return 0;

@@ -1,5 +1,5 @@
-//! VALIDATE_NEGOTIATE_INFO, MS-SMB2 2.2.31.4 and 2.2.32.6: what was negotiated,
-//! said again under a signature (3.0 and 3.0.2).
+//! VALIDATE_NEGOTIATE_INFO, MS-SMB2 2.2.31.4 and 2.2.32.6: repeats the negotiation under a
+//! signature (3.0 and 3.0.2).
 
 use crate::codec::{Parsed, Reader, Writer};
 use crate::command::field_u16;

@@ -1,5 +1,5 @@
-//! What an independent implementation sent: every message parses, and encoding
-//! what was understood gives the same bytes, but for the places named here.
+//! Messages of an independent implementation. Each one parses, and encoding the result gives the
+//! original bytes, except for the fields named here.
 
 use super::{message, reencode_error, reencode_request, reencode_response};
 use crate::command::create::{CreateDisposition, OplockLevel, ShareAccess};
@@ -37,8 +37,8 @@ pub(super) fn captured(kind: &str) -> Vec<(Header, Vec<u8>)> {
     messages
 }
 
-/// The bodies that must be the same: zero padding of a compound taken off, and
-/// what senders are free to choose set to what we choose.
+/// Returns the bodies to compare: without the padding of a compound, and with free choices of
+/// senders replaced by the choices of this crate.
 fn normalized(header: &Header, bytes: &[u8], len: usize) -> Vec<u8> {
     let (body, padding) = bytes.split_at(len.min(bytes.len()));
     assert!(padding.iter().all(|&byte| byte == 0), "{header:?}");
@@ -53,7 +53,7 @@ fn normalized(header: &Header, bytes: &[u8], len: usize) -> Vec<u8> {
             }
             body[100..104].fill(0);
         }
-        // The byte of ErrorData that is there though ByteCount is zero.
+        // The byte of ErrorData that exists although ByteCount is zero.
         (_, true) if header.status == Status(0x103) => body[72] = 0,
         _ => {}
     }

@@ -1,5 +1,5 @@
-//! Whatever arrives: no panic, no more memory than the message explains, and
-//! what is understood can be said again.
+//! Arbitrary bytes cause no panic and no more memory than their length explains, and a parsed
+//! message can be encoded.
 
 use super::captured::captured;
 use super::{message, reencode_error, reencode_request, reencode_response};
@@ -21,8 +21,8 @@ use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
 
-/// Bytes of memory that a parsed message may hold per byte of the message, and
-/// besides. A negotiate context of 8 bytes is the worst: it makes a value of 40.
+/// Bytes of memory that a parsed message may take for each byte of the message, and a constant. A
+/// negotiate context of 8 bytes is the worst case: it takes 40.
 const MEMORY_FACTOR: usize = 8;
 
 /// StructureSize of requests and responses, by command.
@@ -50,7 +50,7 @@ const SIZES: [(u16, u16); 19] = [
 
 type Reencode = fn(Command, &[u8]) -> Parsed<Vec<u8>>;
 
-/// Parses `bytes` as `command`; what is understood must survive being encoded.
+/// Parses `bytes` as `command`, and checks that the result can be encoded.
 fn check(reencode: Reencode, command: Command, bytes: &[u8]) {
     if let Ok(once) = reencode(command, bytes) {
         assert_eq!(reencode(command, &once).as_deref(), Ok(&once[..]), "{command}");
@@ -68,7 +68,7 @@ fn check_all(command: Command, bytes: &[u8]) {
     check_memory(bytes);
 }
 
-/// Everything that a parser here can put on the heap.
+/// Parses with every parser that allocates.
 fn check_memory(bytes: &[u8]) {
     let mut held = 0;
     let mut add = |count: usize, size: usize| held += count * size;
@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// Every byte of the fixed part of every captured message set to the values
-/// that bounds are missed with.
+/// Tests every byte of the fixed part of every captured message with the values at which bounds
+/// fail.
 #[test]
 fn every_fixed_byte_at_its_extremes() {
     for kind in ["request", "response"] {
@@ -179,7 +179,7 @@ fn every_fixed_byte_at_its_extremes() {
     }
 }
 
-/// One byte less than the data needs, and the first byte that is not allowed.
+/// Tests one byte less than the data needs, and the first byte that is forbidden.
 #[test]
 fn payloads_stay_inside_the_message_and_behind_the_fixed_part() {
     let data = [0xAB; 10];
@@ -209,7 +209,7 @@ fn payloads_stay_inside_the_message_and_behind_the_fixed_part() {
     }
 }
 
-/// What the specification says is ignored does not make a message malformed.
+/// Tests that fields which the specification ignores do not make a message malformed.
 #[test]
 fn ignored_fields_are_ignored() {
     let file_id = crate::file_id::FileId::ALL_ONES;

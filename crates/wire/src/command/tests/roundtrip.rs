@@ -1,4 +1,4 @@
-//! What is encoded is parsed again, for all values of all fields.
+//! Encodes and parses messages with all values of all fields.
 
 use super::message;
 use crate::command::change_notify::{ChangeNotifyFlags, CompletionFilter};
@@ -36,8 +36,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-/// Encodes, parses, compares. Every prefix of the message but the whole is
-/// refused or, where only optional bytes are cut off, still understood.
+/// Encodes, parses and compares. Every shorter prefix of the message is refused, unless only
+/// optional bytes are missing.
 macro_rules! survives {
     ($value:expr, $($parse:tt)+) => {{
         let value = $value;

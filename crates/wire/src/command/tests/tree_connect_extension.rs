@@ -42,7 +42,7 @@ fn faults_are_kept_for_who_cares() {
         let request = Request::parse(&bytes).unwrap();
         assert!(request.contexts.is_err(), "{at} {value}");
         assert_eq!(request.path.to_string().unwrap(), r"\\server\share");
-        // Without the flag nobody looks.
+        // Without the flag the extension is ignored.
         bytes[66] = 0;
         assert_eq!(Request::parse(&bytes).unwrap().contexts, Ok(vec![]));
     }
