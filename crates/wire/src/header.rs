@@ -79,7 +79,7 @@ bit_set! {
     }
 }
 
-/// What bytes 32 to 40 hold, which the ASYNC_COMMAND flag decides.
+/// Bytes 32 to 40 of the header. The flag ASYNC_COMMAND decides their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// MS-SMB2 2.2.1.2: a process id (reserved) and the tree.
@@ -104,7 +104,7 @@ pub struct Header {
     /// In a response the status; in a request of 3.x the low 16 bits are the
     /// ChannelSequence, see [`Header::channel_sequence`].
     pub status: Status,
-    /// What is asked for or answered.
+    /// The command.
     pub command: Command,
     /// Credits asked for (request) or granted (response).
     pub credits: u16,
@@ -194,7 +194,7 @@ impl Header {
         (self.status.0 & 0xFFFF) as u16
     }
 
-    /// Whether this is a response.
+    /// True for a response.
     pub const fn is_response(&self) -> bool {
         self.flags.contains(HeaderFlags::SERVER_TO_REDIR)
     }

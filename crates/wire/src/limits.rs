@@ -1,5 +1,4 @@
-//! Every bound that a parser of this crate puts on what a peer may send beyond
-//! the length of its message, in one place.
+//! Limits of parsers on what a peer may send, beyond the length of its message.
 
 /// Negotiate contexts in one NEGOTIATE message. Clients send at most eight.
 pub const MAX_NEGOTIATE_CONTEXTS: usize = 64;

@@ -133,22 +133,21 @@ pub enum NegotiateContext<'a> {
     Encryption(Vec<Cipher>),
     /// 2.2.3.1.3
     Compression {
-        /// Whether chains are understood.
+        /// CHAINED is set if chained payloads are understood.
         flags: CompressionCapabilityFlags,
-        /// Offered, or what is common.
+        /// The offered algorithms, or in a response the common ones.
         algorithms: Vec<CompressionAlgorithm>,
     },
     /// 2.2.3.1.4: the server's name as the client knows it.
     Netname(Utf16<'a>),
     /// 2.2.3.1.5
     Transport(TransportCapabilityFlags),
-    /// 2.2.3.1.6: offered, or what is common.
+    /// 2.2.3.1.6: the offered transforms, or in a response the common ones.
     RdmaTransform(Vec<RdmaTransformId>),
     /// 2.2.3.1.7: offered, or the one chosen.
     Signing(Vec<SigningAlgorithm>),
-    /// 0x0100: the versions of the POSIX extensions, of which there is one
-    /// ([`POSIX_GUID`]). Raw, because the specification wants it ignored by who
-    /// does not know it.
+    /// 0x0100: the versions of the POSIX extensions, of which one exists ([`POSIX_GUID`]). Not
+    /// parsed, because a receiver that does not know it must ignore it.
     Posix(&'a [u8]),
     /// Any other, to be ignored.
     Unknown {
@@ -175,7 +174,7 @@ impl<'a> NegotiateContext<'a> {
         }
     }
 
-    /// Whether the POSIX extensions of [`POSIX_GUID`] are offered or accepted.
+    /// True if the POSIX extensions of [`POSIX_GUID`] are offered or accepted.
     pub fn is_posix(&self) -> bool {
         match self {
             Self::Posix(data) => data.chunks_exact(16).any(|version| version == POSIX_GUID),
@@ -183,8 +182,8 @@ impl<'a> NegotiateContext<'a> {
         }
     }
 
-    /// Parses the Data of a context. Counts that Data does not hold are
-    /// malformed; what follows the counted part is ignored.
+    /// Parses the Data of a context. A count beyond Data is malformed; bytes behind the counted
+    /// part are ignored.
     pub fn parse(kind: NegotiateContextType, data: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(data);
         Ok(match kind {
@@ -381,7 +380,7 @@ mod tests {
         ];
         assert_eq!(bytes, expected);
         assert_eq!(parse_list(&bytes, 0, 2, 0), Ok(contexts));
-        // What is between the contexts does not matter, what is missing does.
+        // Bytes between the contexts are ignored; missing bytes are an error.
         bytes[12..16].fill(0xFF);
         assert!(parse_list(&bytes, 0, 2, 0).is_ok());
         assert!(parse_list(&bytes, 0, 3, 0).is_err());

@@ -35,7 +35,7 @@ pub struct RdmaCryptoTransform<'a> {
 /// 2.2.43, with the transforms and the descriptors that follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RdmaTransform<'a> {
-    /// What the descriptors are.
+    /// The kind of the descriptors.
     pub channel: Channel,
     /// At least one.
     pub transforms: Vec<RdmaCryptoTransform<'a>>,

@@ -3,9 +3,8 @@
 use crate::open_enum;
 
 open_enum! {
-    /// What a response says of its request. Values of the system and SMB
-    /// facilities are named as the specification does,
-    /// without its STATUS_; others print as hexadecimal.
+    /// The status of a response. Values of the system and SMB facilities have the specification's
+    /// names without STATUS_; others print as hexadecimal.
     #[allow(missing_docs)]
     Status(u32) {
         SUCCESS = 0x00000000,
@@ -727,7 +726,7 @@ impl Status {
         }
     }
 
-    /// Whether nothing was done.
+    /// True for an error: the request had no effect.
     pub const fn is_error(self) -> bool {
         matches!(self.severity(), Severity::Error)
     }

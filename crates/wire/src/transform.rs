@@ -1,4 +1,4 @@
-//! SMB2 TRANSFORM_HEADER, MS-SMB2 2.2.41: what stands before a sealed message.
+//! SMB2 TRANSFORM_HEADER, MS-SMB2 2.2.41, which precedes a sealed message.
 
 use crate::codec::{Malformed, Parsed, Reader, Writer};
 use core::ops::Range;
@@ -20,8 +20,8 @@ pub const TRANSFORM_SIGNATURE_RANGE: Range<usize> = 4..20;
 /// EncryptionAlgorithm and the same value means AES-128-CCM.
 pub const TRANSFORM_ENCRYPTED: u16 = 0x0001;
 
-/// A parsed header. Whether flags and size fit is for the receiver to see, who
-/// also has the body; both are then a disconnect (MS-SMB2 3.3.5.2.1.1).
+/// A parsed header. The receiver, which also has the body, checks flags and size; a violation is a
+/// disconnect (MS-SMB2 3.3.5.2.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransformHeader {
     /// Authentication tag.

@@ -56,7 +56,7 @@ impl<'a> Utf16<'a> {
             .collect()
     }
 
-    /// Whether there is no code unit.
+    /// True if there are no code units.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

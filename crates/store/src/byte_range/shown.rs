@@ -71,7 +71,7 @@ mod tests {
         let all = [(0, 4, None), (5, 9, shared), (10, 19, exclusive), (20, 24, shared)];
         assert_eq!(shown(&ranges, 0, 25), all);
         assert_eq!(shown(&ranges, 12, 2), [(12, 13, exclusive)]);
-        assert_eq!(shown(&ranges, 40, 40), [(40, 79, None)], "another's are his to show");
+        assert_eq!(shown(&ranges, 40, 40), [(40, 79, None)], "other Opens show their own locks");
         assert_eq!(shown(&ranges, 12, 0), []);
         ranges.unlock(ME, range(10, 10)).unwrap();
         assert_eq!(shown(&ranges, 10, 10), [(10, 19, shared)]);

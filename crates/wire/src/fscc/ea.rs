@@ -182,7 +182,7 @@ impl<'a> EaWriter<'a> {
         Pushed::Fits
     }
 
-    /// Whether no entry has been written.
+    /// True if no entry has been written.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,5 +1,5 @@
-//! What IOCTL carries of the FSCTLs of a file system, MS-FSCC 2.3. Those that
-//! MS-SMB2 itself defines, and FSCTL_PIPE_WAIT, are with the command.
+//! Buffers of the FSCTLs of a file system, MS-FSCC 2.3. The FSCTLs that MS-SMB2 defines, and
+//! FSCTL_PIPE_WAIT, are in [`crate::command::ioctl`].
 
 use super::fixed::{fixed_struct, newtype_field};
 use super::query::CompressionFormat;
@@ -181,7 +181,7 @@ fixed_struct! {
         file_offset: u64;
         /// CopyLength, in bytes.
         copy_length: u64;
-        /// TransferOffset into what the token stands for, in bytes.
+        /// TransferOffset: the first byte within the token's range.
         transfer_offset: u64;
         /// Token
         token: OffloadToken;
@@ -208,7 +208,7 @@ fixed_struct! {
         usage: u32, pad 4;
     }
 
-    /// What precedes the regions in the reply of FSCTL_QUERY_FILE_REGIONS.
+    /// Header before the regions in the reply of FSCTL_QUERY_FILE_REGIONS.
     FileRegionsHeader {
         /// Flags
         flags: u32;
@@ -218,7 +218,7 @@ fixed_struct! {
         regions: u32, pad 4;
     }
 
-    /// What precedes the data in the reply of FSCTL_PIPE_PEEK, MS-FSCC 2.3.46.
+    /// Header before the data in the reply of FSCTL_PIPE_PEEK, MS-FSCC 2.3.46.
     PipePeekHeader {
         /// NamedPipeState: 3 connected, 4 closing.
         named_pipe_state: u32;
@@ -249,7 +249,7 @@ pub fn parse_set_sparse(input: &[u8]) -> bool {
 /// The request of FSCTL_FILE_LEVEL_TRIM, MS-FSCC 2.3.13.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrimRequest<'a> {
-    /// Key: who holds the byte ranges.
+    /// Key: the owner of the byte ranges.
     pub key: u32,
     ranges: &'a [u8],
 }

@@ -4,7 +4,7 @@
 use crate::codec::{Malformed, Parsed, Writer};
 use alloc::vec::Vec;
 
-/// Whether an entry went into the list.
+/// The result of appending an entry to a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed {
@@ -39,7 +39,7 @@ impl<'a> ListWriter<'a> {
         self.out.len().saturating_sub(self.start)
     }
 
-    /// Whether no entry is in the list.
+    /// True if the list is empty.
     pub(crate) const fn is_empty(&self) -> bool {
         self.last.is_none()
     }
@@ -73,7 +73,8 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// `min_size` is the fixed part of an entry, `what` the name of the list.
+    /// Makes a reader. `min_size` is the fixed part of an entry, `what` the name of the list in
+    /// errors.
     pub(crate) const fn new(bytes: &'a [u8], min_size: usize, what: &'static str) -> Self {
         let rest = if bytes.is_empty() { None } else { Some(bytes) };
         Self { rest, min_size, what }

@@ -1,7 +1,7 @@
 //! File system control codes and information classes, MS-FSCC 2.
 //!
-//! What QUERY_DIRECTORY, QUERY_INFO, SET_INFO and IOCTL carry. Structures
-//! parse and encode both ways, so that server and client cannot disagree.
+//! The contents of QUERY_DIRECTORY, QUERY_INFO, SET_INFO and IOCTL. Structures can be parsed and
+//! encoded, so that server and client cannot disagree.
 
 mod class;
 pub mod directory;

@@ -24,7 +24,7 @@ impl<'a> WireName<'a> {
         self.0
     }
 
-    /// Whether there is no code unit.
+    /// True if there are no code units.
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -42,7 +42,7 @@ impl<'a> WireName<'a> {
         Ok(text)
     }
 
-    /// Appends the text to `text`. On error what was decoded so far remains.
+    /// Appends the text to `text`. On error the text decoded so far remains.
     pub fn decode_into(self, text: &mut String) -> Parsed<()> {
         for unit in char::decode_utf16(self.units()) {
             text.push(unit.map_err(|_| Malformed::new("UTF-16 surrogate"))?);
@@ -55,7 +55,7 @@ impl<'a> WireName<'a> {
         char::decode_utf16(self.units()).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
     }
 
-    /// Whether the name is exactly `text`.
+    /// True if the name is exactly `text`.
     pub fn is(self, text: &str) -> bool {
         self.units().eq(text.encode_utf16())
     }
@@ -155,7 +155,7 @@ impl ShortName {
         WireName(self.bytes.get(..usize::from(self.len)).unwrap_or(&[]))
     }
 
-    /// Whether there is no short name.
+    /// True if there is no short name.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,4 +1,4 @@
-//! FILE_NOTIFY_INFORMATION, MS-FSCC 2.7.1: what a CHANGE_NOTIFY reply lists.
+//! FILE_NOTIFY_INFORMATION, MS-FSCC 2.7.1: the entries of a CHANGE_NOTIFY reply.
 
 use super::list::{Entries, ListWriter, Pushed};
 use super::name::{WireName, read_counted, utf16_len, write_counted};
@@ -7,7 +7,7 @@ use crate::open_enum;
 use alloc::vec::Vec;
 
 open_enum! {
-    /// What happened to a name.
+    /// The kind of a change.
     NotifyAction(u32) {
         /// FILE_ACTION_ADDED
         ADDED = 1,

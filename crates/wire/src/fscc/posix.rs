@@ -1,5 +1,5 @@
-//! Level 100 of the SMB 3.1.1 POSIX extensions: what `stat` and `statvfs`
-//! say. The layouts are those that the Linux client and Samba exchange.
+//! Level 100 of the SMB 3.1.1 POSIX extensions: the fields of `stat` and `statvfs`, in the layouts
+//! that the Linux client and Samba exchange.
 
 use super::fixed::fixed_struct;
 use crate::codec::{Parsed, Reader, Writer};
@@ -127,7 +127,7 @@ impl PosixAttributes {
 }
 
 fixed_struct! {
-    /// File system information of the extensions: what `statvfs` says.
+    /// File system information of the extensions: the fields of `statvfs`.
     FsPosixInformation {
         /// Preferred size of a transfer, in bytes; zero leaves it to the client.
         optimal_transfer_size: u32;

@@ -1,4 +1,4 @@
-//! What QUERY_INFO answers of a file, MS-FSCC 2.4. Several are set as well.
+//! Information about a file in QUERY_INFO, MS-FSCC 2.4. SET_INFO uses several of the classes too.
 
 use super::fixed::{fixed_struct, newtype_field};
 use super::list::{Entries, ListWriter, Pushed};
@@ -85,7 +85,7 @@ fixed_struct! {
 
     /// FileAccessInformation, MS-FSCC 2.4.1.
     FileAccessInformation {
-        /// AccessFlags: what the Open was granted.
+        /// AccessFlags: the granted access of the Open.
         access: AccessMask;
     }
 
@@ -196,9 +196,8 @@ fixed_struct! {
     }
 }
 
-/// FILE_NAME_INFORMATION, MS-FSCC 2.1.7: the answer to
-/// FileAlternateNameInformation and FileNormalizedNameInformation, and what
-/// FileShortNameInformation sets.
+/// FILE_NAME_INFORMATION, MS-FSCC 2.1.7: the answer to FileAlternateNameInformation and
+/// FileNormalizedNameInformation, and the input of FileShortNameInformation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileNameInformation<N> {
     /// FileName

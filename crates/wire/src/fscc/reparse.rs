@@ -1,5 +1,5 @@
-//! Reparse points, MS-FSCC 2.1.2: what FSCTL_SET_REPARSE_POINT and
-//! FSCTL_GET_REPARSE_POINT carry.
+//! Reparse points, MS-FSCC 2.1.2: the buffers of FSCTL_SET_REPARSE_POINT and
+//! FSCTL_GET_REPARSE_POINT.
 
 use super::fixed::newtype_field;
 use super::name::{WireName, utf16_len};
@@ -8,7 +8,7 @@ use crate::dtyp::Guid;
 use crate::open_enum;
 
 open_enum! {
-    /// Who understands a reparse point, MS-FSCC 2.1.2.1.
+    /// ReparseTag: the owner of a reparse point's data, MS-FSCC 2.1.2.1.
     ReparseTag(u32) {
         /// Not a reparse point.
         NONE = 0,
@@ -46,12 +46,12 @@ open_enum! {
 newtype_field! { ReparseTag(u32), }
 
 impl ReparseTag {
-    /// Whether the tag is Microsoft's; others carry a GUID beside their data.
+    /// True for a tag of Microsoft. The data of other tags has a GUID before it.
     pub const fn is_microsoft(self) -> bool {
         self.0 & 0x8000_0000 != 0
     }
 
-    /// Whether the file stands for another name (a link).
+    /// True if the file stands for another name (a link).
     pub const fn is_name_surrogate(self) -> bool {
         self.0 & 0x2000_0000 != 0
     }
@@ -106,7 +106,7 @@ impl<'a> ReparseBuffer<'a> {
         Some(())
     }
 
-    /// What the data means, for the tags that say it.
+    /// Parses the data of tags with a defined structure.
     pub fn meaning(&self) -> Parsed<ReparseData<'a>> {
         Ok(match self.tag {
             ReparseTag::SYMLINK => ReparseData::Symlink(Symlink::parse_data(self.data)?),
@@ -233,7 +233,7 @@ fn parse_names(data: &[u8], path_at: usize) -> Parsed<(WireName<'_>, WireName<'_
     Ok((name(substitute)?, name(print)?))
 }
 
-/// What the NFS server of Windows stores for special files, MS-FSCC 2.1.2.6.
+/// Data of the special files that the NFS server of Windows makes, MS-FSCC 2.1.2.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NfsSpecial<N> {
     /// NFS_SPECFILE_LNK and its target.

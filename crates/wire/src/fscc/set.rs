@@ -1,5 +1,5 @@
-//! What only SET_INFO carries, MS-FSCC 2.4. The classes that are queried as
-//! well are in [`query`](super::query).
+//! Information classes that only SET_INFO uses, MS-FSCC 2.4. Classes that can also be queried are
+//! in [`query`](super::query).
 
 use super::fixed::{fixed_struct, newtype_field};
 use super::name::{WireName, read_counted, write_counted};

@@ -3,10 +3,10 @@
 
 use alloc::string::String;
 
-/// The upper case of a character, where the folding is simple: one character
-/// of the basic plane to one other. All else stays as it is, as does what
-/// Unicode would fold into ASCII (dotless i, long s): Windows keeps those
-/// apart, and a name that looks foreign must not reach a file named in ASCII.
+/// Returns the upper case of a character if the folding is simple: one character of the basic plane
+/// to another. Other characters are unchanged, also those that Unicode folds into ASCII (dotless i,
+/// long s): Windows distinguishes them, and a name that looks foreign must not reach a file with an
+/// ASCII name.
 pub fn upcase(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_uppercase();
@@ -30,7 +30,7 @@ pub fn upcase_unit(unit: u16) -> u16 {
     }
 }
 
-/// Whether two names are the same but for case.
+/// True if two names differ in case only, or not at all.
 pub fn eq_ignore_case(a: &str, b: &str) -> bool {
     if a.is_ascii() && b.is_ascii() {
         return a.eq_ignore_ascii_case(b);

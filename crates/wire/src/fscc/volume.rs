@@ -1,4 +1,4 @@
-//! What QUERY_INFO and SET_INFO say of a file system, MS-FSCC 2.5.
+//! Information about a file system in QUERY_INFO and SET_INFO, MS-FSCC 2.5.
 
 use super::fixed::{fixed_struct, newtype_field};
 use super::name::{WireName, utf16_len_u32};
@@ -129,7 +129,7 @@ open_enum! {
         CD_ROM = 0x02,
         /// FILE_DEVICE_DISK
         DISK = 0x07,
-        /// FILE_DEVICE_NAMED_PIPE: what Windows answers on IPC$.
+        /// FILE_DEVICE_NAMED_PIPE: the answer of Windows on IPC$.
         NAMED_PIPE = 0x11,
     }
 }

@@ -1,9 +1,8 @@
-//! Whether a name is in an expression with wildcards, MS-FSA 2.1.4.4.
+//! Matches names with patterns that contain wildcards, MS-FSA 2.1.4.4.
 //!
-//! All positions of the expression that the name may have reached are advanced
-//! together, so that no pair of expression and name takes longer than the
-//! product of their lengths. Matching is by UTF-16 code units, as file systems
-//! of Windows do it.
+//! All positions of the pattern that the name can have reached advance together, so that no pattern
+//! and name take longer than the product of their lengths. Matching compares UTF-16 code units, as
+//! file systems of Windows do.
 
 use super::upcase::{eq_ignore_case, upcase_unit};
 use alloc::borrow::ToOwned;
@@ -21,7 +20,7 @@ const STAR: u16 = b'*' as u16;
 const QM: u16 = b'?' as u16;
 const DOT: u16 = b'.' as u16;
 
-/// Whether `text` has a wildcard in it, MS-FSA 2.1.4.3.
+/// True if `text` contains a wildcard, MS-FSA 2.1.4.3.
 pub fn has_wildcard(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'*' | b'?' | b'<' | b'>' | b'"'))
 }
@@ -99,7 +98,7 @@ impl Pattern {
         Self { ignore_case, kind }
     }
 
-    /// Whether every name matches.
+    /// True if every name matches.
     pub fn matches_all(&self) -> bool {
         self.kind == Kind::All
     }
@@ -123,7 +122,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `name` matches.
+    /// True if `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.kind {
             Kind::All => !name.is_empty(),
@@ -168,7 +167,7 @@ impl Pattern {
 /// of fewer than 320 code units.
 const INLINE_WORDS: usize = 5;
 
-/// A code unit of the name, with what the DOS wildcards want to know of it.
+/// A code unit of the name, with the facts that DOS wildcards need.
 #[derive(Clone, Copy)]
 struct Unit {
     folded: u16,

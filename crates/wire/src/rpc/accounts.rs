@@ -1,4 +1,4 @@
-//! What LSA and SAM tell of accounts.
+//! Facts about accounts that LSA and SAM return.
 
 use crate::dtyp::Sid;
 use crate::open_enum;
@@ -48,7 +48,7 @@ pub struct Account {
     pub domain: String,
     /// Its name there; empty for a domain.
     pub name: String,
-    /// What it is.
+    /// The kind of account.
     pub kind: SidNameUse,
 }
 

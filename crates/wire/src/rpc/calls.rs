@@ -1,4 +1,4 @@
-//! What each call does with what the server supplies.
+//! The effect of each call on the data that the server supplies.
 
 mod display;
 mod lsarpc;

@@ -1,9 +1,8 @@
-//! The client's end of a pipe that RPC is spoken on.
+//! The client's end of RPC on a pipe.
 //!
-//! Order: write [`Client::bind`], feed what is read to
-//! [`Client::handle_bind_reply`]; then for each call write all fragments of
-//! [`Client::call`] and feed what is read to [`Client::handle_bytes`] until it
-//! returns the answer.
+//! Order: write [`Client::bind`] and pass the answer to [`Client::handle_bind_reply`]; then for
+//! each call write all fragments of [`Client::call`] and pass the bytes that are read to
+//! [`Client::handle_bytes`] until it returns the answer.
 
 use super::limits::{MAX_FRAG, MAX_RESPONSE_STUB, MIN_FRAG};
 use super::pdu::{

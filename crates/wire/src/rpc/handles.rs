@@ -1,7 +1,7 @@
-//! Context handles: what a client holds of the server's, C706 14.2.16.6.
+//! Context handles, by which a client names an object of the server, C706 14.2.16.6.
 //!
-//! A handle is good on the pipe that it was given on, and random, so that what
-//! was closed or belongs to another is not met by chance.
+//! A handle is valid only on its pipe, and random, so that nobody finds a closed handle or another
+//! client's handle by chance.
 
 use super::SidNameUse;
 use super::limits::MAX_HANDLES;
@@ -13,11 +13,11 @@ use alloc::vec::Vec;
 pub struct ContextHandle(pub [u8; 20]);
 
 impl ContextHandle {
-    /// None: what is answered after closing, and when opening failed.
+    /// The null handle: the answer to a close, and to a failed open.
     pub const NULL: Self = Self([0; 20]);
 }
 
-/// What a handle stands for.
+/// The object of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Object {
     /// The policy of LSA.
@@ -30,7 +30,7 @@ pub(super) enum Object {
     Account(SidNameUse, Sid),
 }
 
-/// An object and what its client may do with it.
+/// An object with the rights that its client was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GrantedObject {
     pub(super) object: Object,
@@ -67,7 +67,7 @@ impl Handles {
         self.0.iter().find(|(known, _)| known == handle).map(|(_, held)| *held)
     }
 
-    /// Whether there was such a handle.
+    /// Closes a handle. Returns false if there is no such handle.
     pub(super) fn close(&mut self, handle: &ContextHandle) -> bool {
         let before = self.0.len();
         self.0.retain(|(known, _)| known != handle);

@@ -1,6 +1,6 @@
-//! Every bound that the RPC state machines put on what a peer may send.
+//! Limits of the RPC state machines on what a peer may send.
 
-/// The largest fragment we send or take, in bytes: what Windows uses on pipes.
+/// Largest fragment sent or accepted, in bytes: that of Windows on pipes.
 pub const MAX_FRAG: u16 = 4280;
 
 /// The smallest fragment size that a peer may ask for (C706 12.6.3.1).

@@ -1,9 +1,9 @@
-//! Remote procedure calls on named pipes, MS-RPCE: the little of it that a
-//! file server needs to be browsed, and a client to browse.
+//! Remote procedure calls on named pipes, MS-RPCE: the part that browsing a file server needs, for
+//! server and client.
 //!
-//! Connection-oriented, without authentication of its own (the SMB session
-//! has proved who calls), NDR as the only transfer syntax. Lies of a peer end
-//! in a fault and a closed pipe, never in a truncated answer.
+//! Connection-oriented, without authentication of its own (the SMB session has authenticated the
+//! caller), with NDR as the only transfer syntax. Malformed bytes of a peer lead to a fault and a
+//! closed pipe, never to a truncated answer.
 
 mod accounts;
 mod calls;
@@ -109,7 +109,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// What a call returns: the codes of MS-ERREF 2.2 that these services use.
+    /// The result of a call: the codes of MS-ERREF 2.2 that these services use.
     WinError(u32) {
         /// NERR_Success
         SUCCESS = 0,

@@ -1,9 +1,9 @@
-//! NDR, the transfer syntax of C706 chapter 14,
-//! little-endian. Alignment counts from the start of the stub data.
+//! NDR, the transfer syntax of C706 chapter 14, in little-endian order. Alignment counts from the
+//! start of the stub data.
 //!
-//! Pointers inside structures are deferred: a referent identifier stands in
-//! the structure, what it points at after it. Both directions are written out
-//! as two passes over the fields, first the fixed parts, then the referents.
+//! Pointers inside structures are deferred: the structure contains a referent identifier, and the
+//! referent follows it. Both directions make two passes over the fields: first the fixed parts,
+//! then the referents.
 
 use super::handles::ContextHandle;
 use super::limits::MAX_STRING_UNITS;
@@ -73,7 +73,7 @@ impl<'a> NdrReader<'a> {
         Ok(sid)
     }
 
-    /// The same where there may be none: Samba sends one of zeros then.
+    /// Reads an RPC_SID; None for the SID of zeros that Samba sends for none.
     pub fn sid_or_none(&mut self, what: &'static str) -> Parsed<Option<Sid>> {
         self.align(4)?;
         let mut ahead = self.0.clone();
@@ -84,8 +84,8 @@ impl<'a> NdrReader<'a> {
         self.sid(what).map(Some)
     }
 
-    /// The fixed part of an RPC_UNICODE_STRING, MS-DTYP 2.3.10: what
-    /// [`Self::unicode`] needs to read its text at its place.
+    /// Reads the fixed part of an RPC_UNICODE_STRING, MS-DTYP 2.3.10, which [`Self::unicode`] needs
+    /// to read the text later.
     pub fn unicode_head(&mut self, what: &'static str) -> Parsed<UnicodeHead> {
         self.align(4)?;
         let (length, maximum) = (self.0.u16(what)?, self.0.u16(what)?);
@@ -111,14 +111,13 @@ impl<'a> NdrReader<'a> {
         WireName::new(self.0.take(length, what)?)
     }
 
-    /// A unique pointer: whether it points at something.
+    /// Reads a unique pointer. True if it is not null.
     pub fn pointer(&mut self, what: &'static str) -> Parsed<bool> {
         self.u32(what).map(|referent| referent != 0)
     }
 
-    /// A conformant varying string of 16-bit characters. It ends in NUL, and
-    /// its text before the first one: there are clients whose server name is
-    /// nothing but NULs, and Windows answers them.
+    /// Reads a conformant varying string of 16-bit characters up to its first NUL. Some clients
+    /// send a server name of NULs only, which Windows accepts.
     pub fn string(&mut self, what: &'static str) -> Parsed<WireName<'a>> {
         let max_count = self.u32(what)?;
         let offset = self.u32(what)?;
@@ -133,13 +132,13 @@ impl<'a> NdrReader<'a> {
         WireName::new(bytes.get(..length).unwrap_or(&[]))
     }
 
-    /// A unique pointer to a string, with the string right after it: how
-    /// arguments are laid out, but not fields of structures.
+    /// Reads a unique pointer to a string, directly followed by the string. Arguments have this
+    /// layout, fields of structures do not.
     pub fn unique_string(&mut self, what: &'static str) -> Parsed<Option<WireName<'a>>> {
         if self.pointer(what)? { self.string(what).map(Some) } else { Ok(None) }
     }
 
-    /// A conformant array of bytes, whose length was `expected` before.
+    /// Reads a conformant array of bytes, whose length must be `expected`.
     pub fn bytes(&mut self, expected: u32, what: &'static str) -> Parsed<&'a [u8]> {
         if self.u32(what)? != expected {
             return Err(Malformed::new(what));
@@ -147,9 +146,8 @@ impl<'a> NdrReader<'a> {
         self.0.take(usize::try_from(expected).map_err(|_| Malformed::new(what))?, what)
     }
 
-    /// The counts of a conformant varying array, which begins with its first
-    /// entry: it has the `expected` number of entries, and each takes at least
-    /// `min_size` of the bytes that are left.
+    /// Reads the counts of a conformant varying array that begins with its first entry. It must
+    /// have the `expected` number of entries, each of at least `min_size` of the remaining bytes.
     pub fn varying(&mut self, expected: u32, min_size: usize, what: &'static str) -> Parsed<usize> {
         let (max_count, offset) = (self.u32(what)?, self.u32(what)?);
         if offset != 0 || expected > max_count {
@@ -158,9 +156,8 @@ impl<'a> NdrReader<'a> {
         self.array(expected, min_size, what)
     }
 
-    /// The maximum count of a conformant array of structures: it is the
-    /// `expected` number of entries, and each of them takes at least
-    /// `min_size` of the bytes that are left.
+    /// Reads the maximum count of a conformant array of structures. It must be the `expected`
+    /// number of entries, each of at least `min_size` of the remaining bytes.
     pub fn array(&mut self, expected: u32, min_size: usize, what: &'static str) -> Parsed<usize> {
         let count = usize::try_from(self.u32(what)?).map_err(|_| Malformed::new(what))?;
         let fits =
@@ -185,7 +182,7 @@ impl NdrWriter {
         Self { stub: Vec::new(), referents: 0 }
     }
 
-    /// What was written.
+    /// Returns the written bytes.
     pub fn into_stub(self) -> Vec<u8> {
         self.stub
     }
@@ -195,7 +192,7 @@ impl NdrWriter {
         self.stub.len()
     }
 
-    /// Whether nothing has been written.
+    /// True if nothing has been written.
     pub const fn is_empty(&self) -> bool {
         self.stub.is_empty()
     }

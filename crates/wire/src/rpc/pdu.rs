@@ -107,9 +107,8 @@ impl Header {
     }
 }
 
-/// Writes a PDU: the header, what `body` appends, and then the true
-/// frag_length. Callers keep bodies below 65,520 bytes; a longer one is our
-/// own bug and is written with a length that no peer accepts.
+/// Writes a PDU: the header, the body that `body` appends, and the true frag_length. Callers keep
+/// bodies below 65,520 bytes; a longer one is a bug and gets a length that no peer accepts.
 fn write_pdu(
     kind: PduKind,
     flags: PduFlags,
@@ -225,7 +224,7 @@ pub const REASON_ABSTRACT_SYNTAX: u16 = 1;
 /// p_provider_reason_t: proposed_transfer_syntaxes_not_supported.
 pub const REASON_TRANSFER_SYNTAXES: u16 = 2;
 
-/// What became of one proposed context.
+/// The result for one proposed context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextResult {
     /// result
@@ -325,8 +324,7 @@ pub fn parse_bind_nak(body: &[u8]) -> Parsed<RejectReason> {
 /// One fragment of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// alloc_hint: what the client says of the length of all stub data. Not
-    /// trusted.
+    /// alloc_hint: the client's claim about the length of all stub data. It is not trusted.
     pub alloc_hint: u32,
     /// p_cont_id
     pub context_id: u16,

@@ -18,13 +18,13 @@ use crate::fscc::eq_ignore_case;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What the services tell, supplied by the server for one caller.
+/// The data of the services, supplied by the server for one caller.
 pub trait Services {
     /// The shares that the caller may know of, in an order that stays.
     fn shares(&self) -> Vec<ShareInfo>;
     /// The server.
     fn server(&self) -> ServerInfo;
-    /// Whether the caller may also know paths, counts and descriptors.
+    /// True if the caller may also read paths, counts and descriptors.
     fn is_administrator(&self) -> bool;
     /// The time.
     fn now(&self) -> FileTime;
@@ -36,26 +36,26 @@ pub trait Services {
     fn machine(&self) -> Domain;
     /// The caller; none when it has no account.
     fn caller(&self) -> Option<Account>;
-    /// Who has a SID.
+    /// Returns the account with this SID.
     fn find_sid(&self, sid: &Sid) -> Option<Account>;
-    /// Who is called so, as `name`, `domain\name` or `name@domain`.
+    /// Returns the account called `name`, `domain
+    /// ame` or `name@domain`.
     fn find_name(&self, name: &str) -> Option<Account>;
-    /// Whether the caller may list accounts and who is in groups.
+    /// True if the caller may list accounts and members of groups.
     fn may_list_accounts(&self) -> bool;
-    /// Whether all users may, or administrators alone.
+    /// True if all users may list accounts, false if only administrators may.
     fn users_list_accounts(&self) -> bool;
     /// The users, groups and aliases of a domain.
     fn accounts_in(&self, domain: &Sid) -> Vec<Account>;
-    /// Who is in a group or an alias.
+    /// Returns the members of a group or an alias.
     fn members(&self, group: &Sid) -> Vec<Sid>;
     /// The aliases that any of `sids` is in.
     fn memberships(&self, sids: &[Sid]) -> Vec<Sid>;
-    /// Whether a user may log on.
+    /// True if the user may log on.
     fn is_enabled(&self, user: &Sid) -> bool;
 }
 
-/// The pipes that there are. Any other name does not exist: nothing is ever
-/// looked up by what a client calls it.
+/// The existing pipes. Any other name fails: a client's name is never used to look anything up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pipe {
     /// `srvsvc`
@@ -101,7 +101,7 @@ impl Pipe {
         match self {
             Self::Srvsvc => br"\PIPE\srvsvc",
             Self::Wkssvc => br"\PIPE\wkssvc",
-            // What Windows says: its authority's process has this pipe.
+            // The answer of Windows: the process of its authority owns this pipe.
             Self::Lsarpc | Self::Samr => br"\PIPE\lsass",
         }
     }
@@ -112,11 +112,11 @@ impl Pipe {
 pub enum PipeError {
     /// The client broke the protocol and was told: STATUS_PIPE_DISCONNECTED.
     Disconnected,
-    /// The client does not read what it asked for: STATUS_PIPE_BUSY.
+    /// The client does not read its answers: STATUS_PIPE_BUSY.
     Unread,
 }
 
-/// What one READ takes out of a pipe.
+/// The result of one READ of a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipeRead {
     /// The bytes, all of one message.
@@ -173,9 +173,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes what a client wrote: parts of PDUs or several of them. What it is
-    /// answered is there to be read when this returns. A client that breaks
-    /// the protocol is answered a fault, after which the pipe is closed.
+    /// Handles bytes that a client wrote: parts of PDUs, or several of them. The answer can be read
+    /// when this returns. A violation of the protocol gets a fault and closes the pipe.
     pub fn write(&mut self, bytes: &[u8], services: &dyn Services) -> Result<(), PipeError> {
         if self.closed {
             return Err(PipeError::Disconnected);
@@ -217,7 +216,7 @@ impl Endpoint {
         self.output.len()
     }
 
-    /// What waits to be read of the first message; it stays.
+    /// Returns the unread part of the first answer without removing it.
     pub fn peek(&self) -> &[u8] {
         let first = self.output.front().and_then(|message| message.get(self.read_of_first..));
         first.unwrap_or(&[])
@@ -228,8 +227,7 @@ impl Endpoint {
         self.peek().len()
     }
 
-    /// Bytes that it keeps: what waits to be read, and the parts of a request that have
-    /// come.
+    /// Returns the bytes that it holds: unread answers, and the parts of an incomplete request.
     pub fn bytes(&self) -> usize {
         let stub = self.call.as_ref().map_or(0, |call| call.stub.capacity());
         let places = self.output.capacity().saturating_mul(size_of::<Vec<u8>>());
@@ -237,20 +235,20 @@ impl Endpoint {
         parts.into_iter().fold(0, usize::saturating_add)
     }
 
-    /// Closes the pipe and forgets what was not read.
+    /// Closes the pipe and drops unread answers.
     pub fn give_up(&mut self) {
         self.close();
         self.output = VecDeque::new();
         (self.unread, self.read_of_first) = (0, 0);
     }
 
-    /// Whether the pipe is closed for writing; what waits may still be read.
+    /// True if the pipe is closed for writing; answers can still be read.
     pub const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Takes bytes up to the end of the PDU that is coming in and handles it
-    /// when it is whole. Returns what is left.
+    /// Takes bytes up to the end of the present PDU, and handles it when it is complete. Returns
+    /// the remaining bytes.
     fn take<'a>(&mut self, bytes: &'a [u8], services: &dyn Services) -> &'a [u8] {
         let bytes = self.fill(bytes, Header::SIZE);
         if self.input.len() < Header::SIZE {

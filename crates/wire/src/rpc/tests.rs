@@ -33,7 +33,7 @@ fn without_referents(stub: &[u8]) -> Vec<u8> {
 struct Fixture {
     shares: Vec<ShareInfo>,
     is_administrator: bool,
-    /// Whether accounts are listed for administrators alone.
+    /// True if only administrators may list accounts.
     hides_accounts: bool,
 }
 
@@ -200,7 +200,7 @@ fn call(
     }
 }
 
-/// What Samba answers about a name that it does not know.
+/// Tests the answer of Samba about an unknown name.
 #[test]
 fn a_sid_of_zeros_is_none() {
     let mut w = NdrWriter::new();

@@ -1,4 +1,4 @@
-//! The workstation service, MS-WKST: who the server says it is.
+//! The workstation service, MS-WKST: the identity of the server.
 
 use super::WinError;
 use super::ndr::{NdrReader, NdrWriter};

@@ -170,7 +170,7 @@ fn any_entry() -> impl Strategy<Value = (String, DirectoryEntry<&'static str>, [
     })
 }
 
-/// What of an entry survives a trip through `class`.
+/// Returns the fields of an entry that `class` contains.
 fn expected<'a>(
     class: u8,
     sent: &DirectoryEntry<&str>,

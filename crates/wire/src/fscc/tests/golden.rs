@@ -1,5 +1,5 @@
-//! Bytes recorded from Samba 4.17: what its server answers and its client sets.
-//! Each is read and, where the layout leaves no choice, written again alike.
+//! Bytes recorded from Samba 4.17: answers of its server and requests of its client. Each is parsed
+//! and, if the layout leaves no choice, encoded to the original bytes.
 
 use super::hex;
 use crate::codec::Writer;

@@ -299,7 +299,7 @@ fn trims() {
     assert!(parse_set_sparse(&[]) && parse_set_sparse(&[1]) && !parse_set_sparse(&[0]));
 }
 
-/// MS-FSCC 2.4 and 2.5: what is local only is neither asked nor set.
+/// Tests that classes for local use only are neither queried nor set. MS-FSCC 2.4 and 2.5.
 #[test]
 fn local_classes_are_refused() {
     for class in [9, 26, 27, 29, 33, 36, 44, 46, 50, 54].map(FileInfoClass) {

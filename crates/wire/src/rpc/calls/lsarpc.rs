@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 const VIEW_LOCAL_INFORMATION: AccessMask = AccessMask(0x0000_0001);
 /// POLICY_LOOKUP_NAMES
 const LOOKUP_NAMES: AccessMask = AccessMask(0x0000_0800);
-/// POLICY_EXECUTE: what everybody has. The rest is for those who change the
-/// policy, and there is nothing of it here that could be changed.
+/// POLICY_EXECUTE: the rights of everyone. The other rights are for changes of the policy, which
+/// are not supported.
 const EXECUTE: AccessMask = AccessMask(0x0002_0801);
 
 /// A call of MS-LSAT or MS-LSAD.
@@ -67,7 +67,7 @@ fn open(request: OpenPolicy, handles: &mut Handles, services: &dyn Services) -> 
     lsa::encode_handle_reply(answer.ok(), status)
 }
 
-/// What is granted of `desired` to somebody who may have `all`.
+/// Returns the granted part of `desired` for a caller with the rights `all`.
 pub(super) fn granted(desired: AccessMask, all: AccessMask) -> Result<AccessMask, Status> {
     let mut asked = desired;
     for (bit, meaning) in [(AccessMask::MAXIMUM_ALLOWED, all), (AccessMask::GENERIC_EXECUTE, all)] {
@@ -88,7 +88,7 @@ pub(super) fn close(stub: &[u8], handles: &mut Handles) -> Answer {
     }
 }
 
-/// Whether the handle is one of a policy that was opened for `needed`.
+/// Checks that the handle is one of a policy that was opened for `needed`.
 fn policy(
     handle: &ContextHandle,
     needed: AccessMask,

@@ -1,5 +1,5 @@
-//! The calls of MS-SAMR: whoever has an account may look, at lists of accounts only
-//! where the server lets him, and nobody may change anything.
+//! The calls of MS-SAMR. Every account may look up names; only callers for whom the server allows
+//! it may list accounts; nobody may change anything.
 
 use super::{Answer, display};
 use crate::Status;
@@ -35,7 +35,7 @@ const DOMAIN_GET_ALIAS_MEMBERSHIP: AccessMask = AccessMask(0x80);
 const DOMAIN_LIST_ACCOUNTS: AccessMask = AccessMask(0x100);
 const DOMAIN_LOOKUP: AccessMask = AccessMask(0x200);
 
-/// The rights to list, on a domain, a group and an alias: of those who may list accounts.
+/// Returns the rights to list a domain, a group and an alias, for callers that may list accounts.
 const fn to_list(all: AccessMask) -> AccessMask {
     match all {
         DOMAIN => DOMAIN_LIST_ACCOUNTS,
@@ -130,8 +130,7 @@ pub(in crate::rpc) fn samr(
     }
 }
 
-/// MS-SAMR 3.1.5.1.1: for those who have an account; what may be changed is
-/// granted to nobody.
+/// MS-SAMR 3.1.5.1.1: every account may connect; rights to change anything are granted to nobody.
 fn connect(request: Connect, opnum: u16, handles: &mut Handles, services: &dyn Services) -> Answer {
     let version = request.is_known_version.then_some(()).ok_or(Status::NOT_SUPPORTED);
     let known = version.and_then(|()| services.caller().ok_or(Status::ACCESS_DENIED));
@@ -164,7 +163,7 @@ fn open(
     services: &dyn Services,
 ) -> Result<ContextHandle, Status> {
     let all = if services.may_list_accounts() { all } else { all.without(to_list(all)) };
-    // What may be read and what may be called are granted alike.
+    // Rights to read and rights to call are granted alike.
     let generic = AccessMask::GENERIC_READ;
     let desired = if desired.contains(generic) { desired.without(generic) | all } else { desired };
     let granted = super::lsarpc::granted(desired, all)?;
@@ -172,8 +171,8 @@ fn open(
     handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
 }
 
-/// What a handle stands for, when it was opened for `needed`; with one of
-/// something else OBJECT_TYPE_MISMATCH.
+/// Returns the object of a handle that was opened for `needed`. A handle of another kind gives
+/// OBJECT_TYPE_MISMATCH.
 fn object<T>(
     handle: &ContextHandle,
     needed: AccessMask,
@@ -205,8 +204,8 @@ pub(super) fn domain(
     })
 }
 
-/// A domain whose accounts are listed. That is asked at each call, since the handle may
-/// be older than what the server says now.
+/// Returns a domain whose accounts the caller may list. Each call asks the server, whose answer may
+/// have changed since the handle was opened.
 pub(super) fn listed_domain(
     handle: &ContextHandle,
     handles: &Handles,
@@ -383,8 +382,8 @@ fn lookup_ids(request: &LookupIds, handles: &Handles, services: &dyn Services) -
     Ok(samr::encode_names(&found, mapped(&found)))
 }
 
-/// Whether the caller may know what these are in: his own account, its groups, and what is
-/// no account of this machine; and all that there is when he may list accounts.
+/// True if the caller may read the memberships of these SIDs: its own account, its groups, and SIDs
+/// that are no account of this machine; any SID if it may list accounts.
 fn may_know_groups_of(sids: &[Sid], services: &dyn Services) -> bool {
     if services.may_list_accounts() {
         return true;
@@ -416,7 +415,7 @@ fn alias_membership(
     Ok(samr::encode_numbers(&found.unwrap_or_default(), status))
 }
 
-/// What is told of a class, or nothing and why.
+/// Encodes the answer for a class, or an empty one with its status.
 fn told(answer: Result<Option<Vec<u8>>, Status>) -> Vec<u8> {
     let answer = answer.and_then(|told| told.ok_or(Status::INVALID_INFO_CLASS));
     answer.unwrap_or_else(|status| {
@@ -524,7 +523,8 @@ fn rid_to_sid(request: OnHandle, handles: &Handles) -> Answer {
     Ok(samr::encode_sid(sid))
 }
 
-/// MS-SAMR 3.1.5.12.2: what is granted to everybody who gets here, and to administrators.
+/// MS-SAMR 3.1.5.12.2: the descriptor with the rights of everyone who can connect, and of
+/// administrators.
 fn security(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
     let parts = SecurityInformation(request.number);
     let needed = if parts.contains(SecurityInformation::SACL) {

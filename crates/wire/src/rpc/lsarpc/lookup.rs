@@ -10,13 +10,13 @@ use crate::dtyp::Sid;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// LsapLookupWksta, MS-LSAT 2.2.16: the only scope of what is no domain controller.
+/// LsapLookupWksta, MS-LSAT 2.2.16: the only scope of a server that is no domain controller.
 const LOOKUP_WKSTA: u16 = 1;
 
 /// LookupOptions of a client that wants isolated names in the local accounts only.
 const LOCAL_NAMES_ONLY: u32 = 0x8000_0000;
 
-/// What a client without knowledge of newer things says of itself.
+/// ClientRevision of a client that knows no newer features.
 const CLIENT_REVISION: u32 = 2;
 
 /// Which of the calls that take SIDs.
@@ -46,7 +46,7 @@ pub struct LookupSids {
     pub policy: ContextHandle,
     /// SidEnumBuffer
     pub sids: Vec<Sid>,
-    /// Whether LookupLevel is one that a server in no domain has.
+    /// True if LookupLevel is one that a server without a domain supports.
     pub is_local: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct LookupNames {
     pub policy: ContextHandle,
     /// Names; none where one is no UTF-16.
     pub names: Vec<Option<String>>,
-    /// Whether LookupLevel and LookupOptions are what a server in no domain has.
+    /// True if LookupLevel and LookupOptions are supported by a server without a domain.
     pub is_local: bool,
 }
 
@@ -154,8 +154,7 @@ impl LookupNames {
     }
 }
 
-/// What comes in of TranslatedNames or TranslatedSids: nothing, since it is
-/// ignored, and no client sends any.
+/// Skips TranslatedNames or TranslatedSids in a request. They are ignored, and clients send none.
 fn skip_translated(r: &mut NdrReader<'_>) -> Parsed<()> {
     const WHAT: &str = "LsarLookup translated";
     r.u32(WHAT)?;
@@ -195,7 +194,7 @@ impl TranslatedSid {
     }
 }
 
-/// What a lookup answers.
+/// The answer to a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupReply<T> {
     /// ReferencedDomains
@@ -204,7 +203,7 @@ pub struct LookupReply<T> {
     pub entries: Vec<T>,
     /// MappedCount
     pub mapped: u32,
-    /// What the call returns.
+    /// The status of the call.
     pub status: Status,
 }
 

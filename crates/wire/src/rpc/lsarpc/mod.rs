@@ -42,10 +42,10 @@ pub const LOOKUP_SIDS3: u16 = 76;
 /// LsarLookupNames4, MS-LSAT 3.1.4.5.
 pub const LOOKUP_NAMES4: u16 = 77;
 
-/// A handle and the status of the call: what opening and closing answer.
+/// Parses a handle and the status of the call: the answer to opening and closing.
 ///
 /// # Errors
-/// Malformed when there is less or more than that.
+/// Malformed if the answer is shorter or longer.
 pub fn parse_handle_reply(stub: &[u8]) -> Parsed<(ContextHandle, Status)> {
     let mut r = NdrReader::new(stub);
     let handle = r.handle("RPC handle")?;

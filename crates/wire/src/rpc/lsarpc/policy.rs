@@ -1,4 +1,4 @@
-//! Opening the policy, and what is asked of it: MS-LSAD 3.1.4.4.
+//! Opening and querying the policy: MS-LSAD 3.1.4.4.
 
 use super::super::Domain;
 use super::super::ndr::{NdrReader, NdrWriter};
@@ -122,7 +122,7 @@ fn encode_domain(w: &mut NdrWriter, domain: &Domain) {
 /// Arguments of LsarGetUserName.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserName {
-    /// Whether the name of the domain is asked for too.
+    /// True if the caller also asks for the domain's name.
     pub wants_domain: bool,
 }
 
@@ -131,7 +131,7 @@ impl UserName {
     pub fn parse(stub: &[u8]) -> Parsed<Self> {
         let mut r = NdrReader::new(stub);
         r.unique_string("LsarGetUserName SystemName")?;
-        // MS-LSAT 3.1.4.4: what comes in of both names is ignored.
+        // MS-LSAT 3.1.4.4: both names in the request are ignored.
         skip_name(&mut r)?;
         let wants_domain = r.pointer("LsarGetUserName DomainName")?;
         if wants_domain {
@@ -160,7 +160,7 @@ fn skip_name(r: &mut NdrReader<'_>) -> Parsed<()> {
     Ok(())
 }
 
-/// What LsarGetUserName answers.
+/// The answer of LsarGetUserName.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserNameReply {
     /// UserName

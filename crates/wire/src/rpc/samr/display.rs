@@ -125,7 +125,7 @@ pub fn encode_display(
         w.u32(count);
     }
     let is_oem = matches!(class, Display::OEM_USER | Display::OEM_GROUP);
-    // AdminComment, and what else only users have: FullName.
+    // AdminComment, and for users also FullName.
     let empty = match class {
         Display::USER => 2,
         Display::MACHINE | Display::GROUP => 1,
@@ -157,8 +157,8 @@ pub fn encode_display(
     w.into_stub()
 }
 
-/// The text of an RPC_STRING. What every code page has goes into it, and for
-/// everything else there is a question mark.
+/// Appends the text of an RPC_STRING. Characters that are not in every code page become question
+/// marks.
 fn oem(w: &mut NdrWriter, name: &str) {
     let len = u16::try_from(name.chars().count()).unwrap_or(u16::MAX);
     w.u32(len.into()).u32(0).u32(len.into());

@@ -1,4 +1,4 @@
-//! What is told of one domain, user, group or alias: MS-SAMR 2.2.3 to 2.2.6.
+//! Information about one domain, user, group or alias: MS-SAMR 2.2.3 to 2.2.6.
 
 use super::super::ndr::NdrWriter;
 use crate::{Status, open_enum};
@@ -74,7 +74,7 @@ open_enum! {
     }
 }
 
-/// What is known of a domain.
+/// Facts about a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DomainFacts<'a> {
     /// Its name.
@@ -83,7 +83,7 @@ pub struct DomainFacts<'a> {
     pub counts: [u32; 3],
 }
 
-/// What is known of a user.
+/// Facts about a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserFacts<'a> {
     /// UserName

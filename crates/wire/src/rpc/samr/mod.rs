@@ -1,5 +1,5 @@
-//! The accounts of a machine, MS-SAMR: what those who show or pick users and
-//! groups ask for. Nothing can be changed by it.
+//! The accounts of a machine, MS-SAMR: the calls of programs that show or select users and groups.
+//! They cannot change anything.
 
 mod display;
 mod info;

@@ -1,4 +1,4 @@
-//! What the calls answer. Each ends with the status of the call.
+//! The answers to the calls. Each ends with the status of the call.
 
 use super::super::SidNameUse;
 use super::super::ndr::NdrWriter;
@@ -7,8 +7,8 @@ use crate::dtyp::{SecurityDescriptor, Sid};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// SE_GROUP_MANDATORY, SE_GROUP_ENABLED_BY_DEFAULT and SE_GROUP_ENABLED,
-/// MS-SAMR 2.2.1.10: what every membership and every group has.
+/// SE_GROUP_MANDATORY, SE_GROUP_ENABLED_BY_DEFAULT and SE_GROUP_ENABLED, MS-SAMR 2.2.1.10: the
+/// attributes of every membership and every group.
 pub const GROUP_ATTRIBUTES: u32 = 7;
 
 /// SAMPR_RID_ENUMERATION: an account or a domain as it is listed.

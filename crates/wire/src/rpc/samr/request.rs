@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 pub struct Connect {
     /// DesiredAccess
     pub desired: AccessMask,
-    /// Whether InVersion is the one that there is; SamrConnect5 alone says it.
+    /// True if InVersion is the only existing version; only SamrConnect5 has the field.
     pub is_known_version: bool,
 }
 
@@ -54,7 +54,7 @@ impl Connect {
 /// A handle, and a number if the call takes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnHandle {
-    /// What it is about.
+    /// The handle of the object.
     pub handle: ContextHandle,
     /// An information class, a RID or which parts of a descriptor.
     pub number: u32,
@@ -214,8 +214,8 @@ impl LookupIds {
     }
 }
 
-/// Count, then a conformant varying array of that many: not more than MS-SAMR
-/// 3.1.5.11.2 and 3.1.5.11.3 let be asked for at once.
+/// Reads a count and a conformant varying array of that many entries, at most the numbers of
+/// MS-SAMR 3.1.5.11.2 and 3.1.5.11.3.
 fn counted(r: &mut NdrReader<'_>, min_size: usize, what: &'static str) -> Parsed<usize> {
     let count = r.u32(what)?;
     let count = r.varying(count, min_size, what)?;

@@ -33,7 +33,7 @@ bit_set! {
 /// PLATFORM_ID_NT, MS-SRVS 2.2.2.6.
 pub(crate) const PLATFORM_ID_NT: u32 = 500;
 
-/// What the services tell of the server.
+/// Facts about the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerInfo {
     /// NetBIOS or host name, without backslashes.
@@ -76,10 +76,10 @@ impl ServerGetInfo {
         encode_server_and_level(server, self.level)
     }
 
-    /// Stub data of the reply: 100, 101 and 102, or ERROR_INVALID_LEVEL.
+    /// Returns the stub data of the reply: levels 100, 101 and 102, or ERROR_INVALID_LEVEL.
     ///
-    /// Deviation: the name is always our own. MS-SRVS 3.1.4.17 would repeat
-    /// what the caller called us; who asks wants to know.
+    /// Deviation: the name is always the server's own. MS-SRVS 3.1.4.17 repeats the name that the
+    /// caller used, which tells the caller nothing.
     pub fn encode_reply(&self, info: &ServerInfo) -> Vec<u8> {
         let mut w = NdrWriter::new();
         w.u32(self.level);
@@ -107,7 +107,7 @@ impl ServerGetInfo {
         w.into_stub()
     }
 
-    /// Parses the reply. What the level does not tell is empty or zero.
+    /// Parses the reply. Fields that the level does not have are empty or zero.
     pub fn parse_reply(&self, stub: &[u8]) -> Parsed<Result<ServerInfo, WinError>> {
         let what = "NetrServerGetInfo reply";
         let mut r = NdrReader::new(stub);
@@ -219,7 +219,7 @@ impl TimeOfDay {
         let mut w = NdrWriter::new();
         w.pointer(true).u32(self.elapsed_seconds).u32(self.uptime_ms);
         w.u32(self.hours).u32(self.minutes).u32(self.seconds).u32(self.hundredths);
-        // tod_timezone: UTC. tod_tinterval: what Windows says, 31 ms.
+        // tod_timezone: UTC. tod_tinterval: 31 ms, as in Windows.
         w.u32(0).u32(310);
         w.u32(self.day).u32(self.month).u32(self.year).u32(self.weekday).u32(WinError::SUCCESS.0);
         w.into_stub()

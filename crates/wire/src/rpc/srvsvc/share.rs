@@ -34,7 +34,7 @@ impl ShareType {
     pub const DISKTREE: Self = Self(0);
 }
 
-/// What a service tells of a share.
+/// Facts about a share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareInfo {
     /// netname
@@ -112,18 +112,18 @@ const fn fields(level: u32) -> Option<&'static [Field]> {
     })
 }
 
-/// Whether NetrShareEnum speaks this level.
+/// True if NetrShareEnum supports this level.
 pub(crate) const fn is_enum_level(level: u32) -> bool {
     matches!(level, 0 | 1 | 2 | 501 | 502)
 }
 
-/// Whether NetrShareGetInfo speaks this level.
+/// True if NetrShareGetInfo supports this level.
 pub(crate) const fn is_get_level(level: u32) -> bool {
     fields(level).is_some()
 }
 
-/// Whether the level tells what only administrators may know (MS-SRVS 3.1.4.8
-/// leaves the check to the server): paths, use counts and descriptors.
+/// True if the level contains facts for administrators only: paths, use counts and descriptors.
+/// MS-SRVS 3.1.4.8 leaves the check to the server.
 pub(crate) const fn is_privileged_level(level: u32) -> bool {
     matches!(level, 2 | 502)
 }
@@ -174,8 +174,8 @@ impl ShareInfo {
         }
     }
 
-    /// Bytes that this share takes of PreferedMaximumLength: its structure and
-    /// what the structure points at.
+    /// Returns the bytes of PreferedMaximumLength that this share takes: its structure and the data
+    /// that it points to.
     pub(crate) fn size_at(&self, level: u32) -> usize {
         fields(level).unwrap_or(&[]).iter().fold(0, |size: usize, field| {
             let referent = match field {
@@ -239,7 +239,7 @@ fn read_deferred(r: &mut NdrReader<'_>, fields: &[Field], half: Half) -> Parsed<
     Ok(share)
 }
 
-/// SHARE_INFO_n_CONTAINER behind its pointer, and what that points at.
+/// Reads a SHARE_INFO_n_CONTAINER behind its pointer, and its entries.
 fn read_container(r: &mut NdrReader<'_>, fields: &[Field]) -> Parsed<Vec<ShareInfo>> {
     let what = "SHARE_INFO_CONTAINER";
     let entries = r.u32(what)?;
@@ -426,8 +426,8 @@ pub fn parse_share_info(stub: &[u8], level: u32) -> Parsed<Result<ShareInfo, Win
     }
 }
 
-/// Arguments of NetrSessionEnum, MS-SRVS 3.1.4.5. Who is connected is told to
-/// nobody over RPC, so that only what the refusal repeats is read.
+/// Arguments of NetrSessionEnum, MS-SRVS 3.1.4.5. RPC does not list connected users, so only the
+/// fields that the refusal repeats are parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionEnum {
     /// Level of InfoStruct.

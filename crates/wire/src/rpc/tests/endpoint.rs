@@ -36,7 +36,7 @@ fn answer_to(bytes: &[u8]) -> (Endpoint, Header, Vec<u8>) {
     (endpoint, header, body)
 }
 
-/// What Windows proposes: NDR, NDR64 and the features of the connection.
+/// Tests the bind of Windows: NDR, NDR64 and the features of the connection.
 #[test]
 fn bind_of_windows() {
     let bind = bind(vec![
@@ -172,7 +172,7 @@ fn requests_come_in_any_pieces() {
     }
 }
 
-/// What breaks the protocol is told nca_proto_error and closes the pipe.
+/// Tests that a violation of the protocol gets nca_proto_error and closes the pipe.
 #[test]
 fn protocol_errors() {
     let request = |flags, call_id| {

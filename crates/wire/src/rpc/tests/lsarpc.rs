@@ -1,4 +1,4 @@
-//! LSA: bytes recorded from Samba 4.17, both of its ends, and what it may not be told.
+//! LSA: bytes recorded from both ends of Samba 4.17, and facts that it must not tell.
 
 use super::*;
 use crate::Status;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const OPEN_REQUEST: &str = "\
     000002005c0000001800000000000000000000000000000000000000040002000c0000000200010000080000";
 
-/// What smbd answers to LsarQueryInformationPolicy, class 3.
+/// The answer of smbd to LsarQueryInformationPolicy, class 3.
 const PRIMARY_REPLY: &str = "\
     00000200030000001200140004000200000000000a000000000000000900000057004f0052004b0047005200 \
     4f0055005000000000000000";
@@ -25,7 +25,7 @@ const USER_REQUEST: &str = "\
     000002000a000000000000000a0000003100320037002e0030002e0030002e00310000000000000004000200 \
     00000000";
 
-/// What smbd answers.
+/// The answer of smbd.
 const USER_REPLY: &str = "\
     080002000e000e000c00020007000000000000000700000073006d0062007500730065007200000010000200 \
     1400020012001200180002000900000000000000090000005200450046004500520045004e00430045000000 \
@@ -38,7 +38,7 @@ const NAMES_REQUEST: &str = "\
     060000006e006f007300750063006800080000000000000008000000450076006500720079006f006e006500 \
     00000000000000000100000000000000";
 
-/// What smbd answers.
+/// The answer of smbd.
 const NAMES_REPLY: &str = "\
     0c00020002000000100002002000000002000000120014001400020018000200000002001c00020020000200 \
     0a00000000000000090000005200450046004500520045004e00430045000000040000000104000000000005 \
@@ -53,7 +53,7 @@ const SIDS_REQUEST: &str = "\
     0000000100000000020000000102000000000005200000002002000005000000010500000000000515000000 \
     0100000002000000030000000400000000000000000000000100000000000000";
 
-/// What smbd answers.
+/// The answer of smbd.
 const SIDS_REPLY: &str = "\
     1400020004000000180002002000000004000000120014001c00020020000200000002002400020028000200 \
     0e0010002c000200300002000000020034000200380002000a00000000000000090000005200450046004500 \
@@ -94,8 +94,8 @@ fn lookups_of_rpcclient_are_answered_as_smbd_answers_them() {
     let ours = asked(&mut ends, LOOKUP_SIDS, &with_handle(SIDS_REQUEST, &policy)).unwrap();
     let ours = LookupReply::<TranslatedName>::parse(&ours, SidsForm::Sids, 4).unwrap();
     let theirs = LookupReply::<TranslatedName>::parse(&hex(SIDS_REPLY), SidsForm::Sids, 4).unwrap();
-    // Deviation of smbd: it makes a domain up for what it does not know, and
-    // MS-LSAT 3.1.4.9 has its whole SID for a name.
+    // Deviation of smbd: it invents a domain for an unknown SID; MS-LSAT 3.1.4.9 returns the whole
+    // SID as the name.
     assert_eq!(ours.domains, theirs.domains[..3]);
     assert_eq!(ours.entries[..3], theirs.entries[..3]);
     let name = "S-1-5-21-1-2-3-4".to_string();
@@ -195,7 +195,7 @@ fn what_a_server_in_no_domain_does_not_do() {
     let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 1).unwrap();
     assert_eq!(reply.status, Status::INVALID_PARAMETER);
     assert_eq!(asked(&mut ends, 99, &[]), Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)));
-    // The pipe closes on what has not the shape of a call.
+    // A malformed call closes the pipe.
     let short = asked(&mut ends, LOOKUP_SIDS2, &policy.0);
     assert_eq!(short, Err(RpcError::Fault(FaultStatus::NDR)));
     assert!(ends.1.is_closed());

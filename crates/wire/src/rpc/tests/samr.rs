@@ -1,4 +1,4 @@
-//! SAM: what is told of accounts, to whom, and what it may not be told.
+//! SAM: facts about accounts, the callers that get them, and facts that it must not tell.
 
 use super::*;
 use crate::Status;
@@ -35,7 +35,7 @@ fn connect5(desired: u32, version: u32) -> Vec<u8> {
     w.into_stub()
 }
 
-/// SamrConnect5 for what there is.
+/// Opens the server with SamrConnect5.
 fn server(ends: &mut Ends) -> ContextHandle {
     let reply = asked(ends, CONNECT5, &connect5(MAXIMUM, 1)).unwrap();
     let (head, rest) = reply.split_at(16);
@@ -83,7 +83,7 @@ fn class(handle: &ContextHandle, class: u16) -> Vec<u8> {
     })
 }
 
-/// Where the call goes on, what it told, and its status.
+/// The position at which the next call continues, the entries, and the status.
 type Enumerated = (u32, Vec<(u32, String)>, Status);
 
 fn enumeration(stub: &[u8]) -> Enumerated {
@@ -269,7 +269,7 @@ fn accounts_are_shown_by_name() {
     assert_eq!(oem[..12], [0, 0, 0, 0, 55, 0, 0, 0, 4, 0, 0, 0]);
     let text = |text: &[u8]| oem.windows(text.len()).any(|window| window == text);
     assert!(text(b"root") && text(b"smbuser2"));
-    // What the union has no arm for is no call at all.
+    // A class that the union does not have is a malformed call.
     for class in [0, 6, u16::MAX] {
         let mut ends = bound(Pipe::Samr, &fixture());
         let ours = domain(&mut ends, machine());
@@ -391,7 +391,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let own = most(OPEN_USER, &numbers(&ours, &[MAXIMUM, 1001]));
     let rid = |rid| machine().with_rid(rid).unwrap();
     for (opnum, stub) in lists(&ours, &group, &alias).into_iter().chain([
-        // What another is in.
+        // The memberships of another account.
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1000)])),
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1001), rid(1002)])),
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(4711)])),
@@ -413,7 +413,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
         assert_eq!(status(&reply), Status::SUCCESS, "{opnum}");
     }
-    // The descriptor says who may: DOMAIN_LIST_ACCOUNTS for Administrators only.
+    // The descriptor tells the rights: DOMAIN_LIST_ACCOUNTS for Administrators only.
     let reply = call(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&ours, &[4]), &user, usize::MAX);
     let reply = reply.unwrap();
     let mut r = NdrReader::new(&reply);
@@ -592,7 +592,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
     panic!("there is no limit");
 }
 
-/// What changes accounts is not there at all.
+/// Tests that calls which change accounts do not exist.
 #[test]
 fn nothing_can_be_changed() {
     let mut ends = bound(Pipe::Samr, &fixture());

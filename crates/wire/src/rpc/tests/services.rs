@@ -245,7 +245,7 @@ fn operations_that_do_not_exist() {
     assert!(!ends.1.is_closed(), "asking for what there is not is no lie");
 }
 
-/// What impacket sends for the name of the server.
+/// Tests the name of the server that impacket sends.
 #[test]
 fn a_name_of_nothing_but_nuls_is_empty() {
     let mut w = NdrWriter::new();
