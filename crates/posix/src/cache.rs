@@ -1,15 +1,14 @@
-//! Which names a directory holds, so that a name in another case is found, and
-//! a new one known to be new, without reading the directory each time.
+//! The names of directories, so that a name in another case is found, and a new name known to be
+//! new, without reading the directory each time.
 //!
-//! A directory that was read is watched with inotify. The kernel queues a note
-//! of every change before the call that made it returns; every lookup first
-//! takes the notes that are there. So an answer is as good as reading the
-//! directory anew, whoever changes it: this process, its other threads, other
-//! processes. One change costs one update, not one reading of the directory.
+//! A directory that was read is watched with inotify. The kernel queues a note of every change
+//! before the call that made it returns, and every lookup first reads the queued notes. So an
+//! answer is as good as reading the directory again, whoever changes it: this process, its other
+//! threads, other processes. One change costs one update, not one reading of the directory.
 //!
-//! Where inotify does not see all changes (network file systems) or has no
-//! watches left, a reading is kept only as long as the directory's times stay
-//! the same, and not at all when it was changed within the clock's tick.
+//! On a network file system inotify does not see all changes, and watches can run out. Then a
+//! reading is kept only as long as the directory's times stay unchanged, and not at all if it was
+//! changed within the clock's tick.
 
 mod inotify;
 mod sketch;
@@ -40,24 +39,24 @@ use table::{Lookup, Table};
 pub(crate) struct NameCache {
     watches: Option<Watches>,
     state: RwLock<State>,
-    /// Held while a directory is read, so that those who need the same reading
-    /// wait for it instead of repeating it.
+    /// Held while a directory is read. Threads that need the same reading wait for it instead of
+    /// repeating it.
     reading: [Mutex<()>; 8],
-    /// Held from looking a name up to making it.
+    /// Held from looking a name up to creating it.
     naming: [Mutex<()>; NAMING_LOCKS],
-    /// Counts readings; a directory's last use is the count at that time.
+    /// Number of readings; a directory's last use is this number at that time.
     age: AtomicU64,
-    /// This process has changed names: there are notes, which need not be asked for.
+    /// This process has changed names: there are notes, and the kernel need not be asked.
     stirred: AtomicBool,
     limits: Limits,
 }
 
-/// A directory as it was seen just now.
+/// The state of a directory as it was seen just now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) key: FileKey,
-    /// None: it was not looked at again. Where changes are noted that does not matter,
-    /// elsewhere nothing that is known of it is believed.
+    /// The directory's times; None if they were not read again. Without a watch None makes
+    /// everything known about the directory invalid.
     times: Option<Times>,
 }
 
@@ -81,9 +80,9 @@ struct Limits {
 #[derive(Debug, Default)]
 struct State {
     directories: HashMap<FileKey, Directory>,
-    /// Which directory a watch is about.
+    /// The directory of each watch.
     watched: HashMap<i32, FileKey>,
-    /// Names in all tables.
+    /// Number of names in all tables.
     names: usize,
 }
 
@@ -91,20 +90,20 @@ struct State {
 struct Directory {
     trust: Trust,
     content: Content,
-    /// The name that the last note was about, if it was moved in.
+    /// The name in the last note, if it was moved in.
     moved_in: Option<Box<[u8]>>,
     used: AtomicU64,
 }
 
-/// What says that a reading still holds.
+/// The reason why a reading is still valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
-    /// Changes are noted under this watch.
+    /// The kernel notes changes under this watch.
     Watch(i32),
-    /// The directory's times are these.
+    /// The directory's times are unchanged.
     Times(Times),
-    /// Nothing: notes under this watch were lost. What was known goes when the
-    /// directory is read again; all at once would take long.
+    /// None: notes of this watch were lost. The names are dropped when the directory is read again,
+    /// because dropping all at once would take long.
     Lost(i32),
 }
 
@@ -113,10 +112,11 @@ type Times = [(i64, u32); 2];
 
 #[derive(Debug)]
 enum Content {
-    /// Being read; what changed meanwhile, in order. `None`: too much.
+    /// The directory is being read, with the changes meanwhile in order; `None` if there were too
+    /// many.
     Reading(Option<Vec<Update>>),
     Names(Table),
-    /// Of a directory with too many.
+    /// The sketch of a directory with too many names.
     Sketch(Sketch),
 }
 
@@ -131,18 +131,18 @@ impl Content {
     }
 }
 
-/// The answer to a lookup: the name as stored, if there is one that fits.
+/// The result of a lookup: the stored name, if one matches.
 type StoredName = Option<Vec<u8>>;
 
-/// What is known without asking the file system.
+/// An answer without asking the file system.
 enum Known {
     StoredName(StoredName),
-    /// Whether this name is there has to be seen.
+    /// A name that may exist; the caller has to look.
     Doubtful(Vec<u8>),
     Unknown,
 }
 
-/// File systems all of whose changes go through this kernel, by f_type.
+/// File systems whose changes all go through this kernel, by f_type.
 const LOCAL: [u64; 12] = [
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -176,32 +176,31 @@ impl NameCache {
         }
     }
 
-    /// Keeps others of this process from making, in the same directory, a name
-    /// that folds as `wanted` does.
+    /// Keeps other threads from creating a name that folds as `wanted` in this directory.
     pub(crate) fn naming(&self, dir: FileKey, wanted: &[u8]) -> Result<MutexGuard<'_, ()>, Errno> {
         let hash = table::hash_of((dir, Folded::of(wanted).as_bytes()));
         let naming = &self.naming[hash as usize % NAMING_LOCKS];
         if patience::is_short() {
-            // Its holder may be reading a large directory.
+            // The holder may be reading a large directory.
             return naming.try_lock_for(NAMING_PATIENCE).ok_or_else(patience::give_up);
         }
         Ok(naming.lock())
     }
 
-    /// To be called when this process has made, removed or moved an entry.
+    /// Records that this process has created, removed or moved an entry.
     pub(crate) fn stirred(&self) {
         self.stirred.store(true, Ordering::Release);
     }
 
-    /// The directory `key` without another look at it, if it is watched.
+    /// Returns the directory `key` without looking at it, if it is watched.
     pub(crate) fn watched(&self, key: FileKey) -> Option<Seen> {
         let state = self.state.read();
         let is_watched = matches!(state.directories.get(&key)?.trust, Trust::Watch(_));
         is_watched.then_some(Seen { key, times: None })
     }
 
-    /// The entry of `dir` named `wanted`, else the first in byte order that
-    /// folds alike. `seen` is the directory as the caller saw it just now.
+    /// Returns the entry of `dir` called `wanted`, else the first in byte order that folds alike.
+    /// `seen` is the directory's state as the caller saw it just now.
     pub(crate) fn find(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<StoredName, Errno> {
         let key = seen.key;
         if let Some(found) = self.known(dir, seen, wanted) {
@@ -213,7 +212,7 @@ impl NameCache {
         } else {
             reading.lock()
         };
-        // Perhaps somebody read it while this thread waited.
+        // Another thread may have read it while this one waited.
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
@@ -223,11 +222,11 @@ impl NameCache {
         self.read(dir, key, wanted)
     }
 
-    /// The answer, if the directory is known.
+    /// Returns the answer if the directory is known.
     fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Option<StoredName> {
         let age = self.age.load(Ordering::Relaxed);
-        // Whoever else comes meanwhile asks the kernel whether there are notes, and waits
-        // for them to be taken.
+        // Another thread that comes meanwhile asks the kernel for notes, and waits until they are
+        // processed.
         if !self.stirred.swap(false, Ordering::AcqRel) {
             let state = self.state.read();
             if !self.pending() {
@@ -249,14 +248,14 @@ impl NameCache {
             };
             asked += 1;
             if asked > RETRIES {
-                // It comes and goes without end: whoever opens it sees what it is then.
+                // The name comes and goes all the time: the open will see its state.
                 return Some(Some(doubtful));
             }
-            // What changes from here on will be noted.
+            // Changes from here on will be noted.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.change(seen.key, Change::Came(doubtful.into())),
                 Err(Errno::NOENT) => state.change(seen.key, Change::Went(doubtful.into())),
-                // Whoever opens it will be told the same.
+                // The open will get this error again.
                 Err(_) => return Some(Some(doubtful)),
             }
         }
@@ -291,7 +290,7 @@ impl NameCache {
         true
     }
 
-    /// Reads a large directory for one name, and remembers what became of it.
+    /// Reads a large directory for one name, and remembers the result.
     fn look_through(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<StoredName, Errno> {
         if patience::is_short() {
             return Err(patience::give_up());
@@ -312,8 +311,7 @@ impl NameCache {
         Ok(seeking.best.map(Vec::from))
     }
 
-    /// Reads a directory, keeps what was read if it can be trusted, and answers
-    /// from it.
+    /// Reads a directory, keeps the names if they can be trusted, and answers from them.
     fn read(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<StoredName, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
@@ -359,7 +357,7 @@ impl NameCache {
         Ok(found)
     }
 
-    /// The names of a directory, or a sketch of them when there are many.
+    /// Reads the names of a directory, or makes a sketch of a large one.
     fn read_names<'a>(&self, fd: BorrowedFd<'_>, wanted: &'a [u8]) -> Result<Read<'a>, Errno> {
         let mut table = Table::with_capacity(0);
         let mut many: Option<(Hashes, Seeking<'a>)> = None;
@@ -395,7 +393,7 @@ impl NameCache {
         })
     }
 
-    /// Begins to note changes, if that can be done.
+    /// Begins to watch a directory if possible.
     fn begin(&self, dir: &Dir, key: FileKey, stx: &Statx) -> Trust {
         let local =
             rustix::fs::fstatfs(dir.fd()).is_ok_and(|fs| LOCAL.contains(&(fs.f_type as u64)));
@@ -407,7 +405,7 @@ impl NameCache {
             let trust = Trust::Watch(watch);
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
-            // One object under two keys, as some stacked file systems have it.
+            // Some stacked file systems have one object under two keys.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);
@@ -427,7 +425,7 @@ impl NameCache {
         state.directories.insert(key, Directory { trust, content, moved_in, used });
     }
 
-    /// Forgets what was not used for longest until `more` names have room.
+    /// Drops directories, least recently used first, until `more` names have room.
     fn make_room(&self, state: &mut State, more: usize, kept: Option<FileKey>) {
         while state.names.saturating_add(more) > self.limits.names
             || state.directories.len() > self.limits.directories
@@ -479,8 +477,8 @@ impl State {
         match note {
             Note::Lost => {
                 for directory in self.directories.values_mut() {
-                    // One that is being read is read for nothing; the others
-                    // keep their watch until they are read again.
+                    // A directory that is being read will not be kept; the others keep their watch
+                    // until they are read again.
                     if let Trust::Watch(watch) = directory.trust {
                         directory.trust = Trust::Lost(watch);
                     }
@@ -503,9 +501,8 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         let moved_in = directory.moved_in.take();
         let update = match change {
-            // RENAME_EXCHANGE is noted as a move there and a move back, and both
-            // names remain. A name that moves out right after it moved in may
-            // be one of those.
+            // The kernel notes RENAME_EXCHANGE as a move there and a move back, after which both
+            // names exist. A name that moves out right after it moved in may be one of those.
             Change::MovedOut(name) if moved_in.as_ref() == Some(&name) => Update::Doubt(name),
             Change::MovedOut(name) | Change::Went(name) => Update::Remove(name),
             Change::MovedIn(name) => {
@@ -520,7 +517,7 @@ impl State {
                 update.apply(table);
                 self.names = self.names - before + table.len();
                 if table.doubtful() > DOUBTFUL_NAMES {
-                    // Reading anew costs less than doubting so many.
+                    // Reading again costs less than so many doubtful names.
                     self.names -= table.len();
                     directory.content = Content::Reading(None);
                 }
@@ -537,7 +534,7 @@ impl State {
         }
     }
 
-    /// What changed while a directory was read. None when that is not known.
+    /// Returns the changes while a directory was read; None if they are not known.
     fn finish(&mut self, key: FileKey, watch: i32) -> Option<Vec<Update>> {
         let directory = self.directories.get_mut(&key)?;
         if directory.trust != Trust::Watch(watch) {
@@ -547,7 +544,7 @@ impl State {
         updates.take()
     }
 
-    /// Forgets a directory; the watch that it had is to be ended.
+    /// Drops a directory, and returns its watch, which the caller ends.
     fn drop_directory(&mut self, key: FileKey) -> Option<i32> {
         let directory = self.directories.remove(&key)?;
         self.names -= directory.content.weight();
@@ -560,8 +557,7 @@ impl State {
         }
     }
 
-    /// The directory that was not used for longest, but for the one being kept
-    /// and those being read.
+    /// Returns the least recently used directory, except `kept` and those being read.
     fn oldest(&self, kept: Option<FileKey>) -> Option<FileKey> {
         let settled = self.directories.iter().filter(|(key, directory)| {
             Some(**key) != kept && !matches!(directory.content, Content::Reading(Some(_)))
@@ -571,7 +567,7 @@ impl State {
     }
 }
 
-/// What a note means for the names of a directory.
+/// The effect of a note on the names of a directory.
 #[derive(Debug)]
 enum Update {
     Insert(Box<[u8]>),
@@ -601,7 +597,7 @@ fn times_of(stx: &Statx) -> Times {
     [&stx.stx_mtime, &stx.stx_ctime].map(|t| (t.tv_sec, t.tv_nsec))
 }
 
-/// Whether a change made now would surely get another time than these.
+/// True if a change now would surely get another time than these.
 fn is_settled(times: Times) -> bool {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let now_ms = now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000);
@@ -612,7 +608,7 @@ fn is_settled(times: Times) -> bool {
     })
 }
 
-/// What a reading of a directory brought.
+/// The result of reading a directory.
 enum Read<'a> {
     Few(Table),
     Many(Sketch, Seeking<'a>),
@@ -627,7 +623,7 @@ impl Read<'_> {
     }
 }
 
-/// The answer of a table, with a look at what is in doubt.
+/// Returns the answer of a table, and looks at doubtful names.
 fn settled(dir: &Dir, table: &mut Table, wanted: &[u8]) -> StoredName {
     loop {
         let doubtful = match table.find(wanted) {

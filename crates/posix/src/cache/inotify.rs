@@ -1,4 +1,4 @@
-//! Notes of changes in directories.
+//! Change notes of the kernel about directories (inotify).
 
 use std::os::fd::OwnedFd;
 
@@ -10,31 +10,31 @@ use crate::limits::{CHANGES_AT_ONCE, CHANGES_BUFFER_BYTES};
 use crate::sys::ProcPath;
 use crate::walk::Dir;
 
-/// One note.
+/// A change of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
-    /// An entry was made, or moved here.
+    /// An entry was created, or moved into the directory.
     Came(Box<[u8]>),
     MovedIn(Box<[u8]>),
-    /// An entry was removed, or moved away.
+    /// An entry was removed, or moved out of the directory.
     Went(Box<[u8]>),
     MovedOut(Box<[u8]>),
 }
 
-/// What one read of notes brings.
+/// One note of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    /// A change in the directory of a watch.
+    /// A change in the directory of this watch.
     Change(i32, Change),
-    /// The watch is no more: the directory or its file system is gone.
+    /// The watch has ended: the directory or its file system is gone.
     Ended(i32),
-    /// Notes were lost.
+    /// The kernel dropped notes.
     Lost,
 }
 
 /// Bytes of struct inotify_event before the name.
 const HEADER: usize = 16;
-/// No note is longer.
+/// Bytes of the longest note.
 const LONGEST: usize = HEADER + 256;
 
 #[derive(Debug)]
@@ -61,26 +61,25 @@ impl Watches {
     }
 
     pub(super) fn remove(&self, watch: i32) {
-        // It fails only when the watch has ended by itself.
+        // Fails only if the watch has ended already.
         let _ = inotify::remove_watch(&self.fd, watch);
     }
 
-    /// Whether there are notes to take.
+    /// True if there are notes to read.
     pub(super) fn pending(&self) -> bool {
         !matches!(ioctl_fionread(&self.fd), Ok(0))
     }
 
-    /// Takes the notes that are there now. Those that come meanwhile wait for the next
-    /// call: a program that makes changes without end must not keep a core in here. Of
-    /// more than [`CHANGES_AT_ONCE`] the rest is taken from the kernel unread, and
-    /// [`Note::Lost`] stands for it.
+    /// Reads the notes that are queued now. Later ones wait for the next call: a program that makes
+    /// changes without end must not keep a core here. Notes beyond [`CHANGES_AT_ONCE`] are dropped,
+    /// and [`Note::Lost`] stands for them.
     pub(super) fn take(&self, mut each: impl FnMut(Note)) {
         self.take_some(CHANGES_AT_ONCE, &mut each);
     }
 
     fn take_some(&self, most: usize, each: &mut impl FnMut(Note)) {
         let mut buffer = self.buffer.lock();
-        // Asked for only when one read did not take all.
+        // The kernel is asked for the number only if one read was not enough.
         let mut left = None;
         let (mut taken, mut is_lost) = (0, false);
         while left != Some(0) {

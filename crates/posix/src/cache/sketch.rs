@@ -1,5 +1,5 @@
-//! What is kept of a directory with more names than are worth keeping: a filter
-//! that knows nearly every absent name, and the answers of late.
+//! A sketch of a directory with too many names to keep: a filter that proves nearly every absent
+//! name, and recent answers.
 
 use hashbrown::HashMap;
 
@@ -7,12 +7,12 @@ use super::table::{Lookup, hash_of};
 use crate::fold::{self, Folded};
 use crate::limits::{SKETCH_ANSWERS, SKETCH_BITS_PER_NAME, SKETCH_NAMES, SKETCH_PROBES};
 
-/// A Bloom filter over the names as they fold, with some answers.
+/// A Bloom filter over the folded names, with some answers.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    /// Empty where there are more than [`SKETCH_NAMES`]: every name may be there.
+    /// The filter; empty for more than [`SKETCH_NAMES`] names, when every name may exist.
     bits: Box<[u64]>,
-    /// Names that the filter has room for, and those that it holds.
+    /// The number of names that the filter is made for, and the number that it holds.
     room: usize,
     held: usize,
     answers: HashMap<Box<[u8]>, Answer>,
@@ -20,17 +20,17 @@ pub(super) struct Sketch {
 
 #[derive(Debug)]
 enum Answer {
-    /// Somebody reads the directory for it, and nothing was noted meanwhile.
+    /// A reader looks through the directory for this name, and it has not changed meanwhile.
     Sought,
     Absent,
     Present {
         stored: Box<[u8]>,
-        /// No other name folds alike.
+        /// True if no other name folds alike.
         alone: bool,
     },
 }
 
-/// The hashes of names while a directory is read; none when they are too many.
+/// The hashes of names while a directory is read; None if there are too many.
 #[derive(Debug, Default)]
 pub(super) struct Hashes {
     hashes: Vec<u64>,
@@ -75,19 +75,19 @@ impl Sketch {
         sketch
     }
 
-    /// As much as so many names that are kept.
+    /// Returns the weight in the cache's limit, in names.
     pub(super) fn weight(&self) -> usize {
         self.bits.len() / 10 + self.answers.len()
     }
 
-    /// More names came than the filter is made for: it should be made anew.
+    /// True if the filter holds more names than it is made for and should be made anew.
     pub(super) fn is_worn(&self) -> bool {
         !self.bits.is_empty() && self.held > self.room
     }
 
     fn places(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
         let mask = (self.bits.len() * 64).wrapping_sub(1) as u64;
-        // Two halves of one hash make all probes.
+        // Two halves of one hash give all probes.
         let (one, two) = (hash, hash.rotate_left(32) | 1);
         (0..SKETCH_PROBES).map(move |probe| {
             let bit = one.wrapping_add(two.wrapping_mul(probe)) & mask;
@@ -109,11 +109,11 @@ impl Sketch {
         self.bits.is_empty() || self.places(hash).all(|(word, bit)| self.bits[word] & bit != 0)
     }
 
-    /// None: the directory has to be read for this name.
+    /// Returns the answer for a name; None if the directory must be read for it.
     pub(super) fn find(&self, wanted: &[u8]) -> Option<Lookup<'_>> {
         match self.answers.get(Folded::of(wanted).as_bytes()) {
             Some(Answer::Absent) => Some(Lookup::Absent),
-            // Exactly as wanted it was not there, or this would not be asked.
+            // The exact name does not exist, or the caller would not ask.
             Some(Answer::Present { stored, alone }) if *alone || **stored == *wanted => {
                 Some(Lookup::Present(stored))
             }
@@ -123,7 +123,7 @@ impl Sketch {
         }
     }
 
-    /// Notes that a name is there.
+    /// Records a present name.
     pub(super) fn insert(&mut self, name: &[u8]) {
         self.hold(hash_name(name));
         let Some(answer) = self.answers.get_mut(Folded::of(name).as_bytes()) else { return };
@@ -134,7 +134,7 @@ impl Sketch {
         }
     }
 
-    /// Notes that a name is not there.
+    /// Records an absent name.
     pub(super) fn remove(&mut self, name: &[u8]) {
         match self.answers.get_mut(Folded::of(name).as_bytes()) {
             Some(answer @ Answer::Present { alone: true, .. }) => *answer = Answer::Absent,
@@ -143,12 +143,12 @@ impl Sketch {
         }
     }
 
-    /// Notes that nothing is known of a name any more.
+    /// Forgets the answer about a name.
     pub(super) fn doubt(&mut self, name: &[u8]) {
         self.answers.remove(Folded::of(name).as_bytes());
     }
 
-    /// The directory is about to be read for a name.
+    /// Records that the directory is about to be read for a name.
     pub(super) fn seek(&mut self, wanted: &[u8]) {
         if self.answers.len() >= SKETCH_ANSWERS {
             self.answers = HashMap::new();
@@ -156,8 +156,7 @@ impl Sketch {
         self.answers.insert(folded(wanted), Answer::Sought);
     }
 
-    /// What reading it for a name has shown; it is kept unless the name changed
-    /// meanwhile.
+    /// Stores the result of reading for a name, unless the name changed meanwhile.
     pub(super) fn found(&mut self, seen: &Seeking<'_>) {
         let wanted = Folded::of(seen.wanted);
         let Some(answer) = self.answers.get_mut(wanted.as_bytes()) else { return };
@@ -170,7 +169,7 @@ impl Sketch {
     }
 }
 
-/// A name that is looked for while a directory is read.
+/// The search for one name while a directory is read.
 #[derive(Debug)]
 pub(super) struct Seeking<'a> {
     wanted: &'a [u8],
@@ -183,7 +182,7 @@ impl<'a> Seeking<'a> {
         Self { wanted, best: None, count: 0 }
     }
 
-    /// Exactly as wanted is best, then the first in byte order.
+    /// Considers a name of the directory: an exact match is best, then the first in byte order.
     pub(super) fn see(&mut self, name: &[u8]) {
         if !fold::alike(name, self.wanted) {
             return;

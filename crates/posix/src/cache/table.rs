@@ -1,4 +1,4 @@
-//! The names of one directory, found by how they fold.
+//! The names of one directory, by their folded form.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -7,7 +7,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fold::{self, Folded};
 
-/// Keyed anew in each process, so that nobody can choose names that collide.
+/// Returns the hasher, with a random key for each process, so that no client can choose names that
+/// collide.
 fn hasher() -> &'static DefaultHashBuilder {
     static HASHER: OnceLock<DefaultHashBuilder> = OnceLock::new();
     HASHER.get_or_init(DefaultHashBuilder::default)
@@ -21,22 +22,22 @@ fn hash_name(name: &[u8]) -> u64 {
     hash_of(Folded::of(name).as_bytes())
 }
 
-/// Names as stored; those that fold alike lie together.
+/// Names as stored, grouped by their folded form.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     names: HashTable<Box<[u8]>>,
-    /// Those that may or may not be there; nearly always none.
+    /// Names that may or may not exist; nearly always none.
     doubtful: Vec<Box<[u8]>>,
 }
 
-/// What a table knows of a name.
+/// The answer of a table about a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lookup<'a> {
-    /// No name folds so.
+    /// No name folds alike.
     Absent,
-    /// This is how it is stored.
+    /// The name as stored.
     Present(&'a [u8]),
-    /// Somebody has to look whether this one is there.
+    /// A name that may exist; the caller has to look.
     Doubtful(&'a [u8]),
 }
 
@@ -53,7 +54,7 @@ impl Table {
         self.names.len()
     }
 
-    /// Notes that a name is there.
+    /// Records a present name.
     pub(super) fn insert(&mut self, name: &[u8]) {
         self.settle(name);
         let hash = hash_name(name);
@@ -62,7 +63,7 @@ impl Table {
         }
     }
 
-    /// Notes that a name is not there.
+    /// Records an absent name.
     pub(super) fn remove(&mut self, name: &[u8]) {
         self.settle(name);
         if let Ok(entry) = self.names.find_entry(hash_name(name), |stored| **stored == *name) {
@@ -70,13 +71,13 @@ impl Table {
         }
     }
 
-    /// Notes that a name may be there.
+    /// Records that a name may exist.
     pub(super) fn doubt(&mut self, name: &[u8]) {
         self.insert(name);
         self.doubtful.push(name.into());
     }
 
-    /// Whether nothing better than doubt is known of a name.
+    /// True if it is not known whether the name exists.
     pub(super) fn doubts(&self, name: &[u8]) -> bool {
         self.doubtful.iter().any(|doubtful| **doubtful == *name)
     }
@@ -91,7 +92,7 @@ impl Table {
         }
     }
 
-    /// The name exactly, else the first in byte order that folds alike.
+    /// Finds the exact name, else the first in byte order that folds alike.
     pub(super) fn find(&self, wanted: &[u8]) -> Lookup<'_> {
         let mut best: Option<&[u8]> = None;
         for stored in self.names.iter_hash(hash_name(wanted)) {

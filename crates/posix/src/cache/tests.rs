@@ -66,8 +66,8 @@ fn one_reading_serves_until_the_directory_is_gone() {
     assert_eq!(f.readings(), 1);
 }
 
-/// The cache of a large directory: absent names cost no reading, whatever is looked
-/// for, and what one reading has shown is remembered.
+/// Tests that absent names of a large directory cost no reading, and that the result of a reading
+/// is remembered.
 #[test]
 fn a_large_directory_is_not_read_for_absent_names() {
     let mut f = fixture();
@@ -88,7 +88,7 @@ fn a_large_directory_is_not_read_for_absent_names() {
     assert!(absent > 980, "{absent} of 1000");
     assert_eq!(f.find("NAME7").as_deref(), Some("Name7"));
     assert_eq!(quick("NAME7"), (Ok(Some(b"Name7".to_vec())), false), "remembered");
-    // What is made, renamed and removed is followed.
+    // Created, renamed and removed names are followed.
     let absent = (0..).map(|i| format!("Fresh{i}")).find(|name| !quick(name).1).unwrap();
     f.find(&absent);
     f.touch(&absent);
@@ -104,7 +104,7 @@ fn a_large_directory_is_not_read_for_absent_names() {
     assert_eq!(weight, state.names, "the count agrees");
 }
 
-/// At the limit names are kept as they are, beyond it a sketch is.
+/// Tests that a directory's names are kept up to the limit, and a sketch beyond it.
 #[test]
 fn names_are_kept_up_to_the_limit_of_a_directory() {
     for (names, is_sketch) in [(99, false), (100, false), (101, true)] {
@@ -119,7 +119,7 @@ fn names_are_kept_up_to_the_limit_of_a_directory() {
     }
 }
 
-/// A core reads so many names itself.
+/// Tests that a core reads directories with so many names itself.
 #[test]
 fn a_core_reads_small_directories() {
     for (names, reads) in [(49, true), (50, true), (51, false)] {
@@ -249,8 +249,8 @@ fn what_is_kept_is_bounded() {
     }
 }
 
-/// One thread renames, three look up; at no time are both names, or neither,
-/// found by someone who looks twice with nothing changed in between.
+/// Tests one thread that renames and three that look up: a thread that looks twice without a rename
+/// in between finds exactly one of the two names.
 #[test]
 fn threads_agree_on_what_there_is() {
     let f = fixture();
@@ -309,15 +309,14 @@ fn a_directory_that_changes_while_it_is_read() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // What is kept is what is there.
+    // The cached names equal the present names.
     for i in 0..3_000 {
         assert_eq!(f.find(&format!("NAME{i}")), Some(format!("Name{i}")));
         assert_eq!(f.find(&format!("MOVED{i}")), None);
     }
 }
 
-/// A move there and back looks like an exchange; neither may be taken for the
-/// other.
+/// Tests that a move there and back, which looks like an exchange, is told from one.
 #[test]
 fn exchanges_and_moves_back_are_told_apart() {
     let f = fixture();
