@@ -1,5 +1,4 @@
-//! Files that the file system keeps compressed, as btrfs does: the flag that
-//! `chattr +c` sets.
+//! Files that the file system stores compressed, as btrfs does: the flag of `chattr +c`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,14 +9,14 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::errno::fault_of;
 use crate::{extents, sys};
 
-/// File systems that heed the flag, by statfs' f_type. ext4 shows it too, and
-/// compresses nothing.
+/// File systems that obey the flag, by statfs' f_type. ext4 shows the flag too, and compresses
+/// nothing.
 const HEEDED: [u64; 2] = [
     0x9123_683E, // btrfs
     0xF2F5_2010, // f2fs, if it was made so
 ];
 
-/// Whether files of the file system can be compressed.
+/// True if the file system can compress files.
 pub(crate) fn is_kept(root: BorrowedFd<'_>) -> bool {
     let kind = rustix::fs::fstatfs(root).map_or(0, |fs| fs.f_type as u64 & 0xFFFF_FFFF);
     if !HEEDED.contains(&kind) {
@@ -28,9 +27,9 @@ pub(crate) fn is_kept(root: BorrowedFd<'_>) -> bool {
         && rustix::fs::ioctl_getflags(&file).is_ok_and(|flags| flags.contains(IFlags::COMPRESSED))
 }
 
-/// As [`frevo_store::vfs::Node::set_compressed`].
+/// Sets or clears the flag; see [`frevo_store::vfs::Node::set_compressed`].
 pub(crate) fn set(fd: BorrowedFd<'_>, compressed: bool) -> VfsResult<()> {
-    // Flags cannot be changed by a descriptor that is only a place.
+    // An O_PATH descriptor cannot change flags.
     let path = sys::ProcPath::of(fd);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = retry_on_intr(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()));

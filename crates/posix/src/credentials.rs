@@ -1,16 +1,14 @@
-//! Acting as a user of the host: the credentials of one thread, not of the
-//! process.
+//! Impersonation: the credentials of one thread, not of the process.
 //!
-//! On Linux credentials belong to threads; the C library's calls change those of
-//! all threads at once, so the system calls are made directly. A thread acts as a
-//! user by his id, group and further groups as effective ones. Effective
-//! capabilities go with the effective user id 0 and come back with it: the real
-//! and the saved one stay, so that no process of his may signal this one.
+//! On Linux credentials belong to threads. The C library's calls change those of all threads at
+//! once, so the system calls are made directly. A thread acts as a user with the user's id, group
+//! and further groups as effective ones. Effective capabilities go with the effective user id 0 and
+//! come back with it. The real and the saved id stay, so that no process of the user may signal
+//! this one.
 //!
-//! Changing costs system calls. Within a [`Scope`] a thread goes on as the user it
-//! acted as last, until another is needed or the scope ends: what follows for the
-//! same user costs nothing. Nothing within a scope may rely on being the server
-//! unless it asks for that ([`as_server`], [`settle`]).
+//! Changing costs system calls. Within a [`Scope`] a thread stays the user it acted as last, until
+//! another is needed or the scope ends: further work for that user costs nothing. Code within a
+//! scope must not rely on the server's rights unless it asks for them ([`as_server`], [`settle`]).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Who a thread can act as.
+/// A user that a thread can act as.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     uid: Uid,
@@ -30,9 +28,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A user with his groups, the primary one too among `groups` or not; none
-    /// for root, whom nothing would hold back, and for the numbers that stand for
-    /// nobody.
+    /// Makes the credentials of a user with its groups; `groups` may contain the primary one. None
+    /// for root, whom no permission restricts, and for the numbers that mean nobody.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Option<Self> {
         let is_number = |id: &u32| *id != u32::MAX;
         if uid == 0 || !is_number(&uid) || !is_number(&gid) || !groups.iter().all(is_number) {
@@ -42,20 +39,20 @@ impl Credentials {
         Some(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups })
     }
 
-    /// The user's number.
+    /// Returns the user's number.
     pub const fn uid(&self) -> u32 {
         self.uid.as_raw()
     }
 
-    /// The number of his primary group.
+    /// Returns the number of the user's primary group.
     pub const fn gid(&self) -> u32 {
         self.gid.as_raw()
     }
 
-    /// Has this thread act so until what is returned is dropped.
+    /// Makes this thread act as the user until the result is dropped.
     ///
     /// # Errors
-    /// When the kernel refuses; the thread is then what it was.
+    /// If the kernel refuses; the thread's credentials are then unchanged.
     pub fn assume(self: &Arc<Self>) -> Result<Assumed, Errno> {
         THREAD.with_borrow_mut(|thread| {
             let before = thread.wanted.clone();
@@ -76,8 +73,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Has this thread be the server until what is returned is dropped: for what no
-/// user may do by himself and the server does for him.
+/// Makes this thread act as the server until the result is dropped, for work that users may not do
+/// themselves.
 pub fn as_server() -> Assumed {
     THREAD.with_borrow_mut(|thread| {
         let before = thread.wanted.take();
@@ -86,13 +83,12 @@ pub fn as_server() -> Assumed {
     })
 }
 
-/// Who this thread acts as, if it does not act as the server.
+/// Returns the user that this thread acts as; None for the server.
 pub fn acting() -> Option<Arc<Credentials>> {
     THREAD.with_borrow(|thread| thread.wanted.clone())
 }
 
-/// Has this thread be the server again, if it goes on as a user whom it acted as
-/// last.
+/// Makes this thread the server again, if it still is the user that it acted as last.
 pub fn settle() {
     THREAD.with_borrow_mut(|thread| {
         if thread.wanted.is_none() {
@@ -101,38 +97,38 @@ pub fn settle() {
     });
 }
 
-/// Prepares a new thread of the server: it stops acting as the user of the thread that
-/// made it, and gives up CAP_FSETID. Each thread that serves clients calls this first.
+/// Prepares a new thread of the server: it stops acting as the user of the thread that made it, and
+/// gives up CAP_FSETID. Each thread that serves clients calls this first.
 ///
-/// With CAP_FSETID a write to a program leaves set-user-ID and set-group-ID on. A client
-/// could then put its own code into a program that runs as another user.
+/// With CAP_FSETID a write to a program leaves set-user-ID and set-group-ID set. A client could
+/// then put its own code into a program that runs as another user.
 pub fn begin_thread() {
     THREAD.with_borrow_mut(|_| {});
     give_up(CapabilitySet::FSETID);
 }
 
-/// Removes capabilities from this thread for good: also from the permitted set, which
-/// the kernel copies to the effective set when the thread stops acting as a user.
+/// Removes capabilities from this thread for good: also from the permitted set, which the kernel
+/// copies to the effective set when the thread stops acting as a user.
 fn give_up(capabilities: CapabilitySet) {
     let Ok(mut held) = rustix::thread::capabilities(None) else { return };
     if held.permitted.intersects(capabilities) {
         held.permitted.remove(capabilities);
         held.effective.remove(capabilities);
         held.inheritable.remove(capabilities);
-        // A thread may always give up what it has.
+        // A thread may always give up capabilities.
         let _ = rustix::thread::set_capabilities(None, held);
     }
 }
 
-/// The group of a file as this thread's group for file access, until it is dropped.
-/// Only root needs it: see [`begin_thread`].
+/// The group of a file as this thread's group for file access, until it is dropped. Only root needs
+/// it: see [`begin_thread`].
 pub(crate) struct FileGroup {
     before: Option<u32>,
     _stays: PhantomData<*const ()>,
 }
 
 impl FileGroup {
-    /// Takes `gid` on, if this thread acts as the server and the server is root.
+    /// Sets the group to `gid`, if this thread acts as the server and the server is root.
     pub(crate) fn assume(gid: u32) -> Self {
         settle();
         let needed = acting().is_none() && server().uid.is_root() && gid != u32::MAX;
@@ -154,16 +150,16 @@ impl Drop for FileGroup {
     }
 }
 
-/// The user and group that this process is when it acts as nobody else.
+/// Returns the user and group of the process when it impersonates nobody.
 pub fn server_ids() -> (u32, u32) {
     let server = server();
     (server.uid.as_raw(), server.gid.as_raw())
 }
 
-/// Whether this process may act as others.
+/// Checks that this process may act as other users.
 ///
 /// # Errors
-/// What it lacks, for people.
+/// The missing right, for logs.
 pub fn check() -> Result<(), String> {
     if !server().uid.is_root() {
         return Err(String::from("only root can act as other users"));
@@ -177,13 +173,13 @@ pub fn check() -> Result<(), String> {
             return Err(format!("this process lacks {name}, which acting as other users takes"));
         }
     }
-    // Files are the users': without it their permissions are only tried.
+    // Without it the check above would test the server's permissions only.
     let user = Credentials::new(u32::MAX - 1, u32::MAX - 1, &[]).map(Arc::new);
     let tried = user.map_or(Ok(()), |user| user.assume().map(drop));
     tried.map_err(|errno| format!("the kernel does not let this process act as others: {errno}"))
 }
 
-/// The thread acts as somebody while this lives. It stays on its thread.
+/// A thread that acts as a user. Dropping it ends that. It stays on its thread.
 #[must_use]
 pub struct Assumed {
     before: Option<Arc<Credentials>>,
@@ -195,7 +191,7 @@ impl Drop for Assumed {
         THREAD.with_borrow_mut(|thread| {
             thread.wanted = self.before.take();
             match thread.wanted.clone() {
-                // Going back may not fail: as whom would it go on?
+                // A failure here must end the process: the thread would go on with wrong rights.
                 Some(before) => {
                     if thread.become_(Some(&before)).is_err() {
                         die("cannot act as the user that it acted as before");
@@ -214,12 +210,12 @@ impl fmt::Debug for Assumed {
     }
 }
 
-/// While it lives, this thread goes on as the user it acted as last.
+/// A span in which this thread stays the user that it acted as last.
 #[must_use]
 pub struct Scope(PhantomData<*const ()>);
 
 impl Scope {
-    /// Opens one. They nest.
+    /// Opens a scope. Scopes can be nested.
     pub fn open() -> Self {
         THREAD.with_borrow_mut(|thread| thread.scopes += 1);
         Self(PhantomData)
@@ -243,19 +239,18 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// What the process is by itself.
+/// The process's own credentials.
 struct Server {
     uid: Uid,
     gid: Gid,
     groups: Vec<Gid>,
 }
 
-/// First asked for before any thread acts as anybody: of a thread that begins
-/// acting, [`Thread::new`] asks.
+/// Returns the server's credentials. [`Thread::new`] calls it before its thread acts as a user.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server {
-        // The real ids are those of the process whoever this thread acts as.
+        // The real ids are those of the process, whichever user this thread acts as.
         uid: rustix::process::getuid(),
         gid: rustix::process::getgid(),
         groups: rustix::process::getgroups().unwrap_or_default(),
@@ -266,14 +261,14 @@ thread_local! {
     static THREAD: RefCell<Thread> = RefCell::new(Thread::new());
 }
 
-/// What is known of this thread.
+/// The state of this thread.
 struct Thread {
-    /// As whom it should act.
+    /// The user to act as.
     wanted: Option<Arc<Credentials>>,
-    /// As whom it acts.
+    /// The user that it acts as now.
     actual: Option<Arc<Credentials>>,
     scopes: u32,
-    /// Changes made, for tests.
+    /// Number of changes, for tests.
     changes: u64,
 }
 
@@ -281,8 +276,8 @@ impl Thread {
     fn new() -> Self {
         let server = server();
         let mut thread = Self { wanted: None, actual: None, scopes: 0, changes: 0 };
-        // It may have been made by a thread that acted as somebody. A process
-        // whose ids differ by themselves can not act as others.
+        // A thread that acted as a user may have made this one. A process whose ids already differ
+        // cannot act as other users.
         if server.uid.is_root() && !rustix::process::geteuid().is_root() {
             thread.leave();
         }
@@ -298,7 +293,7 @@ impl Thread {
         self.restore();
         if let Some(whom) = whom {
             self.changes += 1;
-            // Set before it is true: whatever fails on the way is undone.
+            // Set before it is true, so that a later failure is undone.
             self.actual = Some(Arc::clone(whom));
             if let Err(errno) = enter(whom) {
                 self.restore();
@@ -317,7 +312,7 @@ impl Thread {
     fn leave(&mut self) {
         let server = server();
         self.changes += 1;
-        // First the user id: with it come the capabilities for the rest.
+        // First the user id, which brings the capabilities for the rest.
         let left = set_thread_res_uid(None, server.uid, None)
             .and_then(|()| set_thread_res_gid(None, server.gid, None))
             .and_then(|()| set_thread_groups(&server.groups));
@@ -328,15 +323,15 @@ impl Thread {
     }
 }
 
-/// Last the user id: with it go the capabilities for the rest.
+/// Takes the user's ids; the user id comes last, because the capabilities go with it.
 fn enter(whom: &Credentials) -> Result<(), Errno> {
     set_thread_groups(&whom.groups)?;
     set_thread_res_gid(None, whom.gid, None)?;
     set_thread_res_uid(None, whom.uid, None)
 }
 
-/// A thread that is neither the server nor the user that it should be must do
-/// nothing any more, and no other may take it for what it is not.
+/// Ends the process. A thread that is neither the server nor the right user must do nothing more,
+/// and no other thread may take it for what it is not.
 fn die(why: &str) -> ! {
     eprintln!("frevo: this thread {why}; the process ends");
     std::process::abort()
@@ -351,7 +346,7 @@ mod tests {
         Arc::new(Credentials::new(uid, uid + 1, &[uid + 1, uid + 2]).unwrap())
     }
 
-    /// Who the kernel takes this thread for.
+    /// Returns the credentials that the kernel has for this thread.
     fn kernel() -> (u32, u32, Vec<u32>, u64) {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = |key: &str| {
@@ -372,7 +367,7 @@ mod tests {
         THREAD.with_borrow(|thread| thread.changes)
     }
 
-    /// Tests that act as others take root.
+    /// True for root, which tests that act as other users need.
     fn is_root(test: &str) -> bool {
         let may = check();
         if let Err(why) = &may {
@@ -407,8 +402,8 @@ mod tests {
                 assert_eq!(kernel(), before);
             }
             assert_eq!(kernel().0, 5_000);
-            // Another thread is not changed by it; one that is made is, until
-            // it begins.
+            // A running thread is not changed by it; a new thread is, until it calls
+            // `begin_thread`.
             std::thread::spawn(|| {
                 assert_eq!(kernel().0, 5_000);
                 begin_thread();
@@ -450,7 +445,7 @@ mod tests {
         assert_eq!(kernel(), before);
     }
 
-    /// X7: a panic is no way to go on as a user, within a scope or without.
+    /// X7: tests that a panic ends impersonation, within a scope or without.
     #[test]
     fn a_panic_leaves_nobody_acting() {
         if !is_root("a_panic_leaves_nobody_acting") {

@@ -21,12 +21,12 @@ use crate::streams;
 use crate::sys;
 use crate::xattr::DOSATTRIB;
 
-/// Where the fields of struct linux_dirent64 are.
+/// Offsets of the fields of struct linux_dirent64.
 const RECORD_LEN: usize = 16;
 const TYPE: usize = 18;
 const NAME: usize = 19;
 
-/// A listing in progress, with a file position of its own.
+/// A listing in progress, with its own file position.
 #[derive(Debug)]
 pub(crate) struct PosixDirectory {
     share: Arc<Share>,
@@ -34,12 +34,12 @@ pub(crate) struct PosixDirectory {
     buffer: Box<[u8]>,
     /// Bytes of `buffer` that hold records.
     filled: usize,
-    /// The next record.
+    /// Offset of the next record.
     at: usize,
-    /// The name of the present record, and its type.
+    /// Position of the present record's name, and its type.
     name: core::ops::Range<usize>,
     file_type: u8,
-    /// The present name where it is not the bytes on the medium.
+    /// The present name, if it differs from the bytes on the medium.
     mapped: String,
 }
 
@@ -79,7 +79,7 @@ impl PosixDirectory {
         }
     }
 
-    /// Notes the record at `at`; false for those that are not shown.
+    /// Reads the record at `at`; false for one that is not shown.
     fn take_record(&mut self) -> bool {
         let start = self.at;
         let record = &self.buffer[start..self.filled];
@@ -102,13 +102,13 @@ impl PosixDirectory {
         true
     }
 
-    /// The present name with its NUL, as the record holds it.
+    /// Returns the present name with its NUL, as in the record.
     fn entry(&self) -> Option<&CStr> {
         let with_nul = self.buffer.get(self.name.start..=self.name.end)?;
         CStr::from_bytes_with_nul(with_nul).ok()
     }
 
-    /// What the attributes of an entry add to its state.
+    /// Returns the facts that an entry's attributes add to its state.
     fn extra(&self, entry: &CStr) -> Extra {
         let mut extra =
             Extra { hidden_name: self.share.hides(entry.to_bytes()), ..Extra::default() };

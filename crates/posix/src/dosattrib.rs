@@ -1,40 +1,40 @@
 //! The value of `user.DOSATTRIB`, Samba's `xattr_DOSATTRIB`.
 //!
-//! An NDR structure: a zero-terminated string (`0x22`, all that the oldest
-//! versions stored; empty in the newer ones), a version, the version again as
-//! the union's discriminant, and the union's arm. smbd 4.17 writes version 5.
+//! An NDR structure: a zero-terminated string (`0x22`; the oldest versions stored only that, newer
+//! ones leave it empty), a version, the version again as the union's discriminant, and the union's
+//! arm. smbd 4.17 writes version 5.
 //!
-//! A ChangeTime that a client set, which Linux cannot keep, stands behind that
-//! structure, where smbd does not look, and a flag of its older versions says so.
+//! Linux cannot store a ChangeTime that a client sets. It follows that structure, where smbd does
+//! not look, marked by a flag of smbd's older versions.
 
 use frevo_wire::dtyp::FileTime;
 
 /// Name of the attribute.
 pub const NAME: &str = "user.DOSATTRIB";
 
-/// The attributes field is meaningful.
+/// The attributes field is valid.
 const VALID_ATTRIB: u32 = 0x01;
-/// The creation time is meaningful.
+/// The creation time is valid.
 const VALID_CREATE_TIME: u32 = 0x10;
-/// A change time is meaningful; ours stands behind version 5's structure.
+/// A change time is valid; Frevo's follows version 5's structure.
 const VALID_CHANGE_TIME: u32 = 0x20;
 
-/// Bytes that [`DosAttrib::encode`] gives for what smbd has too.
+/// Bytes of the part of [`DosAttrib::encode`] that smbd reads.
 const SMBD_LEN: usize = 24;
-/// Bytes that [`DosAttrib::encode`] gives at most.
+/// Largest number of bytes of [`DosAttrib::encode`].
 pub const ENCODED_LEN: usize = SMBD_LEN + 16;
 
-/// A ChangeTime that a client set. It is in force as long as nothing has changed
-/// the file since, which the host's own time of change tells.
+/// A ChangeTime that a client set. It is valid until the file changes, which the host's own time of
+/// change shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetChangeTime {
-    /// What is shown.
+    /// The time to show.
     pub shown: FileTime,
-    /// The latest time of change of the host's that goes with it.
+    /// The latest change time of the host with which it is valid.
     pub until: FileTime,
 }
 
-/// What is known from a DOSATTRIB value.
+/// The content of a DOSATTRIB value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DosAttrib {
     /// FILE_ATTRIBUTE_* bits.
@@ -46,7 +46,7 @@ pub struct DosAttrib {
 }
 
 impl DosAttrib {
-    /// The value as smbd 4.17 writes it, version 5, into a buffer of the caller's.
+    /// Encodes the value as smbd 4.17 does, version 5, into the caller's buffer.
     pub fn encode<'a>(&self, out: &'a mut [u8; ENCODED_LEN]) -> &'a [u8] {
         out.fill(0);
         let flags = VALID_ATTRIB
@@ -64,7 +64,7 @@ impl DosAttrib {
         out
     }
 
-    /// Reads versions 1 to 5 and the plain string; `None` when it is none of them.
+    /// Reads versions 1 to 5 and the plain string; `None` for anything else.
     pub fn decode(value: &[u8]) -> Option<Self> {
         let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
         let string = &value[..end];
@@ -119,7 +119,7 @@ impl DosAttrib {
     }
 }
 
-/// `0x22` in any case, as `attrib_hex` holds it.
+/// Parses `0x22` in any case, the form of `attrib_hex`.
 fn hexadecimal(string: &[u8]) -> Option<u32> {
     let text = core::str::from_utf8(string).ok()?;
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
@@ -155,12 +155,12 @@ impl Ndr<'_> {
         self.take(4).map(u32::from_le_bytes)
     }
 
-    /// Zero means that no time was stored.
+    /// Reads a time; zero means that no time was stored.
     fn time(&mut self) -> Option<FileTime> {
         self.take(4).map(u64::from_le_bytes).filter(|&t| t != 0).map(FileTime)
     }
 
-    /// What stands behind version 5's structure.
+    /// Reads the part behind version 5's structure.
     fn changed(&mut self, flags: u32) -> Option<SetChangeTime> {
         if flags & VALID_CHANGE_TIME == 0 {
             return None;
@@ -197,8 +197,8 @@ mod tests {
         }
     }
 
-    /// smbd 4.17.12 shows these values as HIDDEN and ARCHIVE, with this time but
-    /// for version 2.
+    /// Tests values that smbd 4.17.12 shows as HIDDEN and ARCHIVE, with this time except in version
+    /// 2.
     #[test]
     fn older_versions_are_read() {
         let t = "0102030405060700";
@@ -240,7 +240,7 @@ mod tests {
         value[16] = 9;
         let read = DosAttrib::decode(&value).unwrap();
         assert_eq!(read, DosAttrib { created: Some(FileTime(9)), ..bare });
-        // A flag of smbd's older versions alone says nothing.
+        // The flag alone, as smbd's older versions set it, has no meaning.
         value[8] |= 0x20;
         assert_eq!(DosAttrib::decode(&value).unwrap(), read);
     }

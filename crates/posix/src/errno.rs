@@ -1,10 +1,9 @@
-//! What the host's error numbers mean to the store.
+//! Conversion of the host's error numbers to faults of the store.
 
 use frevo_store::Fault;
 use rustix::io::Errno;
 
-/// The fault that an error number stands for. What is not known is `Io`, with
-/// the number for people.
+/// Returns the fault of an error number. An unknown one becomes `Io` with the number, for logs.
 pub fn fault_of(errno: Errno) -> Fault {
     match errno {
         Errno::NOENT => Fault::NotFound,
@@ -27,8 +26,8 @@ pub fn fault_of(errno: Errno) -> Fault {
         // A lease of a local process is being broken.
         Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
-        // NODATA comes up only where an attribute may be absent, which the
-        // callers know; NXIO and NODEV: a special file without its device.
+        // NODATA occurs only where an attribute may be absent, which callers handle; NXIO and
+        // NODEV: a special file without its device.
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NXIO | Errno::NODEV => {
             Fault::NotSupported
         }
@@ -38,8 +37,8 @@ pub fn fault_of(errno: Errno) -> Fault {
     }
 }
 
-/// As [`fault_of`], for a walk under `RESOLVE_BENEATH`: there EXDEV means that a
-/// link leads out of the share.
+/// Returns the fault of a walk under `RESOLVE_BENEATH`, where EXDEV means that a link leads out of
+/// the share.
 pub(crate) fn walk_fault(errno: Errno) -> Fault {
     match errno {
         Errno::XDEV => Fault::Symlink,

@@ -1,4 +1,4 @@
-//! Extents that files share, and holes.
+//! Shared extents and holes.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -10,27 +10,27 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::errno::fault_of;
 use crate::sys;
 
-/// Whether files of the file system can share extents: asked of two files
-/// without names, since XFS can or cannot as it was made.
+/// True if files of the file system can share extents. Tests it with two files without names,
+/// because XFS can or cannot, depending on how it was made.
 pub(crate) fn can_share(root: BorrowedFd<'_>) -> bool {
     let (Ok(one), Ok(other)) = (nameless(root), nameless(root)) else { return false };
     rustix::fs::ioctl_ficlone(&one, &other).is_ok()
 }
 
-/// A file that goes with its descriptor.
+/// Makes a file without a name, which ends with its descriptor.
 pub(crate) fn nameless(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR)
 }
 
-/// As [`frevo_store::vfs::Node::share_extents`].
+/// Shares extents; see [`frevo_store::vfs::Node::share_extents`].
 pub(crate) fn share(
     root: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
     source: BorrowedFd<'_>,
     copy: &ExtentCopy,
 ) -> VfsResult<()> {
-    // To the kernel a length of zero means all there is.
+    // For the kernel a length of zero means up to the end.
     if copy.length == 0 {
         return Ok(());
     }
@@ -48,7 +48,7 @@ pub(crate) fn share(
     })
 }
 
-/// What the target held before: the kernel may give up in the middle.
+/// The target's previous content, since the kernel may fail halfway.
 struct Kept {
     file: OwnedFd,
     end: u64,
@@ -61,7 +61,7 @@ impl Kept {
         let held = end.saturating_sub(copy.target_offset).min(copy.length);
         let kept = Self { file, end };
         if held != 0 {
-            // Up to the end, whether or not that is aligned.
+            // Up to the end, aligned or not.
             let length = if copy.target_offset + copy.length >= end { 0 } else { held };
             sys::clone_range(kept.fd(), 0, target, copy.target_offset, length).map_err(fault_of)?;
         }
@@ -75,7 +75,7 @@ impl Kept {
     fn put_back(&self, target: BorrowedFd<'_>, copy: &ExtentCopy) {
         let back = sys::clone_range(target, copy.target_offset, self.fd(), 0, 0);
         let cut = retry_on_intr(|| rustix::fs::ftruncate(target, self.end));
-        // What failed first is what is told.
+        // The first error is reported.
         let _ = back.and(cut);
     }
 }
@@ -89,14 +89,14 @@ pub(crate) fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> 
     };
     let zeroed = if punch { Err(Errno::OPNOTSUPP) } else { fallocate(FallocateFlags::ZERO_RANGE) };
     match zeroed {
-        // What cannot be zeroed without writing is given back.
+        // A range that cannot be zeroed without writing is punched instead.
         Err(Errno::OPNOTSUPP) => fallocate(FallocateFlags::PUNCH_HOLE),
         other => other,
     }
     .map_err(|errno| if errno == Errno::BADF { Fault::AccessDenied } else { fault_of(errno) })
 }
 
-/// The ranges with data from `first` to before `beyond`, at most `limit`.
+/// Returns the ranges with data from `first` to before `beyond`, at most `limit`.
 pub(crate) fn allocated(
     fd: BorrowedFd<'_>,
     first: u64,
@@ -117,17 +117,17 @@ pub(crate) fn allocated(
     Ok(found)
 }
 
-/// The next range with data. The descriptor's position is moved, and nobody
-/// uses it: all other I/O brings its own offset.
+/// Returns the next range with data. This moves the descriptor's position, which nothing uses: all
+/// other I/O passes its own offset.
 fn next_data(fd: BorrowedFd<'_>, at: u64) -> Result<Option<(u64, u64)>, Errno> {
     let from = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
-        // Nothing but a hole from here on.
+        // The rest of the file is a hole.
         Err(Errno::NXIO) => return Ok(None),
         from => from?,
     };
     match rustix::fs::seek(fd, SeekFrom::Hole(from)) {
         Err(Errno::NXIO) => Ok(None),
-        // The file may have changed in between: no range is empty.
+        // The file may have changed in between; a range must not be empty.
         to => Ok(to.ok().filter(|to| *to > from).map(|to| (from, to))),
     }
 }

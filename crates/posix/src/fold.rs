@@ -1,4 +1,4 @@
-//! Names as they are compared: by the upper case of each character.
+//! Comparison of names by the upper case of each character.
 //!
 //! Names that are not UTF-8 compare byte for byte.
 
@@ -6,7 +6,7 @@ use frevo_wire::fscc::{eq_ignore_case, upcase};
 
 use crate::limits::COMPONENT_BYTES;
 
-/// Whether two components fold alike.
+/// True if two components fold alike.
 pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
     if a.is_ascii() && b.is_ascii() {
         return a.eq_ignore_ascii_case(b);
@@ -17,9 +17,9 @@ pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// A component folded, without allocation.
+/// A folded component, without allocation.
 pub(crate) struct Folded {
-    // An upper case may take half as many bytes again.
+    // An upper case character may take half as many bytes again.
     bytes: [u8; COMPONENT_BYTES * 2],
     len: usize,
 }
@@ -41,8 +41,8 @@ impl Folded {
         folded
     }
 
-    /// What does not fit is left out: more names than due may then look alike,
-    /// and [`alike`] tells them apart.
+    /// Appends bytes; those that do not fit are dropped. Different names may then have equal folded
+    /// forms, and [`alike`] compares the names themselves.
     fn push(&mut self, more: &[u8]) {
         if let Some(room) = self.bytes.get_mut(self.len..self.len + more.len()) {
             room.copy_from_slice(more);

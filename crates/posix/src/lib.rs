@@ -1,18 +1,15 @@
 //! The Linux file system as a [`frevo_store::Vfs`].
 //!
-//! A share is one directory descriptor. Every walk starts there with
-//! `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)`, so no name, link or race
-//! leads out of the share. Attributes, creation times and extended attributes
-//! are kept in Samba's layout: a tree that smbd served shows the same here, and
-//! the other way round.
+//! A share is one directory descriptor. Every walk begins there with `openat2(RESOLVE_BENEATH |
+//! RESOLVE_NO_MAGICLINKS)`, so no name, link or race leads out of the share. Attributes, creation
+//! times and extended attributes have Samba's layout: smbd and Frevo show the same for one tree.
 //!
-//! Calls run with the credentials of the calling thread (see [`credentials`]); the process must have
-//! `/proc` (extended attributes of files that it may not read go through
-//! `/proc/self/fd`).
+//! Calls run with the credentials of the calling thread (see [`credentials`]). The process needs
+//! `/proc`: extended attributes of files that it may not read are reached through `/proc/self/fd`.
 //!
-//! Data descriptors carry `O_NONBLOCK`, so that opening never waits for a lease
-//! of a local process; it has no effect on reads and writes of regular files.
-// What a `for` or `match` is about lives to its end, a lock's guard too.
+//! Data descriptors have `O_NONBLOCK`, so that opening never waits for a lease of a local process;
+//! it has no effect on reads and writes of regular files.
+// A temporary of a `for` or `match` lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 mod cache;

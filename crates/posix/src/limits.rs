@@ -8,11 +8,11 @@ pub const COMPONENT_BYTES: usize = 255;
 /// Bytes of a path that one system call takes, without its NUL (PATH_MAX - 1).
 pub const PATH_BYTES: usize = 4_095;
 
-/// Names that went and are remembered for a moment, where there are short names.
+/// Names that were removed or renamed lately, remembered on shares with short names.
 pub const TUNNELS: usize = 256;
 
-/// Bytes of a DOSATTRIB value that are looked at; Samba's are below 100 unless
-/// they hold a name, as only those of version 2 do.
+/// Bytes of a DOSATTRIB value that are read. Samba's values have fewer than 100, unless they
+/// contain a name, as only version 2 does.
 pub const DOSATTRIB_BYTES: usize = 384;
 
 /// Bytes of the list of extended attribute names of one file (XATTR_LIST_MAX).
@@ -31,20 +31,19 @@ pub const STREAM_COPY_BYTES: usize = 256 * 1_024;
 /// Bytes read from a directory in one system call.
 pub const LIST_BUFFER_BYTES: usize = 64 * 1_024;
 
-/// How often an operation starts over because the name space changed under it.
+/// Attempts of an operation when names change under it.
 pub const RETRIES: usize = 8;
 
-/// Names held by the cache of one share, in all its directories; at some 80
-/// bytes each.
+/// Names in the cache of one share, in all its directories; each takes about 80 bytes.
 pub const CACHED_NAMES: usize = 1 << 19;
 
-/// Directories held by the cache of one share; each takes one inotify watch.
+/// Directories in the cache of one share; each takes one inotify watch.
 pub const CACHED_DIRECTORIES: usize = 4_096;
 
 /// Changes noted while a directory is being read for the cache.
 pub const CACHED_CHANGES: usize = 65_536;
 
-/// Names of one directory of which it is not known whether they are there.
+/// Names of one directory that may or may not exist.
 pub const DOUBTFUL_NAMES: usize = 256;
 
 /// Change notes that a look-up takes one by one: some 1 ms. When more are queued, what is
@@ -54,21 +53,21 @@ pub const CHANGES_AT_ONCE: usize = 4_096;
 /// Bytes of change notes read from the kernel at a time.
 pub const CHANGES_BUFFER_BYTES: usize = 16 * 1_024;
 
-/// A directory that changed less than this before it was read may have changed
-/// once more within the same tick of its clock: what was read then is not kept.
+/// A directory that changed less than this before it was read may have changed once more within one
+/// tick of its clock, so that reading is not kept.
 pub const TICK_MS: u64 = 20;
 
-/// Snapshots of one share; the oldest beyond them are not shown.
+/// Snapshots of one share; the oldest ones beyond are not shown.
 pub const SNAPSHOTS: usize = 1_024;
 
 /// Locks under which names are looked up and then made.
 pub const NAMING_LOCKS: usize = 64;
 
-/// Directories that are watched for what other programs do in them, in all; the
-/// kernel allows one user some more (fs.fanotify.max_user_marks).
+/// Directories that are watched for changes by other programs, in all; the kernel's own limit for
+/// one user is higher (fs.fanotify.max_user_marks).
 pub const HOST_DIRECTORIES: usize = 65_536;
 
-/// The same, for one observation of a tree.
+/// Directories that are watched for one observation of a tree.
 pub const HOST_DIRECTORIES_PER_TREE: usize = 8_192;
 
 /// Bytes of host changes read from the kernel at a time.
@@ -83,12 +82,12 @@ pub const GROUPS_PER_USER: usize = 65_536;
 /// Bytes of one entry of the host's user or group tables.
 pub const PASSWD_BYTES: usize = 1 << 20;
 
-/// Files that are watched for what other programs do to them, in all: one for
-/// each that clients cache.
+/// Files that are watched for changes by other programs, in all: one for each file that clients
+/// cache.
 pub const HOST_FILES: usize = 65_536;
 
-/// How long what this process does to such files is left to be merged by the
-/// kernel before it is looked at. Changes of others may be told that much later.
+/// Time in which the kernel may merge events of this process's own writes before they are read.
+/// Changes by others may be reported that much later.
 pub const HOST_OWN_PAUSE: Duration = Duration::from_millis(2);
 
 /// Bytes of a question to the process that asks the name service. No name is that long.
@@ -98,29 +97,28 @@ pub const NAME_SERVICE_THREADS: usize = 24;
 /// Bytes of an answer of the name service: a user with all of the groups.
 pub const NAME_SERVICE_ANSWER_BYTES: usize = 16 + 4 * (GROUPS_PER_USER + 2);
 
-/// Names of one directory that are kept as they are; of a larger one a sketch is.
+/// Names of one directory that are kept as a table; a larger directory gets a sketch.
 pub const CACHED_NAMES_PER_DIRECTORY: usize = 65_536;
 
-/// Names that a sketch has a filter for (8 MiB). In a larger directory each absent
-/// name is looked for once, and then remembered.
+/// Names that a sketch has a filter for (8 MiB). In a larger directory each absent name is looked
+/// for once, and then remembered.
 pub const SKETCH_NAMES: usize = 4 << 20;
 
-/// Bits of the filter for each name, and bits that a name sets: one absent name in
-/// a thousand has to be looked for.
+/// Bits of the filter for each name. One absent name in a thousand must be looked for.
 pub const SKETCH_BITS_PER_NAME: usize = 16;
 
-/// See [`SKETCH_BITS_PER_NAME`].
+/// Bits of the filter that one name sets; see [`SKETCH_BITS_PER_NAME`].
 pub const SKETCH_PROBES: u64 = 6;
 
-/// Names of one large directory of which it is remembered whether they are there.
+/// Answers about names of one large directory that are remembered.
 pub const SKETCH_ANSWERS: usize = 16_384;
 
-/// Names of a directory that are read on a core: some 2 ms. A longer reading is
-/// begun again beside it.
+/// Names of a directory that a core reads itself: about 2 ms. A longer reading is repeated on
+/// another thread.
 pub const NAMES_READ_ON_CORE: usize = 8_192;
 
-/// How long a core waits for somebody who makes a name in the same directory.
+/// Time for which a core waits for another thread that creates a name in the same directory.
 pub const NAMING_PATIENCE: Duration = Duration::from_millis(2);
 
-/// Bytes of attribute names that are looked at on a core.
+/// Bytes of attribute names that a core reads itself.
 pub const XATTR_NAMES_ON_CORE: usize = 4_096;

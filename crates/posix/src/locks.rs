@@ -1,6 +1,6 @@
-//! Byte-range locks that other programs on the host see: locks of open file
-//! descriptions, fcntl(2) F_OFD_SETLK. They belong to one opening of a file, as
-//! those of clients do, and conflict with those that programs take by process.
+//! Byte-range locks that other programs on the host see: locks of open file descriptions, fcntl(2)
+//! F_OFD_SETLK. Like a client's locks they belong to one opening of a file, and they conflict with
+//! locks of processes.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 
 use crate::errno::fault_of;
 
-/// Shows a lock in place of what was shown of its range; false when another
-/// program has a conflicting one.
+/// Shows a lock, replacing the lock shown for its range before; false if another program holds a
+/// conflicting one.
 pub(crate) fn show(fd: BorrowedFd<'_>, lock: ShownLock) -> VfsResult<bool> {
-    // The host has no bytes there, and programs no locks.
+    // The host has no bytes at such offsets, and programs no locks.
     let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
-    // Zero: to the end, whatever that will be.
+    // Zero: to the end of the file, wherever that will be.
     let len = i64::try_from(lock.last - lock.first).ok().and_then(|len| len.checked_add(1));
     let len = len.filter(|len| start.checked_add(*len).is_some()).unwrap_or(0);
     let kind = match lock.mode {
@@ -25,9 +25,9 @@ pub(crate) fn show(fd: BorrowedFd<'_>, lock: ShownLock) -> VfsResult<bool> {
         Some(Mode::Exclusive) => libc::F_WRLCK,
     };
     match set(fd, kind, start, len) {
-        // Clients may lock exclusively what they only read, programs may not: it
-        // is shown as a shared lock, which keeps writers out. One that is shared
-        // by who only writes cannot be shown.
+        // A client may lock exclusively a file that it only reads, a program may not: a shared lock
+        // is shown, which keeps writers out. A shared lock on a file opened only for writing cannot
+        // be shown.
         Err(Errno::BADF) if lock.mode == Some(Mode::Exclusive) => {
             granted(set(fd, libc::F_RDLCK, start, len))
         }
@@ -41,7 +41,7 @@ fn granted(set: Result<(), Errno>) -> VfsResult<bool> {
         Ok(()) => Ok(true),
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         Err(Errno::NOLCK) => Err(Fault::NoMemory),
-        // What knows no locks has no program that takes one.
+        // A file system without locks has no program that takes one.
         Err(Errno::NOTSUP | Errno::NOSYS) => Ok(true),
         Err(errno) => Err(fault_of(errno)),
     }

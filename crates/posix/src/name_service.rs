@@ -1,14 +1,12 @@
-//! The host's name service asked by a process of its own.
+//! A process of its own that asks the host's name service.
 //!
-//! To answer, the C library loads modules that `/etc/nsswitch.conf` names, reads
-//! files that are replaced whenever an account is added, and talks to services of
-//! the host. A server that is confined to its shares can do none of that. So a
-//! process that is started first asks for it: it has no privileges, no secrets and no
-//! descriptors but one socket.
+//! To answer, the C library loads modules that `/etc/nsswitch.conf` names, reads files that are
+//! replaced whenever an account is added, and talks to services of the host. A server that is
+//! confined to its shares can do none of that. So a process that is started first asks in its
+//! place: it has no privileges, no secrets and no descriptors but one socket.
 //!
-//! Each question is one packet, and brings a stream for its answer, so that one that
-//! takes long holds up no other. A keeper starts the process anew when a module
-//! crashed it, and ends when the server does.
+//! Each question is one packet with a stream for its answer, so that a slow answer delays no other.
+//! A keeper starts the process again when a module crashed it, and ends when the server does.
 
 mod wire;
 
@@ -31,26 +29,25 @@ use crate::limits::{NAME_SERVICE_ANSWER_BYTES, NAME_SERVICE_QUESTION_BYTES, NAME
 use crate::unix::{Said, UnixUser};
 use wire::{Answer, Question};
 
-/// How long an answer may take. The server has long gone on without it.
+/// Time after which an answer is abandoned; the server stops waiting much earlier.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause before the process is started anew after a crash.
+/// Pause before a crashed process is started again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Stack of a thread that asks: modules of the name service are modest.
+/// Stack of a thread that asks: modules of the name service need little.
 const STACK_BYTES: usize = 1 << 20;
 
-/// The way to the process, once it runs.
+/// The socket to the process, once it runs.
 static HELPER: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Starts the process. From here on every question goes to it.
+/// Starts the process. From then on it gets every question.
 ///
-/// `confine` runs first in the new process, and should take all rights from it that
-/// asking does not need.
+/// `confine` runs first in the new process, and should remove all rights that asking does not need.
 ///
-/// Must be called before the process has other threads: the new one has a copy of
-/// this thread alone.
+/// Must be called before this process has other threads: the new process gets a copy of this thread
+/// alone.
 ///
 /// # Errors
-/// When there can be no further process.
+/// If no further process can be started.
 pub fn start(confine: fn()) -> io::Result<()> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -63,7 +60,7 @@ pub fn start(confine: fn()) -> io::Result<()> {
             keep(theirs, confine)
         }
         _ => {
-            // A second start in a process would leave the first one in force.
+            // A second call leaves the first process in use.
             let _ = HELPER.set(ours);
             Ok(())
         }
@@ -135,7 +132,7 @@ fn ask_at(helper: BorrowedFd<'_>, question: &Question) -> Result<Answer, Errno> 
     Answer::decode(&answer).ok_or(Errno::PIPE)
 }
 
-/// The keeper: has a process ask, and another one where that crashes.
+/// The keeper: starts the process that asks, and starts it again after a crash.
 fn keep(socket: OwnedFd, confine: fn()) -> ! {
     alone(&socket);
     confine();
@@ -160,7 +157,7 @@ fn keep(socket: OwnedFd, confine: fn()) -> ! {
     }
 }
 
-/// Ends the process without running what the server registered for its own end.
+/// Ends the process without the exit handlers of the server.
 fn exit(code: c_int) -> ! {
     // SAFETY: it ends the process and touches nothing of it.
     unsafe { libc::_exit(code) }
@@ -168,11 +165,11 @@ fn exit(code: c_int) -> ! {
 
 /// Leaves the server's terminal and closes all of its descriptors but the socket.
 fn alone(socket: &OwnedFd) {
-    // It cannot fail: a child is no leader of a group.
+    // Cannot fail: a child is no leader of a group.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"frevo-names");
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        // Where it fails they stay what they were: the server's.
+        // On failure they stay the server's.
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
@@ -187,7 +184,7 @@ fn alone(socket: &OwnedFd) {
     }
 }
 
-/// Answers until the server is gone.
+/// Answers questions until the server has ended.
 fn answer_all(socket: &Arc<OwnedFd>) {
     let threads: Vec<_> = (0..NAME_SERVICE_THREADS)
         .filter_map(|_| {
@@ -199,13 +196,13 @@ fn answer_all(socket: &Arc<OwnedFd>) {
     if threads.is_empty() {
         while answer_one(socket.as_fd()) {}
     }
-    // The first to see that the server is gone; others may hang in a module.
+    // The first thread that sees the server's end; others may hang in a module.
     if let Some(first) = threads.into_iter().next() {
         let _ = first.join();
     }
 }
 
-/// Answers one question; false when the server is gone.
+/// Answers one question; false if the server has ended.
 fn answer_one(socket: BorrowedFd<'_>) -> bool {
     let mut packet = vec![0; NAME_SERVICE_QUESTION_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -232,7 +229,7 @@ fn answer_one(socket: BorrowedFd<'_>) -> bool {
         Question::GroupName(gid) => Answer::of(crate::unix::direct::group_name(gid), Answer::Text),
         Question::GroupId(name) => Answer::of(crate::unix::direct::group_id(&name), Answer::Id),
     };
-    // A server that does not wait any more has closed it.
+    // A server that no longer waits has closed the stream.
     let _ = stream.write_all(&answer.encode());
     let _ = stream.shutdown(Shutdown::Both);
     true
@@ -242,7 +239,7 @@ fn answer_one(socket: BorrowedFd<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// Both ends in one process: the threads of the helper answer this one.
+    /// Runs both ends in one process: threads of the helper answer this one.
     fn helper() -> OwnedFd {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -267,7 +264,7 @@ mod tests {
         );
     }
 
-    /// A helper that is gone has not said that there is nobody.
+    /// Tests that a helper that has ended is an error, not the answer "nobody".
     #[test]
     fn a_helper_that_is_gone_says_nothing() {
         let (ours, theirs) =
@@ -275,7 +272,7 @@ mod tests {
                 .unwrap();
         drop(theirs);
         assert!(ask_at(ours.as_fd(), &Question::UserName(0)).is_err());
-        // It ends in the middle of a question.
+        // The helper ends in the middle of a question.
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();

@@ -1,13 +1,13 @@
-//! Names on the medium and names that clients see.
+//! Conversion between names on the medium and names that clients see.
 //!
-//! The medium holds any bytes but NUL and slash; clients see UTF-16 without the
-//! characters that Windows reserves. The mapping is one to one: what a client
-//! sees leads back to the same bytes, and no other spelling leads there.
+//! The medium holds any bytes except NUL and slash; clients see UTF-16 without the characters that
+//! Windows reserves. The mapping is one to one: each client name leads back to its own bytes, and
+//! no other spelling leads there.
 //!
-//! * Reserved characters, control characters, a backslash, a trailing space or
-//!   period: U+F001 to U+F029, as cifs.ko `mapposix` and macOS do.
-//! * Bytes that are not UTF-8, and characters that this mapping itself uses:
-//!   each byte as U+EF80 to U+EFFF.
+//! * Reserved characters, control characters, a backslash, a trailing space or period: U+F001 to
+//!   U+F029, as cifs.ko `mapposix` and macOS do.
+//! * Bytes that are not UTF-8, and characters that this mapping itself uses: each byte as U+EF80 to
+//!   U+EFFF.
 
 use std::borrow::Cow;
 
@@ -16,20 +16,20 @@ use frevo_store::{Fault, Name, vfs::VfsResult};
 use crate::limits::COMPONENT_BYTES;
 use crate::streams;
 
-/// A raw byte 0x80..=0xFF is shown as this plus the byte.
+/// Offset of the private characters for raw bytes 0x80..=0xFF.
 const RAW_BASE: u32 = 0xEF00;
-/// A control character is shown as this plus its code.
+/// Offset of the private characters for control characters.
 const CONTROL_BASE: u32 = 0xF000;
 
-/// A path relative to the share's root as the system calls take it: components
-/// between slashes and a NUL at the end.
+/// A path relative to the share's root in the form of system calls: components between slashes and
+/// a NUL at the end.
 #[derive(Debug, Clone)]
 pub(crate) struct DiskPath {
     bytes: Vec<u8>,
 }
 
 impl DiskPath {
-    /// The root is ".".
+    /// Converts a name; the root becomes ".".
     pub(crate) fn of(name: &Name, posix: bool) -> VfsResult<Self> {
         let mut bytes = Vec::with_capacity(name.path().len() + 8);
         for component in name.components() {
@@ -49,7 +49,7 @@ impl DiskPath {
         if self.bytes.is_empty() { b"." } else { &self.bytes }
     }
 
-    /// The parent's components and the last one.
+    /// Returns the parent's components and the last one.
     pub(crate) fn split(&self) -> (&[u8], &[u8]) {
         match self.bytes.iter().rposition(|&b| b == b'/') {
             Some(at) => (&self.bytes[..at], &self.bytes[at + 1..]),
@@ -69,7 +69,7 @@ fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<
         let literal = posix || component.chars().any(|c| reserved(c).is_some());
         let canonical = if literal { canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
-            // Another spelling of a name that has its own.
+            // Another spelling of a name, which has one spelling only.
             return Err(Fault::NameInvalid);
         }
     }
@@ -88,22 +88,22 @@ fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<
     Ok(())
 }
 
-/// Whether the mapping leaves a component as it is, both ways.
+/// True if the mapping leaves a component unchanged in both directions.
 fn is_plain(component: &str) -> bool {
     !component.ends_with([' ', '.']) && !component.chars().any(is_mapping_char)
 }
 
-/// Characters that are, or are made by, the mapping.
+/// True for characters that the mapping replaces or makes.
 fn is_mapping_char(c: char) -> bool {
     reserved(c).is_some() || is_private(c)
 }
 
-/// Private characters that the mapping makes.
+/// True for private characters that the mapping makes.
 fn is_private(c: char) -> bool {
     matches!(c, '\u{F001}'..='\u{F01F}' | '\u{F020}'..='\u{F029}' | '\u{EF80}'..='\u{EFFF}')
 }
 
-/// What stands for a character that Windows reserves.
+/// Returns the private character for a character that Windows reserves.
 fn reserved(c: char) -> Option<char> {
     Some(match c {
         '"' => '\u{F020}',
@@ -119,7 +119,7 @@ fn reserved(c: char) -> Option<char> {
     })
 }
 
-/// What stands for the last character of a name, if Windows would drop it.
+/// Returns the private character for the last character of a name, if Windows would drop it.
 fn trailing(c: char) -> Option<char> {
     match c {
         ' ' => Some('\u{F028}'),
@@ -128,7 +128,7 @@ fn trailing(c: char) -> Option<char> {
     }
 }
 
-/// From what clients see to bytes.
+/// Converts a component from the clients' form to bytes.
 fn unmap(component: &str, out: &mut Vec<u8>) {
     for c in component.chars() {
         let code = u32::from(c);
@@ -150,7 +150,7 @@ fn unmap(component: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The mapped spelling of a name that a POSIX client may send unmapped.
+/// Returns the mapped spelling of a name that a POSIX client may send unmapped.
 fn canonical(component: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(component.len() + 4);
     out.extend(component.chars().map(|c| reserved(c).unwrap_or(c)));
@@ -158,7 +158,7 @@ fn canonical(component: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// From bytes on the medium to what clients see.
+/// Converts bytes on the medium to the clients' form.
 pub(crate) fn map(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = core::str::from_utf8(bytes)
         && (is_plain_bytes(bytes) || is_plain(text))
@@ -180,7 +180,7 @@ pub(crate) fn map(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// [`is_plain`] for the names that nearly all are: printable ASCII.
+/// Like [`is_plain`], for printable ASCII, which nearly all names are.
 fn is_plain_bytes(bytes: &[u8]) -> bool {
     let reserved = |b: u8| matches!(b, b'"' | b'*' | b':' | b'<' | b'>' | b'?' | b'\\' | b'|');
     bytes.iter().all(|&b| (b' '..0x7f).contains(&b) && !reserved(b))
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(disk("caf\u{EFC3}\u{EFA9}"), Err(Fault::NameInvalid));
     }
 
-    /// A name that a POSIX client opened is renamed or removed without saying so.
+    /// Tests that a name opened by a POSIX client is renamed and removed also without its flag.
     #[test]
     fn reserved_characters_tell_a_posix_name() {
         assert_eq!(disk("a:b").as_deref(), Ok(&b"a:b"[..]));
@@ -318,7 +318,7 @@ mod tests {
         }
 
         #[test]
-        // Reserved characters come from POSIX clients alone, where they mean the same file.
+        // Only POSIX clients send reserved characters, which mean the same file then.
         fn no_two_client_names_meet(a in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}", b in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}") {
             if let (Ok(x), Ok(y)) = (disk(&a), disk(&b)) {
                 assert_eq!(x == y, a == b);

@@ -1,8 +1,7 @@
 //! fanotify(7) with directory handles and names.
 //!
-//! Every event carries the id of the process that caused it, even to a reader
-//! without privileges when it is the reader's own: that is how changes of this
-//! process are told from those of others.
+//! Every event contains the id of the process that caused it. A reader without privileges gets it
+//! only for its own events: that distinguishes changes of this process from those of others.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -13,7 +12,7 @@ use rustix::io::Errno;
 use crate::limits::HOST_BUFFER_BYTES;
 use crate::sys::ProcPath;
 
-/// Names a directory, or a file, in events: its file system and its file handle.
+/// The identity of a directory or file in events: its file system and its file handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Handle(Box<[u8]>);
 
@@ -21,16 +20,16 @@ pub(super) struct Handle(Box<[u8]>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) mask: u64,
-    /// Caused by this process.
+    /// True if this process caused it.
     pub(super) is_own: bool,
-    /// The entry that it is about; of a rename the old one. Of a file by itself
-    /// the file, without a name.
+    /// The entry; for a rename the old one. For an event of a file itself: the file, with an empty
+    /// name.
     pub(super) entry: Option<(Handle, Box<[u8]>)>,
-    /// Of a rename the new one.
+    /// The new entry of a rename.
     pub(super) new_entry: Option<(Handle, Box<[u8]>)>,
 }
 
-/// Renames come as one event; Linux 5.17.
+/// Events for renames with both names; Linux 5.17.
 pub(super) const FAN_RENAME: u64 = 0x1000_0000;
 const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
@@ -53,23 +52,23 @@ const CHANGES: u64 = libc::FAN_CREATE
     | libc::FAN_ONDIR
     | libc::FAN_EVENT_ON_CHILD;
 
-/// Of a file itself. Its last name going is a change of its attributes.
+/// Events of a file itself. Removing its last name is a change of its attributes.
 const FILE_CHANGES: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB | libc::FAN_MOVE_SELF;
 
 #[derive(Debug)]
 pub(super) struct Fanotify {
     fd: OwnedFd,
-    /// How renames are noted here.
+    /// The events that stand for renames on this kernel.
     renames: u64,
 }
 
 impl Fanotify {
-    /// Fails with PERM or NOSYS where the kernel (before 5.13 without
-    /// privileges) or a sandbox does not let this process.
+    /// Makes a group for directories. Fails with PERM or NOSYS if the kernel (before 5.13 without
+    /// privileges) or a sandbox forbids it.
     pub(super) fn new() -> Result<Self, Errno> {
         let fd = group(libc::FAN_REPORT_DIR_FID | libc::FAN_REPORT_NAME)?;
         let mut new = Self { fd, renames: FAN_RENAME };
-        // By its path: a confined process may not open it.
+        // By its path, because a confined process may not open it.
         let probe = |new: &Self, flags| {
             let flags = flags | libc::FAN_MARK_ONLYDIR;
             new.change(flags, CHANGES | new.renames, CWD, Some(c"/"))
@@ -77,14 +76,13 @@ impl Fanotify {
         if probe(&new, libc::FAN_MARK_ADD) == Err(Errno::INVAL) {
             new.renames = libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
         } else {
-            // It fails only when there is no mark.
+            // Fails only if there is no mark.
             let _ = probe(&new, libc::FAN_MARK_REMOVE);
         }
         Ok(new)
     }
 
-    /// A group for files, which are named by themselves in events. Fails as
-    /// [`Self::new`] does.
+    /// Makes a group for files, whose events name the file itself. Fails as [`Self::new`] does.
     pub(super) fn of_files() -> Result<Self, Errno> {
         Ok(Self { fd: group(libc::FAN_REPORT_FID)?, renames: 0 })
     }
@@ -93,13 +91,13 @@ impl Fanotify {
         &self.fd
     }
 
-    /// Begins to note what happens in a directory, opened to be read.
+    /// Begins to watch a directory, which is open for reading.
     pub(super) fn mark(&self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         self.change_mark(libc::FAN_MARK_ADD | libc::FAN_MARK_ONLYDIR, dir)
     }
 
     pub(super) fn unmark(&self, dir: BorrowedFd<'_>) {
-        // It fails only when there is no mark any more.
+        // Fails only if there is no mark any more.
         let _ = self.change_mark(libc::FAN_MARK_REMOVE, dir);
     }
 
@@ -107,13 +105,13 @@ impl Fanotify {
         self.change(flags, CHANGES | self.renames, dir, None)
     }
 
-    /// Begins to note what happens to a file.
+    /// Begins to watch a file.
     pub(super) fn mark_file(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         self.change_file(libc::FAN_MARK_ADD, file)
     }
 
     pub(super) fn unmark_file(&self, file: BorrowedFd<'_>) {
-        // It fails only when there is no mark any more.
+        // Fails only if there is no mark any more.
         let _ = self.change_file(libc::FAN_MARK_REMOVE, file);
     }
 
@@ -143,7 +141,7 @@ impl Fanotify {
         if marked == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// Takes the events that are there; `None` stands for lost ones.
+    /// Reads the queued events; `None` stands for lost ones.
     pub(super) fn take(&self, buffer: &mut Vec<u8>, each: &mut impl FnMut(Option<Event>)) {
         buffer.resize(HOST_BUFFER_BYTES, 0);
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut buffer[..])) {
@@ -170,7 +168,7 @@ fn last_errno() -> Errno {
     Errno::from_raw_os_error(errno)
 }
 
-/// The handle under which events name a directory.
+/// Returns the handle by which events name a directory.
 pub(super) fn handle_of(dir: BorrowedFd<'_>) -> Result<Handle, Errno> {
     #[repr(C, align(8))]
     struct Buffer([u8; FILE_HANDLE + HANDLE_BYTES]);
@@ -198,7 +196,7 @@ pub(super) fn handle_of(dir: BorrowedFd<'_>) -> Result<Handle, Errno> {
     Ok(Handle(fsid.iter().chain(handle).copied().collect()))
 }
 
-/// f_fsid as events have it.
+/// Returns f_fsid as in events.
 fn fsid_of(dir: BorrowedFd<'_>) -> Result<[u8; 8], Errno> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the descriptor is open and the structure is the call's to fill.
@@ -248,7 +246,7 @@ fn parse(mut bytes: &[u8], own: u32, each: &mut impl FnMut(Option<Event>)) {
     }
 }
 
-/// The handle of a directory, or of a file, and the name behind it.
+/// Parses the handle of a directory or file, and the name behind it.
 fn entry(record: &[u8]) -> Option<(Handle, Box<[u8]>)> {
     let len = (word(record, RECORD) as usize).checked_add(RECORD + FILE_HANDLE)?;
     let (handle, name) = record.split_at_checked(len)?;
@@ -327,7 +325,7 @@ mod tests {
         use std::os::fd::AsFd as _;
         let fd = open(dir.path());
         let Ok(group) = Fanotify::new() else {
-            // Only a sandbox may be the reason.
+            // Only a sandbox can be the reason.
             return;
         };
         group.mark(fd.as_fd()).unwrap();

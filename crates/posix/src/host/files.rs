@@ -1,10 +1,9 @@
-//! What other programs do to single files that somebody caches.
+//! Changes by other programs to files that clients cache.
 //!
-//! A group and a thread of their own, so that what happens to leased files does
-//! not hold up what happens in watched directories, nor the other way round. The
-//! kernel keeps one mark for each file. What this process writes itself makes
-//! events too, which it merges as long as nobody takes them: after a batch of
-//! nothing else the thread lets [`HOST_OWN_PAUSE`] pass.
+//! Files have a group and a thread of their own, so that events of leased files and events of
+//! watched directories do not delay each other. The kernel keeps one mark for each file. Writes of
+//! this process make events too, which the kernel merges while nobody reads them: after a batch of
+//! only such events the thread sleeps for [`HOST_OWN_PAUSE`].
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -33,13 +32,13 @@ struct State {
     last_id: u64,
 }
 
-/// What is to be told, once nothing is locked.
+/// Reports to make once no lock is held.
 type Told = Vec<(Observer, Option<u64>)>;
 
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // Its thread is for all users.
+        // The thread works for all users.
         let _server = crate::credentials::as_server();
         let group = Fanotify::of_files().ok()?;
         let hub = Arc::new(Hub { group, state: Mutex::default() });
@@ -99,7 +98,7 @@ impl Drop for Guard {
             self.hub.group.unmark_file(self.fd.as_fd());
         }
         drop(state);
-        // Its observer may own what locks.
+        // Its observer may own objects that take locks when dropped.
         drop(ended);
     }
 }

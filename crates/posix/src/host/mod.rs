@@ -1,16 +1,15 @@
-//! What other programs do in directories of shares: [`Vfs::observe`].
+//! Changes by other programs in directories of shares: [`Vfs::observe`].
 //!
-//! One fanotify group and one thread for the process, both from the first
-//! observation on. A directory is marked for as long as somebody observes it.
-//! What this process did itself is told apart by the process id that every
-//! event bears, exactly: nothing is compared, nothing times out, and an event
-//! is never taken for another one's echo.
+//! The process has one fanotify group and one thread, both from the first observation on. A
+//! directory has a mark while it is observed. Changes of this process are recognised by the process
+//! id in every event: nothing is compared, nothing times out, and no event is taken for another
+//! one's echo.
 //!
-//! In a tree every directory is marked, new ones as their coming is noted; what
-//! is in them by then is told as added with them. A tree of more than
-//! [`HOST_DIRECTORIES_PER_TREE`] directories is marked in part, which is told
-//! once as lost changes. Writes through shared maps are not noted by the kernel,
-//! nor what other machines do on network file systems.
+//! In a tree every directory has a mark, and new ones get it when their creation is reported;
+//! entries that they have by then are reported as added. A tree of more than
+//! [`HOST_DIRECTORIES_PER_TREE`] directories is marked in part, which is reported once as lost
+//! changes. The kernel reports neither writes through shared maps nor changes of other machines on
+//! network file systems.
 //!
 //! [`Vfs::observe`]: frevo_store::Vfs::observe
 
@@ -39,7 +38,7 @@ use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
 /// All observations of the process.
 struct Hub {
     group: Fanotify,
-    /// Wakes the thread for `State::unscanned`.
+    /// Wakes the thread to work on `State::unscanned`.
     wake: OwnedFd,
     state: Mutex<State>,
 }
@@ -49,14 +48,14 @@ struct State {
     directories: HashMap<Handle, Vec<Member>>,
     observed: HashMap<u64, Observed>,
     last_id: u64,
-    /// Directories whose own directories are to be marked: observation and path.
+    /// Directories whose subdirectories are to be marked: observation and path.
     unscanned: Vec<(u64, Vec<u8>, Scan)>,
 }
 
-/// A directory's place in an observation.
+/// The position of a directory in an observation.
 struct Member {
     id: u64,
-    /// From the observed directory, `/` between components; empty for itself.
+    /// Path from the observed directory, with `/` between components; empty for that directory.
     path: Vec<u8>,
 }
 
@@ -64,21 +63,21 @@ struct Observed {
     root: OwnedFd,
     is_tree: bool,
     observer: Observer,
-    /// The directories that are marked for it.
+    /// The marked directories of this observation.
     handles: HashSet<Handle>,
     was_lost: bool,
 }
 
-/// What a scan finds in a directory.
+/// The origin of a directory that is scanned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scan {
-    /// It was there all along.
+    /// The directory existed before.
     Old,
-    /// Another program made it just now: what is in it has come too.
+    /// Another program has just created it: its entries are new too.
     Added,
 }
 
-/// What is to be told, once nothing is locked.
+/// Reports to make once no lock is held.
 type Told = Vec<(Observer, Owned)>;
 
 enum Owned {
@@ -90,7 +89,7 @@ enum Owned {
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // Its thread is for all users.
+        // The thread works for all users.
         let _server = crate::credentials::as_server();
         let group = Fanotify::new().ok()?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
@@ -158,7 +157,7 @@ impl Drop for Guard {
             state.forget(&self.hub.group, self.id, ended, |_| true);
         }
         drop(state);
-        // Its observer may own what locks.
+        // Its observer may own objects that take locks when dropped.
         drop(ended);
     }
 }
@@ -172,7 +171,7 @@ fn join(directory: &[u8], entry: &[u8]) -> Vec<u8> {
     if directory.is_empty() { entry.to_vec() } else { [directory, b"/", entry].concat() }
 }
 
-/// Whether `path` is `top` or below it.
+/// True if `path` is `top` or below it.
 fn is_within(path: &[u8], top: &[u8]) -> bool {
     path.strip_prefix(top)
         .is_some_and(|rest| top.is_empty() || rest.is_empty() || rest.first() == Some(&b'/'))
@@ -184,7 +183,7 @@ fn name_of(path: &[u8]) -> String {
 
 impl Hub {
     fn wake(&self) {
-        // It fails only when it is awake a hundred times over.
+        // Fails only if the thread has been woken many times already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -223,8 +222,8 @@ impl Hub {
         }
     }
 
-    /// Marks directories that are new to an observation, a few at a time, so
-    /// that changes do not pile up behind a large tree.
+    /// Marks directories that are new to an observation, a few at a time, so that events do not
+    /// pile up behind a large tree.
     fn scan(&self, told: &mut Told) {
         const AT_A_TIME: usize = 64;
         for _ in 0..AT_A_TIME {
@@ -238,8 +237,8 @@ impl Hub {
     }
 }
 
-/// Takes one turn of a thread that all observations share. A panic ends the turn and not
-/// the thread; the panic hook has told of it.
+/// Runs one turn of a thread that all observations share. A panic ends the turn and not the thread;
+/// the panic hook has reported it.
 fn go_on(turn: impl FnOnce() -> bool) -> bool {
     catch_unwind(AssertUnwindSafe(turn)).unwrap_or(true)
 }
@@ -262,10 +261,10 @@ fn tell(told: &mut Told) {
 }
 
 impl State {
-    /// What an entry is called in each observation that sees it.
+    /// Returns the path of an entry in each observation that contains it.
     fn places(&self, entry: &Option<(Handle, Box<[u8]>)>) -> Vec<(u64, Vec<u8>)> {
         let Some((handle, name)) = entry else { return Vec::new() };
-        // The directory itself, which its parent's events are about.
+        // The directory itself, which events of its parent report.
         if name.is_empty() || **name == *b"." {
             return Vec::new();
         }
@@ -286,13 +285,13 @@ impl State {
         }
     }
 
-    /// Something other than a rename.
+    /// Handles an event that is no rename.
     fn happened(&mut self, group: &Fanotify, event: &Event, id: u64, path: &[u8], told: &mut Told) {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
         let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
-        // One event may be several that the kernel has merged, and does not say
-        // in which order: what is there now tells.
+        // The kernel may have merged several events into one without their order: the present state
+        // decides.
         let is_there = came
             && (!went
                 || self
@@ -367,13 +366,13 @@ impl State {
                 self.tell(*id, come, told);
             }
             if is_directory && !from_here {
-                // What was in it before it came is not told of.
+                // Entries from before the move are not reported.
                 self.add(*id, to, true);
             }
         }
     }
 
-    /// A directory has come into an observation.
+    /// Adds a directory to an observation.
     fn add(&mut self, id: u64, path: &[u8], is_old: bool) {
         if self.observed.get(&id).is_some_and(|observed| observed.is_tree) {
             let scan = if is_old { Scan::Old } else { Scan::Added };
@@ -403,8 +402,7 @@ impl State {
         waiting.for_each(|(_, path, _)| moved(path));
     }
 
-    /// Takes directories out of an observation, and their marks where it was the
-    /// last that had them.
+    /// Removes directories from an observation, and marks that no other observation needs.
     fn forget(
         &mut self,
         group: &Fanotify,
@@ -420,8 +418,8 @@ impl State {
             let Member { path, .. } = members.swap_remove(at);
             if members.is_empty() {
                 self.directories.remove(handle);
-                // The mark of one that has moved or gone ends with it; until then
-                // its events find nobody.
+                // The mark of a directory that has moved or gone ends with it; until then its
+                // events match nothing.
                 if let Ok(dir) = reopen(root, &path)
                     && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
                 {
@@ -432,7 +430,7 @@ impl State {
         });
     }
 
-    /// Marks a directory and finds those in it.
+    /// Marks a directory and finds its subdirectories.
     fn scan(&mut self, group: &Fanotify, id: u64, path: &[u8], scan: Scan, told: &mut Told) {
         let full = self.directories.len() >= HOST_DIRECTORIES;
         let Some(observed) = self.observed.get_mut(&id) else { return };
@@ -479,8 +477,8 @@ const fn names(is_directory: bool) -> CompletionFilter {
     if is_directory { CompletionFilter::DIR_NAME } else { CompletionFilter::FILE_NAME }
 }
 
-/// The kernel does not say which of an inode's times, attributes or extended
-/// attributes (security among them) has changed.
+/// Returns all filters that an event may match: the kernel does not say which of an inode's times,
+/// attributes or extended attributes (security among them) changed.
 const fn modified(mask: u64) -> CompletionFilter {
     const DATA: u32 = CompletionFilter::SIZE.0 | CompletionFilter::LAST_WRITE.0;
     const INODE: u32 = CompletionFilter::ATTRIBUTES.0

@@ -1,4 +1,4 @@
-//! Questions and answers as bytes, between two processes of one program.
+//! Questions and answers between two processes of one program, as bytes.
 
 use rustix::io::Errno;
 
@@ -45,12 +45,12 @@ pub(super) enum Answer {
     User(UnixUser),
     Text(String),
     Id(u32),
-    /// It could not be asked.
+    /// The question could not be asked.
     Failed(Errno),
 }
 
 impl Answer {
-    /// The answer for what the C library said.
+    /// Makes the answer from the C library's result.
     pub(super) fn of<T>(said: Said<T>, found: impl FnOnce(T) -> Self) -> Self {
         match said {
             Ok(Some(value)) => found(value),
@@ -59,7 +59,7 @@ impl Answer {
         }
     }
 
-    /// What an answer says that brings nobody.
+    /// Returns the result of an answer without a user or group.
     pub(super) fn nobody<T>(self) -> Said<T> {
         match self {
             Self::Nobody => Ok(None),
