@@ -31,20 +31,20 @@ use crate::sys::{self, ProcPath};
 use crate::walk::Dir;
 use crate::xattr::Handle;
 
-/// An open object of a share.
+/// An open file, directory, link or special file of a share.
 #[derive(Debug)]
 pub(crate) struct PosixNode {
     share: Arc<Share>,
     handle: Handle,
     key: FileKey,
     kind: Kind,
-    /// Opened to read or write data.
+    /// True if it was opened to read or write data.
     moves_data: bool,
-    /// HIDDEN because of the name that it was opened by.
+    /// HIDDEN because of the name by which it was opened.
     hidden_name: bool,
-    /// The directory in which this node was created, until that is durable.
+    /// The directory in which this node was created, until that entry is durable.
     created_in: Mutex<Option<Dir>>,
-    /// What took its place, see [`Vfs::replace`](frevo_store::Vfs::replace).
+    /// The object that replaced this one, see [`Vfs::replace`](frevo_store::Vfs::replace).
     successor: Mutex<Option<Arc<Self>>>,
 }
 
@@ -68,18 +68,18 @@ impl PosixNode {
         }
     }
 
-    /// What took the place of this object.
+    /// Returns the object that replaced this one.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         self.successor.lock().clone()
     }
 
-    /// From now on this node is `other`.
+    /// Makes `other` the replacement of this node.
     pub(crate) fn become_other(&self, other: Arc<Self>) {
         *self.successor.lock() = Some(other);
     }
 
-    /// The same object opened otherwise, or another in its place: what the name
-    /// makes of it stays.
+    /// Makes a node of this object opened in another way, or of its replacement. Facts that follow
+    /// from the name stay.
     pub(crate) fn sibling(&self, handle: Handle, stx: &Statx) -> Self {
         Self {
             key: self.share.marked(stat::key_of(stx)),
@@ -93,7 +93,7 @@ impl PosixNode {
         }
     }
 
-    /// The directory that must be made durable together with this node.
+    /// Sets the directory that must be made durable together with this node.
     pub(crate) fn was_created_in(&self, dir: Dir) {
         *self.created_in.lock() = Some(dir);
     }
@@ -103,14 +103,13 @@ impl PosixNode {
         self.created_in.lock().is_some()
     }
 
-    /// The key of a directory of this share that has not become another object, as
-    /// the host has it.
+    /// Returns the host's key of a directory of this share that has not been replaced.
     pub(crate) fn as_directory_of(&self, share: &Arc<Share>) -> Option<FileKey> {
         let is_own = Arc::ptr_eq(&self.share, share) && self.kind == Kind::Directory;
         (is_own && self.successor().is_none()).then(|| share.unmarked(self.key))
     }
 
-    /// For what is done to the object itself, not to its data.
+    /// Returns the descriptor for operations on the object itself, not on its data.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.handle.fd()
     }
@@ -123,8 +122,8 @@ impl PosixNode {
         self.kind
     }
 
-    /// Makes another name of this file. By way of `/proc`, because linking a
-    /// bare descriptor is a privilege.
+    /// Makes another name of this file. The link goes through `/proc`, because linking a bare
+    /// descriptor is a privilege.
     pub(crate) fn link_to(&self, dir: BorrowedFd<'_>, entry: &[u8]) -> Result<(), Errno> {
         if let Some(now) = self.successor() {
             return now.link_to(dir, entry);
@@ -133,10 +132,10 @@ impl PosixNode {
         rustix::fs::linkat(CWD, path.as_c_str(), dir, entry, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// The descriptor, if it moves data.
+    /// Returns the descriptor, if the node was opened for data.
     fn data(&self) -> VfsResult<BorrowedFd<'_>> {
         if self.successor.lock().is_some() {
-            // Nothing that it may become has data.
+            // A replacement has no data.
             return Err(Fault::AccessDenied);
         }
         match self.kind {
@@ -146,12 +145,12 @@ impl PosixNode {
         }
     }
 
-    /// Symbolic links and special files cannot have attributes of users.
+    /// False for symbolic links and special files, which cannot have user attributes.
     pub(crate) fn has_xattrs(&self) -> bool {
         self.share.volume.xattrs && matches!(self.kind, Kind::File | Kind::Directory)
     }
 
-    /// As [`Stat::ea_size`].
+    /// Returns the size of the extended attributes; see [`Stat::ea_size`].
     pub(crate) fn ea_size(&self) -> u32 {
         if self.has_xattrs() { self.handle.ea_size() } else { 0 }
     }
@@ -171,16 +170,16 @@ impl PosixNode {
         rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH).map_err(fault_of)
     }
 
-    /// What goes to DOSATTRIB. It is the last to be set, because whatever changes
-    /// the file later voids a ChangeTime.
+    /// Sets the values in DOSATTRIB. They come last, because a later change of the file would make
+    /// a stored ChangeTime invalid.
     fn set_attributes(&self, change: &BasicChange) -> VfsResult<()> {
         let (created, changed) = (settable(change.created), settable(change.changed));
         if created.is_none() && changed.is_none() && change.attributes.is_none() {
             return Ok(());
         }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
-            // There is nowhere to keep them; a client that copies a file cannot
-            // do anything about that, so it is told of success as smbd does.
+            // The attributes cannot be stored. A client that copies a file can do nothing about
+            // that, so it gets success, as from smbd.
             return Ok(());
         }
         let old = self.handle.dos_attrib();
@@ -190,7 +189,7 @@ impl PosixNode {
             Some(new) => (new & STORED_ATTRIBUTES).0,
             None => before & STORED_ATTRIBUTES.0,
         };
-        // That is said by FSCTL_SET_REPARSE_POINT alone.
+        // Only FSCTL_SET_REPARSE_POINT changes this one.
         let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
         let created = match created.or_else(|| old.and_then(|old| old.created)) {
             Some(created) => created,
@@ -207,8 +206,8 @@ impl PosixNode {
         }
     }
 
-    /// Keeps a ChangeTime with the time until which the host may say that the
-    /// file has changed: that of its being kept, which is known only afterwards.
+    /// Stores a ChangeTime with the latest change time of the host for which it is valid: that of
+    /// storing it, which is known only afterwards.
     fn keep_change_time(&self, value: DosAttrib, shown: FileTime) -> VfsResult<()> {
         let fd = self.handle.fd();
         for slack in CHANGE_TIME_SLACK {
@@ -220,22 +219,21 @@ impl PosixNode {
                 return Ok(());
             }
         }
-        // The medium has a clock of its own: its time it is, as if none were set.
+        // The medium has a clock of its own: its time is shown, as if none were set.
         Ok(())
     }
 }
 
-/// How much later than the clock says the medium may note a change: the first is
-/// enough where it notes the last tick of the kernel's clock. In units of FILETIME:
-/// 0, 1 and 20 ms.
+/// Amounts by which the medium's change time may be later than the clock, in units of FILETIME: 0,
+/// 1 and 20 ms. The first is enough if the medium notes the last tick of the kernel's clock.
 const CHANGE_TIME_SLACK: [u64; 3] = [0, 10_000, 200_000];
 
-/// Zero and the special values of MS-FSCC 2.4.7 leave a time alone.
+/// Returns the time to set, or None for the values of MS-FSCC 2.4.7 that leave a time alone.
 fn settable(time: Option<FileTime>) -> Option<FileTime> {
     time.filter(|t| t.0 != 0 && t.0 < u64::MAX - 1)
 }
 
-/// UTIME_OMIT for a time that stays.
+/// Returns a time for the kernel; UTIME_OMIT for one that stays.
 fn timespec(time: Option<FileTime>) -> Timespec {
     match time {
         Some(time) => {
@@ -346,9 +344,9 @@ impl Node for PosixNode {
         Ok(())
     }
 
-    /// fdatasync: it covers the data and whatever is needed to find it, the
-    /// length included; only times may lag. The entry of a file that this node
-    /// created is made durable with its first sync.
+    /// Calls fdatasync, which covers the data and all that is needed to find it, the length
+    /// included; only times may be older. The first sync of a node that created its file also makes
+    /// the entry durable.
     fn sync(&self) -> VfsResult<()> {
         if self.handle.is_path_only() {
             let fd = sys::reopen(self.handle.fd(), OFlags::RDONLY).map_err(fault_of)?;
@@ -370,7 +368,7 @@ impl Node for PosixNode {
         let fd = self.data()?;
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
-            // What the kernel says of a descriptor that was not opened to write.
+            // The error of a descriptor that was not opened for writing.
             Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -386,20 +384,20 @@ impl Node for PosixNode {
         if more == 0 {
             return Ok(());
         }
-        // A file system takes all that is free before it finds that it is too
-        // little, and everybody else is without for as long.
+        // A file system takes all free space before it finds that there is too little, and
+        // meanwhile nobody else has any.
         let free = rustix::fs::fstatvfs(fd).map_err(fault_of)?;
         if more > free.f_bavail.saturating_mul(free.f_frsize) {
             return Err(Fault::DiskFull);
         }
-        // Only behind the end: holes before it stay holes.
+        // Only space behind the end: holes before it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
-            // A reservation is a wish; a file system without it stores all the same.
+            // A reservation is optional; a file system without it stores data all the same.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),
             Err(errno) => {
-                // What was taken before it failed is given back; the fault is told.
+                // The space taken before the failure is freed; the fault is reported.
                 let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
                 Err(fault_of(errno))
             }
@@ -447,7 +445,7 @@ impl Node for PosixNode {
         if self.kind != Kind::Directory {
             return Err(Fault::NotADirectory);
         }
-        // A file position of its own.
+        // A separate open file, for its own position.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(self.handle.fd(), b".", flags, Mode::empty(), false);
         Ok(Box::new(PosixDirectory::new(Arc::clone(&self.share), fd.map_err(fault_of)?)))

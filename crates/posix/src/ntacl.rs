@@ -1,62 +1,60 @@
-//! The value of `security.NTACL`, Samba's `xattr_NTACL`, and the host's access
-//! control lists.
+//! The value of `security.NTACL`, Samba's `xattr_NTACL`, and the host's access control lists.
 //!
-//! An NDR structure around a self-relative security descriptor, version 4 as
-//! smbd 4 writes it. What keeps it honest is a hash of the host's permissions
-//! (owner, group, mode and POSIX lists, as Samba's `smb_acl_wrapper`): once they
-//! are changed by anybody else, the hash is another and the descriptor is not in
-//! force any more. Versions 1 and 2 have no such hash and are always in force.
+//! An NDR structure around a self-relative security descriptor, version 4 as smbd 4 writes it. It
+//! contains a hash of the host's permissions (owner, group, mode and POSIX lists, as Samba's
+//! `smb_acl_wrapper`): when another program changes them, the hash differs and the descriptor is no
+//! longer in force. Versions 1 and 2 have no such hash and are always in force.
 //!
-//! Deviation: what version 3 is hashed over is smbd's own mapping of the mode to
-//! a descriptor. smbd has not written it since 4.0; it counts as in force.
+//! Deviation: version 3 has a hash of smbd's own mapping of the mode to a descriptor. smbd has not
+//! written it since 4.0; it counts as in force.
 
 use frevo_crypto::sha256;
 use frevo_store::security::{HostAcl, HostEntry, Whose};
 use frevo_wire::dtyp::FileTime;
 
-/// Where Samba and Frevo keep the descriptor; it takes CAP_SYS_ADMIN to set.
+/// The attribute in which Samba and Frevo store the descriptor; setting it needs CAP_SYS_ADMIN.
 pub(crate) const PRIVILEGED: &std::ffi::CStr = c"security.NTACL";
-/// Where a server without that keeps it, and where smbd finds it with
+/// The attribute of a server without that capability. smbd reads it with
 /// `acl_xattr:security_acl_name = user.NTACL`.
 pub(crate) const UNPRIVILEGED: &std::ffi::CStr = c"user.NTACL";
 
-/// The attributes in which Linux keeps POSIX access control lists.
+/// The attribute in which Linux stores POSIX access control lists.
 pub(crate) const ACCESS: &std::ffi::CStr = c"system.posix_acl_access";
 pub(crate) const DEFAULT: &std::ffi::CStr = c"system.posix_acl_default";
 
 /// XATTR_SD_HASH_TYPE_SHA256
 const SHA256: u16 = 1;
-/// Bytes that the format has for a hash.
+/// Bytes of the hash field.
 const HASH: usize = 64;
-/// What smbd says that the second hash is of.
+/// smbd's description of the second hash.
 const DESCRIPTION: &[u8] = b"posix_acl\0";
-/// Bytes in front of the descriptor in what is written here.
+/// Bytes before the descriptor in values of this program.
 const HEAD: usize = 160;
-/// The largest POSIX list that is looked at: one attribute.
+/// Entries of the largest POSIX list that is read: one attribute.
 const ENTRIES_MAX: usize = 8_192;
 
-/// What a hash is taken of.
+/// The permissions that the hash covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permissions<'a> {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// With the file type.
+    /// Mode with the file type.
     pub(crate) mode: u32,
-    /// Whether there can be a default list.
+    /// True for a directory, which can have a default list.
     pub(crate) is_directory: bool,
     pub(crate) acl: &'a HostAcl,
 }
 
-/// The descriptor in a value, when it is in force.
+/// Returns the descriptor in a value, if it is in force.
 pub(crate) fn decode(value: &[u8], permissions: &Permissions<'_>) -> Option<Vec<u8>> {
     let version = u16_at(value, 0)?;
     if u16_at(value, 2)? != version {
         return None;
     }
-    // A pointer each to what the version holds, and in it to the descriptor.
+    // Each version has a pointer to its structure, and that one to the descriptor.
     match version {
         1 => descriptor(value, 8),
-        // Sixteen bytes of hash in version 2.
+        // Version 2 has sixteen bytes of hash.
         2 => descriptor(value, 12 + 16),
         3 => descriptor(value, (14 + HASH).next_multiple_of(4)),
         4 => {
@@ -71,8 +69,8 @@ pub(crate) fn decode(value: &[u8], permissions: &Permissions<'_>) -> Option<Vec<
     }
 }
 
-/// The value that stores `descriptor`, self-relative, while the host's
-/// permissions are these; none for one that is too short to be any.
+/// Returns the value that stores the self-relative `descriptor` for these permissions of the host;
+/// None for bytes too short to be a descriptor.
 pub(crate) fn encode(
     descriptor: &[u8],
     permissions: &Permissions<'_>,
@@ -84,8 +82,8 @@ pub(crate) fn encode(
     out.extend_from_slice(&0x0002_0000u32.to_le_bytes());
     out.extend_from_slice(&0x0002_0004u32.to_le_bytes());
     out.extend_from_slice(&SHA256.to_le_bytes());
-    // The first hash is of smbd's mapping of the mode, which it looks at when
-    // the second does not agree: zeros agree with nothing.
+    // The first hash is of smbd's mapping of the mode, which it reads if the second does not match.
+    // Zeros never match.
     out.resize(14 + HASH, 0);
     out.extend_from_slice(DESCRIPTION);
     out.extend_from_slice(&now.0.to_le_bytes());
@@ -96,14 +94,14 @@ pub(crate) fn encode(
     Some(out)
 }
 
-/// Samba's NDR counts a descriptor's offsets from the start of the value.
+/// Reads a descriptor, whose offsets Samba's NDR counts from the start of the value.
 fn descriptor(value: &[u8], at: usize) -> Option<Vec<u8>> {
     let mut descriptor = value.get(at..)?.to_vec();
     shift_offsets(&mut descriptor, u32::try_from(at).ok()?, u32::wrapping_sub)?;
     Some(descriptor)
 }
 
-/// Moves the four offsets that are not zero.
+/// Moves the four offsets, except those that are zero.
 fn shift_offsets(descriptor: &mut [u8], by: u32, shift: fn(u32, u32) -> u32) -> Option<()> {
     let offsets = descriptor.get_mut(4..20)?;
     for field in offsets.chunks_exact_mut(4) {
@@ -119,15 +117,14 @@ fn u16_at(value: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(value.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// SHA-256 of the permissions as smbd packs them, in 64 bytes.
+/// Returns the SHA-256 hash of the permissions as smbd packs them, in 64 bytes.
 fn host_hash(permissions: &Permissions<'_>) -> [u8; HASH] {
     let mut hash = [0; HASH];
     hash[..32].copy_from_slice(&sha256(&pack(permissions)));
     hash
 }
 
-/// `smb_acl_wrapper` in NDR: two pointers to lists, owner, group, mode, and the
-/// lists.
+/// Encodes `smb_acl_wrapper` in NDR: two pointers to lists, owner, group, mode, and the lists.
 fn pack(permissions: &Permissions<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let second: u32 = if permissions.is_directory { 0x0002_0004 } else { 0 };
@@ -148,7 +145,7 @@ fn pack(permissions: &Permissions<'_>) -> Vec<u8> {
     out
 }
 
-/// The list that a file without one has, by its mode.
+/// Returns the list that the mode of a file without one means.
 fn of_mode(mode: u32) -> [HostEntry; 3] {
     let entry = |whose, shift: u32| HostEntry { whose, bits: (mode >> shift & 7) as u8 };
     [entry(Whose::Owner, 6), entry(Whose::OwningGroup, 3), entry(Whose::Other, 0)]
@@ -183,8 +180,8 @@ fn pack_list(list: &[HostEntry], out: &mut Vec<u8>) {
     }
 }
 
-/// A POSIX list as Linux keeps it in an attribute (linux/posix_acl_xattr.h):
-/// version 2, then tag, permissions and id of each entry.
+/// Parses a POSIX list from an attribute of Linux (linux/posix_acl_xattr.h): version 2, then tag,
+/// permissions and id of each entry.
 pub(crate) fn parse_list(value: &[u8]) -> Option<Vec<HostEntry>> {
     let (version, entries) = value.split_at_checked(4)?;
     if version != [2, 0, 0, 0] || !entries.len().is_multiple_of(8) {
@@ -234,7 +231,7 @@ mod tests {
         "0200000001000700ffffffff0200070051c3000004000700ffffffff0800070051c3000010000700",
         "ffffffff20000700ffffffff"
     );
-    /// What smbd hashed the permissions of a directory to.
+    /// smbd's hash of the permissions of a directory.
     const DIRECTORY_HASH: &str = "fa3d75009effc512597f7bf61545ce51a9608bd50fdc8d7564b7c61d6fbb981a";
 
     fn permissions(acl: &HostAcl, mode: u32, is_directory: bool) -> Permissions<'_> {

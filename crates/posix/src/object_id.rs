@@ -1,5 +1,5 @@
-//! Object ids, in an extended attribute beside the file's own: what copies the
-//! file with its attributes copies its id too.
+//! Object ids, in an extended attribute of the file: copying a file with its attributes copies its
+//! id too.
 
 use std::ffi::CStr;
 
@@ -15,7 +15,8 @@ use crate::node::PosixNode;
 const ATTRIBUTE: &CStr = c"user.frevo.object_id";
 
 impl PosixNode {
-    /// One of another length is not of our making, and counts as none.
+    /// Returns the stored id. A value of another length was not written by this program, and counts
+    /// as none.
     pub(crate) fn kept_object_id(&self) -> VfsResult<Option<ObjectId>> {
         if !self.has_xattrs() {
             return Err(Fault::NotSupported);
@@ -34,7 +35,7 @@ impl PosixNode {
         match (*change, old) {
             (ObjectIdChange::New(_), Some(_)) => Err(Fault::Exists),
             (ObjectIdChange::New(id), None) => {
-                // The kernel decides between two that come at once.
+                // The kernel decides between two concurrent calls.
                 match handle.set_if(ATTRIBUTE, &id, XattrFlags::CREATE) {
                     Err(Errno::EXIST) if self.kept_object_id()?.is_none() => {
                         handle.set(ATTRIBUTE, &id).map_err(fault_of)

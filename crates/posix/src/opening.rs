@@ -1,4 +1,4 @@
-//! Opening what is there, and making what is not.
+//! Opening existing objects and creating new ones.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::xattr::Handle;
 use crate::{reparse, sys};
 
 impl PosixVfs {
-    /// Opens what exists at `path` below `dir`. NotFound says that some
-    /// component does not.
+    /// Opens an existing object at `path` below `dir`. Fails with NotFound if a component is
+    /// missing.
     pub(crate) fn open_existing(
         &self,
         dir: BorrowedFd<'_>,
@@ -36,7 +36,8 @@ impl PosixVfs {
     ) -> VfsResult<(Handle, Statx)> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         if how.kind == KindWanted::Directory {
-            // The kernel opens nothing else so: what it is need not be known before.
+            // The kernel refuses anything but a directory here, so the kind need not be known
+            // before.
             match self.open_as(dir, path, how, Some(Kind::Directory)) {
                 Err(Fault::NotADirectory | Fault::PathNotDirectory | Fault::Symlink) => {}
                 opened => return opened,
@@ -46,7 +47,7 @@ impl PosixVfs {
         self.open_as(dir, path, how, kind)
     }
 
-    /// Opens what is of this `kind`, as far as that could be seen.
+    /// Opens an object of this `kind`, if its kind could be seen before.
     fn open_as(
         &self,
         dir: BorrowedFd<'_>,
@@ -56,14 +57,13 @@ impl PosixVfs {
     ) -> VfsResult<(Handle, Statx)> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        // Opening a FIFO or a device would have effects of its own, so the kind
-        // has to be known before. Whoever can swap a device in between is root;
-        // what was opened is looked at again below.
+        // Opening a FIFO or a device has side effects, so the kind must be known before. Only root
+        // can put a device in its place meanwhile, and the opened object is checked again below.
         let kind = kind.filter(|&kind| how.check(kind).is_ok());
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| sys::open_beneath(dir, path, flags | link, Mode::empty(), follow);
         let fd = match open(flags) {
-            // To look at attributes one need not be allowed to read.
+            // Looking at attributes needs no right to read.
             Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
                 if kind.is_some_and(|kind| !needs_data(kind, how)) =>
             {
@@ -78,7 +78,7 @@ impl PosixVfs {
         let kind = stat::kind_of(&stx);
         how.check(kind)?;
         if handle.is_path_only() && needs_data(kind, how) {
-            // It was something else a moment ago.
+            // The object was of another kind a moment ago.
             return Err(Fault::Stale);
         }
         Ok((handle, stx))
@@ -92,7 +92,7 @@ impl PosixVfs {
         entry: &[u8],
     ) -> Opened {
         let dos = self.dos_attrib(&handle, &stx);
-        // One name is asked for in place of a listing.
+        // One name is read in place of a list of names.
         let is_look = !how.read && !how.write && self.share().options.list_ea_sizes;
         let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
         let extra = Extra {
@@ -111,13 +111,14 @@ impl PosixVfs {
         if kept { handle.dos_attrib() } else { None }
     }
 
-    /// Opens or creates what no single call could open.
+    /// Opens or creates an object that no single call could open.
     pub(crate) fn open_at(&self, path: &DiskPath, exact: bool, how: &OpenHow) -> VfsResult<Opened> {
         let place = self.share().place(path, exact)?;
         self.open_in_place(place, None, exact, how)
     }
 
-    /// The same where the parent is open; `seen` if it was looked at just now.
+    /// Opens or creates an object in an open parent; `seen` is the parent's state if it has just
+    /// been read.
     pub(crate) fn open_in_place(
         &self,
         mut place: Location,
@@ -155,7 +156,7 @@ impl PosixVfs {
                 None => Err(Fault::NotFound),
             };
             match attempt {
-                // Gone or come since it was looked up: look again.
+                // Removed or created since the lookup: look again.
                 Err(Fault::NotFound | Fault::Stale) if stored.is_some() => {}
                 Err(Fault::Exists) if stored.is_none() => {}
                 other => return other,
@@ -194,7 +195,7 @@ impl PosixVfs {
             self.settle_mode(fd.as_fd(), how)?;
         }
         let handle = Handle::new(fd, false);
-        // The file stands whether or not its attributes could be kept.
+        // The file exists even if its attributes could not be stored.
         let dos = self.new_dos_attrib(how, handle.fd());
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
@@ -206,9 +207,8 @@ impl PosixVfs {
         Ok(Opened { node: Arc::new(node), stat, created: true, file_created: true, name })
     }
 
-    /// A client that says a mode has taken its own umask away already: this
-    /// process's must not count. Where the directory has a default ACL, that
-    /// decides.
+    /// Sets the mode that a client asked for. The client has applied its own umask already, so this
+    /// process's must not count. A default ACL of the directory has priority.
     fn settle_mode(&self, fd: BorrowedFd<'_>, how: &OpenHow) -> VfsResult<()> {
         let options = &self.share().options;
         let wanted = match how.kind {
@@ -217,7 +217,7 @@ impl PosixVfs {
         };
         let stx = sys::stat_fd(fd).map_err(fault_of)?;
         let made = u32::from(stx.stx_mode) & 0o7777;
-        // Set-group-ID comes from the directory it is in.
+        // A directory inherits set-group-ID from its parent.
         let wanted = wanted | made & 0o2000;
         let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
         if made == wanted || acl() {
@@ -227,13 +227,13 @@ impl PosixVfs {
         rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of)
     }
 
-    /// What is stored for a new file.
+    /// Returns the attributes to store for a new file.
     fn new_dos_attrib(&self, how: &OpenHow, fd: BorrowedFd<'_>) -> Option<DosAttrib> {
         if !self.share().keeps_attributes() {
             return None;
         }
-        // MS-FSA 2.1.5.1.1: a new file was written when it was created. The medium
-        // says when that was; a clock is a tick off.
+        // MS-FSA 2.1.5.1.1: a new file was written when it was created. The medium's birth time is
+        // exact; the clock can be a tick off.
         let created = Some(sys::birth(fd).unwrap_or_else(stat::clock));
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
@@ -251,9 +251,8 @@ impl PosixVfs {
     }
 }
 
-/// What kind `path` has before it is opened, if that can be seen. Links before
-/// the last component may lead this look out of the share: nothing but the
-/// choice of flags may depend on it.
+/// Returns the kind of `path` before it is opened, if it can be seen. Links before the last
+/// component may lead this look out of the share: only the choice of flags may depend on it.
 fn kind_before(dir: BorrowedFd<'_>, path: &[u8], follow: bool) -> VfsResult<Option<Kind>> {
     if path == b"." {
         return Ok(Some(Kind::Directory));
@@ -287,8 +286,8 @@ fn access_flags(how: &OpenHow) -> OFlags {
     }
 }
 
-/// How to open an object of this kind. Special ones and links are never opened
-/// for more than their path; the others are even to look at attributes, since
+/// Returns the flags for opening an object of this kind. Special files and links are opened only as
+/// paths (O_PATH). Files and directories are opened for reading even to look at attributes, because
 /// extended attributes cost twice as much through `/proc`.
 fn data_flags(kind: Kind, how: &OpenHow) -> OFlags {
     match kind {

@@ -1,83 +1,79 @@
-//! How one share shows its directory.
+//! The options of a share.
 
 use crate::snapshots::SnapshotFolders;
 
-/// How names are compared.
+/// The comparison of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
-    /// As Windows does: an exact match wins, else the first that folds alike.
+    /// As in Windows: an exact match wins, else the first name that differs in case only.
     Insensitive,
     /// Byte for byte.
     Sensitive,
 }
 
-/// Where security descriptors of clients go.
+/// The storage of clients' security descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NtAcls {
-    /// Into an extended attribute, in Samba's layout: `security.NTACL`, or
-    /// `user.NTACL` where the process may not set that.
+    /// An extended attribute in Samba's layout: `security.NTACL`, or `user.NTACL` if the process
+    /// may not set that.
     Xattr,
-    /// Into mode, owner and group; what they cannot say is lost.
+    /// Mode, owner and group; other parts of the descriptor are lost.
     Posix,
-    /// Nowhere: they cannot be set.
+    /// No storage: clients cannot set descriptors.
     Off,
 }
 
-/// Where named streams are kept.
+/// The storage of named streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// In extended attributes of their file, as Samba's `streams_xattr` has them;
-    /// those that are too large for the file system's attributes in the side folder.
+    /// Extended attributes of the file, as Samba's `streams_xattr`; streams too large for
+    /// attributes go to the side folder.
     Xattr,
-    /// All in the side folder, `.frevo-streams` in the share's root.
+    /// The side folder, `.frevo-streams` in the share's root.
     Folder,
-    /// There are none.
+    /// Files have no named streams.
     Off,
 }
 
-/// The side folder: clients neither see nor reach it.
+/// The side folder, which clients cannot see or reach.
 pub(crate) const SIDE_FOLDER: &str = ".frevo-streams";
 
 /// Options of a [`crate::PosixVfs`].
 #[derive(Debug, Clone)]
 pub struct PosixOptions {
-    /// Nothing is created, changed or removed.
+    /// Refuses to create, change and remove anything.
     pub read_only: bool,
-    /// Permission bits that a created file may have; None: 0755, and what it
-    /// wants for a client that says a mode. The process's umask takes away more:
-    /// a server sets it to 0.
+    /// Permission bits that a created file may have; None: 0755, or the client's mode if it sends
+    /// one. The process's umask removes further bits; a server sets it to 0.
     pub create_mask: Option<u32>,
-    /// The same for a created directory.
+    /// Permission bits that a created directory may have; None as in `create_mask`.
     pub directory_mask: Option<u32>,
-    /// How names are compared.
+    /// The comparison of names.
     pub case: Case,
-    /// Keep DOS attributes and creation times in `user.DOSATTRIB`.
+    /// Stores DOS attributes and creation times in `user.DOSATTRIB`.
     pub dos_attributes: bool,
-    /// Where security descriptors go.
+    /// The storage of security descriptors.
     pub nt_acls: NtAcls,
-    /// Count extended attributes while listing directories, which costs a system
-    /// call or two for each entry. Without, listings say 0 for all; what is
-    /// asked of an open file is always counted.
+    /// Counts extended attributes in listings, which costs a system call or two for each entry.
+    /// Without it listings tell 0; the state of an open file always has the count.
     pub list_ea_sizes: bool,
-    /// Show names that begin with a period as HIDDEN, as smbd does by default.
+    /// Shows names that begin with a period as HIDDEN, as smbd does by default.
     pub hide_dot_files: bool,
-    /// Show these names as HIDDEN too: expressions with `*` and `?`, compared
-    /// without case.
+    /// Shows names that match these patterns as HIDDEN too: `*` and `?`, without regard to case.
     pub hide_files: Vec<String>,
-    /// Files have short names (8.3) beside their own, by which they are found.
+    /// Gives files short names (8.3), by which they can be opened.
     pub short_names: bool,
-    /// Resolve symbolic links that stay inside the share. Links never lead out
-    /// of it, whatever this says.
+    /// Follows symbolic links inside the share. Links out of the share are never followed.
     pub follow_symlinks_inside: bool,
-    /// Tell of what other programs do in a directory that is observed.
+    /// Reports changes by other programs in observed directories.
     pub host_changes: bool,
-    /// Show the byte-range locks of clients to other programs, and heed theirs.
+    /// Shows clients' byte-range locks to other programs, and obeys theirs.
     pub posix_locks: bool,
-    /// Where named streams are kept.
+    /// The storage of named streams.
     pub streams: Streams,
-    /// Name of the file system that clients are told.
+    /// The name of the file system for clients.
     pub file_system_name: String,
-    /// Where snapshots of the share are, if anywhere.
+    /// The location of the share's snapshots, if there are any.
     pub snapshots: Option<SnapshotFolders>,
 }
 
@@ -104,13 +100,13 @@ impl Default for PosixOptions {
     }
 }
 
-/// Permission bits where neither client nor configuration says any.
+/// Permission bits if neither client nor configuration sets them.
 const DEFAULT_MASK: u32 = 0o755;
 
 impl PosixOptions {
-    /// Permission bits of a new file for which a client wants `mode`. None gets
-    /// set-user-ID or set-group-ID from afar: the file would belong to the user
-    /// that the server runs as.
+    /// Returns the permission bits of a new file for which a client asks for `mode`. set-user-ID
+    /// and set-group-ID are never set for a client: the file would belong to the user that the
+    /// server runs as.
     pub(crate) fn file_mode_of(&self, mode: Option<u32>) -> u32 {
         let bits = match mode {
             Some(mode) => mode & self.create_mask.unwrap_or(0o7777),
@@ -119,7 +115,7 @@ impl PosixOptions {
         bits & 0o1777
     }
 
-    /// The same for a new directory. Set-group-ID it has of the one it is in.
+    /// Returns the permission bits of a new directory. It inherits set-group-ID from its parent.
     pub(crate) fn directory_mode_of(&self, mode: Option<u32>) -> u32 {
         let bits = match mode {
             Some(mode) => mode & self.directory_mask.unwrap_or(0o7777),

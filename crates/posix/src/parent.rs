@@ -1,4 +1,4 @@
-//! Work in a directory that is open already, because what protects it was looked at.
+//! Work in a directory that is open already, because its security was read.
 
 use std::any::Any;
 use std::os::fd::AsFd as _;
@@ -16,7 +16,8 @@ use crate::walk::{Dir, Location, client_name};
 use crate::xattr::Handle;
 
 impl PosixVfs {
-    /// As [`frevo_store::Vfs::open_parent`]: nobody asks for its attributes.
+    /// Opens the parent of `name`; see [`frevo_store::Vfs::open_parent`]. Its stored attributes are
+    /// not read.
     pub(crate) fn parent_of(&self, name: &Name) -> VfsResult<Opened> {
         let (share, name) = (self.share(), name.parent());
         let how = &OpenHow::DIRECTORY;
@@ -26,7 +27,7 @@ impl PosixVfs {
         }
         let found = match self.open_existing(share.root.as_fd(), path.as_bytes(), how) {
             Ok(found) => found,
-            // Perhaps it is stored in another case.
+            // It may be stored in another case.
             Err(Fault::NotFound | Fault::Stale) if !path.is_root() => return self.open(&name, how),
             Err(fault) => return Err(fault),
         };
@@ -47,9 +48,9 @@ impl PosixVfs {
         Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
     }
 
-    /// As [`frevo_store::Vfs::open_in`]. That the directory has another name by now is as
-    /// if that had come after. Where nothing can be made in it any more, because it was
-    /// removed, the walk says what is wrong.
+    /// Opens `name` in an open parent; see [`frevo_store::Vfs::open_in`]. If the directory was
+    /// renamed meanwhile, that counts as a later rename. If it was removed, a walk from the root
+    /// returns the right error.
     pub(crate) fn open_below(
         &self,
         parent: Parent<'_>,
@@ -69,8 +70,8 @@ impl PosixVfs {
         }
     }
 
-    /// None where the walk has to begin at the root: a link that is followed may lead
-    /// up to there; and for streams, which are in no directory.
+    /// Returns the location below `parent`. None if the walk must begin at the root: a followed
+    /// link may lead up to it, and streams are in no directory.
     fn place_below<'a>(
         &self,
         parent: Parent<'a>,

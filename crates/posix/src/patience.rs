@@ -1,8 +1,7 @@
-//! How long a call may take on the thread that makes it.
+//! A limit on the time of a call on its thread.
 //!
-//! A core serves many clients; a thread beside it serves one. What would read a
-//! directory of a million names gives up where [`short`] says that somebody waits,
-//! and is made again beside the core.
+//! A core serves many clients, another thread only one. A call that would read a directory of a
+//! million names gives up within [`short`], and is made again on another thread.
 
 use std::cell::Cell;
 
@@ -13,7 +12,7 @@ thread_local! {
     static GAVE_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Ends the short patience, a panic included.
+/// Ends the limit, also on a panic.
 struct Ending(bool);
 
 impl Drop for Ending {
@@ -22,8 +21,8 @@ impl Drop for Ending {
     }
 }
 
-/// Makes calls that must not take long. True when one of them gave up; it failed
-/// then, whatever its fault says, and has changed nothing.
+/// Runs calls that must not take long. Returns true if one of them gave up: then it failed,
+/// whatever its fault, and has changed nothing.
 pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     let ending = Ending(IS_SHORT.replace(true));
     GAVE_UP.set(false);
@@ -32,12 +31,12 @@ pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     (made, GAVE_UP.replace(false))
 }
 
-/// True where calls must not take long.
+/// True if calls must not take long.
 pub(crate) fn is_short() -> bool {
     IS_SHORT.get()
 }
 
-/// The error of a call that gave up.
+/// Returns the error of a call that gives up.
 pub(crate) fn give_up() -> Errno {
     GAVE_UP.set(true);
     Errno::AGAIN

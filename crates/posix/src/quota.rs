@@ -1,5 +1,5 @@
-//! Quotas of users as the kernel keeps and takes them, by `quotactl_fd(2)`: Linux 5.14. It
-//! takes any descriptor of the file system, so that no device has to be found.
+//! Quotas of users in the kernel, by `quotactl_fd(2)`: Linux 5.14. It accepts any descriptor of the
+//! file system, so no device must be found.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::fault_of;
 
-/// Q_XGETQSTAT of linux/dqblk_xfs.h: every file system with quotas answers it.
+/// Q_XGETQSTAT of linux/dqblk_xfs.h, which every file system with quotas answers.
 const GET_STATE: u32 = 0x5805;
 /// Q_GETQUOTA of linux/quota.h.
 const GET: u32 = 0x80_0007;
@@ -25,18 +25,18 @@ const IS_COUNTED: u16 = 1;
 /// FS_QUOTA_UDQ_ENFD of linux/dqblk_xfs.h.
 const IS_ENFORCED: u16 = 2;
 
-/// QIF_BLIMITS of linux/quota.h: the limits of space alone are set.
+/// QIF_BLIMITS of linux/quota.h: only the limits of space are set.
 const LIMITS_OF_SPACE: u32 = 1;
 
 /// XFS_SUPER_MAGIC of linux/magic.h.
 const XFS: u64 = 0x5846_5342;
-/// Whose limits are everyone's on XFS.
+/// The user whose limits are the defaults on XFS.
 const ROOT: u32 = 0;
 
 /// QIF_DQBLKSIZE of linux/quota.h: bytes of a block of the limits.
 const BLOCK: u64 = 1024;
 
-/// struct fs_quota_stat of linux/dqblk_xfs.h, of which the flags are read.
+/// struct fs_quota_stat of linux/dqblk_xfs.h, of which only the flags are read.
 #[repr(C)]
 #[derive(Default)]
 struct FsQuotaStat {
@@ -48,8 +48,7 @@ struct FsQuotaStat {
 
 const _: () = assert!(size_of::<FsQuotaStat>() == 80);
 
-/// struct if_nextdqblk of linux/quota.h; struct if_dqblk is the same without `id`,
-/// in the same number of bytes.
+/// struct if_nextdqblk of linux/quota.h. struct if_dqblk has no `id` and the same size.
 #[repr(C)]
 #[derive(Default)]
 struct NextDqblk {
@@ -67,7 +66,7 @@ struct NextDqblk {
 
 const _: () = assert!(size_of::<NextDqblk>() == 72);
 
-/// What this file system does about the quotas of users.
+/// Returns the state of quotas on this file system.
 pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
     let mut stat = FsQuotaStat::default();
     // SAFETY: Q_XGETQSTAT fills one struct fs_quota_stat, which `stat` is; any bits
@@ -76,8 +75,8 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
     match asked {
         Ok(()) => Ok((stat.flags & IS_COUNTED != 0)
             .then_some(QuotaState { is_enforced: stat.flags & IS_ENFORCED != 0 })),
-        // Before Linux 5.14, a kernel or file system without quotas, or they are off;
-        // a sandbox that forbids the call.
+        // Before Linux 5.14, on a kernel or file system without quotas, with quotas off, or in a
+        // sandbox that forbids the call.
         Err(
             Errno::NOSYS
             | Errno::OPNOTSUPP
@@ -90,18 +89,18 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
     }
 }
 
-/// The quota of a user.
+/// Returns the quota of a user.
 pub(crate) fn get(root: BorrowedFd<'_>, uid: u32) -> VfsResult<Option<UserQuota>> {
     let quota = ask(root, GET, uid)?.filter(Kept::says_something);
     Ok(quota.map(|kept| UserQuota { uid, ..kept.quota }))
 }
 
-/// The first quota from this user on.
+/// Returns the first quota at or behind this user number.
 pub(crate) fn get_from(root: BorrowedFd<'_>, uid: u32) -> VfsResult<Option<UserQuota>> {
     Ok(ask(root, GET_NEXT, uid)?.map(|kept| kept.quota))
 }
 
-/// Limits the space of a user; how many files he may have stays as it is.
+/// Sets the limits of a user's space. The limit of the number of files stays.
 pub(crate) fn set(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
     if uid == ROOT && keeps_defaults(root) {
         return Err(Fault::NotSupported);
@@ -109,8 +108,8 @@ pub(crate) fn set(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsRes
     limit(root, uid, limits)
 }
 
-/// The limits of whoever is new. XFS keeps them as those of root, whom it does not
-/// limit; the others have no place for any.
+/// Returns the limits of new users. XFS stores them as those of root, whom it does not limit; other
+/// file systems cannot store any.
 pub(crate) fn defaults(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaLimits>> {
     if !keeps_defaults(root) {
         return Ok(None);
@@ -119,24 +118,24 @@ pub(crate) fn defaults(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaLimits>> {
     Ok(Some(kept.map_or_else(QuotaLimits::default, |kept| kept.limits())))
 }
 
-/// Limits whoever is new.
+/// Sets the limits of new users.
 pub(crate) fn set_defaults(root: BorrowedFd<'_>, limits: QuotaLimits) -> VfsResult<()> {
     if keeps_defaults(root) { limit(root, ROOT, limits) } else { Err(Fault::NotSupported) }
 }
 
 fn keeps_defaults(root: BorrowedFd<'_>) -> bool {
-    // XFS's number is positive in each width that the field has.
+    // XFS's number is positive in every width of the field.
     rustix::fs::fstatfs(root).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS))
 }
 
-/// A quota, and whether the kernel knows of more than its space.
+/// A quota, and whether the kernel stores more than its space.
 struct Kept {
     quota: UserQuota,
     inodes: u64,
 }
 
 impl Kept {
-    /// ext4 answers for everybody, also for those of whom it keeps nothing.
+    /// True if the kernel stores anything. ext4 also answers for users of whom it stores nothing.
     fn says_something(&self) -> bool {
         let UserQuota { used, threshold, limit, .. } = self.quota;
         (used, self.inodes) != (0, 0) || threshold.is_some() || limit.is_some()
@@ -145,7 +144,7 @@ impl Kept {
 
 fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<Kept>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
-    // GET leaves no number there.
+    // GET does not fill in the number.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
     let limits =
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };
@@ -161,7 +160,7 @@ fn call(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<NextDq
     // nothing is kept.
     match unsafe { quotactl(root, command, uid, (&raw mut block).cast()) } {
         Ok(()) => Ok(Some(block)),
-        // Nobody any more; nobody by that number; quotas are off.
+        // No further user, no user with that number, or quotas are off.
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
         Err(errno) => Err(fault_of(errno)),
     }
@@ -175,7 +174,7 @@ fn limit(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
         ..NextDqblk::default()
     };
     if block.hard_blocks != 0 {
-        // XFS sets nothing, and says that it did, where the soft limit is above.
+        // XFS reports success without a change if the soft limit is above the hard limit.
         block.soft_blocks = block.soft_blocks.min(block.hard_blocks);
     }
     // SAFETY: Q_SETQUOTA reads one struct if_dqblk, which `block` begins with, and
@@ -187,15 +186,14 @@ fn limit(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
     })
 }
 
-/// Bytes as the kernel is told them, where 0 is no limit: the least that can be
-/// allowed is a block.
+/// Converts bytes to the kernel's blocks, where 0 means no limit: the smallest limit is one block.
 fn blocks(bytes: Option<u64>) -> u64 {
     bytes.map_or(0, |bytes| (bytes / BLOCK).max(1))
 }
 
 impl NextDqblk {
     fn limits(&self) -> QuotaLimits {
-        // 0 is no limit.
+        // The kernel's 0 means no limit.
         let bytes = |blocks: u64| (blocks != 0).then(|| blocks.saturating_mul(BLOCK));
         QuotaLimits { threshold: bytes(self.soft_blocks), limit: bytes(self.hard_blocks) }
     }

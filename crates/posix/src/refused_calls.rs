@@ -1,8 +1,8 @@
-//! System calls that a seccomp filter refuses, told once each.
+//! System calls that a seccomp filter refuses, each reported once.
 //!
-//! The filter has the kernel send SIGSYS instead of carrying the call out. The handler
-//! gives the caller EPERM, or ENOSYS for a call that is newer than this list, after which C
-//! libraries try an older one; it notes the number, and wakes whoever reads the log line.
+//! The filter makes the kernel send SIGSYS instead of the call. The handler gives the caller EPERM,
+//! or for calls newer than this list ENOSYS, after which C libraries try an older call. It records
+//! the number and wakes the thread that writes the log.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -10,23 +10,23 @@ use std::os::fd::IntoRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// The highest number of a call that had been given out when this was written.
+/// The highest number of a system call at the time of writing.
 const NEWEST: usize = 467;
-/// Numbers that are told apart.
+/// Number of calls that are told apart.
 const NUMBERS: usize = 512;
 
 /// Calls that were refused, one bit each.
 static REFUSED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// Calls that have been told.
+/// Calls that have been reported.
 static TOLD: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// The end of a stream whose other end wakes the reader.
+/// One end of a stream; a byte written to it wakes the reader.
 static BELL: AtomicI32 = AtomicI32::new(-1);
 
-/// Begins to handle refused calls. A byte comes over the stream when there are some that
-/// [`take`] has not told.
+/// Begins to handle refused calls. The stream gets a byte when there are calls that [`take`] has
+/// not returned.
 ///
 /// # Errors
-/// When the kernel has no such stream or no such signal.
+/// If the kernel refuses the stream or the handler.
 pub fn handle() -> io::Result<UnixStream> {
     let (bell, ours) = UnixStream::pair()?;
     bell.set_nonblocking(true)?;
@@ -43,8 +43,8 @@ pub fn handle() -> io::Result<UnixStream> {
     if done == 0 { Ok(ours) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The numbers of calls that were refused since the last time, each of them once in the
-/// life of the process.
+/// Returns the numbers of calls refused since the last time; each number only once in the life of
+/// the process.
 pub fn take() -> Vec<usize> {
     let mut numbers = Vec::new();
     for (word, (refused, told)) in REFUSED.iter().zip(&TOLD).enumerate() {
@@ -75,7 +75,7 @@ extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *m
     // `Refusal` and begins like it.
     let refusal = unsafe { &*info.cast::<Refusal>() };
     if refusal.code != BY_FILTER {
-        // Sent by somebody: nothing was refused.
+        // A process sent the signal: no call was refused.
         return;
     }
     let number = usize::try_from(refusal.number).unwrap_or(NUMBERS);

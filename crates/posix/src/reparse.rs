@@ -1,9 +1,8 @@
-//! Reparse points: files that become links, FIFOs and sockets of the host, and
-//! buffers that are kept for what the host has not.
+//! Reparse points: files that become links, FIFOs and sockets of the host, and stored buffers for
+//! kinds that the host does not have.
 //!
-//! A kept buffer is an extended attribute. That there is one stands in DOSATTRIB
-//! as FILE_ATTRIBUTE_REPARSE_POINT, so that the state of other files costs
-//! nothing more.
+//! A stored buffer is an extended attribute. FILE_ATTRIBUTE_REPARSE_POINT in DOSATTRIB tells that
+//! it exists, so that the state of other files costs nothing more.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -27,8 +26,7 @@ use crate::{stat, sys};
 /// The attribute that holds a reparse buffer, header included.
 pub(crate) const ATTRIBUTE: &CStr = c"user.frevo.reparse";
 
-/// The tag of a kept buffer; 0 where DOSATTRIB says that there is none, or the
-/// buffer has gone.
+/// Returns the tag of a stored buffer; 0 if DOSATTRIB tells of none, or the buffer has gone.
 pub(crate) fn tag(
     dos: Option<DosAttrib>,
     value: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
@@ -55,8 +53,8 @@ impl PosixNode {
         }
     }
 
-    /// The buffer before the mark and, when it goes, behind it: a mark without a
-    /// buffer is nothing.
+    /// Stores the buffer before its mark, and removes it after the mark: a mark without a buffer
+    /// has no effect.
     pub(crate) fn set_kept_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
         if !self.has_xattrs() {
             return Err(Fault::NotSupported);
@@ -78,7 +76,7 @@ impl PosixNode {
     fn mark_reparse(&self, marked: bool) -> VfsResult<()> {
         let old = self.handle().dos_attrib();
         let mut bits = old.map_or(0, |old| old.attributes) & STORED_ATTRIBUTES.0;
-        // MS-FSA 2.1.5.10.37: a file is to be archived.
+        // MS-FSA 2.1.5.10.37: a file gets the ARCHIVE attribute.
         bits |= match self.kind() {
             Kind::Directory => FileAttributes::DIRECTORY.0,
             _ => FileAttributes::ARCHIVE.0,
@@ -96,11 +94,10 @@ impl PosixNode {
 }
 
 impl PosixVfs {
-    /// As [`frevo_store::Vfs::replace`].
+    /// Replaces an object; see [`frevo_store::Vfs::replace`].
     ///
-    /// The new object is made under another name and changes places with the
-    /// old, which is looked at only then: what was put in its place meanwhile, or
-    /// has been filled, is put back.
+    /// The new object is made under another name and exchanged with the old one, which is checked
+    /// only then: an object that took its place meanwhile, or that was filled, is put back.
     pub(crate) fn replace_entry(
         &self,
         name: &Name,
@@ -131,13 +128,13 @@ impl PosixVfs {
     }
 }
 
-/// An object that holds something is not replaced.
+/// Refuses an object that contains something.
 fn check_empty(stx: &Statx) -> VfsResult<()> {
     let filled = stat::kind_of(stx) == Kind::File && stx.stx_size != 0;
     if filled { Err(Fault::Invalid) } else { Ok(()) }
 }
 
-/// Makes the new object under a name that nobody uses.
+/// Makes the new object under an unused name.
 fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec<u8>> {
     let inode = old.stx_ino;
     let mode = match stat::kind_of(old) {
@@ -157,7 +154,7 @@ fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec
         return match made {
             Ok(()) => Ok(name.into_bytes()),
             Err(Errno::EXIST) => continue,
-            // File systems without such objects say so.
+            // The error of file systems without such objects.
             Err(Errno::PERM | Errno::OPNOTSUPP) => Err(Fault::NotSupported),
             Err(errno) => Err(fault_of(errno)),
         };
@@ -165,7 +162,7 @@ fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec
     Err(Fault::Busy)
 }
 
-/// The new object belongs to whom the old one did.
+/// Gives the new object the old one's owner.
 fn settle(dir: BorrowedFd<'_>, temporary: &[u8], old: &Statx) -> VfsResult<()> {
     let made = sys::stat_at(dir, temporary).map_err(fault_of)?;
     if (made.stx_uid, made.stx_gid) != (old.stx_uid, old.stx_gid) {
@@ -177,7 +174,7 @@ fn settle(dir: BorrowedFd<'_>, temporary: &[u8], old: &Statx) -> VfsResult<()> {
     Ok(())
 }
 
-/// Lets both change places and removes the old one; the new one opened.
+/// Exchanges the two objects, removes the old one, and returns the new one, opened.
 fn exchange(
     dir: BorrowedFd<'_>,
     temporary: &[u8],

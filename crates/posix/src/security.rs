@@ -1,5 +1,5 @@
-//! What protects a file of the host: a stored security descriptor while the
-//! host's permissions are what they were when it was stored, else they.
+//! The protection of a file: its stored security descriptor while the host's permissions are those
+//! at the time of storing, else the host's permissions.
 
 use std::ffi::CStr;
 
@@ -72,9 +72,9 @@ fn in_force(handle: &Handle, attribute: &CStr) -> VfsResult<Option<Vec<u8>>> {
     Ok(ntacl::decode(&stored, &permissions(&stx, &acl)))
 }
 
-/// Changes owner, mode and the stored descriptor, which is good for the
-/// permissions that the file has at the end: when anything fails before, the
-/// old one has lost its force and the host's permissions decide.
+/// Changes owner, mode and the stored descriptor, which is in force for the file's final
+/// permissions. After a failure in between the old descriptor is no longer in force, and the host's
+/// permissions decide.
 pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -> VfsResult<()> {
     let kind = stat::kind_of(&sys::stat_fd(handle.fd()).map_err(fault_of)?);
     if !matches!(kind, Kind::File | Kind::Directory) || share.options.nt_acls == NtAcls::Off {
@@ -94,7 +94,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
         chown(handle, change.uid, change.gid)?;
     }
     if let Some(mode) = change.mode {
-        // Read again: they may have changed since the caller looked.
+        // Read again, because it may have changed since the caller read it.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let special = u32::from(stx.stx_mode) & settable(kind) & !0o777;
         chmod(handle, mode & 0o777 | special)?;
@@ -105,7 +105,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     let now = FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
     let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
-    // The attribute is the server's: whoever owns the file may say what is in it.
+    // The attribute belongs to the server; only the file's owner may set it.
     if credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid) {
         return Err(Fault::AccessDenied);
     }
@@ -117,19 +117,19 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     }
 }
 
-/// Changes owner and group, as far as the host lets this process.
+/// Changes owner and group, if the host allows it.
 pub(crate) fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
     use rustix::process::{Gid, Uid};
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-        // To the kernel that is nobody, and no change.
+        // The kernel takes this number for "no change".
         return Err(Fault::Invalid);
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
     rustix::fs::chownat(handle.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(fault_of)
 }
 
-/// The mode bits that a client may set. A program never gets set-user-ID or
-/// set-group-ID over the network: it would run with rights that are not the client's.
+/// Returns the mode bits that a client may set. A program never gets set-user-ID or set-group-ID
+/// over the network: it would run with rights that the client does not have.
 const fn settable(kind: Kind) -> u32 {
     match kind {
         Kind::Directory => 0o3777,
@@ -137,11 +137,11 @@ const fn settable(kind: Kind) -> u32 {
     }
 }
 
-/// Changes the mode as a client may.
+/// Changes the mode for a client.
 ///
-/// The kernel clears set-group-ID where the caller is not in the file's group and lacks
-/// CAP_FSETID, which threads give up (see [`credentials::begin_thread`]). A directory
-/// keeps the bit: the server takes the directory's group on for the call.
+/// The kernel clears set-group-ID if the caller is not in the file's group and lacks CAP_FSETID,
+/// which threads give up (see [`credentials::begin_thread`]). A directory keeps the bit: the server
+/// assumes the directory's group for the call.
 pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
     let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
     let kind = stat::kind_of(&stx);
@@ -166,7 +166,7 @@ const fn permissions<'a>(stx: &Statx, acl: &'a HostAcl) -> Permissions<'a> {
     }
 }
 
-/// The host's lists; none where the file system keeps none.
+/// Returns the host's lists; empty on a file system without them.
 fn host_acl(handle: &Handle, stx: &Statx) -> VfsResult<HostAcl> {
     let list = |name| match value(handle, name)? {
         Some(value) => ntacl::parse_list(&value).ok_or(Fault::Io(libc::EINVAL)),
@@ -178,7 +178,7 @@ fn host_acl(handle: &Handle, stx: &Statx) -> VfsResult<HostAcl> {
     Ok(HostAcl { access, default })
 }
 
-/// An attribute, if it is there.
+/// Returns an attribute, if it exists.
 fn value(handle: &Handle, name: &CStr) -> VfsResult<Option<Vec<u8>>> {
     let mut small = [0; 512];
     match handle.value(name, &mut small) {

@@ -1,4 +1,4 @@
-//! [`Share`]: what all of a share's files have in common.
+//! [`Share`]: the state that all files of a share use.
 
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,31 +17,31 @@ use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::{names, streams, sys, xattr};
 
-/// What all nodes of one share have in common.
+/// The state that all nodes of one share use.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) root: Arc<OwnedFd>,
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
     pub(crate) names: NameCache,
-    /// Names that are HIDDEN.
+    /// Patterns of HIDDEN names.
     pub(crate) hidden: Vec<Pattern>,
     pub(crate) tunnels: Tunnels,
-    /// The attribute that holds security descriptors.
+    /// The attribute that stores security descriptors.
     pub(crate) ntacl: &'static CStr,
     pub(crate) streams: streams::Table,
-    /// The kernel has getxattrat(2).
+    /// True if the kernel has getxattrat(2).
     pub(crate) entry_xattrs: bool,
-    /// The file system that the root is on.
+    /// The number of the root's file system.
     pub(crate) home: u64,
-    /// What the keys of files are marked with; 0 but for snapshots.
+    /// The mark in the keys of files; 0 except in snapshots.
     pub(crate) mark: u64,
-    /// Tells its names from those of other folders.
+    /// The identity of the shared folder.
     pub(crate) place: frevo_store::FolderId,
     pub(crate) snapshots: Snapshots,
 }
 
-/// A number all of whose bits say what it was made of: the finalizer of SplitMix64.
+/// The finalizer of SplitMix64: spreads a number over all bits.
 const fn spread(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -49,36 +49,36 @@ const fn spread(number: u64) -> u64 {
 }
 
 impl Share {
-    /// A key as it is told: those of snapshots are marked.
+    /// Returns a key with this share's mark, which differs in snapshots.
     pub(crate) const fn marked(&self, key: FileKey) -> FileKey {
         FileKey { device: key.device ^ self.mark, ..key }
     }
 
-    /// The key that the host knows by a marked one.
+    /// Returns the host's key of a marked one.
     pub(crate) const fn unmarked(&self, key: FileKey) -> FileKey {
-        // Twice marked is not marked.
+        // Marking twice removes the mark.
         self.marked(key)
     }
 
-    /// The state of a file of this share.
+    /// Returns the state of a file of this share.
     pub(crate) fn stat_of(&self, stx: &Statx, extra: &Extra) -> Stat {
         let stat = stat::stat_of(stx, extra);
         Stat { key: self.marked(stat.key), id: self.id_of(stat.key), ..stat }
     }
 
-    /// The number that clients know a file by. Those of a file system that is mounted
-    /// below, or of a subvolume of btrfs, whose numbers all begin alike, are told
-    /// apart by their upper half, where numbers hardly reach.
+    /// Returns the number of a file for clients. Files of a file system mounted below, or of a
+    /// subvolume of btrfs, have equal low numbers; the upper half, which numbers rarely reach,
+    /// tells them apart.
     fn id_of(&self, key: FileKey) -> u64 {
         if key.device == self.home { key.inode } else { key.inode ^ spread(key.device) << 32 }
     }
 
-    /// Whether DOSATTRIB is used at all.
+    /// True if DOSATTRIB is used.
     pub(crate) fn keeps_attributes(&self) -> bool {
         self.options.dos_attributes && self.volume.xattrs
     }
 
-    /// Whether an entry is HIDDEN because of its name.
+    /// True if an entry is HIDDEN because of its name.
     pub(crate) fn hides(&self, entry: &[u8]) -> bool {
         if self.options.hide_dot_files && entry.first() == Some(&b'.') {
             return true;
@@ -89,7 +89,7 @@ impl Share {
         }
     }
 
-    /// An extended attribute of an entry that is not opened.
+    /// Returns an extended attribute of an entry without opening it.
     pub(crate) fn entry_xattr(
         &self,
         dir: BorrowedFd<'_>,
@@ -103,7 +103,8 @@ impl Share {
         rustix::fs::lgetxattr(entry_path(dir, entry).as_slice(), name, value)
     }
 
-    /// As [`Stat::ea_size`], of an entry that is not opened.
+    /// Returns the size of the extended attributes of an entry without opening it; see
+    /// [`Stat::ea_size`].
     pub(crate) fn entry_ea_size(&self, dir: BorrowedFd<'_>, entry: &CStr) -> u32 {
         let list = |list: &mut [u8]| {
             if self.entry_xattrs {
@@ -131,7 +132,7 @@ impl Share {
     }
 }
 
-/// An entry of an open directory as one path.
+/// Returns the path of an entry of an open directory.
 fn entry_path(dir: BorrowedFd<'_>, entry: &CStr) -> Vec<u8> {
     let mut path = sys::ProcPath::of(dir).as_c_str().to_bytes().to_vec();
     path.push(b'/');

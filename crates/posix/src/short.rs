@@ -1,4 +1,4 @@
-//! Finding files by their short names, and the short memory of names that went.
+//! Lookup of files by their short names, and a short memory of removed names.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::stat;
 use crate::sys;
 use crate::walk::Dir;
 
-/// MS-FSA 2.1.1.2: how long a name that went is remembered.
+/// Time for which a removed name is remembered, MS-FSA 2.1.1.2.
 const TUNNEL_AGE: Duration = Duration::from_secs(15);
 
-/// Volume.TunnelCacheList as far as names go: who removes or renames a file and
-/// soon makes one by its short name means the long one again. Programs that know
-/// short names alone save files so.
+/// Volume.TunnelCacheList for names: a client that removes or renames a file and soon creates one
+/// by its short name means the long name again. Programs that know only short names save files in
+/// this way.
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels(Mutex<VecDeque<Tunnel>>);
 
@@ -57,13 +57,13 @@ impl Tunnels {
     }
 }
 
-/// A component that may be a short name, as text.
+/// Returns a component as text, if it may be a short name.
 fn as_short(wanted: &[u8]) -> Option<&str> {
     core::str::from_utf8(wanted).ok().filter(|wanted| may_be_short(wanted))
 }
 
 impl Share {
-    /// The entry of `dir` whose short name is `wanted`. The directory is read.
+    /// Returns the entry of `dir` whose short name is `wanted`. Reads the directory.
     pub(crate) fn by_short_name(&self, dir: &Dir, wanted: &[u8]) -> VfsResult<Option<Vec<u8>>> {
         if !self.options.short_names {
             return Ok(None);
@@ -88,14 +88,13 @@ impl Share {
         Ok(None)
     }
 
-    /// The name under which to make what is wanted by a short name that a file had
-    /// a moment ago.
+    /// Returns the long name for a short name that a file had a moment ago.
     pub(crate) fn tunnelled(&self, parent: FileKey, wanted: &[u8]) -> Option<Vec<u8>> {
         let short = as_short(wanted).filter(|_| self.options.short_names)?;
         self.tunnels.take(parent, short)
     }
 
-    /// An entry is no more called so.
+    /// Remembers the name of an entry that was removed or renamed.
     pub(crate) fn name_went(&self, dir: &Dir, stored: &[u8]) {
         if !self.options.short_names {
             return;

@@ -1,5 +1,5 @@
-//! Snapshots: folders that hold the share as it was. Whoever makes them (btrfs,
-//! snapper, a copying job) is not asked; their names or births say of when.
+//! Snapshots: folders that hold the share as it was earlier. Their names or birth times tell when
+//! they were taken; the program that makes them (btrfs, snapper, a copying job) is not asked.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,10 +22,9 @@ use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
 use crate::vfs::PosixVfs;
 
-/// Where the snapshots of a share are: a path of which one component is a
-/// [`Pattern`], such as `.snapshots/@GMT-%Y.%m.%d-%H.%M.%S` or, of snapper,
-/// `.snapshots/%N/snapshot`. It begins at the share's root unless it begins with
-/// a slash.
+/// The location of a share's snapshots: a path of which one component is a [`Pattern`], such as
+/// `.snapshots/@GMT-%Y.%m.%d-%H.%M.%S` or for snapper `.snapshots/%N/snapshot`. It begins at the
+/// share's root unless it begins with a slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotFolders {
     folder: PathBuf,
@@ -34,21 +33,21 @@ pub struct SnapshotFolders {
 }
 
 impl SnapshotFolders {
-    /// The folder that holds the snapshots; relative to the share where it does not
-    /// begin with a slash.
+    /// Returns the folder that holds the snapshots; relative to the share unless it begins with a
+    /// slash.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// Why a text is no [`SnapshotFolders`].
+/// The reason for which a text is no [`SnapshotFolders`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotFault {
-    /// Not exactly one component has a `%`.
+    /// Not exactly one component contains a `%`.
     NoPattern,
-    /// It goes through `..`.
+    /// The path contains `..`.
     Upwards,
-    /// The pattern is none.
+    /// The pattern is invalid.
     Pattern(PatternFault),
 }
 
@@ -90,22 +89,21 @@ impl FromStr for SnapshotFolders {
     }
 }
 
-/// The snapshots of one share, looked for anew each time, and those of them
-/// that somebody has open.
+/// The snapshots of one share, which are searched each time, and those that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     open: Mutex<HashMap<Moment, (FileKey, Weak<PosixVfs>)>>,
 }
 
-/// A folder that is a snapshot, by its path in the folder of them.
+/// A snapshot's folder, by its path in the folder of snapshots.
 struct SnapshotFolder {
     taken: Moment,
     path: PathBuf,
 }
 
 impl SnapshotFolders {
-    /// The folder of snapshots. What clients can write to may be full of links:
-    /// below the root none is followed.
+    /// Opens the folder of snapshots. Links below the share's root are not followed, because
+    /// clients can make them.
     fn open(&self, root: BorrowedFd<'_>) -> VfsResult<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if self.folder.is_absolute() {
@@ -116,8 +114,7 @@ impl SnapshotFolders {
         sys::open_beneath(root, path, flags, Mode::empty(), false).map_err(walk_fault)
     }
 
-    /// All that are there, the newest first, one of each second. A folder of
-    /// snapshots that is not there has none.
+    /// Finds all snapshots, newest first, one for each second. A missing folder has none.
     fn find(&self, folder: BorrowedFd<'_>) -> VfsResult<Vec<SnapshotFolder>> {
         let path = ProcPath::of(folder);
         let path = Path::new(path.as_c_str().to_str().unwrap_or_default());
@@ -150,7 +147,7 @@ fn io_fault(error: &std::io::Error) -> Fault {
     rustix::io::Errno::from_io_error(error).map_or(Fault::Io(0), fault_of)
 }
 
-/// When an entry was made, of a folder that only has a number.
+/// Returns the birth time of an entry, for a folder with only a number.
 fn born(folder: BorrowedFd<'_>, entry: &Path) -> Option<Moment> {
     let stx = sys::stat_at(folder, bytes(entry)).ok()?;
     Moment::of(stat::stat_of(&stx, &Extra::default()).created)
@@ -158,21 +155,21 @@ fn born(folder: BorrowedFd<'_>, entry: &Path) -> Option<Moment> {
 
 fn enter(folder: BorrowedFd<'_>, path: &Path) -> VfsResult<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    // A trailing slash is what joining with nothing leaves.
+    // Joining with an empty path leaves a trailing slash.
     let path = bytes(path);
     let path = path.strip_suffix(b"/").unwrap_or(path);
     sys::open_beneath(folder, path, flags, Mode::empty(), false).map_err(walk_fault)
 }
 
 impl Snapshots {
-    /// As [`frevo_store::Vfs::snapshots`].
+    /// Returns the snapshots of a name; see [`frevo_store::Vfs::snapshots`].
     pub(crate) fn of(
         root: BorrowedFd<'_>,
         folders: &SnapshotFolders,
         name: &Name,
     ) -> VfsResult<Vec<Moment>> {
-        // Who may look where the snapshots are does not matter, as it does not for
-        // opening one: that is for the server. What is in them is each user's.
+        // The server may open the folder and its snapshots even if the user may not; access inside
+        // a snapshot is the user's.
         let (folder, all) = {
             let _server = credentials::as_server();
             let folder = match folders.open(root) {
@@ -196,7 +193,7 @@ impl Snapshots {
         Ok(all.iter().filter(|found| has(found).is_ok()).map(|found| found.taken).collect())
     }
 
-    /// As [`frevo_store::Vfs::snapshot`].
+    /// Opens a snapshot; see [`frevo_store::Vfs::snapshot`].
     pub(crate) fn at(
         &self,
         root: BorrowedFd<'_>,
@@ -211,7 +208,7 @@ impl Snapshots {
         let key = stat::key_of(&sys::stat_fd(snapshot.as_fd()).map_err(fault_of)?);
         let mut open = self.open.lock();
         open.retain(|_, (_, vfs)| vfs.strong_count() != 0);
-        // A folder of the same name may be another one by now.
+        // The name may mean another folder by now.
         let known = open.get(&taken).filter(|(known, _)| *known == key);
         if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
             return Ok(vfs);
@@ -224,9 +221,8 @@ impl Snapshots {
     }
 }
 
-/// What the keys of a snapshot's files are marked with. Devices of the host have
-/// no top bit; and a file that several snapshots have in common, as a hard link,
-/// is another file in each.
+/// Returns the mark in the keys of a snapshot's files. Devices of the host have no top bit. A file
+/// that several snapshots share as a hard link is another file in each.
 fn mark(taken: Moment) -> u64 {
     taken.time().0.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63
 }

@@ -1,4 +1,4 @@
-//! From the host's state of a file to the store's.
+//! Conversion of the host's state of a file to the store's.
 
 use frevo_store::vfs::{Kind, STORED_ATTRIBUTES};
 use frevo_store::{FileKey, Stat};
@@ -17,7 +17,7 @@ pub(crate) fn key_of(stx: &Statx) -> FileKey {
     FileKey::of_file(device, stx.stx_ino)
 }
 
-/// Major and minor of the device that the key of a file names.
+/// Returns the device numbers (major, minor) in a file's key.
 pub(crate) const fn device_of(key: FileKey) -> (u32, u32) {
     ((key.device >> 32) as u32, key.device as u32)
 }
@@ -38,27 +38,27 @@ fn time(t: &StatxTimestamp) -> FileTime {
     FileTime::from_unix(t.tv_sec, t.tv_nsec)
 }
 
-/// The host's clock.
+/// Returns the host's time.
 pub(crate) fn clock() -> FileTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// When the medium says that the object came to be, if it does.
+/// Returns the birth time, if the medium has it.
 pub(crate) fn birth_of(stx: &Statx) -> Option<FileTime> {
     (stx.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(&stx.stx_btime))
 }
 
-/// What the name and the attribute add to the host's own state.
+/// Facts from the name and the attributes that complete the host's state.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extra {
     /// The DOSATTRIB value, if there is one.
     pub(crate) dos: Option<DosAttrib>,
-    /// The name begins with a period, and such names are hidden.
+    /// True if the name is one of the hidden ones.
     pub(crate) hidden_name: bool,
-    /// As [`Stat::ea_size`].
+    /// Size of the extended attributes; see [`Stat::ea_size`].
     pub(crate) ea_size: u32,
-    /// The tag of the reparse buffer that is kept with a file or directory, or 0.
+    /// The tag of the stored reparse buffer, or 0.
     pub(crate) reparse_tag: u32,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
     let born = birth_of(stx).unwrap_or_else(|| accessed.min(written).min(changed));
     let data = kind == Kind::File;
-    // Whatever has happened to the file since voids what a client had set.
+    // A later change of the file makes the client's time invalid.
     let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
     Stat {
         key,

@@ -1,10 +1,9 @@
-//! Named streams: MS-FSA 2.1.1.4 Stream on a file system that has none.
+//! Named streams, MS-FSA 2.1.1.4 Stream, on a file system without them.
 //!
-//! A stream is an extended attribute of its file, in the layout of Samba's
-//! `streams_xattr`: `user.DosStream.NAME:$DATA`, whose value is the data and a
-//! NUL. One that the file system's attributes cannot hold moves to the
-//! [side folder](side). The Opens of one stream share its [`Body`], so that each
-//! sees where it is now and what it is called.
+//! A stream is an extended attribute of its file in the layout of Samba's `streams_xattr`:
+//! `user.DosStream.NAME:$DATA`, whose value is the data and a NUL. A stream that does not fit moves
+//! to the [side folder](side). All Opens of one stream share its [`Body`], so that each knows its
+//! present storage and name.
 
 mod body;
 mod side;
@@ -33,17 +32,16 @@ use crate::vfs::PosixVfs;
 use crate::xattr::Handle;
 use body::{Body, StreamNode, Where};
 
-/// What Samba's streams_xattr puts before and behind a stream's name.
+/// The part of an attribute's name before the stream's name in Samba's streams_xattr.
 const PREFIX: &str = "user.DosStream.";
 const SUFFIX: &str = ":$DATA";
 
-/// Whether an entry is the side folder, in any case.
+/// True if an entry is the side folder, in any case.
 pub(crate) fn is_side(entry: &[u8]) -> bool {
     entry.eq_ignore_ascii_case(SIDE_FOLDER.as_bytes())
 }
 
-/// The file's node of a node of this file system: its own, for a stream the
-/// file's.
+/// Returns the node of the file for a node of this file system: for a stream its file's.
 pub(crate) fn file_node(node: &dyn Any) -> Option<&PosixNode> {
     if let Some(stream) = node.downcast_ref::<StreamNode>() {
         let file: &dyn Any = stream.file();
@@ -66,7 +64,7 @@ impl Table {
     }
 }
 
-/// The body of an open stream, if it is open.
+/// Returns the body of a stream that is open.
 fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
     open.get(&key).and_then(Weak::upgrade)
 }
@@ -82,25 +80,25 @@ fn stream_key(file: FileKey, stream: &str) -> FileKey {
     FileKey { stream: Name::root().with_stream(Some(stream)).stream_id(), ..file.file() }
 }
 
-/// The attribute that a stream is kept in, if it has room for the name.
+/// Returns the attribute that stores a stream, if the name fits.
 fn attribute(stream: &str) -> Option<CString> {
     let name = format!("{PREFIX}{stream}{SUFFIX}");
     if name.len() > COMPONENT_BYTES { None } else { CString::new(name).ok() }
 }
 
-/// The stream that an attribute keeps.
+/// Returns the stream that an attribute stores.
 fn stream_of(attribute: &[u8]) -> Option<&str> {
     let name = core::str::from_utf8(attribute).ok()?;
     name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|stream| !stream.is_empty())
 }
 
-/// The streams that are kept in attributes.
+/// Returns the streams that are stored in attributes.
 fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
     let names = file.names(|name| stream_of(name).is_some()).map_err(fault_of)?;
     Ok(names.iter().filter_map(|n| stream_of(n.as_bytes())).map(str::to_owned).collect())
 }
 
-/// The file's state as a stream's.
+/// Returns the file's state with a stream's identity and size.
 fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
     let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
     if attributes.is_empty() {
@@ -116,7 +114,7 @@ fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
     }
 }
 
-/// As on NTFS, where small streams are in their file's record.
+/// Returns the allocation size, as on NTFS, which keeps small streams in the file's record.
 const fn allocation(size: u64) -> u64 {
     size.next_multiple_of(8)
 }
@@ -128,8 +126,8 @@ struct StoredStream {
 }
 
 impl Share {
-    /// Looks a stream up. What is in the side folder is newer than an attribute
-    /// of the same name: it is there between making the one and removing the other.
+    /// Looks a stream up. Data in the side folder is newer than an attribute of that name: both
+    /// exist between making the one and removing the other.
     fn find_stream(&self, file: &Handle, wanted: &str) -> VfsResult<Option<StoredStream>> {
         if let Some(name) = self.side_streams(file)?.into_iter().find(|n| eq_ignore_case(n, wanted))
         {
@@ -159,7 +157,7 @@ impl Share {
                     let size = (len as u64).saturating_sub(1);
                     found.push(StreamStat { name, size, allocation: allocation(size) });
                 }
-                // Gone since the names were listed.
+                // Removed since the names were listed.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(fault_of(errno)),
             }
@@ -186,7 +184,7 @@ impl Share {
         Ok(())
     }
 
-    /// Takes a stream off the medium, wherever it is.
+    /// Removes a stream from its storage.
     fn erase(&self, file: &Handle, name: &str) -> VfsResult<()> {
         self.remove_side(file, name)?;
         let Some(attribute) = attribute(name) else { return Ok(()) };
@@ -211,7 +209,7 @@ impl Share {
 }
 
 impl PosixVfs {
-    /// Opens or makes the stream that `name` has, and its file with it.
+    /// Opens or makes the stream in `name`, and its file too if necessary.
     pub(crate) fn open_stream(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         let share = self.share();
         let wanted = name.stream().filter(|_| share.volume.streams).ok_or(Fault::NameInvalid)?;
@@ -226,7 +224,7 @@ impl PosixVfs {
         let file = self.open(&name.with_stream(None), &look)?;
         let opened = self.open_stream_of(&file, wanted, how);
         if opened.is_err() && file.created {
-            // What was made for the stream goes with it.
+            // The file was made for the stream and goes with it.
             let _ = self.remove(&file.name, file.node.key());
         }
         opened
@@ -239,7 +237,7 @@ impl PosixVfs {
         if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);
         }
-        // What a user may do with the file's data he may do with its streams'.
+        // The user's rights on the file's data apply to its streams.
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.open.lock();
@@ -271,7 +269,7 @@ impl PosixVfs {
         Ok(Opened { node: Arc::new(node), stat, created, file_created: file.created, name })
     }
 
-    /// The file of a stream that still is `key`.
+    /// Returns the file of a stream, if the stream still is `key`.
     fn file_of_stream(&self, name: &Name, key: FileKey) -> VfsResult<Handle> {
         let look = OpenHow { open_link: true, ..OpenHow::LOOK };
         let file = self.open(&name.with_stream(None), &look)?;
@@ -346,7 +344,7 @@ impl PosixVfs {
     }
 }
 
-/// Makes a stream's data the file's own.
+/// Makes a stream's data the file's own data.
 fn into_file(file: &Handle, state: &body::State) -> VfsResult<()> {
     let target = sys::reopen(file.fd(), OFlags::WRONLY).map_err(|errno| match errno {
         Errno::ISDIR => Fault::NameInvalid,
@@ -366,7 +364,7 @@ fn into_file(file: &Handle, state: &body::State) -> VfsResult<()> {
 }
 
 impl Share {
-    /// Gives a stream's data another name on the medium.
+    /// Renames a stream's data on the medium.
     fn move_stream(&self, file: &Handle, state: &mut body::State, new: &str) -> VfsResult<()> {
         let old = attribute(&state.name);
         match (&state.at, attribute(new), old) {

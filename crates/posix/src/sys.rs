@@ -1,4 +1,4 @@
-//! System calls as this crate uses them.
+//! System calls in the form that this crate needs.
 
 use std::ffi::CStr;
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::limits::RETRIES;
 
-/// What every walk obeys, whatever else it asks for.
+/// The rules of every walk.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens `path` below `dir`; never outside of it.
+/// Opens `path` below `dir`, never outside of it.
 pub(crate) fn open_beneath(
     dir: BorrowedFd<'_>,
     path: &[u8],
@@ -25,7 +25,7 @@ pub(crate) fn open_beneath(
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..RETRIES {
         match rustix::fs::openat2(dir, path, flags, mode, resolve) {
-            // A ".." of a link raced with a rename: the kernel asks to try again.
+            // A ".." in a link raced with a rename: the kernel asks to try again.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,
         }
@@ -35,24 +35,24 @@ pub(crate) fn open_beneath(
 
 const STAT_MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// State of an open file.
+/// Returns the state of an open file.
 pub(crate) fn stat_fd(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT_MASK)
 }
 
-/// When an open file came to be, if the medium says. Nothing else is asked for:
-/// to be asked for its time of change makes the kernel note the next finer.
+/// Returns the birth time of an open file, if the medium has it. Nothing else is read: a read of
+/// the change time makes the kernel store finer times.
 pub(crate) fn birth(fd: BorrowedFd<'_>) -> Option<frevo_wire::dtyp::FileTime> {
     let stx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     crate::stat::birth_of(&stx)
 }
 
-/// State of an entry; links are not followed.
+/// Returns the state of an entry; links are not followed.
 pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx, Errno> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)
 }
 
-/// As [`stat_at`], without copying the name.
+/// Returns the state of an entry, like [`stat_at`], without copying the name.
 pub(crate) fn stat_entry(dir: BorrowedFd<'_>, name: &CStr) -> Result<Statx, Errno> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)
 }
@@ -75,7 +75,7 @@ impl ProcPath {
     }
 }
 
-/// Opens again, with other flags, what an O_PATH descriptor means.
+/// Opens the object of an O_PATH descriptor with other flags.
 pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = ProcPath::of(fd);
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -107,8 +107,8 @@ struct XattrArgs {
     flags: u32,
 }
 
-/// An extended attribute of an entry, links not followed, by one call. ENOSYS
-/// before Linux 6.13.
+/// Reads an extended attribute of an entry with one call; links are not followed. ENOSYS before
+/// Linux 6.13.
 pub(crate) fn getxattr_at(
     dir: BorrowedFd<'_>,
     entry: &CStr,
@@ -136,8 +136,8 @@ pub(crate) fn getxattr_at(
     usize::try_from(got).map_err(|_| last_errno())
 }
 
-/// Names of the extended attributes of an entry, links not followed. ENOSYS
-/// before Linux 6.13.
+/// Reads the names of an entry's extended attributes; links are not followed. ENOSYS before Linux
+/// 6.13.
 pub(crate) fn listxattr_at(
     dir: BorrowedFd<'_>,
     entry: &CStr,
@@ -158,13 +158,13 @@ pub(crate) fn listxattr_at(
     usize::try_from(got).map_err(|_| last_errno())
 }
 
-/// Whether the effective user may access the object in this way.
+/// Checks the effective user's access to the object.
 pub(crate) fn may_access(fd: BorrowedFd<'_>, access: rustix::fs::Access) -> bool {
     let path = ProcPath::of(fd);
     rustix::fs::accessat(rustix::fs::CWD, path.as_c_str(), access, AtFlags::EACCESS).is_ok()
 }
 
-/// The file system's identity, which the POSIX form of statfs leaves out.
+/// Returns the file system's identity, which the POSIX form of statfs leaves out.
 pub(crate) fn fs_id(fd: BorrowedFd<'_>) -> u64 {
     let mut buf = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `buf` is a whole statfs structure that the kernel may fill; all
@@ -186,8 +186,8 @@ struct FileCloneRange {
     target_offset: u64,
 }
 
-/// `FICLONERANGE`: `target` shares `length` bytes of `source`; a length of zero
-/// means all up to the end.
+/// Calls `FICLONERANGE`: `target` shares `length` bytes of `source`; a length of zero means up to
+/// the end.
 pub(crate) fn clone_range(
     target: BorrowedFd<'_>,
     target_offset: u64,

@@ -1,6 +1,6 @@
-//! Users and groups of the host, by way of its C library, so that whatever
-//! `/etc/nsswitch.conf` names is asked: here, or by the process of
-//! [`crate::name_service`] once that runs.
+//! Users and groups of the host, from its C library and so from all sources of
+//! `/etc/nsswitch.conf`. The calls run here, or in the process of [`crate::name_service`] once that
+//! runs.
 
 pub(crate) mod direct;
 
@@ -13,44 +13,43 @@ use crate::name_service;
 pub struct UnixUser {
     /// User id.
     pub uid: u32,
-    /// Primary group.
+    /// The primary group's number.
     pub gid: u32,
-    /// All groups, the primary one among them.
+    /// The numbers of all groups, the primary one included.
     pub groups: Vec<u32>,
 }
 
-/// The result of a look-up: somebody, or nobody. An error is neither: nobody could
-/// be asked.
+/// The result of a lookup: Some or None. An error means that the host could not tell.
 pub type Said<T> = Result<Option<T>, Errno>;
 
-/// The user called `name`, if there is one.
+/// Returns the user called `name`.
 ///
 /// # Errors
-/// When the host cannot say.
+/// If the host cannot tell.
 pub fn user(name: &str) -> Said<UnixUser> {
     if name_service::is_running() { name_service::user(name) } else { direct::user(name) }
 }
 
-/// The name of a user id.
+/// Returns the name of a user id.
 ///
 /// # Errors
-/// When the host cannot say.
+/// If the host cannot tell.
 pub fn user_name(uid: u32) -> Said<String> {
     if name_service::is_running() { name_service::user_name(uid) } else { direct::user_name(uid) }
 }
 
-/// The name of a group id.
+/// Returns the name of a group id.
 ///
 /// # Errors
-/// When the host cannot say.
+/// If the host cannot tell.
 pub fn group_name(gid: u32) -> Said<String> {
     if name_service::is_running() { name_service::group_name(gid) } else { direct::group_name(gid) }
 }
 
-/// The id of the group called `name`.
+/// Returns the id of the group called `name`.
 ///
 /// # Errors
-/// When the host cannot say.
+/// If the host cannot tell.
 pub fn group_id(name: &str) -> Said<u32> {
     if name_service::is_running() { name_service::group_id(name) } else { direct::group_id(name) }
 }

@@ -1,4 +1,4 @@
-//! [`PosixVfs`]: names to files.
+//! [`PosixVfs`]: looks up, creates, renames and removes names.
 
 use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -39,14 +39,15 @@ pub struct PosixVfs {
 impl PosixVfs {
     /// Opens the directory `path` as the root of a share.
     ///
-    /// Fails when it is no directory, when the kernel lacks openat2 (Linux 5.6)
-    /// or refuses it, or when `/proc` is not mounted; the error says which.
+    /// # Errors
+    /// If it is no directory, if the kernel lacks openat2 (Linux 5.6) or refuses it, or if `/proc`
+    /// is not mounted; the error's text tells which.
     pub fn open_root(path: &Path, options: PosixOptions) -> std::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self::of_root(rustix::fs::open(path, flags, Mode::empty())?, options, 0)
     }
 
-    /// The same for an open directory; keys of files are marked with `mark`.
+    /// Makes a share of an open directory; keys of files get `mark`.
     pub(crate) fn of_root(
         root: OwnedFd,
         options: PosixOptions,
@@ -97,7 +98,8 @@ impl PosixVfs {
         DiskPath::of(name, exact)
     }
 
-    /// The place of `name`, which must exist and be `key`; how it is stored.
+    /// Returns the location of `name`, which must exist and be `key`, its stored name and its
+    /// state.
     pub(crate) fn place_of(
         &self,
         name: &Name,
@@ -112,8 +114,8 @@ impl PosixVfs {
         Ok((place, stored, stx))
     }
 
-    /// Where a new name goes, and what is there already. The guard keeps other
-    /// threads from making the name meanwhile. `from` is where the old name is.
+    /// Returns the location of a new name, and the object that has the name now. The guard keeps
+    /// other threads from creating the name. `from` is the old name's location.
     fn target(&self, to: &Name, from: Option<&Location>) -> VfsResult<Target<'_>> {
         let exact = self.share.exact(to);
         let path = self.path_of(to, exact)?;
@@ -133,7 +135,7 @@ impl PosixVfs {
     }
 }
 
-/// One number for a folder, however many shares show it.
+/// Returns the folder's identity, which is equal for all shares of the folder.
 fn place_of_root(key: FileKey, mark: u64) -> frevo_store::FolderId {
     let words = [key.inode, key.device, mark];
     let mixed = words.iter().fold(0x9E37_79B9_7F4A_7C15u64, |hash, word| {
@@ -143,15 +145,15 @@ fn place_of_root(key: FileKey, mark: u64) -> frevo_store::FolderId {
     frevo_store::FolderId(mixed as usize)
 }
 
-/// Where a rename or link goes.
+/// The target of a rename or link.
 struct Target<'a> {
     place: Location,
-    /// What is there: its name as stored, and its state.
+    /// The object with that name now: its stored name and its state.
     existing: Option<(Vec<u8>, Statx)>,
     _naming: Option<MutexGuard<'a, ()>>,
 }
 
-/// The kernel answers for "." what it would answer for every walk.
+/// Tries openat2 on ".", where the kernel's answer is that for every walk.
 fn probe_openat2(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -221,9 +223,9 @@ impl Vfs for PosixVfs {
                 self.share.name_went(&place.parent, &stored);
                 Ok(())
             }
-            // Another kind took its place, or it is gone.
+            // Another kind of object took its place, or it is gone.
             Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
-            // What rmdir says on some file systems.
+            // The error of rmdir on some file systems.
             Err(Errno::EXIST) => Err(Fault::NotEmpty),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -248,7 +250,7 @@ impl Vfs for PosixVfs {
         };
         let existing = existing.as_slice();
         if stat::key_of(there) == key {
-            // MS-FSA 2.1.5.15.12: another link, or another case, of the same file.
+            // MS-FSA 2.1.5.15.12: another link of this file, or another case of its name.
             if existing != stored || !same_directory(source_dir, target_dir)? {
                 // rename(2) of one link onto another keeps both.
                 rustix::fs::unlinkat(source_dir, stored.as_slice(), AtFlags::empty())
@@ -260,7 +262,7 @@ impl Vfs for PosixVfs {
             let is_directory = stat::kind_of(&stx) == Kind::Directory;
             let posix = name.is_exact() && is_directory && replace;
             if posix && stat::kind_of(there) == Kind::Directory {
-                // POSIX lets a directory take the place of an empty one.
+                // POSIX lets a directory replace an empty one.
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
                 self.share.forget_side(side);
                 return Ok(target.place.name_of(existing));
@@ -273,7 +275,7 @@ impl Vfs for PosixVfs {
             }
             self.share.forget_side(side);
         }
-        // What was replaced gave its place, not its spelling.
+        // The new entry takes its spelling from the request.
         if existing == to.1
             || rename_entry((target_dir, existing), to, RenameFlags::NOREPLACE).is_ok()
         {
@@ -396,7 +398,7 @@ fn same_directory(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> VfsResult<bool> {
     Ok(key(a)? == key(b)?)
 }
 
-/// MS-FSA 2.1.5.15.12: what a rename may replace.
+/// Refuses a rename that may not replace its target. MS-FSA 2.1.5.15.12.
 fn check_replace(there: &Statx, replace: bool) -> VfsResult<()> {
     if !replace {
         return Err(Fault::Exists);
@@ -414,8 +416,8 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(Fault::Stale),
         Err(Errno::INVAL) if flags.contains(RenameFlags::NOREPLACE) => {
-            // Some file systems (NFS, old FUSE) know no flags. A moment remains
-            // in which another's file could be replaced.
+            // Some file systems (NFS, old FUSE) know no flags. For a moment another program's new
+            // file could be replaced.
             if sys::stat_at(to.0, to.1).is_ok() {
                 return Err(Fault::Exists);
             }
@@ -426,9 +428,9 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
     }
 }
 
-/// Puts a directory in the place of a file, which rename(2) does not do. They
-/// change places first, so that nothing is lost where that cannot be done: into
-/// the directory itself, or on a file system that knows no exchange.
+/// Replaces a file by a directory, which rename(2) does not do. The two are exchanged first, so
+/// that nothing is lost if that fails: for a move into the directory itself, or on a file system
+/// without exchange.
 fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
     rename_entry(from, to, RenameFlags::EXCHANGE)?;
     let removed = rustix::fs::unlinkat(from.0, from.1, AtFlags::empty());
@@ -438,7 +440,7 @@ fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
     removed.map_err(fault_of)
 }
 
-/// Puts a link in the place of `existing` in one step, by way of another name.
+/// Replaces `existing` by a link in one step, through a temporary name.
 fn replace_by_link(node: &PosixNode, dir: BorrowedFd<'_>, existing: &[u8]) -> VfsResult<()> {
     for attempt in 0..RETRIES {
         let key = node.key();

@@ -1,4 +1,4 @@
-//! Facts about the file system that a share lies on.
+//! Facts about the file system of a share.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::options::{NtAcls, PosixOptions, Streams};
 use crate::{compression, extents, stat, sys};
 
-/// File systems that cannot hold holes, by statfs' f_type.
+/// File systems without holes, by statfs' f_type.
 const WITHOUT_HOLES: [u64; 4] = [
     0x4d44,      // vfat
     0x2011_BAB0, // exfat
@@ -17,8 +17,7 @@ const WITHOUT_HOLES: [u64; 4] = [
     0x9660,      // iso9660
 ];
 
-/// File systems that fold case or forbid characters themselves, by statfs'
-/// f_type.
+/// File systems that ignore case or forbid characters, by statfs' f_type.
 const WITHOUT_POSIX_NAMES: [u64; 8] = [
     0x4d44,      // vfat
     0x2011_BAB0, // exfat
@@ -50,7 +49,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         short_names: options.short_names,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF)),
-        // Streams in the side folder are found by an attribute too.
+        // Streams in the side folder need an attribute too.
         streams: xattrs && options.streams != Streams::Off,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
         shares_extents: extents::can_share(root),

@@ -1,4 +1,4 @@
-//! From a name to a place: an open parent directory and an entry in it.
+//! Walks from a name to a location: an open parent directory and an entry in it.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::names::{self, DiskPath};
 use crate::share::Share;
 use crate::sys;
 
-/// A directory that is held open while one of its entries is worked on.
+/// A directory that stays open during work on one of its entries.
 #[derive(Debug, Clone)]
 pub(crate) enum Dir {
     /// The share's root.
     Root(Arc<OwnedFd>),
-    /// Another.
+    /// A directory below the root.
     Sub(Arc<OwnedFd>),
 }
 
@@ -31,36 +31,36 @@ impl Dir {
     }
 }
 
-/// Where the last component of a name is, or would be.
+/// The location of a name's last component, whether it exists or not.
 #[derive(Debug)]
 pub(crate) struct Location {
     /// The containing directory.
     pub(crate) parent: Dir,
-    /// Its path below the root as stored.
+    /// The parent's path below the root, as stored.
     parent_path: Vec<u8>,
     /// The last component as it was asked for.
     pub(crate) wanted: Vec<u8>,
 }
 
 impl Location {
-    /// The entry `wanted` of an open directory, whose path below the root is this.
+    /// Makes the location of `wanted` in an open directory with this path below the root.
     pub(crate) fn new(parent: Dir, parent_path: Vec<u8>, wanted: &[u8]) -> Self {
         Self { parent, parent_path, wanted: wanted.to_vec() }
     }
 
-    /// The place that `path` means, if it is in the same directory.
+    /// Returns the location of `path`, if it is in this directory.
     pub(crate) fn beside(&self, path: &DiskPath) -> Option<Self> {
         let (parent_path, wanted) = path.split();
         (parent_path == self.parent_path && !wanted.is_empty())
             .then(|| Self::new(self.parent.clone(), parent_path.to_vec(), wanted))
     }
 
-    /// The path below the root of an entry of the parent.
+    /// Returns the path below the root of an entry of the parent.
     pub(crate) fn path_of(&self, entry: &[u8]) -> Vec<u8> {
         join(&self.parent_path, entry)
     }
 
-    /// The name that clients see for an entry of the parent.
+    /// Returns the clients' name of an entry of the parent.
     pub(crate) fn name_of(&self, entry: &[u8]) -> Name {
         client_name(&self.path_of(entry))
     }
@@ -76,7 +76,7 @@ fn join(parent: &[u8], entry: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The name that clients see for a path on the medium.
+/// Returns the clients' name of a path on the medium.
 pub(crate) fn client_name(path: &[u8]) -> Name {
     let mut name = String::with_capacity(path.len());
     for component in path.split(|&b| b == b'/') {
@@ -91,18 +91,18 @@ pub(crate) fn client_name(path: &[u8]) -> Name {
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 impl Share {
-    /// Finds the place that `path` means; the parent must exist.
+    /// Finds the location of `path`; its parent must exist.
     pub(crate) fn place(&self, path: &DiskPath, exact: bool) -> VfsResult<Location> {
         let (parent_path, wanted) = path.split();
         if wanted.is_empty() {
-            // The root is in no directory that anybody could change.
+            // The root has no location, since no directory contains it.
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path) = self.directory(parent_path, exact)?;
         Ok(Location { parent, parent_path, wanted: wanted.to_vec() })
     }
 
-    /// Opens the directory at `path`, and tells its path as stored.
+    /// Opens the directory at `path`, and returns its path as stored.
     fn directory(&self, path: &[u8], exact: bool) -> VfsResult<(Dir, Vec<u8>)> {
         if path.is_empty() {
             return Ok((Dir::Root(Arc::clone(&self.root)), Vec::new()));
@@ -123,7 +123,7 @@ impl Share {
         Ok((dir, stored))
     }
 
-    /// One component further down, in the case that is stored.
+    /// Walks one component down, in the stored case.
     fn step(
         &self,
         dir: &Dir,
@@ -133,8 +133,7 @@ impl Share {
     ) -> VfsResult<(Dir, Vec<u8>)> {
         let open = |entry: &[u8]| {
             let path = join(stored, entry);
-            // A link that is followed may use ".." up to the share's root, so
-            // then the root has to be where the walk begins.
+            // A followed link may use ".." up to the share's root, so the walk must begin there.
             let opened = if self.options.follow_symlinks_inside {
                 self.open_directory(self.root.as_fd(), &path)
             } else {
@@ -160,9 +159,8 @@ impl Share {
         sys::open_beneath(dir, path, DIRECTORY, Mode::empty(), follow)
     }
 
-    /// The entry at a place, and its state: exactly as wanted if that exists,
-    /// else the first in byte order that folds alike.
-    /// `seen` is its directory, if that was looked at just now.
+    /// Returns the entry at a location and its state: the exact name if it exists, else the first
+    /// in byte order that folds alike. `seen` is the directory's state, if it has just been read.
     pub(crate) fn existing(
         &self,
         place: &Location,
@@ -184,7 +182,7 @@ impl Share {
             let entry = entry.ok_or(Fault::NotFound)?;
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
-                // Gone since it was looked up.
+                // Removed since the lookup.
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(walk_fault(errno)),
             }
@@ -192,7 +190,7 @@ impl Share {
         Err(Fault::Busy)
     }
 
-    /// The entry that is `wanted`, or folds alike.
+    /// Returns the entry `wanted`, or the one that folds alike.
     pub(crate) fn folded(
         &self,
         dir: &Dir,
@@ -202,13 +200,13 @@ impl Share {
         match self.names.find(dir, seen, wanted) {
             Ok(None) => self.by_short_name(dir, wanted),
             Ok(found) => Ok(found),
-            // Whoever may not list a directory finds exact names only.
+            // A user who may not list a directory finds exact names only.
             Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {
                 Ok(_) => Ok(Some(wanted.to_vec())),
                 Err(Errno::NOENT) => Ok(None),
                 Err(errno) => Err(walk_fault(errno)),
             },
-            // Removed while it was held open.
+            // The directory was removed while it was open.
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(walk_fault(errno)),
         }

@@ -22,12 +22,11 @@ use crate::sys::ProcPath;
 /// [`crate::dosattrib::NAME`] for system calls.
 pub(crate) const DOSATTRIB: &CStr = c"user.DOSATTRIB";
 
-/// The name space that clients' attributes live in.
+/// The name space of clients' attributes.
 const PREFIX: &str = "user.";
 
-/// What servers and their modules keep in that name space for themselves;
-/// compared without case. A trailing period or asterisk stands for all that
-/// begins so.
+/// Names in that name space that servers and their modules use themselves, compared without case. A
+/// period or asterisk at the end matches all names with that beginning.
 const PRIVATE: [&str; 9] = [
     "DOSATTRIB",
     "DosStream.",
@@ -40,11 +39,11 @@ const PRIVATE: [&str; 9] = [
     "org.netatalk.",
 ];
 
-/// A descriptor and how extended attributes are reached through it.
+/// A descriptor, through which extended attributes are reached.
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     fd: Arc<OwnedFd>,
-    /// Opened with O_PATH.
+    /// True if it was opened with O_PATH.
     path_only: bool,
 }
 
@@ -53,7 +52,7 @@ impl Handle {
         Self { fd: Arc::new(fd), path_only }
     }
 
-    /// A further owner of the descriptor.
+    /// Returns a shared owner of the descriptor.
     pub(crate) fn shared(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
     }
@@ -82,7 +81,7 @@ impl Handle {
         }
     }
 
-    /// A whole value; it may change while it is read.
+    /// Reads a whole value, which may change meanwhile.
     pub(crate) fn whole_value(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
         for _ in 0..RETRIES {
             let mut value = vec![0; self.value_len(name)?.max(1)];
@@ -102,7 +101,8 @@ impl Handle {
         self.set_if(name, value, XattrFlags::empty())
     }
 
-    /// Sets it if there is none (CREATE: EEXIST) or one (REPLACE: ENODATA).
+    /// Sets an attribute only if it is absent (CREATE, else EEXIST) or present (REPLACE, else
+    /// ENODATA).
     pub(crate) fn set_if(&self, name: &CStr, value: &[u8], on: XattrFlags) -> Result<(), Errno> {
         if self.path_only {
             rustix::fs::setxattr(ProcPath::of(self.fd()).as_c_str(), name, value, on)
@@ -127,7 +127,7 @@ impl Handle {
         }
     }
 
-    /// The DOSATTRIB value. One that cannot be had or understood counts as none.
+    /// Returns the DOSATTRIB value; None for one that cannot be read or parsed.
     pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
         let mut value = [0; DOSATTRIB_BYTES];
         let len = self.value(DOSATTRIB, &mut value).ok()?;
@@ -138,17 +138,17 @@ impl Handle {
         self.set(DOSATTRIB, value.encode(&mut [0; ENCODED_LEN]))
     }
 
-    /// All names, as stored, that `wanted` says yes to.
+    /// Returns the stored names for which `wanted` returns true.
     pub(crate) fn names(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<CString>, Errno> {
         listed(|list| self.list(list), wanted)
     }
 
-    /// Names that clients may see, with the prefix, as stored.
+    /// Returns the names that clients may see, as stored, with the prefix.
     fn visible(&self) -> Result<Vec<CString>, Errno> {
         visible(|list| self.list(list))
     }
 
-    /// As [`ea_size`].
+    /// Returns the size of the extended attributes; see [`ea_size`].
     pub(crate) fn ea_size(&self) -> u32 {
         ea_size(|list| self.list(list), |name| self.value_len(name))
     }
@@ -166,7 +166,7 @@ impl Handle {
                     let shown = name.to_string_lossy();
                     found.push((shown[PREFIX.len()..].to_owned(), value));
                 }
-                // Gone since the names were listed.
+                // Removed since the names were listed.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(fault_of(errno)),
             }
@@ -174,8 +174,8 @@ impl Handle {
         Ok(found)
     }
 
-    /// Sets or, with an empty value, removes. An attribute whose name differs
-    /// only in case is the same one and keeps its spelling, as under smbd.
+    /// Sets an attribute; an empty value removes it. A name that differs only in case means the
+    /// present attribute, which keeps its spelling, as in smbd.
     pub(crate) fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
         check_ea(name, value)?;
         let wanted = format!("{PREFIX}{name}");
@@ -200,7 +200,7 @@ impl Handle {
     }
 }
 
-/// Whether a client may store such an attribute.
+/// Refuses an attribute that clients may not set.
 fn check_ea(name: &str, value: &[u8]) -> VfsResult<()> {
     if name.is_empty() || name.len() > 255 - PREFIX.len() || name.contains('\0') {
         return Err(Fault::NameInvalid);
@@ -214,17 +214,17 @@ fn check_ea(name: &str, value: &[u8]) -> VfsResult<()> {
     Ok(())
 }
 
-/// The names of all attributes of a file, listed once for many changes.
+/// The names of a file's attributes, listed once for many changes.
 struct Listed {
-    /// By how they fold, with the prefix.
+    /// Names with the prefix, by their folded form.
     visible: HashMap<Box<[u8]>, CString>,
-    /// Those that say FILE_NEED_EA of another.
+    /// The attributes that mark another one as FILE_NEED_EA.
     marks: HashSet<CString>,
 }
 
 impl Handle {
-    /// As [`frevo_store::Node::set_eas`]. The names are listed once: a list of
-    /// changes costs no more than the attributes that it changes.
+    /// Changes several attributes; see [`frevo_store::Node::set_eas`]. The names are listed once,
+    /// so the cost depends only on the attributes that change.
     pub(crate) fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
         changes.iter().try_for_each(|change| check_ea(change.name, change.value))?;
         let mut listed = self.listed().map_err(fault_of)?;
@@ -277,12 +277,12 @@ impl Handle {
     }
 }
 
-/// What the names of the attributes begin with that say FILE_NEED_EA of another.
+/// The beginning of the names of attributes that mark another one as FILE_NEED_EA.
 const NEEDED: &str = "user.frevo.need_ea.";
 
-/// The attribute that says so of the attribute `name`, in whatever case. It has no
-/// list of names in it, which two could change at once; and no name, which might be
-/// too long.
+/// Returns the attribute that marks the attribute `name`, in whatever case. One list in one
+/// attribute could be changed by two calls at once, and the name itself might be too long, so the
+/// mark's name has a hash.
 fn need_mark(name: &str) -> CString {
     let hash = fold::Folded::of(name.as_bytes())
         .as_bytes()
@@ -294,7 +294,7 @@ fn need_mark(name: &str) -> CString {
 }
 
 impl Handle {
-    /// Says FILE_NEED_EA of the attribute `name`, or no longer.
+    /// Sets or clears FILE_NEED_EA of the attribute `name`.
     fn need(&self, name: &str, needed: bool) -> Result<(), Errno> {
         let mark = need_mark(name);
         if needed {
@@ -306,7 +306,7 @@ impl Handle {
         }
     }
 
-    /// As [`frevo_store::Node::needed_eas`].
+    /// Returns the attributes with FILE_NEED_EA; see [`frevo_store::Node::needed_eas`].
     pub(crate) fn needed_eas(&self) -> VfsResult<Vec<String>> {
         let is_mark = |name: &[u8]| name.starts_with(NEEDED.as_bytes());
         let listed = self.names(|name| is_mark(name) || is_visible(name)).map_err(fault_of)?;
@@ -322,7 +322,7 @@ impl Handle {
         Ok(names.filter(|name| marks.contains(&need_mark(name))).collect())
     }
 
-    /// As [`frevo_store::Node::set_ea_needed`].
+    /// Sets or clears FILE_NEED_EA; see [`frevo_store::Node::set_ea_needed`].
     pub(crate) fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
         if needed {
             let wanted = format!("{PREFIX}{name}");
@@ -335,7 +335,7 @@ impl Handle {
     }
 }
 
-/// Names that clients may see, with the prefix, as `list` gives them.
+/// Returns the names that clients may see, with the prefix, from the list that `list` reads.
 fn visible(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
     listed(list, is_visible)
 }
@@ -344,7 +344,7 @@ fn listed(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<CString>, Errno> {
-    // Few files have any: the first look needs no large buffer.
+    // Few files have attributes: the first call uses a small buffer.
     let mut small = [0; 512];
     match list(&mut small) {
         Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default(), wanted)),
@@ -358,9 +358,8 @@ fn listed(
     }
 }
 
-/// Bytes of the visible attributes as FileEaInformation counts them: four, and
-/// for each a header of four, the name with its NUL and the value
-/// (MS-FSA 2.1.5.12.10).
+/// Returns the bytes of the visible attributes as FileEaInformation counts them: four, and for each
+/// a header of four, the name with its NUL and the value (MS-FSA 2.1.5.12.10).
 pub(crate) fn ea_size(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     value_len: impl Fn(&CStr) -> Result<usize, Errno>,
@@ -376,7 +375,7 @@ pub(crate) fn ea_size(
     if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
 }
 
-/// Whether clients may see an attribute of this name.
+/// True if clients may see an attribute of this name.
 fn is_visible(name: &[u8]) -> bool {
     core::str::from_utf8(name)
         .ok()
@@ -384,7 +383,7 @@ fn is_visible(name: &[u8]) -> bool {
         .is_some_and(|name| !name.is_empty() && !is_private(name))
 }
 
-/// Names out of the list that the kernel gives.
+/// Splits the kernel's list of names.
 fn split_names(list: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<CString> {
     list.split(|&b| b == 0)
         .filter(|name| !name.is_empty() && wanted(name))
@@ -392,7 +391,7 @@ fn split_names(list: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<CString> {
         .collect()
 }
 
-/// Whether a name (without prefix) belongs to servers, not to clients.
+/// True if a name (without prefix) belongs to servers.
 fn is_private(name: &str) -> bool {
     PRIVATE.iter().any(|private| {
         let head = name.get(..private.len());

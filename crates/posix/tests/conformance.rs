@@ -1,5 +1,5 @@
-//! What every implementor of `Vfs` does alike; and that the host and memory
-//! answer any sequence of calls alike.
+//! The common checks of all implementors of `Vfs`, and a comparison of the host with memory on
+//! arbitrary sequences of calls.
 
 mod common;
 
@@ -113,7 +113,7 @@ struct Side<'a> {
     nodes: Vec<Arc<dyn Node>>,
 }
 
-/// What both must agree on. Numbers and times are each one's own.
+/// Returns the facts that both must agree on. Numbers and times differ.
 fn shown(stat: &Stat) -> String {
     let links = if stat.kind == Kind::Directory { u32::from(stat.links > 0) } else { stat.links };
     format!(

@@ -1,4 +1,4 @@
-//! What the host's users, limits and file systems change. Some of it can only
+//! Effects of the host's users, limits and file systems. Some can only
 //! be shown by root, and says so when it is skipped.
 
 mod common;

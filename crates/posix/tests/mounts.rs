@@ -1,5 +1,5 @@
-//! What the host mounts below a share, and how. It takes root, and says so where it is
-//! left out.
+//! File systems that the host mounts below a share. The tests need root, and say so when they
+//! are skipped.
 #![allow(clippy::print_stdout, reason = "tests")]
 
 use std::ffi::CString;

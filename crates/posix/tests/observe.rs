@@ -1,4 +1,4 @@
-//! What other programs do is told, what this process does is not.
+//! Changes by other programs are reported, changes by this process are not.
 #![allow(clippy::print_stdout, missing_docs, reason = "tests")]
 
 use std::path::Path;

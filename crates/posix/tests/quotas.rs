@@ -66,7 +66,7 @@ fn the_kernel_counts_what_users_have() {
     assert_eq!((next.uid, next.used), (61_005, 80 << 10));
     assert_eq!(vfs.quota_from(61_001).unwrap().unwrap(), first);
     assert_eq!(vfs.quota_from(61_006), Ok(None));
-    assert_eq!(vfs.quota(61_009), Ok(None), "nothing is kept of him");
+    assert_eq!(vfs.quota(61_009), Ok(None), "nothing is stored for this user");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What must hold while somebody else changes the same tree.
+//! Rules that must hold while another program changes the tree.
 
 mod common;
 

@@ -43,7 +43,7 @@ fn listed(s: &Share, path: &str) -> Vec<(String, u64)> {
     node.streams().unwrap().into_iter().map(|s| (s.name, s.size)).collect()
 }
 
-/// What smbd 4.17 with streams_xattr stores: the data and a NUL.
+/// Tests the layout of smbd 4.17 with streams_xattr: the data and a NUL.
 #[test]
 fn an_attribute_is_the_data_and_a_nul() {
     let s = share();

@@ -21,24 +21,24 @@ use crate::share::Share;
 use crate::sys;
 use crate::xattr::Handle;
 
-/// Where a stream's data is.
+/// The storage of a stream's data.
 #[derive(Debug)]
 pub(super) enum Where {
-    /// In an attribute of the file.
+    /// An attribute of the file.
     Attribute,
-    /// In a file of the side folder.
+    /// A file in the side folder.
     Side(OwnedFd),
-    /// Nowhere: it was removed.
+    /// None: the stream was removed.
     Gone,
 }
 
-/// What all Opens of one stream share.
+/// The state that all Opens of one stream share.
 #[derive(Debug)]
 pub(super) struct Body(Mutex<State>);
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// As stored.
+    /// The name as stored.
     pub(super) name: String,
     pub(super) at: Where,
 }
@@ -53,14 +53,14 @@ impl Body {
     }
 }
 
-/// Whether an attribute could not be set because there is no room for it, as
-/// file systems say it in their ways.
+/// True if an attribute could not be set because it is too large: file systems have several errors
+/// for that.
 pub(super) const fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::TOOBIG | Errno::RANGE)
 }
 
 impl State {
-    /// The data in the attribute, without the NUL behind it.
+    /// Reads the data in the attribute, without the NUL behind it.
     fn value(&self, file: &Handle) -> VfsResult<Vec<u8>> {
         let attribute = attribute(&self.name).ok_or(Fault::NameTooLong)?;
         match file.whole_value(&attribute) {
@@ -68,7 +68,7 @@ impl State {
                 value.pop();
                 Ok(value)
             }
-            // The host took it away.
+            // Another program removed it.
             Err(Errno::NODATA) => Err(Fault::Stale),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -139,8 +139,8 @@ impl StreamNode {
         if self.write { Ok(()) } else { Err(Fault::AccessDenied) }
     }
 
-    /// Changes the data: in the attribute as long as there is room for it, else
-    /// in the side folder. `extent` is how long the data becomes at the least.
+    /// Changes the data: in the attribute while it fits, else in the side folder. `extent` is the
+    /// least length of the data afterwards.
     fn change(
         &self,
         extent: u64,
@@ -171,13 +171,13 @@ impl StreamNode {
         self.touch(state)
     }
 
-    /// The file was written when any of its streams was (MS-FSA 2.1.4.17).
+    /// Sets the file's write time after a write to a stream (MS-FSA 2.1.4.17).
     #[expect(clippy::unnecessary_wraps, reason = "the end of a fallible call")]
     fn touch(&self, state: MutexGuard<'_, State>) -> VfsResult<()> {
         let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = Timestamps { last_access: keep, last_modification: now };
-        // Data that was written counts for more than a time that was not.
+        // The data is written, so a failure to set the time is ignored.
         let _ = rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH);
         drop(state);
         Ok(())
@@ -189,7 +189,7 @@ impl Node for StreamNode {
         stream_key(self.file.key(), &self.body.lock().name)
     }
 
-    /// The data may change its place.
+    /// Returns None, because the data may move.
     fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
@@ -225,7 +225,7 @@ impl Node for StreamNode {
         self.change(end, in_memory, |fd| write_all(fd, offset, data))
     }
 
-    /// Attributes are made durable with all that is known of their file.
+    /// Makes attributes durable, together with all metadata of their file.
     fn sync(&self) -> VfsResult<()> {
         if let Where::Side(fd) = &self.body.lock().at {
             retry_on_intr(|| rustix::fs::fsync(fd)).map_err(fault_of)?;
@@ -246,7 +246,7 @@ impl Node for StreamNode {
         self.change(end, in_memory, |fd| rustix::fs::ftruncate(fd, end).map_err(fault_of))
     }
 
-    /// Attributes cannot be reserved; what does not fit is told when it is written.
+    /// Cuts a longer stream. Attributes cannot be reserved: a write that does not fit fails.
     fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
         self.writable()?;
         if bytes < self.size()? { self.set_end_of_file(bytes) } else { Ok(()) }
@@ -280,7 +280,7 @@ impl Node for StreamNode {
         })
     }
 
-    /// Streams have no holes that could be told.
+    /// Returns the whole range: holes of streams are not known.
     fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
         let has_any = first < beyond;
         let ranges = if has_any && limit > 0 { vec![(first, beyond)] } else { Vec::new() };

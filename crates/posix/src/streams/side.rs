@@ -1,10 +1,10 @@
-//! The side folder: `.frevo-streams` in the share's root, which clients neither
-//! see nor reach. It has a directory for each file with streams that attributes
-//! cannot hold, and in it a file for each of these, `:` and the stream's name.
+//! The side folder: `.frevo-streams` in the share's root, which clients neither see nor reach. It
+//! has a directory for each file with streams that do not fit attributes, and in it one file for
+//! each such stream, called `:` and the stream's name.
 //!
-//! The file says in an attribute which directory is its own, and the directory's
-//! name begins with the file's number: what was copied together with its
-//! attributes, and what got the number of a file that is gone, has no part in it.
+//! An attribute of the file names its directory, and the directory's name begins with the file's
+//! number. So a copy that was made with its attributes, and a new file with the number of a removed
+//! one, get no access to it.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -26,15 +26,15 @@ use crate::share::Share;
 use crate::xattr::Handle;
 use crate::{stat, sys};
 
-/// Says which directory is the file's.
+/// The attribute that names the file's directory.
 const MARK: &CStr = c"user.frevo.streams";
 
-/// A data file's name until it holds all that it should: no stream's begins so.
+/// The name of a data file until it is complete; no stream's name begins so.
 const UNFINISHED: &[u8] = b"new";
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-/// The folder, once there is one.
+/// The side folder, once it exists.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OnceLock<OwnedFd>,
@@ -72,7 +72,7 @@ impl Folder {
     }
 }
 
-/// Whether the user that this thread acts as may do so with the file.
+/// Checks that the user that this thread acts as may read or write the file.
 pub(super) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {
     let may = |access| sys::may_access(file.fd(), access);
     let acts = credentials::acting().is_some();
@@ -82,14 +82,13 @@ pub(super) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {
     Ok(())
 }
 
-/// The folder is the server's, who changes there for a user what he may change of
-/// the file itself.
+/// Checks that the user may write the file, and then acts as the server, which owns the folder.
 fn writes(file: &Handle) -> VfsResult<Assumed> {
     check(file, false, true)?;
     Ok(credentials::as_server())
 }
 
-/// What holds a stream takes its file's owner's space.
+/// Gives a stream's file the owner of its main file, whose quota then counts.
 fn belongs_to(made: BorrowedFd<'_>, file: &Handle) {
     if credentials::server_ids().0 != 0 {
         return;
@@ -100,11 +99,11 @@ fn belongs_to(made: BorrowedFd<'_>, file: &Handle) {
     }
 }
 
-/// The name of a file's directory.
+/// The name of a file's directory in the side folder.
 pub(crate) struct Mark(Vec<u8>);
 
 impl Mark {
-    /// A mark that belongs to the file with this number.
+    /// Returns the mark, if it belongs to the file with this number.
     fn of(value: Vec<u8>, inode: u64) -> Option<Self> {
         let own = format!("{inode:x}-");
         let is_plain = |b: &u8| b.is_ascii_hexdigit() || *b == b'-';
@@ -112,22 +111,21 @@ impl Mark {
     }
 }
 
-/// The data file of a stream.
+/// Returns the name of a stream's data file.
 fn entry(stream: &str) -> VfsResult<Vec<u8>> {
     let name = [b":", stream.as_bytes()].concat();
     if name.len() > COMPONENT_BYTES { Err(Fault::NameTooLong) } else { Ok(name) }
 }
 
 impl Share {
-    /// The directory that a file has in the side folder.
+    /// Returns the directory of a file in the side folder.
     pub(super) fn side_of(&self, file: &Handle) -> Option<Mark> {
         self.streams.side.get()?;
         let value = file.whole_value(MARK).ok()?;
         Mark::of(value, sys::stat_fd(file.fd()).ok()?.stx_ino)
     }
 
-    /// The directory that goes with an entry when it is removed: that of a file
-    /// with no further names.
+    /// Returns the directory that is removed with an entry: that of a file without further names.
     pub(crate) fn side_of_entry(
         &self,
         dir: BorrowedFd<'_>,
@@ -147,8 +145,8 @@ impl Share {
         Mark::of(value, stx.stx_ino)
     }
 
-    /// Removes a directory of the side folder and all in it. What cannot be
-    /// removed stays behind: nobody is left who could be told.
+    /// Removes a directory of the side folder with its contents. Errors are ignored: nobody is left
+    /// who needs them.
     pub(crate) fn forget_side(&self, mark: Option<Mark>) {
         let (Some(mark), Some(folder)) = (mark, self.streams.side.get()) else { return };
         let _server = credentials::as_server();
@@ -172,7 +170,7 @@ impl Share {
         }
     }
 
-    /// The file's directory, made if there is none.
+    /// Returns the file's directory, and makes it if necessary.
     fn make_side_directory(&self, file: &Handle) -> VfsResult<OwnedFd> {
         if let Some(fd) = self.side_directory(file)? {
             return Ok(fd);
@@ -193,7 +191,7 @@ impl Share {
         }
     }
 
-    /// The streams that a file has in the side folder.
+    /// Returns the streams that a file has in the side folder.
     pub(super) fn side_streams(&self, file: &Handle) -> VfsResult<Vec<String>> {
         if self.streams.side.get().is_none() {
             return Ok(Vec::new());
@@ -233,8 +231,8 @@ impl Share {
         fd.inspect(|fd| belongs_to(fd.as_fd(), file)).map_err(fault_of)
     }
 
-    /// Moves a stream from its attribute, whose data is `value`, to the side
-    /// folder and changes it there. Nothing has changed if that fails.
+    /// Moves a stream with the data `value` from its attribute to the side folder and changes it
+    /// there. On failure nothing has changed.
     pub(super) fn move_to_side(
         &self,
         file: &Handle,
@@ -259,7 +257,7 @@ impl Share {
             return Err(fault);
         }
         if let Some(attribute) = attribute(stream) {
-            // If it stays, it is the older of two, and not looked at.
+            // If it remains, it is the older of two and is ignored.
             let _ = file.remove(&attribute);
         }
         Ok(fd)
@@ -287,7 +285,7 @@ impl Share {
             .map_err(fault_of)
     }
 
-    /// Makes the entries of the side folder that lead to a file's streams durable.
+    /// Makes the side folder's entries of a file's streams durable.
     pub(super) fn sync_side(&self, file: &Handle) -> VfsResult<()> {
         let _server = credentials::as_server();
         let Some(dir) = self.side_directory(file)? else { return Ok(()) };
@@ -297,7 +295,7 @@ impl Share {
     }
 }
 
-/// The entries of a directory, as many as a file may show.
+/// Returns the entries of a directory, at most as many as a file may show.
 fn entries(dir: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
     let dir = sys::open_beneath(dir, b".", DIRECTORY, Mode::empty(), false)?;
     let mut buffer = Vec::with_capacity(16 * 1024);

@@ -1,4 +1,4 @@
-//! The C library's own calls.
+//! Direct calls of the C library.
 
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::{Said, UnixUser};
 use crate::limits::{GROUPS_PER_USER, PASSWD_BYTES};
 
-/// The user called `name`, if there is one.
+/// Returns the user called `name`.
 pub(crate) fn user(name: &str) -> Said<UnixUser> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let found = look_up(
@@ -29,15 +29,15 @@ fn groups_of(name: &CStr, gid: u32) -> Result<Vec<u32>, Errno> {
     let filled =
         unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
     if filled < 0 {
-        // More than the kernel would take: no part of them says who he is, as
-        // groups may also be kept out.
+        // More groups than the kernel takes. A part of them would not do, because shares can refuse
+        // groups.
         return Err(Errno::TOOBIG);
     }
     groups.truncate(usize::try_from(count).unwrap_or(0));
     Ok(groups)
 }
 
-/// The name of a user id.
+/// Returns the name of a user id.
 pub(crate) fn user_name(uid: u32) -> Said<String> {
     look_up(
         // SAFETY: all is as `look_up` gives it.
@@ -47,7 +47,7 @@ pub(crate) fn user_name(uid: u32) -> Said<String> {
     )
 }
 
-/// The name of a group id.
+/// Returns the name of a group id.
 pub(crate) fn group_name(gid: u32) -> Said<String> {
     look_up(
         // SAFETY: all is as `look_up` gives it.
@@ -57,7 +57,7 @@ pub(crate) fn group_name(gid: u32) -> Said<String> {
     )
 }
 
-/// The id of the group called `name`.
+/// Returns the id of the group called `name`.
 pub(crate) fn group_id(name: &str) -> Said<u32> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     look_up(
@@ -69,7 +69,7 @@ pub(crate) fn group_id(name: &str) -> Said<u32> {
     )
 }
 
-/// A name in an entry's buffer, if it is UTF-8.
+/// Returns a name in an entry's buffer, if it is UTF-8.
 ///
 /// # Safety
 /// It must be NUL-terminated.
@@ -78,10 +78,9 @@ unsafe fn text(name: *const c_char) -> Option<String> {
     unsafe { CStr::from_ptr(name) }.to_str().ok().map(str::to_owned)
 }
 
-/// One look-up of the C library: `call` gets room for an entry, a buffer with its
-/// length, and the place that says whether an entry was found; `read` takes what
-/// is wanted out of it while the buffer is there. The buffer grows while the
-/// library says that it is too small.
+/// Looks an entry up: `call` gets room for an entry, a buffer with its length, and a pointer that
+/// tells whether an entry was found; `read` reads the entry while the buffer exists. The buffer
+/// grows while the library finds it too small.
 fn look_up<E, T>(
     call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> libc::c_int,
     read: impl Fn(&E) -> Option<T>,
@@ -105,9 +104,8 @@ fn look_up<E, T>(
     Err(Errno::TOOBIG)
 }
 
-/// What a call says that found nobody: getpwnam(3) lists how systems say that
-/// there is nobody, and anything else is a service that fails, or a lack of memory
-/// or descriptors.
+/// Returns the result of a call that found no entry: getpwnam(3) lists the errors that mean "no
+/// such entry". Any other one means a failing service, or a lack of memory or descriptors.
 fn nobody<T>(said: libc::c_int) -> Said<T> {
     match said {
         0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
@@ -119,7 +117,8 @@ fn nobody<T>(said: libc::c_int) -> Said<T> {
 mod tests {
     use super::*;
 
-    /// Who cannot be asked about is not nobody: whoever may not come in would.
+    /// Tests that a failing service is an error and not "no such user", which would let refused
+    /// users in.
     #[test]
     fn a_service_that_fails_says_nothing() {
         assert_eq!(nobody::<()>(0), Ok(None));

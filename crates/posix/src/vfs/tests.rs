@@ -21,7 +21,7 @@ fn name(text: &str) -> Name {
     Name::from_stored(text.into())
 }
 
-/// Listings of a share, with and without getxattrat(2).
+/// Tests that listings are equal with and without getxattrat(2).
 #[test]
 fn older_kernels_list_the_same() {
     let host = tempfile::tempdir().unwrap();
@@ -51,8 +51,7 @@ fn older_kernels_list_the_same() {
     assert_eq!(list(&vfs), now);
 }
 
-/// A created file keeps its directory at hand until the first sync, and gives
-/// it up then.
+/// Tests that a created file keeps its directory open until the first sync only.
 #[test]
 fn the_first_sync_covers_the_directory() {
     let host = tempfile::tempdir().unwrap();
@@ -73,7 +72,7 @@ fn the_first_sync_covers_the_directory() {
     assert!(!again.created && !is_pending(&again));
 }
 
-/// What is in between is closed again, however an open ends.
+/// Tests that an open closes all other descriptors, however it ends.
 #[test]
 fn no_descriptor_is_left_behind() {
     let host = tempfile::tempdir().unwrap();
@@ -95,8 +94,8 @@ fn no_descriptor_is_left_behind() {
         vfs.remove(&other, key).unwrap();
     };
     round(0);
-    // The lowest free number is what the next descriptor would get; other tests
-    // of this process open and close their own, so look for a trend only.
+    // The next descriptor would get the lowest free number. Other tests of this process open and
+    // close their own, so only a trend counts.
     let next = || std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let before = next();
     for i in 1..300 {

@@ -72,7 +72,7 @@ impl Share {
         self.vfs.open(&name(text), how)
     }
 
-    /// What is read under a name.
+    /// Returns the content under a name.
     pub fn content(&self, text: &str) -> VfsResult<String> {
         self.open(text, &read()).map(|opened| content(&opened.node))
     }
