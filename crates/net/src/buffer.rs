@@ -1,19 +1,17 @@
 //! Pooled, aligned buffers with headroom.
 //!
-//! A [`Buf`] is a window `[start, end)` into a block of memory. Payload is
-//! put behind a headroom, and headers are later written into that headroom,
-//! so that a reply leaves as one piece without having been concatenated.
+//! A [`Buf`] is a window `[start, end)` into a block of memory. A payload is put behind headroom,
+//! and headers are later written into that headroom, so that a reply leaves in one piece without a
+//! copy.
 //!
-//! Blocks are not cleared when they are reused, because nothing can see what
-//! was in them: the window only ever grows over bytes that were written by
-//! the very call that grows it. Blocks are zeroed once, when they are made,
-//! so that no byte of them is ever uninitialised in the language's sense.
+//! Blocks are not cleared for reuse, because nobody can read their old content: the window only
+//! grows over bytes that the growing call itself wrote. Blocks are zeroed once, when they are made,
+//! so that no byte is ever uninitialised in the language's sense.
 //!
-//! Each thread keeps its own free blocks, last in first out per size class,
-//! because the block used last is the one still in the cache. A `Buf` dropped
-//! on another thread goes to that thread's pool; where one thread makes large
-//! buffers and another drops them, what the second has too many of goes back
-//! to the first by way of the [`depot`].
+//! Each thread keeps free blocks, last in first out for each size class, because the block used
+//! last is the one in the cache. A `Buf` freed on another thread goes to that thread's pool. If one
+//! thread makes large buffers and another frees them, the second returns its surplus to the first
+//! through the [`depot`].
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -27,15 +25,14 @@ mod depot;
 
 use crate::limits::{BUF_BYTES_MAX, POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
 
-/// Payload of a fresh buffer begins at a multiple of this.
+/// Alignment of the payload in a new buffer.
 pub const ALIGNMENT: usize = 64;
 
-/// Headroom enough for the headers of any reply: frame prefix 4, transform
-/// header 52, message header 64, body 16, rounded up to [`ALIGNMENT`].
+/// Headroom of frames, received and sent. It is enough for the headers of any reply: frame prefix
+/// 4, transform header 52, message header 64, body 16, rounded up to [`ALIGNMENT`].
 pub const HEADROOM: usize = 192;
 
-/// Capacities of the pooled blocks: a power of two for payload, and room for
-/// the headers around it.
+/// Capacities of the pooled blocks: a power of two for payload, and room for headers.
 const CLASSES: [usize; 10] = [
     512 + 256,
     (4 << 10) + 512,
@@ -49,8 +46,8 @@ const CLASSES: [usize; 10] = [
     POOLED_BLOCK_BYTES_MAX,
 ];
 
-/// Blocks from this capacity on are mapped from the kernel: page-aligned,
-/// and a page that nobody writes costs nothing.
+/// Blocks of at least this capacity are mapped from the kernel: page-aligned, and an unwritten page
+/// costs nothing.
 const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 /// An owned piece of memory, zeroed when it was made.
@@ -113,44 +110,43 @@ impl Drop for Block {
     }
 }
 
-/// The index of the smallest class that holds `bytes`.
+/// Returns the smallest class that holds `bytes`.
 fn class_for(bytes: usize) -> Option<usize> {
     CLASSES.iter().position(|&capacity| capacity >= bytes)
 }
 
-/// Whether blocks of that class are mapped, and so dear to make.
+/// True if blocks of this class are mapped, which is expensive.
 const fn is_mapped(class: usize) -> bool {
     CLASSES[class] >= MAPPED_BYTES_MIN
 }
 
-/// Blocks that a thread keeps although others made them.
+/// Blocks made by other threads that a thread keeps.
 const SURPLUS_KEPT: i32 = 2;
-/// How far a thread's past counts, blocks.
+/// Largest surplus that is counted, in blocks.
 const SURPLUS_MAX: i32 = 64;
 
 /// The free blocks of one thread.
 struct Pool {
     free: [Vec<Block>; CLASSES.len()],
-    /// The fewest free blocks there were since the last look: that many were
-    /// not needed.
+    /// The lowest number of free blocks of each class since the last trim: so many were not needed.
     unused: [usize; CLASSES.len()],
-    /// Blocks freed here beyond those taken here, of the mapped classes.
+    /// Blocks freed here minus blocks taken here, for mapped classes.
     surplus: [i32; CLASSES.len()],
     stats: PoolStats,
     retained_max: usize,
 }
 
-/// What a thread's pool holds and how it fares.
+/// The state and the counters of a thread's pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes of free blocks kept for reuse.
     pub retained_bytes: usize,
-    /// Buffers served from a kept block.
+    /// Number of buffers that reused a block.
     pub reused: u64,
-    /// Buffers for which memory had to be made.
+    /// Number of buffers that needed new memory.
     pub made: u64,
-    /// Blocks given back to the system because the pool was full or the block
-    /// too large to keep.
+    /// Number of blocks returned to the system because the pool was full or the block too large to
+    /// keep.
     pub released: u64,
 }
 
@@ -186,13 +182,13 @@ impl Pool {
         Block::allocate(capacity)
     }
 
-    /// Keeps the block, or hands it back to be released.
+    /// Keeps the block, or returns it if it must be freed.
     fn put(&mut self, block: Block) -> Option<Block> {
         let class = class_for(block.capacity).filter(|&c| CLASSES[c] == block.capacity);
         let mut block = block;
         if let Some(class) = class.filter(|&c| is_mapped(c)) {
             self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
-            // Others make them: they should have them back.
+            // Other threads make these blocks and should get them back.
             if self.surplus[class] > SURPLUS_KEPT {
                 match depot::put(class, block, self.retained_max) {
                     None => return None,
@@ -218,13 +214,13 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
 }
 
-/// The state of this thread's pool.
+/// Returns the state of this thread's pool.
 #[must_use]
 pub fn pool_stats() -> PoolStats {
     POOL.with_borrow(|pool| pool.stats)
 }
 
-/// Gives every free block of this thread back to the system.
+/// Frees all pooled blocks of this thread.
 pub fn trim_pool() {
     let freed = POOL.with_borrow_mut(|pool| {
         pool.stats.retained_bytes = 0;
@@ -234,13 +230,13 @@ pub fn trim_pool() {
     drop(freed);
 }
 
-/// Gives back to the system the free blocks of this thread that were not used
-/// since the last call: a burst's memory does not outlive it for long.
+/// Frees pooled blocks of this thread that were not used since the last call: the memory of a burst
+/// is soon returned.
 pub fn release_unused() {
     let freed: Vec<Block> = POOL.with_borrow_mut(|pool| {
         let mut freed = Vec::new();
         for (class, unused) in pool.unused.iter_mut().enumerate() {
-            // The first ones were freed longest ago.
+            // The first blocks were freed longest ago.
             let count = std::mem::take(unused);
             pool.stats.retained_bytes -= count * CLASSES[class];
             freed.extend(pool.free[class].drain(..count));
@@ -253,8 +249,8 @@ pub fn release_unused() {
     depot::release_unused();
 }
 
-/// Sets how many bytes of free blocks this thread may keep (a memory budget
-/// asks for less than [`POOL_RETAINED_BYTES_MAX`]). More is cut to that limit.
+/// Sets the bytes of free blocks that this thread may keep (a memory budget may allow fewer than
+/// [`POOL_RETAINED_BYTES_MAX`], which is the maximum).
 pub fn set_pool_retained_max(bytes: usize) {
     POOL.with_borrow_mut(|pool| pool.retained_max = bytes.min(POOL_RETAINED_BYTES_MAX));
     if pool_stats().retained_bytes > bytes {
@@ -262,8 +258,8 @@ pub fn set_pool_retained_max(bytes: usize) {
     }
 }
 
-/// Gives free memory of the allocator back to the system. It may take many
-/// milliseconds and is not for a core.
+/// Returns free memory of the allocator to the system. This may take many milliseconds and must not
+/// run on a core.
 pub fn release_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes no pointer and may be called at any time from any thread.
@@ -272,7 +268,7 @@ pub fn release_free_memory() {
     }
 }
 
-/// Bytes with headroom in front and spare room behind. See the module's text.
+/// Bytes with headroom before and spare room behind them. See the module's text.
 pub struct Buf {
     block: ManuallyDrop<Block>,
     start: usize,
@@ -280,30 +276,29 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// An empty buffer that owns no memory.
+    /// Makes an empty buffer without memory.
     #[must_use]
     pub const fn new() -> Self {
         let block = Block { ptr: NonNull::dangling(), capacity: 0 };
         Self { block: ManuallyDrop::new(block), start: 0, end: 0 }
     }
 
-    /// An empty buffer with room for at least `len` bytes.
+    /// Makes an empty buffer with room for at least `len` bytes.
     ///
     /// # Panics
-    /// When more than [`BUF_BYTES_MAX`] is asked for: callers check lengths a
-    /// peer said against their own limits first.
+    /// If `len` is more than [`BUF_BYTES_MAX`]: callers first compare a peer's lengths with their
+    /// own limits.
     #[must_use]
     pub fn with_capacity(len: usize) -> Self {
         Self::with_headroom(0, len)
     }
 
-    /// An empty buffer with room for at least `len` bytes and at least
-    /// `headroom` bytes in front. The first byte lies at a multiple of
-    /// [`ALIGNMENT`]; with a `len` from 64 KiB on and a headroom of 4096 it
-    /// lies on a page.
+    /// Makes an empty buffer with room for at least `len` bytes behind at least `headroom` bytes.
+    /// The first byte lies at a multiple of [`ALIGNMENT`]; with a `len` of 64 KiB or more and a
+    /// headroom of 4096 it lies on a page.
     ///
     /// # Panics
-    /// When more than [`BUF_BYTES_MAX`] is asked for.
+    /// If more than [`BUF_BYTES_MAX`] is asked for.
     #[must_use]
     pub fn with_headroom(headroom: usize, len: usize) -> Self {
         assert!(headroom <= BUF_BYTES_MAX && len <= BUF_BYTES_MAX, "buffer beyond every limit");
@@ -314,7 +309,7 @@ impl Buf {
             return Self::new();
         }
         let block = match class_for(bytes) {
-            // The pool is gone while its thread is being torn down.
+            // The pool is gone while its thread ends.
             Some(class) => POOL
                 .try_with(|pool| pool.borrow_mut().take(class))
                 .unwrap_or_else(|_| Block::allocate(CLASSES[class])),
@@ -326,7 +321,7 @@ impl Buf {
         Self { block: ManuallyDrop::new(block), start, end: start }
     }
 
-    /// A buffer holding a copy of `bytes`, with [`HEADROOM`] in front.
+    /// Makes a buffer with a copy of `bytes` behind [`HEADROOM`] bytes.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = Self::with_headroom(HEADROOM, bytes.len());
@@ -334,7 +329,7 @@ impl Buf {
         buf
     }
 
-    /// A buffer of `len` zeros behind at least `headroom` bytes.
+    /// Makes a buffer of `len` zeros behind at least `headroom` bytes.
     #[must_use]
     pub fn zeroed(headroom: usize, len: usize) -> Self {
         let mut buf = Self::with_headroom(headroom, len);
@@ -342,42 +337,41 @@ impl Buf {
         buf
     }
 
-    /// Bytes of the block that it owns.
+    /// Returns the bytes of its block.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.block.capacity
     }
 
-    /// Bytes that can be put in front without moving anything.
+    /// Returns the bytes that can be added at the front without a copy.
     #[must_use]
     pub fn headroom(&self) -> usize {
         self.start
     }
 
-    /// Bytes that can be appended without moving anything.
+    /// Returns the bytes that can be appended without a copy.
     #[must_use]
     pub fn spare_len(&self) -> usize {
         self.block.capacity - self.end
     }
 
-    /// Appends `bytes`, moving to a larger block when there is no room.
+    /// Appends `bytes`, moving to a larger block if necessary.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         self.memory_mut()[..bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
 
-    /// Makes room for `additional` more bytes behind the window, keeping the
-    /// headroom.
+    /// Makes room for `additional` more bytes behind the window, keeping the headroom.
     ///
     /// # Panics
-    /// When more than [`BUF_BYTES_MAX`] would be needed.
+    /// If more than [`BUF_BYTES_MAX`] would be needed.
     pub fn reserve(&mut self, additional: usize) {
         if additional <= self.spare_len() {
             return;
         }
         let mut larger = Self::with_headroom(self.start, self.len() + additional);
-        // The headroom need not be a multiple of the alignment any more.
+        // The headroom may have become no multiple of the alignment.
         larger.start = self.start;
         larger.end = self.start;
         let len = self.len();
@@ -386,7 +380,7 @@ impl Buf {
         *self = larger;
     }
 
-    /// Cuts or lengthens the window to `len` bytes, filling with `value`.
+    /// Cuts or extends the window to `len` bytes; new bytes are `value`.
     pub fn resize(&mut self, len: usize, value: u8) {
         let Some(more) = len.checked_sub(self.len()) else { return self.truncate(len) };
         self.reserve(more);
@@ -394,28 +388,27 @@ impl Buf {
         self.end += more;
     }
 
-    /// Cuts the window to its first `len` bytes. A longer `len` does nothing.
+    /// Cuts the window to its first `len` bytes; does nothing if it is shorter.
     pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start.saturating_add(len));
     }
 
-    /// Drops all bytes; the headroom stays where it is.
+    /// Removes all bytes; the headroom stays.
     pub fn clear(&mut self) {
         self.end = self.start;
     }
 
-    /// Takes `count` bytes off the front: they become headroom.
+    /// Removes `count` bytes at the front, which become headroom.
     ///
     /// # Panics
-    /// When there are fewer bytes than that.
+    /// If there are fewer bytes.
     pub fn advance(&mut self, count: usize) {
         assert!(count <= self.len(), "advance beyond the end");
         self.start += count;
     }
 
-    /// Grows the window by `count` zeroed bytes at the front and returns
-    /// them, to write a header into. Where the headroom does not suffice the
-    /// bytes are moved to a block in which it does.
+    /// Extends the window by `count` zeroed bytes at the front and returns them, for a header. If
+    /// the headroom is too small, the bytes move to a larger block.
     pub fn grow_front(&mut self, count: usize) -> &mut [u8] {
         if count > self.start {
             let mut roomier = Self::with_headroom(count.max(HEADROOM), self.len());
@@ -428,20 +421,20 @@ impl Buf {
         front
     }
 
-    /// Puts `bytes` in front of the window.
+    /// Adds `bytes` at the front of the window.
     pub fn push_front(&mut self, bytes: &[u8]) {
         self.grow_front(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// Turns the buffer into shared bytes; the block returns to a pool when
-    /// the last of them is dropped.
+    /// Converts the buffer to shared bytes; its block returns to a pool when the last of them is
+    /// dropped.
     #[must_use]
     pub fn into_bytes(self) -> bytes::Bytes {
         bytes::Bytes::from_owner(self)
     }
 
-    /// The room behind the window, for a system call to write into. What it
-    /// holds is stale: it is for being overwritten, not for being looked at.
+    /// Returns the room behind the window, for a system call to write into. Its content is old and
+    /// must not be read.
     pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
         let spare = self.spare_len();
         // SAFETY: [end, capacity) lies inside the block, which we own alone
@@ -450,29 +443,27 @@ impl Buf {
         unsafe { std::slice::from_raw_parts_mut(self.block.ptr.as_ptr().add(self.end), spare) }
     }
 
-    /// Lengthens the window over `count` bytes of the spare room that a
-    /// system call has just written.
+    /// Extends the window over `count` bytes of the spare room that a system call has just written.
     ///
     /// # Panics
-    /// When the spare room is smaller than that.
+    /// If the spare room is smaller.
     pub(crate) fn set_filled(&mut self, count: usize) {
         assert!(count <= self.spare_len(), "more filled than there was room");
         self.end += count;
     }
 
-    /// Appends `count` zeros and returns them, to be written over.
+    /// Appends `count` zeros and returns them, to be overwritten.
     pub fn append_zeroed(&mut self, count: usize) -> &mut [u8] {
         let len = self.len();
         self.resize(len + count, 0);
         &mut self[len..]
     }
 
-    /// Appends `count` bytes of `file` from `offset` on, without clearing their
-    /// place first.
+    /// Appends `count` bytes of `file` from `offset` on, without clearing their room first.
     ///
     /// # Errors
-    /// What the system says; `UnexpectedEof` when the file ends before. What was
-    /// read until then has been appended.
+    /// The system's error; `UnexpectedEof` if the file ends earlier. Bytes read until then have
+    /// been appended.
     pub fn append_from_file(
         &mut self,
         file: &std::fs::File,
@@ -496,18 +487,18 @@ impl Buf {
         Ok(())
     }
 
-    /// The room behind the window and its size in bytes, for system calls
-    /// that other crates make. All of it is initialised, and stale.
+    /// Returns the room behind the window and its size in bytes, for system calls of other crates.
+    /// All of it is initialised, with old content.
     pub fn spare(&mut self) -> (NonNull<u8>, usize) {
         let memory = self.memory_mut();
         (NonNull::from(&mut *memory).cast(), memory.len())
     }
 
-    /// Lengthens the window over the first `count` bytes of [`Self::spare`].
+    /// Extends the window over the first `count` bytes of [`Self::spare`].
     ///
     /// # Safety
-    /// The caller has written all of them since it was given this buffer, so
-    /// that neither uninitialised nor stale bytes can be seen.
+    /// The caller has written all of them since it got this buffer, so that neither uninitialised
+    /// nor old bytes can be read.
     pub unsafe fn set_filled_by(&mut self, count: usize) {
         self.set_filled(count);
     }
@@ -530,8 +521,8 @@ impl Drop for Buf {
             budget::give(block.capacity);
         }
         let mut block = Some(block);
-        // Outside the borrow: what the pool refuses, or what is left over
-        // because the pool is gone, is released here.
+        // Outside the borrow, because a block that the pool refuses, or that has no pool any more,
+        // is freed here.
         let refused = POOL.try_with(|pool| match block.take() {
             Some(block) => pool.borrow_mut().put(block),
             None => None,
@@ -586,7 +577,7 @@ impl From<&[u8]> for Buf {
     }
 }
 
-/// Says how long it is, never what it holds: contents are users' data.
+/// Prints the length, never the content: it is users' data.
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buf")

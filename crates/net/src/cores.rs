@@ -1,5 +1,5 @@
-//! Core threads: one `current_thread` runtime each, to which work that never
-//! leaves its thread is dealt out.
+//! Core threads, each with a `current_thread` runtime. Work that is given to one never leaves its
+//! thread.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,19 +20,19 @@ use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX, POOL_TRIM_INTERVAL
 use crate::watchdog::{Histogram, Watched};
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
-/// Made on the sending thread, turned into a future on the core.
+/// A closure from the sending thread, which makes a future on the core.
 type Job = Box<dyn FnOnce() -> LocalFuture + Send>;
 
-/// How core threads are made.
+/// Parameters of core threads.
 #[derive(Clone, Debug)]
 pub struct CoresConfig {
-    /// How many; 0 means one for each processor this process may use.
+    /// Number of threads; 0 means one for each processor that this process may use.
     pub count: usize,
-    /// Whether each thread is bound to a processor of its own.
+    /// True to bind each thread to a processor of its own.
     pub pin: bool,
-    /// What each thread does first, those too that blocking calls are made on.
+    /// A function that each thread calls first, also threads for blocking calls.
     pub begin: fn(),
-    /// What the threads are called, with `-<index>` behind it.
+    /// Name of the threads, followed by `-<index>`.
     pub name: String,
 }
 
@@ -42,22 +42,22 @@ impl Default for CoresConfig {
     }
 }
 
-/// All core threads of a process. Dropping it stops them without grace.
+/// All core threads of a process. Dropping it stops them at once.
 pub struct Cores {
     handles: Vec<CoreHandle>,
     threads: Vec<JoinHandle<()>>,
     stopping: watch::Sender<Stop>,
 }
 
-/// What the core threads are told about stopping.
+/// A request to the core threads to stop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     No,
-    /// Tasks should end by themselves within the grace.
+    /// Tasks should end by themselves within this time.
     Soon(Duration),
 }
 
-/// A door to one core, usable from any thread.
+/// A handle on one core, for any thread.
 #[derive(Clone)]
 pub struct CoreHandle {
     index: usize,
@@ -66,7 +66,7 @@ pub struct CoreHandle {
     polls: Arc<Histogram>,
 }
 
-/// What a task knows about the core it runs on.
+/// Facts about its core for a task.
 struct Current {
     handle: CoreHandle,
     stopping: watch::Receiver<Stop>,
@@ -76,14 +76,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
 }
 
-/// The core this code runs on, if it is a core thread.
+/// Returns the core of the calling thread, if it is a core thread.
 #[must_use]
 pub fn current() -> Option<CoreHandle> {
     CURRENT.with_borrow(|current| current.as_ref().map(|current| current.handle.clone()))
 }
 
-/// Completes when the core this runs on is asked to stop; on any other thread
-/// never. Long-lived tasks select on it and wind up.
+/// Completes when this core is asked to stop; on any other thread never. Tasks that run for long
+/// wait for it beside their work, and then finish.
 pub async fn stopping() {
     let current = CURRENT.with_borrow(Clone::clone);
     match current {
@@ -93,7 +93,7 @@ pub async fn stopping() {
 }
 
 async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {
-    // An error means that `Cores` is gone, which is a stop too.
+    // An error means that `Cores` is gone, which also means stop.
     drop(stopping.wait_for(|stop| *stop != Stop::No).await);
 }
 
@@ -101,8 +101,7 @@ impl Cores {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When a thread or its runtime cannot be made, or `count` is beyond
-    /// [`CORES_MAX`].
+    /// If a thread or its runtime cannot be made, or if `count` is more than [`CORES_MAX`].
     pub fn start(config: &CoresConfig) -> io::Result<Self> {
         let processors = allowed_processors();
         let count = if config.count == 0 { processors.len() } else { config.count };
@@ -138,8 +137,8 @@ impl Cores {
         self.handles.iter().min_by_key(|core| core.tasks()).expect("at least one core")
     }
 
-    /// Asks all tasks to end, waits up to `grace` for them, drops what is
-    /// left, and joins the threads. Blocks: not for calling on a core.
+    /// Asks all tasks to end, waits up to `grace` for them, drops the rest and joins the threads.
+    /// It blocks, so it must not run on a core.
     pub fn stop(mut self, grace: Duration) {
         self.stopping.send_replace(Stop::Soon(grace));
         self.join();
@@ -148,7 +147,7 @@ impl Cores {
     fn join(&mut self) {
         self.handles.clear();
         for thread in self.threads.drain(..) {
-            // A core thread that panicked has said so already.
+            // A core thread that panicked has reported it.
             drop(thread.join());
         }
     }
@@ -168,27 +167,27 @@ impl Drop for Cores {
 }
 
 impl CoreHandle {
-    /// The number of the core, from 0.
+    /// Returns the number of the core, from 0.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Tasks given to this core by [`Self::spawn`] that have not ended.
+    /// Returns the number of unfinished tasks given to this core by [`Self::spawn`].
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.tasks.load(Ordering::Relaxed)
     }
 
-    /// The polls of the core's tasks, by duration.
+    /// Returns the durations of the core's polls.
     #[must_use]
     pub fn polls(&self) -> &Arc<Histogram> {
         &self.polls
     }
 
-    /// Runs on the core the future that `make` returns there. The future need
-    /// not be `Send`; only what `make` captures travels. After the core has
-    /// stopped, `make` is dropped uncalled and the answer is false.
+    /// Runs a future on the core, which `make` returns there. The future need not be `Send`; only
+    /// the captures of `make` move. If the core has stopped, `make` is dropped uncalled and the
+    /// result is false.
     pub fn spawn<M, F>(&self, make: M) -> bool
     where
         M: FnOnce() -> F + Send + 'static,
@@ -204,8 +203,8 @@ impl CoreHandle {
         self.jobs.send(job).is_ok()
     }
 
-    /// As [`Self::spawn`], and waits for what the future returns; `None` when
-    /// the core stopped or the future panicked.
+    /// Runs a future on the core like [`Self::spawn`], and returns its result; `None` if the core
+    /// stopped or the future panicked.
     pub async fn run<M, F, T>(&self, make: M) -> Option<T>
     where
         M: FnOnce() -> F + Send + 'static,
@@ -214,14 +213,14 @@ impl CoreHandle {
     {
         let (answer, answered) = oneshot::channel();
         self.spawn(move || async move {
-            // Nobody waits any more: nothing to tell.
+            // The caller may have stopped waiting.
             drop(answer.send(make().await));
         });
         answered.await.ok()
     }
 }
 
-/// Counts a task while it lives, a panic included.
+/// Counts a task while it lives, also when it panics.
 struct Load(Arc<AtomicUsize>);
 
 impl Load {
@@ -263,8 +262,8 @@ fn start_one(
         let local = LocalSet::new();
         local.block_on(&runtime, work(queue, stopping, &polls));
         {
-            // Tasks that outlived the grace are dropped before the runtime is, and within
-            // it: what they own may give work to it when it is dropped.
+            // Remaining tasks are dropped before the runtime and within it, because their values
+            // may use it when they are dropped.
             let _within = runtime.enter();
             drop(local);
         }
@@ -290,7 +289,7 @@ async fn work(
                 Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
                 None => break,
             },
-            // A task that panicked has told the panic hook, and hurts no other.
+            // The panic hook has reported a panic, which affects no other task.
             Some(_ended) = tasks.join_next() => {}
             () = stop_asked(&mut stopping) => break,
         }
@@ -302,7 +301,7 @@ async fn work(
         Stop::No => Duration::ZERO,
     };
     let all_ended = async {
-        // What was accepted before the door closed still gets its chance.
+        // Jobs that were accepted before the queue closed still begin.
         while let Some(job) = queue.recv().await {
             tasks.spawn_local(Watched::new(job(), polls));
         }
@@ -311,7 +310,7 @@ async fn work(
     drop(tokio::time::timeout(grace, all_ended).await);
 }
 
-/// The processors this process may run on.
+/// Returns the processors that this process may use.
 fn allowed_processors() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None);
     let processors: Vec<usize> = allowed.map_or_else(
@@ -321,7 +320,7 @@ fn allowed_processors() -> Vec<usize> {
     if processors.is_empty() { vec![0] } else { processors }
 }
 
-/// Binds this thread. A refusal costs speed only.
+/// Binds this thread to a processor. If that fails, only speed is lost.
 fn pin_to(processor: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor);

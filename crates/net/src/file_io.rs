@@ -1,21 +1,19 @@
-//! File data by the shortest road that works.
+//! File I/O by the fastest way that works.
 //!
-//! A read is first tried inline with `preadv2(RWF_NOWAIT)`: what lies in the
-//! page cache is served on the spot, and nothing else. A miss goes to the
-//! core's own io_uring, and where the kernel forbids that, or a server or process
-//! answers for the file system, to a bounded set of threads. Which calls a file
-//! system understands is learned once per mount.
+//! A read is first tried on the core with `preadv2(RWF_NOWAIT)`, which serves only data in the page
+//! cache. Other data is read by the core's io_uring, or by a bounded set of threads if the kernel
+//! forbids io_uring or if a server or process serves the file system. The calls that a file system
+//! supports are learned once for each mount.
 //!
-//! A buffered write to a local disk is a copy into the page cache and is done
-//! inline, 1 MiB at a time, as long as the disk follows: on ext4 that is three
-//! to four times as fast as any detour. When such copies sleep for
-//! [`INLINE_WRITE_STALL`](crate::limits::INLINE_WRITE_STALL) or longer the
-//! kernel is slowing its writer down: then the mount's writes leave the core
-//! for a while. `RWF_NOWAIT` is of no use for that: ext4 refuses it for
-//! buffered writes, and others refuse it for every write that extends a file.
+//! A buffered write to a local disk is a copy into the page cache. It runs on the core, 1 MiB at a
+//! time, while the disk keeps up: on ext4 that is three to four times as fast as any other way. If
+//! such copies sleep for [`INLINE_WRITE_STALL`](crate::limits::INLINE_WRITE_STALL) or longer, the
+//! kernel is slowing its writer down, and the mount's writes leave the core for a while.
+//! `RWF_NOWAIT` does not help: ext4 refuses it for buffered writes, and others for every write that
+//! extends a file.
 //!
-//! Files of servers and of user-space file systems are never written inline.
-//! `fsync` never runs on the core.
+//! Files of servers and of user-space file systems are never written on the core. `fsync` never
+//! runs on the core.
 
 use std::cell::Cell;
 use std::io;
@@ -35,11 +33,11 @@ mod sys;
 
 pub use mount::{Learned, Medium, Mount, MountReport, medium_at, mounts};
 
-/// An open file whose descriptor several may hold: an `OwnedFd`, or an object
-/// that has one and closes it with its last owner.
+/// An open file whose descriptor has several owners: an `OwnedFd`, or an object that closes its
+/// descriptor with its last owner.
 pub type FileFd = Arc<dyn AsFd + Send + Sync>;
 
-/// Where operations go that may wait.
+/// The way of operations that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoRoad {
     /// The core's own io_uring.
@@ -48,13 +46,12 @@ pub enum IoRoad {
     Threads,
 }
 
-/// Which roads this core may take. All, unless configuration or a test says
-/// otherwise.
+/// The ways that this core may use: all, unless configuration or a test restricts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoadChoice {
-    /// Try reads and writes on the core first.
+    /// Tries reads and writes on the core first.
     pub inline: bool,
-    /// Use an io_uring if there is one.
+    /// Uses an io_uring if there is one.
     pub ring: bool,
 }
 
@@ -68,12 +65,12 @@ thread_local! {
     static CHOICE: Cell<RoadChoice> = const { Cell::new(RoadChoice { inline: true, ring: true }) };
 }
 
-/// Sets which roads this core thread may take from now on.
+/// Sets the ways that this core thread may use from now on.
 pub fn choose_roads(choice: RoadChoice) {
     CHOICE.set(choice);
 }
 
-/// The road that waiting operations of this core take, and why.
+/// Returns the way of this core's waiting operations, and the reason.
 #[must_use]
 pub fn road() -> (IoRoad, String) {
     if !CHOICE.get().ring {
@@ -85,19 +82,19 @@ pub fn road() -> (IoRoad, String) {
     }
 }
 
-/// As [`road`] without its words, for every operation.
+/// True if waiting operations of this core use the ring. Like [`road`], without the reason.
 fn takes_ring() -> bool {
     CHOICE.get().ring && ring::is_available()
 }
 
-/// Runs a call that may block on a thread meant for that, and waits for it.
-/// The call runs to its end even if the wait is dropped.
+/// Runs a call that may block on a thread for such calls, and waits for it. The call runs to its
+/// end even if the wait is dropped.
 ///
 /// # Errors
-/// When the runtime is shutting down.
+/// If the runtime is shutting down.
 ///
 /// # Panics
-/// When the call did: its panic goes on here.
+/// If the call panics; its panic continues here.
 pub async fn run_blocking<T, F>(call: F) -> io::Result<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -116,80 +113,80 @@ thread_local! {
     static STAYS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From here on what [`run_blocking`] is given runs on this very thread: in a
-/// simulator nothing blocks, and one thread decides the order of everything.
+/// Makes [`run_blocking`] run its calls on this thread from now on: in a simulator nothing blocks,
+/// and one thread decides the order of everything.
 pub fn stay_on_this_thread() {
     STAYS.set(true);
 }
 
-/// True where [`stay_on_this_thread`] was called.
+/// True if this thread called [`stay_on_this_thread`].
 #[must_use]
 pub fn stays() -> bool {
     STAYS.get()
 }
 
-/// An open regular file, and what is known about where it lies.
+/// An open regular file, with the facts about its mount.
 #[derive(Clone)]
 pub struct File {
     fd: FileFd,
     mount: Arc<Mount>,
 }
 
-/// What came of an attempt that must not wait.
+/// The result of an attempt that must not wait.
 enum Attempt {
-    /// All that was asked for, or all there is.
+    /// The whole request is done, up to the end of the file.
     Done,
-    /// The rest would have to be waited for.
+    /// The rest of the request would have to wait.
     WouldWait,
 }
 
 impl File {
-    /// Whether what has to be waited for goes to the core's ring. Where a server or a
-    /// process answers it does not: of a descriptor with `O_NONBLOCK` the kernel
-    /// believes that it can be tried at once, on the core, and FUSE waits there.
+    /// True if waiting operations use the core's ring. If a server or a process serves the file
+    /// system they do not: for a descriptor with `O_NONBLOCK` the kernel tries them on the core
+    /// first, and FUSE waits there.
     fn takes_ring(&self) -> bool {
         self.mount.medium() != Medium::Remote && takes_ring()
     }
 
-    /// Looks up the mount of a regular file.
+    /// Makes a `File` from an open regular file, and looks its mount up.
     ///
     /// # Errors
-    /// `InvalidInput` when it is not a regular file, or what `fstat` says.
+    /// `InvalidInput` if it is not a regular file, or the error of `fstat`.
     pub fn new(fd: FileFd) -> io::Result<Self> {
         let mount = Mount::of(fd.as_fd())?;
         Ok(Self { fd, mount })
     }
 
-    /// The same for what is known to be a regular file on the device with these numbers.
+    /// Makes a `File` from a descriptor that is known to be a regular file on the device with these
+    /// numbers.
     ///
     /// # Errors
-    /// What `fstatfs` says.
+    /// The error of `fstatfs`.
     pub fn on(fd: FileFd, major: u32, minor: u32) -> io::Result<Self> {
         let mount = Mount::at(rustix::fs::makedev(major, minor), fd.as_fd())?;
         Ok(Self { fd, mount })
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     #[must_use]
     pub fn fd(&self) -> &FileFd {
         &self.fd
     }
 
-    /// What is known about the file system it lies on.
+    /// Returns the facts about the file's mount.
     #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
     }
 
-    /// A range of the file as a frame's tail.
+    /// Returns a range of the file as the tail of a frame.
     #[must_use]
     pub fn segment(&self, offset: u64, len: usize) -> Segment {
         Segment::File { file: Arc::clone(&self.fd), offset, len }
     }
 
-    /// Whether the range, which does not reach beyond the file's end, lies in
-    /// the page cache, so that `sendfile` would not wait for a disk. Nothing
-    /// keeps it there: this is advice.
+    /// True if the range, which must not extend beyond the file's end, lies in the page cache, so
+    /// that `sendfile` would not wait for a disk. This is advice: nothing keeps the pages there.
     #[must_use]
     pub fn is_cached(&self, offset: u64, len: usize) -> bool {
         if self.mount.medium() == Medium::Memory || len == 0 {
@@ -203,14 +200,14 @@ impl File {
                     self.mount.learn_cachestat(true);
                     return cached > last / page - offset / page;
                 }
-                // Old kernels lack it, newer ones want ownership.
+                // Old kernels do not have the call, newer ones allow it only to the file's owner.
                 Err(_) => self.mount.learn_cachestat(false),
             }
         }
         self.probe_cached(offset, last)
     }
 
-    /// Reads a byte here and there without waiting.
+    /// Reads single bytes of the range without waiting.
     fn probe_cached(&self, offset: u64, last: u64) -> bool {
         const STEP: usize = 64 << 10;
         if !self.mount.may_read_nowait() {
@@ -224,18 +221,18 @@ impl File {
         (offset..last).step_by(STEP).all(&mut at_hand) && at_hand(last)
     }
 
-    /// Reads up to `len` bytes at `offset` and appends them to `buf`; fewer
-    /// only at the end of the file. If the future is dropped the kernel may go
-    /// on, into memory that stays owned until it is done.
+    /// Reads up to `len` bytes at `offset` and appends them to `buf`; fewer only at the end of the
+    /// file. If the future is dropped the kernel may continue, into memory that stays owned until
+    /// it has finished.
     ///
     /// # Errors
-    /// What the file system says; the buffer then returns to its pool.
+    /// The file system's error; the buffer then returns to its pool.
     ///
     /// # Panics
-    /// When `len` is more than a [`Buf`] can hold.
+    /// If `len` is more than a [`Buf`] can hold.
     pub async fn read(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
         assert!(len <= BUF_BYTES_MAX, "read beyond every limit");
-        // Beyond what an offset can say is beyond the end of any file.
+        // Bytes behind the largest offset are behind the end of any file.
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
         let (first, goal) = (buf.len(), buf.len() + len);
@@ -259,11 +256,11 @@ impl File {
         Ok(buf)
     }
 
-    /// As [`Self::read`] where nothing has to be waited for: appends what is
-    /// at hand, and says whether that was all there is to the request.
+    /// Reads like [`Self::read`] without waiting: appends the available bytes, and returns true if
+    /// that was the whole request.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn try_read(&self, offset: u64, buf: &mut Buf, len: usize) -> io::Result<bool> {
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
@@ -311,8 +308,8 @@ impl File {
             let (buf, outcome) = ring::read(&self.fd, offset, buf, len, permit).await;
             return match outcome {
                 Ok(_) => Ok(buf),
-                // The kernel's worker was interrupted, or has given the wait up, as it
-                // does where the medium fails: a thread finds out what is wrong.
+                // The kernel's worker was interrupted or gave up, as it does when the medium fails:
+                // a thread will get the real error.
                 Err(error) if gave_up(&error) => self.read_on_thread(offset, buf, len).await,
                 Err(error) => Err(error),
             };
@@ -487,12 +484,11 @@ impl File {
         .await
     }
 
-    /// Puts what was written on stable storage: with `data_only` the data and
-    /// what is needed to find it (`fdatasync`), else the times as well.
+    /// Makes all writes stable: with `data_only` the data and the metadata needed to find it
+    /// (`fdatasync`), else also the times.
     ///
     /// # Errors
-    /// What the file system says. After a failure nothing may be concluded
-    /// from a later success: the data may be gone.
+    /// The file system's error. A success after a failure means nothing: data may have been lost.
     pub async fn sync(&self, data_only: bool) -> io::Result<()> {
         if self.takes_ring() {
             let permit = permit(&self.mount.blocking_calls).await?;
@@ -505,12 +501,12 @@ impl File {
         .await
     }
 
-    /// Runs a call on this file that may block (`fallocate`, `ftruncate`,
-    /// `copy_file_range`...) off the core. One mount has only so many such
-    /// calls under way: a disk that stalls holds up its own files.
+    /// Runs a call on this file that may block (`fallocate`, `ftruncate`, `copy_file_range`...) off
+    /// the core. The number of such calls is limited for each mount: a stalled disk delays only its
+    /// own files.
     ///
     /// # Errors
-    /// What the call returns, or that it could not be run.
+    /// The error of the call, or the reason why it could not run.
     pub async fn run_blocking<T, F>(&self, call: F) -> io::Result<T>
     where
         F: FnOnce(BorrowedFd<'_>) -> io::Result<T> + Send + 'static,
@@ -526,12 +522,12 @@ impl File {
     }
 }
 
-/// Bytes between `offset` and the last offset the kernel can say.
+/// Returns the bytes between `offset` and the kernel's largest offset.
 fn before_last_offset(offset: u64) -> u64 {
     (i64::MAX as u64).saturating_sub(offset)
 }
 
-/// Whether an operation of the ring has ended with nothing found out.
+/// True if an operation of the ring ended without a meaningful result.
 fn gave_up(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }

@@ -1,11 +1,10 @@
-//! Frames out of a stream, whole and owned.
+//! Cuts a stream into frames.
 //!
-//! An idle connection holds no buffer. When it becomes readable the bytes go
-//! to a scratch that all connections of the core share; whole small frames
-//! are copied out of it, and a frame that is not all there gets a [`Buf`] of
-//! its own length, into which the rest is received directly, with the scratch
-//! behind it for what follows. A pipelining client thus costs few calls, and
-//! the bulk of a large frame is never copied.
+//! An idle connection holds no buffer. Bytes are received into a scratch buffer that all
+//! connections of the core share. Whole small frames are copied out of it. An incomplete frame gets
+//! a [`Buf`] of its length, into which the rest is received directly, with the scratch buffer
+//! behind it for later bytes. So a pipelining client costs few system calls, and most of a large
+//! frame is never copied.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,29 +20,28 @@ use crate::limits::{
 };
 use crate::transport::Stream;
 
-/// Bytes in front of every frame: zero, and a 24-bit big-endian length.
+/// Bytes before every frame: zero, and a 24-bit big-endian length.
 pub const PREFIX_BYTES: usize = 4;
 
 /// Headroom of received frames.
 const FRAME_HEADROOM: usize = 64;
 
-/// Why no further frame comes from a connection. All are final.
+/// The reason why a connection gives no further frame. All are final.
 #[derive(Debug)]
 pub enum ReceiveError {
-    /// The first byte of a prefix is not zero: this is not a frame.
+    /// The first byte of a prefix is not zero, so this is no frame.
     NotAFrame {
-        /// The byte that should have been zero.
+        /// The first byte.
         first: u8,
     },
-    /// A frame announces more than the limit in force. Nothing was allocated
-    /// for it.
+    /// A frame announces more than the present limit. Nothing was allocated for it.
     TooLong {
         /// Bytes announced.
         len: u32,
         /// Bytes allowed.
         limit: u32,
     },
-    /// A begun frame made no progress, or too little, for too long.
+    /// A frame made no progress, or too little, for too long.
     Stalled,
     /// The stream ended inside a frame.
     Truncated,
@@ -88,23 +86,22 @@ thread_local! {
         RefCell::new(vec![0; RECEIVE_SCRATCH_BYTES].into_boxed_slice());
 }
 
-/// A prefix that cannot be served; remembered, so that every later call says
-/// the same.
+/// A bad prefix. It is stored, so that every later call returns this error.
 #[derive(Clone, Copy)]
 enum Fault {
     NotAFrame { first: u8 },
     TooLong { len: u32, limit: u32 },
 }
 
-/// What of the next frame has arrived.
+/// The part of the next frame that has arrived.
 enum Partial {
     Nothing,
     Prefix { bytes: [u8; PREFIX_BYTES], have: usize },
     Body { buf: Buf, len: usize },
 }
 
-/// Cuts one connection's stream into frames. It is `Send`: when a connection
-/// moves to another core, its reader moves with it and with what it holds.
+/// Cuts one connection's stream into frames. It is `Send`: it moves with its connection to another
+/// core, with all bytes that it holds.
 pub struct FrameReader {
     limit: u32,
     progress_timeout: Duration,
@@ -120,8 +117,7 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// A reader that accepts frames of up to `limit` bytes, prefix not
-    /// counted.
+    /// Makes a reader for frames of up to `limit` bytes, without the prefix.
     #[must_use]
     pub fn new(limit: u32) -> Self {
         Self {
@@ -138,31 +134,29 @@ impl FrameReader {
         }
     }
 
-    /// Sets the limit for frames whose prefix has not arrived yet: it rises
-    /// when the peer has shown who it is.
+    /// Sets the limit for frames whose prefix has not arrived yet. It is raised after the logon.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit.min(FRAME_BYTES_MAX);
     }
 
-    /// Sets how long a begun frame may stand still
-    /// ([`FRAME_PROGRESS_TIMEOUT`] unless told).
+    /// Sets the time in which a frame must make progress ([`FRAME_PROGRESS_TIMEOUT`] by default).
     pub fn set_progress_timeout(&mut self, timeout: Duration) {
         self.progress_timeout = timeout;
     }
 
-    /// All bytes received so far, prefixes included.
+    /// Returns the number of bytes received so far, prefixes included.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
-    /// Whether a frame has begun and is not complete.
+    /// True if a frame has begun and is not complete.
     #[must_use]
     pub fn is_inside_frame(&self) -> bool {
         !matches!(self.partial, Partial::Nothing)
     }
 
-    /// Bytes of the buffers that hold frames which were not handed out.
+    /// Returns the bytes of the buffers that hold frames which were not taken yet.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let partial = match &self.partial {
@@ -172,13 +166,13 @@ impl FrameReader {
         self.ready_bytes + partial
     }
 
-    /// Whether [`Self::try_next`] has one.
+    /// True if [`Self::try_next`] has a frame.
     #[must_use]
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// A frame that has arrived already, without asking the system.
+    /// Returns a frame that has arrived already, without a system call.
     pub fn try_next(&mut self) -> Option<Buf> {
         let frame = self.ready.pop_front()?;
         self.ready_bytes -= frame.capacity();
@@ -189,22 +183,22 @@ impl FrameReader {
         Some(frame)
     }
 
-    /// The next frame without its prefix, or `None` at an orderly end.
+    /// Returns the next frame without its prefix, or `None` at an orderly end.
     ///
-    /// Dropping the future loses nothing: the next call goes on from there.
+    /// Dropping the future loses nothing: the next call continues.
     ///
     /// # Errors
-    /// Any [`ReceiveError`], after all frames that came whole before it.
+    /// Any [`ReceiveError`], after all frames that were complete before it.
     pub async fn next(&mut self, stream: &Stream) -> Result<Option<Buf>, ReceiveError> {
         self.next_if(stream, |_, _| true).await
     }
 
-    /// Like [`Self::next`]; nothing is received while `may_receive` answers false. It is
-    /// asked before each receive, and again each [`GATE_PAUSE`]. It is told
+    /// Returns the next frame like [`Self::next`], but receives nothing while `may_receive` returns
+    /// false. It is called before each receive, and again each [`GATE_PAUSE`], with
     /// [`Self::held_bytes`] and [`Self::is_inside_frame`].
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// Any [`ReceiveError`], after all frames that were complete before it.
     pub async fn next_if(
         &mut self,
         stream: &Stream,
@@ -225,7 +219,7 @@ impl FrameReader {
                 let whole = !self.is_inside_frame();
                 return if whole { Ok(None) } else { Err(ReceiveError::Truncated) };
             }
-            // A peer that always has more to say must not keep the core.
+            // A peer that sends without end must not keep the core.
             tokio::task::coop::consume_budget().await;
             if !may_receive(self.held_bytes(), self.is_inside_frame()) {
                 sleep(GATE_PAUSE).await;
@@ -242,7 +236,7 @@ impl FrameReader {
         }
     }
 
-    /// Waits for more bytes, within the deadlines when a frame has begun.
+    /// Waits for more bytes, within the deadlines if a frame has begun.
     async fn wait(&mut self, stream: &Stream) -> Result<(), ReceiveError> {
         let len = match &self.partial {
             Partial::Nothing => return stream.readable().await.map_err(ReceiveError::Io),
@@ -259,7 +253,7 @@ impl FrameReader {
         }
     }
 
-    /// One vectored read, and the frames it completes.
+    /// Makes one vectored read, and hands out the frames that it completes.
     fn receive(&mut self, stream: &Stream) -> io::Result<()> {
         SCRATCH.with_borrow_mut(|scratch| {
             let count;
@@ -287,7 +281,7 @@ impl FrameReader {
         })
     }
 
-    /// Hands out the body if it is complete.
+    /// Hands out the frame if it is complete.
     fn finish_body(&mut self) {
         match std::mem::replace(&mut self.partial, Partial::Nothing) {
             Partial::Body { buf, len } if buf.len() == len => {
@@ -299,7 +293,7 @@ impl FrameReader {
         }
     }
 
-    /// Cuts received bytes into frames, the last of which may stay partial.
+    /// Cuts received bytes into frames, the last of which may be incomplete.
     fn cut(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.fault.is_none() {
             match &mut self.partial {
@@ -326,7 +320,7 @@ impl FrameReader {
         }
     }
 
-    /// Checks a complete prefix and, only then, gets a buffer for its frame.
+    /// Checks a complete prefix and then gets a buffer for its frame.
     fn begin_body(&mut self, prefix: [u8; PREFIX_BYTES]) {
         let [first, high, middle, low] = prefix;
         let len = u32::from_be_bytes([0, high, middle, low]);

@@ -1,18 +1,15 @@
-//! What Frevo asks of the kernel: transports, pooled buffers, the roads file
-//! data takes, socket facts and the core threads everything runs on.
+//! Access to the kernel: transports, pooled buffers, file I/O, facts about sockets, and the core
+//! threads on which everything runs.
 //!
-//! This crate knows of the protocol above it only that a frame on a stream is
-//! preceded by four bytes: a zero and a 24-bit big-endian length
-//! (MS-SMB2 2.1). Together with `frevo-posix` it holds nearly all the
-//! `unsafe` there is.
+//! Of the protocol above, this crate knows only that four bytes precede a frame: a zero and a
+//! 24-bit big-endian length (MS-SMB2 2.1). This crate and `frevo-posix` contain all unsafe code.
 //!
-//! Everything here is made for one `current_thread` runtime per core: buffer
-//! pools, the receive scratch, pipes and the io_uring are thread-local, and a
-//! connection is served by the thread it was dealt to. What moves between
-//! cores says so by being `Send`: [`Buf`], [`FrameReader`],
-//! [`transport::Detached`], [`CoreHandle`].
+//! Everything here is made for one `current_thread` runtime for each core: buffer pools, the
+//! receive scratch, pipes and the io_uring are thread-local, and one thread serves a connection.
+//! Types that move between cores are `Send`: [`Buf`], [`FrameReader`], [`transport::Detached`],
+//! [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
-// What a `for` or `match` is about lives to its end, a lock's guard too.
+// A temporary of a `for` or `match` lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]

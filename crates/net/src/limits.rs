@@ -2,143 +2,138 @@
 
 use std::time::Duration;
 
-/// Bytes of free buffers one core thread keeps for reuse. What is freed
-/// beyond it goes back to the system at once.
+/// Bytes of free buffers that one core thread keeps for reuse. Further ones are returned to the
+/// system at once.
 pub const POOL_RETAINED_BYTES_MAX: usize = 32 << 20;
 
-/// Time between two looks for free buffers that nobody used: what a burst took goes
-/// back within twice this time.
+/// Time between two searches for unused free buffers: the memory of a burst is returned within
+/// twice this time.
 pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The largest block a pool keeps; larger ones are made and unmade each time.
+/// Bytes of the largest block that a pool keeps; larger ones are made and freed each time.
 pub const POOLED_BLOCK_BYTES_MAX: usize = (8 << 20) + 4096;
 
-/// The largest length a [`crate::Buf`] may be asked for: a whole frame with
-/// its prefix and every headroom fits.
+/// Largest length of a [`crate::Buf`], bytes: a whole frame with its prefix and headroom.
 pub const BUF_BYTES_MAX: usize = (16 << 20) + 65536;
 
-/// Bytes of the scratch that all connections of a core receive into first.
+/// Bytes of the scratch buffer that all connections of a core receive into first.
 pub const RECEIVE_SCRATCH_BYTES: usize = 16 << 10;
 
-/// The largest length four prefix bytes can say (MS-SMB2 2.1).
+/// Largest length in four prefix bytes (MS-SMB2 2.1).
 pub const FRAME_BYTES_MAX: u32 = 0x00ff_ffff;
 
-/// Time between two questions for leave to receive.
+/// Time between two checks whether a connection may receive.
 pub const GATE_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a begun frame may stand still before its connection is given up.
+/// Time in which a begun frame must make progress, else its connection ends.
 pub const FRAME_PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes per second a begun frame has to arrive at, beyond
-/// [`FRAME_PROGRESS_TIMEOUT`], so that one byte every nine seconds does not
-/// hold a large buffer for a day.
+/// Bytes per second at which a begun frame must arrive, beyond [`FRAME_PROGRESS_TIMEOUT`]. Without
+/// it one byte every nine seconds would hold a large buffer for a day.
 pub const FRAME_RATE_MIN: u32 = 4096;
 
-/// Bytes in a send queue from which on it calls itself full.
+/// Bytes in a send queue that make it full.
 pub const SEND_QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// Frames in a send queue from which on it calls itself full.
+/// Frames in a send queue that make it full.
 pub const SEND_QUEUE_FRAMES_MAX: usize = 4096;
 
-/// The time in which a peer has to take [`SEND_RATE_MIN`], or all that waits for it.
-/// Otherwise its connection is given up, whatever it sends meanwhile.
+/// Time in which a peer must take [`SEND_RATE_MIN`], or everything that waits for it. Otherwise its
+/// connection ends, whatever it sends meanwhile.
 pub const SEND_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes per second that a peer has to take while something waits for it, as a mean over
+/// Bytes per second that a peer must take while data waits for it, on average over
 /// [`SEND_STALL_TIMEOUT`].
 pub const SEND_RATE_MIN: u32 = 4096;
 
-/// A queue that is blocked for so long is watched: what the peer has acknowledged is
-/// asked of the kernel, which a peer that reads fast never costs.
+/// Time after which a blocked queue is watched: the kernel is asked for the bytes that the peer has
+/// acknowledged. Peers that read fast never cost this call.
 pub const SEND_BLOCKED_LOOK: Duration = Duration::from_secs(1);
 
-/// How long the kernel keeps data of ours that a client does not acknowledge, or that its
-/// window has no room for (TCP_USER_TIMEOUT). As long as silent peers are asked for.
+/// Time for which the kernel keeps data that a client does not acknowledge, or for which its window
+/// has no room (TCP_USER_TIMEOUT). Equal to the time after which silent peers are lost.
 pub const SEND_UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Segments handed to the kernel in one vectored write.
 pub const SEND_IOV_MAX: usize = 64;
 
-/// File tails of at least this many bytes leave by `sendfile`; smaller ones
-/// are read and copied. Measured on loopback, processor time of the sender:
-/// 2.8 against 4.8 us at 32 KiB, no difference one by one at 16 KiB.
+/// File tails of at least this many bytes leave by `sendfile`; smaller ones are read and copied.
+/// Measured on loopback, processor time of the sender: 2.8 against 4.8 us at 32 KiB, no difference
+/// one by one at 16 KiB.
 pub const SENDFILE_BYTES_MIN: usize = 32 << 10;
 
-/// File tails of at least this many bytes leave by `splice` through a pipe:
-/// 5 to 20 percent less processor time than `sendfile` from here on, and
-/// none below.
+/// File tails of at least this many bytes leave by `splice` through a pipe, which takes 5 to 20
+/// percent less processor time than `sendfile` from this size on.
 pub const SPLICE_BYTES_MIN: usize = 512 << 10;
 
-/// The size asked for of a splice pipe.
+/// Requested size of a splice pipe, bytes.
 pub const SPLICE_PIPE_BYTES: usize = 1 << 20;
 
-/// Splice pipes a core keeps for reuse.
+/// Splice pipes that a core keeps for reuse.
 pub const SPLICE_PIPES_RETAINED_MAX: usize = 8;
 
-/// Core threads one process may have.
+/// Core threads of one process.
 pub const CORES_MAX: usize = 1024;
 
-/// Threads for blocking calls each core's runtime may have.
+/// Threads for blocking calls of each core's runtime.
 pub const BLOCKING_THREADS_PER_CORE_MAX: usize = 64;
 
-/// Operations one core's io_uring may have under way.
+/// Operations of one core's io_uring at a time.
 pub const RING_OPS_MAX: u32 = 256;
 
-/// Operations one mount may have under way on all rings together, so that a
-/// disk that stalls does not take every slot of every core.
+/// Operations of one mount at a time on all rings together, so that a stalled disk does not take
+/// every slot of every core.
 pub const RING_OPS_PER_MOUNT_MAX: usize = 128;
 
-/// Calls one mount may have blocking on threads, for the same reason.
+/// Calls of one mount at a time on threads, so that a stalled disk does not take every thread.
 pub const BLOCKING_CALLS_PER_MOUNT_MAX: usize = 32;
 
-/// Bytes written on the core thread in one call, where that is the road.
+/// Bytes of one write call on the core thread.
 pub const INLINE_WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// A write on the core thread that slept this long shows that the disk cannot
-/// follow: its mount's writes leave the core for a while.
+/// A write on the core thread that slept this long shows that the disk cannot keep up: its mount's
+/// writes leave the core for a while.
 pub const INLINE_WRITE_STALL: Duration = Duration::from_millis(10);
 
-/// Writes on the core thread that are watched for sleep after one that took
-/// [`INLINE_WRITE_STALL`] for whatever reason.
+/// Writes on the core thread that are watched for sleep after one that took [`INLINE_WRITE_STALL`]
+/// for whatever reason.
 pub const INLINE_WRITES_WATCHED: u32 = 64;
 
-/// How long they stay away the first time; doubled each time it happens again
-/// at once, up to [`INLINE_WRITE_AWAY_MAX`].
+/// Time for which writes leave the core at first. It doubles each time they are slow again at once,
+/// up to [`INLINE_WRITE_AWAY_MAX`].
 pub const INLINE_WRITE_AWAY_MIN: Duration = Duration::from_secs(1);
 
-/// The longest they stay away.
+/// Longest time for which writes leave the core.
 pub const INLINE_WRITE_AWAY_MAX: Duration = Duration::from_secs(64);
 
-/// Mounts of which a memory is kept; files of further ones share one.
+/// Mounts of which facts are kept; files of further ones share one entry.
 pub const MOUNTS_MAX: usize = 4096;
 
-/// How long a dying core thread waits for the kernel to let go of buffers,
-/// before it leaks them.
+/// Time for which a core thread that ends waits for the kernel to release buffers, before it leaks
+/// them.
 pub const RING_FAREWELL: Duration = Duration::from_secs(2);
 
 /// Connections the kernel holds for a listener until they are accepted.
 pub const LISTEN_BACKLOG: i32 = 1024;
 
-/// Silence after which the kernel asks a peer whether it is still there.
+/// Silence after which the kernel probes a peer.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
-/// Time between such questions.
+/// Time between two probes.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Unanswered questions after which the connection is dead.
+/// Unanswered probes after which the connection is lost.
 pub const KEEPALIVE_COUNT: u32 = 6;
 
-/// Interfaces reported at most; a host with thousands of containers has
-/// thousands.
+/// Network interfaces that are reported; a host with thousands of containers has thousands.
 pub const INTERFACES_MAX: usize = 4096;
 
-/// How long one poll goes on with what could as well go on later. Half of the
-/// 10 ms that no request may hold a core for: the step at hand still ends.
+/// Time after which a poll postpones work that can wait. Half of the 10 ms for which a request may
+/// hold a core: the present step still ends.
 pub const POLL_SLICE: Duration = Duration::from_millis(5);
 
-/// Processor time that one poll may take before builds with assertions count it
-/// as a fault.
+/// Processor time of one poll that builds with assertions count as a fault.
 pub const HELD_CORE_MAX: Duration = Duration::from_millis(20);
 
-/// How many times slower unoptimised code may be.
+/// Factor by which unoptimised code may be slower.
 pub const UNOPTIMISED_FACTOR: u32 = 10;

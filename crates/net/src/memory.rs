@@ -1,8 +1,7 @@
-//! An in-memory stand-in for a TCP connection, for tests and the simulator.
+//! A connection in memory, in place of TCP, for tests and the simulator.
 //!
-//! Two [`MemoryStream`]s are the ends of a pair of bounded byte pipes. They
-//! behave as sockets do where it matters: short reads and writes,
-//! would-block, half-close, and reset. They may live on different threads.
+//! Two [`MemoryStream`]s are the ends of a pair of bounded byte pipes. Like sockets they have short
+//! reads and writes, would-block, half-close and reset. They may live on different threads.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// One direction.
+/// One direction of a connection.
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
@@ -40,8 +39,7 @@ impl Pipe {
 
 type Direction = Arc<Mutex<Pipe>>;
 
-/// One end of an in-memory connection. One task may wait for reading and one
-/// for writing at a time.
+/// One end of a connection in memory. One task may wait for reading and one for writing at a time.
 pub struct MemoryStream {
     incoming: Direction,
     outgoing: Direction,
@@ -49,8 +47,8 @@ pub struct MemoryStream {
     peer: SocketAddr,
 }
 
-/// A connected pair; each direction holds at most `capacity` bytes.
-/// `addresses` are what the first and the second end call themselves.
+/// Makes a connected pair; each direction holds at most `capacity` bytes. `addresses` are those of
+/// the first and the second end.
 #[must_use]
 pub fn pair(capacity: usize, addresses: [SocketAddr; 2]) -> (MemoryStream, MemoryStream) {
     let pipe = || Arc::new(Mutex::new(Pipe { capacity: capacity.max(1), ..Pipe::default() }));
@@ -66,28 +64,28 @@ pub fn pair(capacity: usize, addresses: [SocketAddr; 2]) -> (MemoryStream, Memor
 }
 
 impl MemoryStream {
-    /// What this end calls itself.
+    /// Returns this end's address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// What the other end calls itself.
+    /// Returns the other end's address.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Bytes written here that the peer has not read yet.
+    /// Returns the number of bytes written here that the peer has not read yet.
     #[must_use]
     pub fn unread_by_peer(&self) -> usize {
         self.outgoing.lock().bytes.len()
     }
 
-    /// Ready once [`Self::try_read_vectored`] would not block.
+    /// Waits until [`Self::try_read_vectored`] would not block.
     ///
     /// # Errors
-    /// None: failures show when reading.
+    /// None: the read returns failures.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_readable(cx)).await;
         Ok(())
@@ -102,10 +100,10 @@ impl MemoryStream {
         Poll::Pending
     }
 
-    /// Ready once [`Self::try_write_vectored`] would not block.
+    /// Waits until [`Self::try_write_vectored`] would not block.
     ///
     /// # Errors
-    /// None: failures show when writing.
+    /// None: the write returns failures.
     pub async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_writable(cx)).await;
         Ok(())
@@ -120,7 +118,7 @@ impl MemoryStream {
         Poll::Pending
     }
 
-    /// Reads what is there; `Ok(0)` is the end of the stream.
+    /// Reads the available bytes; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
     /// `WouldBlock`, and `ConnectionReset` after either end's [`Self::reset`].
@@ -134,7 +132,7 @@ impl MemoryStream {
         }
         let mut total = 0;
         for slice in slices {
-            // A deque reads from one of its halves at a time.
+            // A deque is read one half at a time.
             let mut filled = 0;
             while filled < slice.len() && !pipe.bytes.is_empty() {
                 filled += pipe.bytes.read(&mut slice[filled..])?;
@@ -149,11 +147,11 @@ impl MemoryStream {
         Ok(total)
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as there is room for.
     ///
     /// # Errors
-    /// `WouldBlock`, `BrokenPipe` when the peer is gone or this end has shut
-    /// down, `ConnectionReset` after either end's [`Self::reset`].
+    /// `WouldBlock`, `BrokenPipe` if the peer is gone or this end has shut down, `ConnectionReset`
+    /// after either end's [`Self::reset`].
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut pipe = self.outgoing.lock();
         if pipe.reset {
@@ -177,8 +175,7 @@ impl MemoryStream {
         Ok(total)
     }
 
-    /// Says that nothing more will be written: the peer reads what is there
-    /// and then the end.
+    /// Ends the writing direction: the peer reads the remaining bytes and then the end.
     pub fn shutdown_write(&self) {
         let mut pipe = self.outgoing.lock();
         pipe.finished = true;
@@ -186,8 +183,7 @@ impl MemoryStream {
         pipe.wake_writer();
     }
 
-    /// Breaks both directions at once, as a reset does: what was not read is
-    /// lost.
+    /// Breaks both directions at once, like a TCP reset: unread bytes are lost.
     pub fn reset(&self) {
         for direction in [&self.incoming, &self.outgoing] {
             let mut pipe = direction.lock();
@@ -203,7 +199,7 @@ impl Drop for MemoryStream {
     fn drop(&mut self) {
         self.shutdown_write();
         let mut pipe = self.incoming.lock();
-        // The peer's writes find nobody.
+        // Later writes of the peer fail.
         pipe.finished = true;
         pipe.wake_writer();
     }

@@ -1,15 +1,15 @@
-//! What waits to be sent on one connection.
+//! The queue of frames to send on one connection.
 //!
-//! Frames are pushed whole and leave in order. What is ready together leaves
-//! in one vectored write; a tail that lies in a file goes from the page cache
-//! to the socket by `sendfile` or `splice` and never enters user space.
+//! Frames are pushed whole and leave in order. All frames that are ready leave in one vectored
+//! write. A tail that lies in a file goes from the page cache to the socket by `sendfile` or
+//! `splice` and never enters user space.
 //!
-//! A frame's length is promised by its prefix before its file tail is read.
-//! Where the file has become shorter meanwhile, zeros take the place of what
-//! is missing, as they would had the file been cut a moment later.
+//! A frame's prefix promises its length before its file tail is read. If the file has become
+//! shorter meanwhile, zeros replace the missing bytes, as if the file had been cut a moment later.
 //!
-//! The queue belongs to one core: its calls take `&self` and lock nothing.
-//! Handlers push; one task per connection runs [`SendQueue::run`].
+//! The queue belongs to one core: its calls take `&self` and lock nothing. On the server, handlers
+//! push, and the connection's event loop calls [`SendQueue::try_flush`] and [`SendQueue::flush`].
+//! On the client, one task for each connection runs [`SendQueue::run`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,13 +32,13 @@ use crate::transport::Stream;
 
 mod pipe;
 
-/// Zeros to send from, for files that turn out short.
+/// Zeros to send for files that are shorter than promised.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Bytes of a file tail copied at a time where they have to be copied.
+/// Bytes of a file tail that are copied at a time, if they must be copied.
 const COPY_BYTES: usize = 256 << 10;
 
-/// Bytes that a waiting frame takes beyond what it says.
+/// Memory of a waiting frame besides its bytes.
 const FRAME_OVERHEAD_BYTES: usize = 768;
 
 /// A piece of a frame.
@@ -47,20 +47,20 @@ pub enum Segment {
     Buf(Buf),
     /// Shared bytes.
     Bytes(bytes::Bytes),
-    /// A range of a file. Best when it lies in the page cache
-    /// ([`crate::file_io::File::is_cached`]): what does not is waited for on the core.
+    /// A range of a file. It should lie in the page cache ([`crate::file_io::File::is_cached`]):
+    /// other parts are read on the core, which waits.
     File {
         /// The file, open for reading.
         file: FileFd,
-        /// Where the range begins, in bytes.
+        /// Offset of the range in bytes.
         offset: u64,
-        /// Bytes of the range; beyond the file's end zeros are sent.
+        /// Length of the range in bytes; behind the file's end zeros are sent.
         len: usize,
     },
 }
 
 impl Segment {
-    /// Bytes it adds to the frame.
+    /// Returns the number of bytes that it adds to the frame.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -70,7 +70,7 @@ impl Segment {
         }
     }
 
-    /// Whether it adds none.
+    /// True if it adds no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -99,15 +99,14 @@ impl From<bytes::Bytes> for Segment {
     }
 }
 
-/// A frame to be sent: segments that follow each other without a gap. The
-/// prefix is the queue's business.
+/// A frame to send: segments that follow each other without a gap. The queue writes the prefix.
 #[derive(Debug, Default)]
 pub struct OutFrame {
     segments: SmallVec<[Segment; 2]>,
 }
 
 impl OutFrame {
-    /// A frame of one buffer. Four bytes of headroom save a segment.
+    /// Makes a frame of one buffer. Four bytes of headroom save a segment.
     #[must_use]
     pub fn new(head: Buf) -> Self {
         let mut frame = Self::default();
@@ -115,7 +114,7 @@ impl OutFrame {
         frame
     }
 
-    /// A frame of a head and a tail.
+    /// Makes a frame of a head and a tail.
     #[must_use]
     pub fn with_tail(head: Buf, tail: impl Into<Segment>) -> Self {
         let mut frame = Self::new(head);
@@ -128,13 +127,13 @@ impl OutFrame {
         self.segments.push(segment.into());
     }
 
-    /// Bytes of the frame, prefix not counted.
+    /// Returns the number of bytes without the prefix.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.iter().map(Segment::len).sum()
     }
 
-    /// Whether the frame has no bytes.
+    /// True if the frame has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -147,7 +146,7 @@ impl From<Buf> for OutFrame {
     }
 }
 
-/// What stands in the queue: segments of all frames, one after the other.
+/// An element of the queue: the segments of all frames, one after the other.
 enum Waiting {
     Buf(Buf),
     Bytes(bytes::Bytes),
@@ -157,12 +156,12 @@ enum Waiting {
         len: usize,
     },
     Zeros(usize),
-    /// The end of a frame, to count frames by.
+    /// The end of a frame, which counts frames.
     End,
 }
 
 impl Waiting {
-    /// The first bytes of it that lie in memory.
+    /// Returns its first bytes if they are in memory.
     fn memory(&self) -> Option<&[u8]> {
         match self {
             Self::Buf(buf) => Some(buf),
@@ -174,20 +173,20 @@ impl Waiting {
     }
 }
 
-/// Bounds and patience of a queue.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendLimits {
-    /// Bytes from which on the queue is full.
+    /// Bytes that make the queue full.
     pub bytes: usize,
-    /// Frames from which on the queue is full.
+    /// Frames that make the queue full.
     pub frames: usize,
-    /// The time in which the peer has to take `rate_min`, or all that waits.
+    /// Time in which the peer must take `rate_min`, or everything that waits.
     pub stall: Duration,
-    /// Bytes per second.
+    /// Least rate of the peer, bytes per second.
     pub rate_min: u32,
-    /// File tails shorter than this are copied.
+    /// File tails shorter than this are copied, bytes.
     pub sendfile_from: usize,
-    /// File tails of this length and more are spliced.
+    /// File tails of at least this length are spliced, bytes.
     pub splice_from: usize,
 }
 
@@ -204,7 +203,7 @@ impl Default for SendLimits {
     }
 }
 
-/// Frames on their way out. See the module's text.
+/// A queue of frames. See the module's text.
 #[derive(Default)]
 pub struct SendQueue {
     inner: RefCell<Inner>,
@@ -215,8 +214,8 @@ pub struct SendQueue {
     drained: Notify,
 }
 
-/// How a peer that keeps a queue waiting is watched. It belongs to the queue and not to a
-/// call of [`SendQueue::flush`], as callers drop those whenever the peer sends something.
+/// The measure of a peer that keeps a queue waiting. It belongs to the queue and not to a call of
+/// [`SendQueue::flush`], because callers drop those whenever the peer sends something.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     /// The beginning of the period.
@@ -231,7 +230,7 @@ struct Pace {
 struct Inner {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Bytes of the buffers that hold them.
+    /// Bytes of the buffers in the queue.
     memory: usize,
     frames: usize,
     sent_bytes: u64,
@@ -240,19 +239,18 @@ struct Inner {
 }
 
 impl SendQueue {
-    /// An empty queue.
+    /// Makes an empty queue.
     #[must_use]
     pub fn new(limits: SendLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Appends a frame. Fullness is a request for back-pressure, not a wall:
-    /// the reply to a request already accepted must find room. After
-    /// [`Self::close`] or a failure the frame is dropped.
+    /// Appends a frame. A full queue asks for back-pressure but takes further frames, because the
+    /// reply to an accepted request must find room. After [`Self::close`] or a failure the frame is
+    /// dropped.
     ///
     /// # Panics
-    /// When the frame is longer than a prefix can say: replies are bounded by
-    /// what was negotiated.
+    /// If the frame is longer than a prefix can tell: the negotiated sizes bound replies.
     pub fn push(&self, frame: OutFrame) {
         let mut inner = self.inner.borrow_mut();
         if inner.closed {
@@ -263,45 +261,45 @@ impl SendQueue {
         self.pushed.notify_one();
     }
 
-    /// Whether no more requests should be accepted for now.
+    /// True if no more requests should be accepted for now.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let inner = self.inner.borrow();
         inner.bytes >= self.limits.bytes || inner.frames >= self.limits.frames
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.borrow().waiting.is_empty()
     }
 
-    /// Whether it takes no more frames.
+    /// True if it takes no more frames.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.inner.borrow().closed
     }
 
-    /// Bytes that wait, prefixes included.
+    /// Returns the number of waiting bytes, prefixes included.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.inner.borrow().bytes
     }
 
-    /// An estimate of the memory that what waits takes: parts of files take none.
+    /// Returns an estimate of the memory of waiting frames: parts of files take none.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let inner = self.inner.borrow();
         inner.memory + inner.frames * FRAME_OVERHEAD_BYTES
     }
 
-    /// Frames that wait, one begun to be sent included.
+    /// Returns the number of waiting frames, including one that is partly sent.
     #[must_use]
     pub fn queued_frames(&self) -> usize {
         self.inner.borrow().frames
     }
 
-    /// All bytes handed to the transport so far, prefixes included.
+    /// Returns the number of bytes given to the transport so far, prefixes included.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.inner.borrow().sent_bytes
@@ -321,18 +319,18 @@ impl SendQueue {
         }
     }
 
-    /// Accepts no more frames; [`Self::run`] returns when what waits is sent.
+    /// Accepts no more frames; [`Self::run`] returns when the queue is empty.
     pub fn close(&self) {
         self.inner.borrow_mut().closed = true;
         self.pushed.notify_one();
         self.drained.notify_waiters();
     }
 
-    /// Sends what the transport takes now. True when nothing is left.
+    /// Sends as much as the transport takes now. True if nothing is left.
     ///
     /// # Errors
-    /// The transport's failure, or a file's that cannot be read: the stream
-    /// cannot go on from there. The queue is then closed and empty.
+    /// The transport's failure, or that of a file that cannot be read: the stream cannot continue.
+    /// The queue is then closed and empty.
     pub fn try_flush(&self, stream: &Stream) -> io::Result<bool> {
         let mut inner = self.inner.borrow_mut();
         let before = inner.sent_bytes;
@@ -352,15 +350,15 @@ impl SendQueue {
         outcome
     }
 
-    /// Sends all that waits. Dropping the future loses nothing: the next call
-    /// goes on at the byte where this one was.
+    /// Sends everything that waits. Dropping the future loses nothing: the next call continues at
+    /// the next byte.
     ///
     /// # Errors
-    /// As [`Self::try_flush`], and `TimedOut` when the peer takes nothing, or too
-    /// little, for too long.
+    /// The errors of [`Self::try_flush`], and `TimedOut` if the peer takes nothing, or too little,
+    /// for too long.
     pub async fn flush(&self, stream: &Stream) -> io::Result<()> {
         loop {
-            // A peer that takes all we have must not keep the core.
+            // A peer that takes everything must not keep the core.
             tokio::task::coop::consume_budget().await;
             if self.try_flush(stream)? {
                 return Ok(());
@@ -372,7 +370,7 @@ impl SendQueue {
         }
     }
 
-    /// Watches a peer that does not take what waits; returns when to look again.
+    /// Watches a peer that does not take waiting bytes; returns the time of the next look.
     fn watch(&self, stream: &Stream) -> io::Result<Instant> {
         let now = Instant::now();
         let Some(pace) = self.pace.get() else {
@@ -397,10 +395,10 @@ impl SendQueue {
         Ok(until)
     }
 
-    /// Sends whatever is pushed until the queue is closed and empty.
+    /// Sends all pushed frames until the queue is closed and empty.
     ///
     /// # Errors
-    /// As [`Self::flush`].
+    /// The errors of [`Self::flush`].
     pub async fn run(&self, stream: &Stream) -> io::Result<()> {
         loop {
             self.flush(stream).await?;
@@ -483,13 +481,13 @@ impl Inner {
             }
         }
         if self.waiting.capacity() > 32 {
-            // A burst's memory is not kept by an idle connection.
+            // An idle connection does not keep the memory of a burst.
             self.waiting = VecDeque::new();
         }
         Ok(true)
     }
 
-    /// One vectored write of what lies in memory at the front.
+    /// Makes one vectored write of the bytes in memory at the front.
     fn send_memory(&mut self, stream: &Stream, copied_below: usize) -> io::Result<()> {
         let mut index = 0;
         let mut copied = 0;
@@ -520,8 +518,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts a copy of the beginning of the file tail at `index` in front of
-    /// it, and returns how many bytes that are.
+    /// Puts a copy of the first bytes of the file tail at `index` before it, and returns their
+    /// number.
     fn copy_file(&mut self, index: usize) -> io::Result<usize> {
         let Waiting::File { file, offset, len } = &mut self.waiting[index] else { return Ok(0) };
         let count = (*len).min(COPY_BYTES);
@@ -573,7 +571,7 @@ impl Inner {
         Ok(())
     }
 
-    /// One round of file to pipe to socket.
+    /// Makes one round from file to pipe to socket.
     fn splice_file(&mut self, stream: &Stream) -> io::Result<()> {
         let Some(Waiting::File { file, offset, len }) = self.waiting.front_mut() else {
             return Ok(());
@@ -582,7 +580,7 @@ impl Inner {
             Some(pipe) => pipe,
             None => self.pipe.insert(Pipe::borrow()?),
         };
-        // The offset counts what the socket took; the pipe is ahead of it.
+        // The offset counts bytes that the socket took; the pipe is ahead of it.
         let (at, wanted) = (*offset + pipe.held() as u64, *len - pipe.held());
         if wanted > 0 && pipe.room() > 0 {
             match pipe.fill(file.as_fd(), at, wanted) {
@@ -609,7 +607,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The file at the front has ended: zeros for what was promised.
+    /// Sends zeros for the promised rest, because the file at the front has ended.
     fn front_ends_in_zeros(&mut self) {
         if let Some(front) = self.waiting.front_mut()
             && let Waiting::File { len, .. } = front
@@ -618,7 +616,7 @@ impl Inner {
         }
     }
 
-    /// Takes `count` sent bytes off the front, and the ends behind them.
+    /// Removes `count` sent bytes from the front, and frame ends behind them.
     fn consume(&mut self, mut count: usize) {
         self.bytes -= count;
         self.sent_bytes += count as u64;
@@ -666,7 +664,7 @@ impl Inner {
     }
 }
 
-/// Whether the error says that this file cannot be sent without copying.
+/// True if the error means that this file must be copied.
 fn cannot(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }

@@ -1,4 +1,4 @@
-//! Listening, connecting, and what the kernel knows of a connection.
+//! Listening, connecting, and the kernel's facts about a connection.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,19 +23,19 @@ use congestion::Paced;
 
 pub use interfaces::{Interface, interfaces};
 
-/// A listening TCP socket, watched by the runtime it was made in.
+/// A listening TCP socket, watched by the runtime in which it was made.
 pub struct Listener {
     socket: AsyncFd<OwnedFd>,
-    /// For connections from other machines alone.
+    /// The algorithm for connections from other machines.
     paced: Option<Paced>,
 }
 
 impl Listener {
-    /// Listens on `address`. An IPv6 address means IPv6 alone, so that
-    /// `0.0.0.0` and `::` can be listened on side by side.
+    /// Listens on `address`. An IPv6 address means only IPv6, so that `0.0.0.0` and `::` can both
+    /// be listened on.
     ///
     /// # Errors
-    /// What the system says: the address is taken, not ours, or forbidden.
+    /// The system's error: the address is in use, not on this machine, or forbidden.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -50,10 +50,10 @@ impl Listener {
         Self::from_owned(socket)
     }
 
-    /// Takes over a socket that listens already, as systemd hands them out.
+    /// Takes a socket that listens already, as from systemd.
     ///
     /// # Errors
-    /// When the runtime cannot watch it.
+    /// If the runtime cannot watch it.
     pub fn from_owned(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let paced = Paced::replace(&socket);
@@ -63,13 +63,12 @@ impl Listener {
         Ok(Self { socket, paced })
     }
 
-    /// The next connection, not yet bound to any core, with its options set.
-    /// Dropping the future loses none.
+    /// Accepts the next connection, sets its options, and returns it for any core. Dropping the
+    /// future loses none.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM` when the system is out of
-    /// something: wait a little and go on. A connection that died in the
-    /// backlog is not an error.
+    /// `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM` if the system lacks something: wait a little and
+    /// continue. A connection that died in the backlog is no error.
     pub async fn accept(&self) -> io::Result<(Detached, SocketAddr)> {
         loop {
             let mut ready = self.socket.readable().await?;
@@ -87,10 +86,10 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (stream, peer) = rustix::net::acceptfrom_with(socket, flags)?;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-        // A peer without an address has gone already.
+        // A peer without an address has disconnected already.
         let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
         prepare(stream.as_fd())?;
-        // A client that takes nothing must not keep what the kernel holds for it.
+        // A client that takes nothing must not keep the kernel's buffers for ever.
         let patience = u32::try_from(SEND_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, patience)?;
         if let Some(paced) = &self.paced {
@@ -99,22 +98,22 @@ impl Listener {
         Ok((Detached::Tcp(stream.into()), peer))
     }
 
-    /// The address it listens on.
+    /// Returns the address on which it listens.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the system cannot tell.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let address = rustix::net::getsockname(&self.socket)?;
         SocketAddr::try_from(address).map_err(io::Error::from)
     }
 
-    /// Which of the host's addresses it answers on.
+    /// Returns the addresses of the host on which it answers.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the system cannot tell.
     pub fn reach(&self) -> io::Result<Reach> {
         let address = self.local_addr()?.ip();
-        // One that was handed over may serve both families.
+        // A socket from another process may serve both families.
         let both = address.is_ipv6() && !sockopt::ipv6_v6only(&self.socket)?;
         Ok(Reach { address: address.to_canonical(), both })
     }
@@ -124,12 +123,12 @@ impl Listener {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
     address: IpAddr,
-    /// An IPv6 socket that takes IPv4 connections as well.
+    /// True for an IPv6 socket that accepts IPv4 connections as well.
     both: bool,
 }
 
 impl Reach {
-    /// Whether a connection to `address` arrives there.
+    /// True if a connection to `address` arrives at this socket.
     pub fn includes(&self, address: IpAddr) -> bool {
         if !self.address.is_unspecified() {
             return self.address == address.to_canonical();
@@ -138,7 +137,7 @@ impl Reach {
     }
 }
 
-/// accept(2): errors that lie in the connection's past, not in the listener.
+/// True for errors of one connection rather than of the listener, accept(2).
 fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -158,8 +157,7 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// What every connection of ours gets: replies leave at once, and a peer that
-/// vanished is noticed.
+/// Sets the options of every connection: replies leave at once, and a vanished peer is noticed.
 fn prepare(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
@@ -168,18 +166,17 @@ fn prepare(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)
 }
 
-/// Connects to `address`, from `local` if given: each channel of a client
-/// leaves by the interface it was chosen for.
+/// Connects to `address`, from `local` if given: each channel of a client uses its own interface.
 ///
 /// # Errors
-/// What the system says of the attempt.
+/// The system's error.
 pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<Stream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }
-    // Another address of this machine is not known for one before it is connected; what
-    // the server sends over it is not paced all the same.
+    // Before connecting, only loopback addresses are known to be on this machine. For another one
+    // the server's side is not paced all the same.
     if address.ip().to_canonical().is_loopback() {
         Paced::replace(&socket);
     }
@@ -188,29 +185,28 @@ pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<S
     Ok(Stream::Tcp(stream))
 }
 
-/// What the kernel knows about how a connection fares.
+/// The kernel's measurements of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rtt_deviation: Duration,
-    /// When an unacknowledged segment would be sent again.
+    /// Time after which an unacknowledged segment is sent again.
     pub rto: Duration,
-    /// Bytes given to the kernel that the peer has not acknowledged, sent or
-    /// not.
+    /// Bytes given to the kernel that the peer has not acknowledged, sent or not.
     pub unacknowledged_bytes: usize,
-    /// Times the segment that is waited for has been sent again.
+    /// Number of times that the oldest unacknowledged segment was sent again.
     pub retransmits: u8,
-    /// Segments sent again since the connection was made.
+    /// Number of segments sent again since the connection began.
     pub total_retransmits: u32,
-    /// Since something was last received from the peer.
+    /// Time since the last data from the peer.
     pub since_received: Duration,
-    /// Since the peer last acknowledged anything.
+    /// Time since the peer's last acknowledgment.
     pub since_acknowledged: Duration,
 }
 
-/// The part of the kernel's `struct tcp_info` that has always been there.
+/// The part of the kernel's `struct tcp_info` that every version has.
 #[repr(C)]
 #[derive(Default)]
 struct TcpInfo {
@@ -251,11 +247,11 @@ struct TcpInfo {
 const _: () = assert!(size_of::<TcpInfo>() == 104);
 
 impl Stream {
-    /// How the connection fares. In memory nothing is ever on its way, but
-    /// what the peer has not read counts as unacknowledged.
+    /// Returns the kernel's measurements. In memory nothing is in flight, but bytes that the peer
+    /// has not read count as unacknowledged.
     ///
     /// # Errors
-    /// When the socket is gone.
+    /// If the socket is gone.
     pub fn facts(&self) -> io::Result<Facts> {
         let unacknowledged_bytes = self.unacknowledged_bytes()?;
         let info = match self.socket() {
@@ -276,10 +272,10 @@ impl Stream {
         })
     }
 
-    /// Bytes given to the kernel that the peer has not acknowledged.
+    /// Returns the bytes given to the kernel that the peer has not acknowledged.
     ///
     /// # Errors
-    /// When the socket is gone.
+    /// If the socket is gone.
     pub fn unacknowledged_bytes(&self) -> io::Result<usize> {
         let socket = match self {
             Self::Tcp(stream) => stream.as_fd(),
@@ -314,7 +310,7 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     if outcome == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The IPv4 address within an IPv4-mapped IPv6 one, else the address itself.
+/// Returns the IPv4 address in an IPv4-mapped IPv6 one, else the address itself.
 #[must_use]
 pub fn unmapped(address: IpAddr) -> IpAddr {
     match address {
@@ -323,8 +319,7 @@ pub fn unmapped(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether a peer can have been given this address to connect to: not the
-/// unspecified one, not multicast.
+/// True if a peer could connect to this address: it is neither unspecified nor multicast.
 #[must_use]
 pub fn is_reachable(address: IpAddr) -> bool {
     match address {

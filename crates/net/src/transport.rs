@@ -1,7 +1,7 @@
 //! A byte stream to a peer: TCP, or memory for tests and the simulator.
 //!
-//! The calls take `&self`, as a socket's do: one task of a core may read
-//! while another writes, without locks or halves.
+//! The calls take `&self`, as a socket's do: one task of a core may read while another writes,
+//! without locks or halves.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::memory::MemoryStream;
 
-/// A connected stream, bound to the runtime it was made in.
+/// A connected stream, bound to the runtime in which it was made.
 pub enum Stream {
     /// A TCP connection.
     Tcp(TcpStream),
@@ -30,20 +30,20 @@ pub enum Detached {
 }
 
 impl Stream {
-    /// Connects to `address` over TCP, with `TCP_NODELAY` set.
+    /// Connects to `address` over TCP and sets `TCP_NODELAY`.
     ///
     /// # Errors
-    /// What the system says of the attempt.
+    /// The system's error.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// When the socket is not connected any more.
+    /// If the socket is no longer connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
@@ -51,10 +51,10 @@ impl Stream {
         }
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the system cannot tell.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr(),
@@ -62,10 +62,10 @@ impl Stream {
         }
     }
 
-    /// Whether small writes leave at once. A memory stream's always do.
+    /// Sets whether small writes leave at once. A stream in memory always sends at once.
     ///
     /// # Errors
-    /// When the socket refuses.
+    /// If the socket refuses.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(nodelay),
@@ -73,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// The socket beneath, where there is one.
+    /// Returns the socket; None for a stream in memory.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -82,10 +82,10 @@ impl Stream {
         }
     }
 
-    /// Waits until there is something to read, the end included.
+    /// Waits until bytes or the end can be read.
     ///
     /// # Errors
-    /// When the runtime is shutting down.
+    /// If the runtime is shutting down.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,
@@ -93,10 +93,10 @@ impl Stream {
         }
     }
 
-    /// Waits until something can be written.
+    /// Waits until bytes can be written.
     ///
     /// # Errors
-    /// When the runtime is shutting down.
+    /// If the runtime is shutting down.
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.writable().await,
@@ -104,10 +104,10 @@ impl Stream {
         }
     }
 
-    /// Reads what is there into `slices`; `Ok(0)` is the end of the stream.
+    /// Reads the available bytes into `slices`; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there, or the connection's failure.
+    /// `WouldBlock` if there are none, or the connection's failure.
     pub fn try_read_vectored(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let stream = match self {
             Self::Tcp(stream) => stream,
@@ -117,11 +117,11 @@ impl Stream {
         until_drained(stream, Interest::READABLE, room, || Ok(rustix::io::readv(stream, slices)?))
     }
 
-    /// Writes what the stream takes of `slices`. With `more`, the kernel may
-    /// hold back a last packet that is not full, because more follows at once.
+    /// Writes as many bytes of `slices` as the stream takes. With `more`, the kernel may hold back
+    /// a last packet that is not full, because more bytes follow at once.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is taken, or the connection's failure.
+    /// `WouldBlock` if it takes none, or the connection's failure.
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let stream = match self {
             Self::Tcp(stream) => stream,
@@ -136,11 +136,11 @@ impl Stream {
         })
     }
 
-    /// Runs a non-blocking call that writes to the socket, so that its
-    /// would-block is remembered and [`Self::writable`] waits afterwards.
+    /// Runs a non-blocking call that writes to the socket and remembers its would-block, so that
+    /// [`Self::writable`] waits afterwards.
     ///
     /// # Errors
-    /// What the call returns; `Unsupported` on a memory stream.
+    /// The call's error; `Unsupported` on a stream in memory.
     pub(crate) fn try_write_with<T>(
         &self,
         call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
@@ -151,10 +151,10 @@ impl Stream {
         }
     }
 
-    /// Tells the peer that nothing more will be written.
+    /// Ends the writing direction.
     ///
     /// # Errors
-    /// When the connection is gone already.
+    /// If the connection is gone already.
     pub fn shutdown_write(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => Ok(rustix::net::shutdown(stream, rustix::net::Shutdown::Write)?),
@@ -165,7 +165,7 @@ impl Stream {
         }
     }
 
-    /// Ends both directions at once: whoever waits on this stream wakes up.
+    /// Ends both directions at once and wakes waiting tasks.
     pub fn abort(&self) {
         match self {
             // A failure means that it has ended already.
@@ -174,12 +174,11 @@ impl Stream {
         }
     }
 
-    /// Takes the stream out of this core's runtime, to be attached to
-    /// another's. Bytes already received travel in the [`crate::FrameReader`],
-    /// bytes not yet sent in the [`crate::SendQueue`].
+    /// Takes the stream out of this core's runtime, for another core. Received bytes move in the
+    /// [`crate::FrameReader`], unsent bytes in the [`crate::SendQueue`].
     ///
     /// # Errors
-    /// When the runtime cannot let go of the socket.
+    /// If the runtime cannot release the socket.
     pub fn detach(self) -> io::Result<Detached> {
         match self {
             Self::Tcp(stream) => Ok(Detached::Tcp(stream.into_std()?)),
@@ -188,10 +187,9 @@ impl Stream {
     }
 }
 
-/// Makes one non-blocking call that moves up to `asked` bytes. When it moves
-/// fewer, the socket is empty (or full): the runtime is told so at once,
-/// which saves the call that would only return would-block. Nothing is lost:
-/// what arrives later is a new edge, and an end already seen stays seen.
+/// Makes one non-blocking call that moves up to `asked` bytes. If it moves fewer, the socket is
+/// empty (or full): the runtime is told at once, which saves a call that would only return
+/// would-block. Nothing is lost: later bytes are a new edge, and an end that was seen stays.
 fn until_drained(
     stream: &TcpStream,
     interest: Interest,
@@ -211,10 +209,10 @@ fn until_drained(
 }
 
 impl Detached {
-    /// Binds the stream to the runtime this is called in.
+    /// Binds the stream to the present runtime.
     ///
     /// # Errors
-    /// When the runtime cannot watch the socket.
+    /// If the runtime cannot watch the socket.
     pub fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => Ok(Stream::Tcp(TcpStream::from_std(stream)?)),
@@ -222,10 +220,10 @@ impl Detached {
         }
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// When the socket is not connected any more.
+    /// If the socket is no longer connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
@@ -233,7 +231,7 @@ impl Detached {
         }
     }
 
-    /// The socket beneath, where there is one.
+    /// Returns the socket; None for a stream in memory.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {

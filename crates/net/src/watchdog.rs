@@ -1,12 +1,12 @@
 //! The time for which each poll of a task holds its core.
 //!
-//! A core serves many clients with one thread. A poll that computes for long, or
-//! that sleeps in the kernel, makes all of them wait. This module measures every
-//! poll: [`Histogram`] counts polls by duration, [`lap`] tells parts of one poll
-//! apart, and loops ask [`yield_if_due`] to let others have their turn.
+//! A core serves many clients with one thread. A poll that computes for long, or that sleeps in the
+//! kernel, makes all of them wait. This module measures every poll: [`Histogram`] counts polls by
+//! duration, [`lap`] measures parts of one poll, and loops call [`yield_if_due`] to give other
+//! tasks their turn.
 //!
-//! One poll costs two reads of the monotonic clock (some 25 ns each, without a
-//! system call) and one atomic addition; each [`lap`] costs one read more.
+//! One poll costs two reads of the monotonic clock (some 25 ns each, without a system call) and one
+//! atomic addition; each [`lap`] costs one read more.
 
 use std::array;
 use std::cell::Cell;
@@ -21,21 +21,21 @@ use std::time::{Duration, Instant};
 use crate::file_io;
 use crate::limits::{HELD_CORE_MAX, POLL_SLICE, UNOPTIMISED_FACTOR};
 
-/// The environment variable that sets [`held_limit`], in milliseconds of
-/// processor time; 0 switches the check off.
+/// The environment variable that sets [`held_limit`], in milliseconds of processor time; 0 disables
+/// the check.
 pub const HELD_CORE_VARIABLE: &str = "FREVO_HELD_CORE_MS";
 
-/// The poll that this thread is in.
+/// The present poll of this thread.
 #[derive(Debug, Clone, Copy)]
 struct Present {
     began: Instant,
-    /// The end of the last part that was measured.
+    /// The end of the last measured part.
     mark: Instant,
-    /// Processor time of the thread at `began`, where the limit is checked.
+    /// Processor time of the thread at `began`, if the limit is checked.
     cpu: Option<Duration>,
-    /// A task within this one has had its turn.
+    /// True if a task within this one has had its turn.
     had_turn: bool,
-    /// A measurement within this one has ended at `mark`.
+    /// True if a measurement within this one has ended at `mark`.
     closed: bool,
 }
 
@@ -43,32 +43,30 @@ thread_local! {
     static PRESENT: Cell<Option<Present>> = const { Cell::new(None) };
 }
 
-/// The time that one poll took.
+/// The time of one poll.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PollTime {
-    /// Time that passed.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Processor time of the thread; known only where [`held_limit`] is set.
+    /// Processor time of the thread; None unless [`held_limit`] is set.
     pub cpu: Option<Duration>,
 }
 
 impl PollTime {
-    /// True when the poll used more processor time than [`held_limit`] allows.
+    /// True if the poll used more processor time than [`held_limit`] allows.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
         matches!((self.cpu, held_limit()), (Some(cpu), Some(limit)) if cpu > limit)
     }
 }
 
-/// The processor time that one poll may take before it counts as a fault, if that
-/// is checked: in builds with debug assertions, or where the environment variable
-/// [`HELD_CORE_VARIABLE`] says so.
+/// Returns the processor time of one poll that counts as a fault, if that is checked: in builds
+/// with debug assertions, or if the environment variable [`HELD_CORE_VARIABLE`] is set.
 ///
-/// Processor time, because a busy machine may stop a thread for any time between
-/// two instructions. Unoptimised code is some ten times slower: there the default
-/// is ten times [`HELD_CORE_MAX`], so that a test finds loops without a bound and
-/// not the missing optimiser. The simulator's builds are optimised and have
-/// assertions; their scripts set the variable.
+/// Processor time counts because a busy machine may stop a thread for any time between two
+/// instructions. Unoptimised code is some ten times slower, and so the default is ten times
+/// [`HELD_CORE_MAX`] there: tests find loops without a bound, not the missing optimiser. The
+/// simulator's builds are optimised and have assertions; their scripts set the variable.
 #[must_use]
 pub fn held_limit() -> Option<Duration> {
     static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
@@ -84,7 +82,7 @@ fn limit_of(variable: Option<&str>) -> Option<Duration> {
     }
 }
 
-/// Processor time that this thread has used, where [`held_limit`] is set.
+/// Returns the processor time that this thread has used; None unless [`held_limit`] is set.
 #[must_use]
 pub fn processor_time() -> Option<Duration> {
     held_limit()?;
@@ -93,7 +91,7 @@ pub fn processor_time() -> Option<Duration> {
     Some(Duration::new(seconds, u32::try_from(now.tv_nsec).ok()?))
 }
 
-/// Ends the measurement of a poll, a panic included.
+/// Ends the measurement of a poll, also when it panics.
 struct Ending {
     outer: Option<Present>,
 }
@@ -110,14 +108,13 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // An outer measurement of the same poll ends where this one did.
+        // An outer measurement of this poll ends where this one did.
         let ended = self.outer.is_some().then(|| PRESENT.get()).flatten();
         PRESENT.set(ended.map(|present| Present { closed: true, ..present }));
     }
 }
 
-/// Makes one poll and measures it. Where a measurement is under way on this
-/// thread, for the same poll, its beginning counts.
+/// Makes one poll and measures it. If this poll is measured already, the earlier beginning counts.
 pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
     let outer = PRESENT.get();
     if outer.is_none() {
@@ -132,8 +129,8 @@ pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
     (polled, held)
 }
 
-/// The time since the present poll began, or since the last lap in it; nothing
-/// outside of measured polls.
+/// Returns the time since the present poll began, or since its last lap; zero outside of measured
+/// polls.
 #[must_use]
 pub fn lap() -> Duration {
     let Some(present) = PRESENT.get() else { return Duration::ZERO };
@@ -142,17 +139,16 @@ pub fn lap() -> Duration {
     now.duration_since(present.mark)
 }
 
-/// True when the present poll has lasted [`POLL_SLICE`]: what can go on later
-/// should. Outside of measured polls nothing is due, and nothing is in a
-/// simulator, where real time must decide nothing.
+/// True if the present poll has lasted [`POLL_SLICE`]: work that can wait should wait. False
+/// outside of measured polls, and in a simulator, where real time must not decide anything.
 #[must_use]
 pub fn is_due() -> bool {
     let is_over = |present: Present| present.began.elapsed() >= POLL_SLICE;
     PRESENT.get().is_some_and(is_over) && !file_io::stays()
 }
 
-/// True when one of several tasks within the present poll may go on: the first
-/// one always, so that each poll gets something done, others until [`is_due`].
+/// True if one of several tasks within the present poll may continue: always for the first one, so
+/// that each poll gets something done, for others until [`is_due`].
 #[must_use]
 pub fn has_turn() -> bool {
     match PRESENT.get() {
@@ -164,14 +160,14 @@ pub fn has_turn() -> bool {
     }
 }
 
-/// Lets the other tasks of the core have their turn if [`is_due`].
+/// Gives other tasks of the core their turn if [`is_due`].
 pub async fn yield_if_due() {
     if is_due() {
         tokio::task::yield_now().await;
     }
 }
 
-/// Polls counted by how long they took.
+/// Numbers of polls by their duration.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -191,12 +187,12 @@ impl Histogram {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - micros.leading_zeros()) as usize;
         if let Some(count) = self.buckets.get(bucket.min(BUCKETS - 1)) {
-            // One thread alone writes.
+            // Only one thread writes.
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }
 
-    /// The counts as they are now.
+    /// Returns the present counts.
     #[must_use]
     pub fn polls(&self) -> Polls {
         Polls(array::from_fn(|at| {
@@ -205,19 +201,19 @@ impl Histogram {
     }
 }
 
-/// Polls by how long they took: the first number counts those below 1 us, each
-/// further one those below twice as much, the last one all that took longer.
+/// Numbers of polls by duration: the first counts polls below 1 us, each further one those below
+/// twice as much, the last one all longer polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Polls(pub [u64; BUCKETS]);
 
 impl Polls {
-    /// All polls.
+    /// Returns the number of all polls.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// These and others.
+    /// Adds two counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));
@@ -226,11 +222,11 @@ impl Polls {
         Self(sums)
     }
 
-    /// Polls that took at least about `duration`: whole buckets.
+    /// Returns the number of polls of at least about `duration`, in whole buckets.
     #[must_use]
     pub fn from(&self, duration: Duration) -> u64 {
         let counted = self.0.iter().enumerate().filter(|(at, _)| {
-            // A bucket's polls took at least half of what bounds it.
+            // A poll in a bucket took at least half of the bucket's bound.
             let least = if *at == 0 { 0 } else { 1_u64 << (at - 1) };
             Duration::from_micros(least) >= duration
         });
@@ -239,7 +235,7 @@ impl Polls {
 }
 
 impl fmt::Display for Polls {
-    /// As `<8us 120, <16us 7`: buckets without polls are left out.
+    /// Prints `<8us 120, <16us 7`, without empty buckets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (at, count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {

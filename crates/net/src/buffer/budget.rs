@@ -1,8 +1,8 @@
-//! How much memory of the process large buffers hold, and how much they may.
+//! The memory that large buffers of the process hold, and its limit.
 //!
-//! It is counted, not reserved: one addition when a large buffer is made and one
-//! when it goes, of all threads in one place, without a lock. Who lets peers in
-//! and gives them credits looks at how full it is.
+//! It is counted, not reserved: one addition for each large buffer made or freed, for all threads
+//! in one counter, without a lock. The code that accepts connections and grants credits reads the
+//! fill level.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -45,26 +45,26 @@ impl Drop for Part {
 /// No part is larger, so that no sum of parts overflows.
 const PART_BYTES_MAX: usize = usize::MAX >> 16;
 
-/// How full it is.
+/// The fill level of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fullness {
-    /// Less than half: nobody is held back.
+    /// Less than half: no restrictions.
     Ample,
-    /// From half on: nobody should get more than he gives back.
+    /// Half or more: no client should get more credits than it gives back.
     Scarce,
-    /// From seven eighths on: everybody should give some back.
+    /// Seven eighths or more: every client should give credits back.
     Dire,
-    /// As much as there may be, or more.
+    /// The limit or more.
     Full,
 }
 
-/// Bytes of large buffers in use, those kept for reuse left aside.
+/// Returns the bytes of large buffers in use, without those kept for reuse.
 #[must_use]
 pub fn in_use() -> usize {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// Bytes that may be in use.
+/// Returns the limit in bytes.
 #[must_use]
 pub fn limit() -> usize {
     match LIMIT.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ pub fn limit() -> usize {
     }
 }
 
-/// How full it is now.
+/// Returns the fill level now.
 #[must_use]
 pub fn fullness() -> Fullness {
     fullness_with(0)
@@ -85,15 +85,15 @@ pub fn fullness_with(other: usize) -> Fullness {
     of(in_use().saturating_add(other), limit())
 }
 
-/// True when not even the eighth beyond the limit is free, which is kept for those
-/// who have little, with `other` bytes in use for other things than buffers.
+/// True if the reserve of an eighth beyond the limit is used up too. It is for holders that have
+/// little. `other` bytes are in use for things other than buffers.
 #[must_use]
 pub fn is_overdrawn_with(other: usize) -> bool {
     let limit = limit();
     in_use().saturating_add(other) >= limit.saturating_add(limit / 8)
 }
 
-/// The fill level of `limit` bytes of which `used` are in use.
+/// Returns the fill level for `used` bytes of `limit`.
 #[must_use]
 pub const fn of(used: usize, limit: usize) -> Fullness {
     if used >= limit {
@@ -107,12 +107,12 @@ pub const fn of(used: usize, limit: usize) -> Fullness {
     }
 }
 
-/// A large buffer is made.
+/// Counts a new large buffer.
 pub(super) fn take(bytes: usize) {
     IN_USE.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// It goes.
+/// Counts a freed large buffer.
 pub(super) fn give(bytes: usize) {
     IN_USE.fetch_sub(bytes, Ordering::Relaxed);
 }

@@ -1,9 +1,8 @@
-//! Large free blocks on their way from threads that drop more than they make to
-//! threads that make more than they drop.
+//! Large free blocks on their way from threads that free more than they make to threads that make
+//! more than they free.
 //!
-//! A client's reader receives into buffers that the tasks which asked for them
-//! drop elsewhere. Without a way back every one of them would be mapped, faulted in
-//! page by page, and unmapped.
+//! A client's reader receives into buffers that other threads free. Without a way back each of them
+//! would be mapped, faulted in page by page, and unmapped.
 
 use std::sync::Mutex;
 
@@ -11,7 +10,7 @@ use super::{Block, CLASSES};
 
 struct Depot {
     free: [Vec<Block>; CLASSES.len()],
-    /// The fewest there were since the last look.
+    /// The lowest number of blocks since the last trim.
     unused: [usize; CLASSES.len()],
     bytes: usize,
 }
@@ -22,9 +21,9 @@ static DEPOT: Mutex<Depot> = Mutex::new(Depot {
     bytes: 0,
 });
 
-/// The block of that class that was put here last.
+/// Takes the newest block of this class.
 pub(super) fn take(class: usize) -> Option<Block> {
-    // Nothing in here panics; if it did, blocks would be made anew.
+    // Nothing panics under this lock; if it did, blocks would be made anew.
     let mut depot = DEPOT.lock().ok()?;
     let block = depot.free[class].pop()?;
     depot.bytes -= block.capacity;
@@ -32,7 +31,7 @@ pub(super) fn take(class: usize) -> Option<Block> {
     Some(block)
 }
 
-/// Keeps the block, or hands it back where there are `bytes_max` already.
+/// Keeps the block, or returns it if the depot holds `bytes_max` already.
 pub(super) fn put(class: usize, block: Block, bytes_max: usize) -> Option<Block> {
     let Ok(mut depot) = DEPOT.lock() else { return Some(block) };
     if depot.bytes + block.capacity > bytes_max {
@@ -43,7 +42,7 @@ pub(super) fn put(class: usize, block: Block, bytes_max: usize) -> Option<Block>
     None
 }
 
-/// Gives back to the system what nobody took since the last call.
+/// Frees blocks that no thread took since the last call.
 pub(super) fn release_unused() {
     let mut freed = Vec::new();
     if let Ok(mut depot) = DEPOT.try_lock() {

@@ -175,7 +175,7 @@ fn what_a_burst_left_is_given_back_and_what_is_used_is_kept() {
     assert_eq!(pool_stats().retained_bytes, 0);
 }
 
-/// Resident memory of this process, bytes.
+/// Returns the resident memory of this process in bytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -183,14 +183,14 @@ fn resident() -> usize {
     pages * rustix::param::page_size()
 }
 
-/// The allocator keeps free blocks that lie below one in use.
+/// Tests that the allocator's free memory below a block in use is returned too.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn free_memory_goes_back_to_the_system() {
     const BLOCK: usize = 100 << 10;
     let mut blocks: Vec<Vec<u8>> = (0..640).map(|n| vec![n as u8; BLOCK]).collect();
     let full = resident();
-    // Each eighth stays, so that no large part of the heap is free as a whole.
+    // Each eighth block stays, so that no large part of the heap is free as a whole.
     blocks = blocks.into_iter().enumerate().filter(|(n, _)| n % 8 == 0).map(|(_, b)| b).collect();
     release_free_memory();
     let freed = full.saturating_sub(resident());
@@ -198,10 +198,10 @@ fn free_memory_goes_back_to_the_system() {
     assert!(blocks.iter().all(|block| block.len() == BLOCK));
 }
 
-/// The depot belongs to the process: one test, so that none disturbs another.
+/// Tests the depot in one test, because it belongs to the whole process.
 #[test]
 fn what_one_thread_makes_and_another_drops_comes_back() {
-    // A class that no other test uses.
+    // No other test uses this class.
     const LEN: usize = 2 << 20;
     let (there, dropped) = std::sync::mpsc::sync_channel::<Buf>(0);
     let dropper = std::thread::spawn(move || {
@@ -218,11 +218,11 @@ fn what_one_thread_makes_and_another_drops_comes_back() {
     }
     drop(there);
     let made = pool_stats().made - before.made;
-    // Those the dropper keeps, those it may have in hand, and the first.
+    // The blocks that the freeing thread keeps, those that it may have in hand, and the first.
     assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
     let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
     assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));
-    // Twice: what was used since the last look stays once.
+    // Twice, because the first trim keeps blocks that were used since the last.
     release_unused();
     release_unused();
     let before = pool_stats();

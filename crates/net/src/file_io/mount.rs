@@ -1,8 +1,7 @@
-//! What has been learned about each mounted file system.
+//! Facts learned about each mounted file system.
 //!
-//! Whether a file system can say "not without waiting" is known only by
-//! asking it. The first read and the first write of each device ask; all
-//! others of the process use the answer.
+//! Only a trial shows whether a file system supports calls that must not wait. The first read and
+//! the first write on each device try; all others of the process use the result.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,19 +20,19 @@ use crate::limits::{
     INLINE_WRITES_WATCHED, MOUNTS_MAX, RING_OPS_PER_MOUNT_MAX,
 };
 
-/// Whether something works here.
+/// The result of trying a call on a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Learned {
-    /// Nobody has tried yet.
+    /// Not tried yet.
     Unknown,
     /// It has worked.
     Yes,
-    /// The file system or the kernel refused.
+    /// The file system or the kernel refused it.
     No,
 }
 
-/// A [`Learned`] that all cores see.
+/// A [`Learned`] for all cores.
 struct Lesson(AtomicU8);
 
 impl Lesson {
@@ -56,19 +55,19 @@ impl Lesson {
     }
 }
 
-/// How a file system's data is best reached.
+/// The kind of storage behind a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// The file system is the page cache: no call waits for a device.
+    /// Memory: the file system is the page cache, and no call waits for a device.
     Memory,
-    /// A local disk behind the page cache: a buffered write is a copy, unless
-    /// the kernel slows its writer down.
+    /// A local disk behind the page cache: a buffered write is a copy, unless the kernel slows its
+    /// writer down.
     Disk,
-    /// A server or a process answers: any call may wait for long.
+    /// A server or a process: any call may wait for long.
     Remote,
 }
 
-/// One mounted file system, by device number.
+/// One mounted file system, identified by its device number.
 pub struct Mount {
     device: u64,
     magic: u64,
@@ -76,11 +75,11 @@ pub struct Mount {
     read_nowait: Lesson,
     write_nowait: Lesson,
     cachestat: Lesson,
-    /// Until when writes stay off the core, and how long that was last time.
+    /// Until when writes leave the core, and the length of that time.
     away: Mutex<Option<(Instant, Duration)>>,
-    /// Whether `away` is worth a look.
+    /// True if `away` has ever been set.
     ever_away: AtomicBool,
-    /// Writes on the core still to be watched closely.
+    /// Number of writes on the core that are still watched closely.
     suspicion: AtomicU32,
     pub(super) ring_ops: Arc<Semaphore>,
     pub(super) blocking_calls: Arc<Semaphore>,
@@ -96,34 +95,34 @@ struct Counters {
     write_stalls: AtomicU64,
 }
 
-/// What is known about a mount, for people.
+/// Facts about a mount, for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountReport {
-    /// Device number as `stat` says it.
+    /// Device number, as in `stat`.
     pub device: u64,
     /// Name of the file system, or its magic number.
     pub file_system: String,
-    /// How its data is reached.
+    /// The kind of storage.
     pub medium: Medium,
-    /// Whether reads can be tried without waiting.
+    /// Result of trying reads that must not wait.
     pub reads_nowait: Learned,
-    /// Whether writes can be tried without waiting.
+    /// Result of trying writes that must not wait.
     pub writes_nowait: Learned,
-    /// Reads served on the core.
+    /// Number of reads done on the core.
     pub reads_inline: u64,
-    /// Reads that left the core.
+    /// Number of reads that left the core.
     pub reads_off_core: u64,
-    /// Writes done on the core.
+    /// Number of writes done on the core.
     pub writes_inline: u64,
-    /// Writes that left the core.
+    /// Number of writes that left the core.
     pub writes_off_core: u64,
-    /// Writes on the core that took too long.
+    /// Number of writes on the core that took too long.
     pub write_stalls: u64,
 }
 
 static MOUNTS: Mutex<Option<HashMap<u64, Arc<Mount>>>> = Mutex::new(None);
 
-/// The file systems there are in memory, by device.
+/// Returns reports about all known mounts, by device.
 #[must_use]
 pub fn mounts() -> Vec<MountReport> {
     let known = MOUNTS.lock();
@@ -134,7 +133,7 @@ pub fn mounts() -> Vec<MountReport> {
 }
 
 impl Mount {
-    /// The mount that a regular file lies on.
+    /// Returns the mount of a regular file.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
         let stat = rustix::fs::fstat(fd)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -143,16 +142,16 @@ impl Mount {
         Self::at(stat.st_dev, fd)
     }
 
-    /// The mount `device`, on which `fd` is.
+    /// Returns the mount `device`, which contains `fd`.
     pub(super) fn at(device: u64, fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
         if let Some(mount) = MOUNTS.lock().get_or_insert_default().get(&device) {
             return Ok(Arc::clone(mount));
         }
-        // Without the lock: a server that does not answer would hold up all mounts.
+        // Without the lock, because a server that does not answer would stop all mounts.
         let magic = rustix::fs::fstatfs(fd)?.f_type as u64;
         let mut known = MOUNTS.lock();
         let known = known.get_or_insert_default();
-        // Beyond the limit the unusual host learns less, and works.
+        // Mounts beyond the limit share one entry, and still work.
         let device = if known.len() < MOUNTS_MAX { device } else { u64::MAX };
         let mount = known.entry(device).or_insert_with(|| Arc::new(Self::new(device, magic)));
         Ok(Arc::clone(mount))
@@ -175,13 +174,13 @@ impl Mount {
         }
     }
 
-    /// How its data is reached.
+    /// Returns the kind of storage.
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
     }
 
-    /// What is known about it.
+    /// Returns a report.
     #[must_use]
     pub fn report(&self) -> MountReport {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -235,7 +234,7 @@ impl Mount {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether buffered writes may be made on the core at `now`.
+    /// True if buffered writes may run on the core at `now`.
     pub(super) fn may_write_inline(&self, now: Instant) -> bool {
         match self.medium {
             Medium::Memory => true,
@@ -245,21 +244,19 @@ impl Mount {
         }
     }
 
-    /// Whether the next write on the core should be watched: not only how
-    /// long it takes, but whether it slept.
+    /// True if the next write on the core should be watched for sleep, not only for time.
     pub(super) fn is_suspect(&self) -> bool {
         self.suspicion.load(Ordering::Relaxed) > 0
     }
 
-    /// Learns from a write on the core that began at `began` and ended at
-    /// `now`. A first one that takes long only raises suspicion: this thread
-    /// may have had to give way to others. One that was watched, took long and
-    /// slept sends the next ones away for a while.
+    /// Learns from a write on the core from `began` to `now`. A first slow write only raises
+    /// suspicion, because other threads may have had the processor. A watched write that was slow
+    /// and slept sends later writes off the core for a while.
     pub(super) fn wrote_inline(&self, began: Instant, now: Instant, slept: Option<bool>) {
         let suspicion = self.suspicion.load(Ordering::Relaxed);
         if now.saturating_duration_since(began) < INLINE_WRITE_STALL {
             if suspicion > 0 {
-                // A count lost between cores is no loss.
+                // A lost update between cores does not matter.
                 self.suspicion.store(suspicion - 1, Ordering::Relaxed);
             }
             return;
@@ -274,7 +271,7 @@ impl Mount {
     fn send_away(&self, began: Instant, now: Instant) {
         let mut away = self.away.lock();
         let period = match *away {
-            // Stalled at once again after the last absence: longer this time.
+            // The first write after the last time off the core was slow again: longer this time.
             Some((until, last)) if began.saturating_duration_since(until) < last => last * 2,
             _ => INLINE_WRITE_AWAY_MIN,
         };
@@ -290,9 +287,8 @@ impl fmt::Debug for Mount {
     }
 }
 
-/// The file systems worth a name: magic number, name, medium. Any other is
-/// taken for a disk's when its writes are tried on the core; a wrong guess
-/// shows in the time they take and is corrected.
+/// Known file systems: magic number, name, kind of storage. Any other one counts as a disk when its
+/// writes are first tried on the core; a wrong guess shows in the time they take, and is corrected.
 const FILE_SYSTEMS: &[(u64, &str, Medium)] = &[
     (0x0102_1994, "tmpfs", Medium::Memory),
     (0x8584_58f6, "ramfs", Medium::Memory),
@@ -324,10 +320,10 @@ fn medium_of(magic: u64) -> Medium {
     known.map_or(Medium::Disk, |known| known.2)
 }
 
-/// How the files of the file system are reached that `file` lies on.
+/// Returns the kind of storage of a file.
 ///
 /// # Errors
-/// What `fstatfs` says.
+/// The error of `fstatfs`.
 pub fn medium_at(file: BorrowedFd<'_>) -> io::Result<Medium> {
     Ok(medium_of(rustix::fs::fstatfs(file)?.f_type as u64))
 }
@@ -337,7 +333,7 @@ fn name_of(magic: u64) -> String {
     known.map_or_else(|| format!("{:#x}", magic & 0xffff_ffff), |known| known.1.to_owned())
 }
 
-/// What refuses a call for good, rather than this time.
+/// True for an error that means "never", not "not now".
 pub(super) fn refuses(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM))
 }
@@ -365,7 +361,7 @@ mod tests {
             now = back;
         }
         assert_eq!(mount.report().write_stalls, 9);
-        // A long peace is forgiven.
+        // After a long time without stalls the old ones are forgotten.
         let later = now + Duration::from_secs(1000);
         mount.wrote_inline(later, later + INLINE_WRITE_STALL, slept);
         let back = later + INLINE_WRITE_STALL + INLINE_WRITE_AWAY_MIN;
@@ -394,7 +390,7 @@ mod tests {
     fn media_are_known_by_their_magic() {
         assert_eq!(medium_of(0x0102_1994), Medium::Memory);
         assert_eq!(medium_of(0x6573_5546), Medium::Remote);
-        // Sign-extended, as a 32-bit statfs hands it out.
+        // Sign-extended, as a 32-bit statfs returns it.
         assert_eq!(medium_of(0xffff_ffff_9123_683e), Medium::Disk);
         assert_eq!(name_of(0x1234), "0x1234");
         let remote = Mount::new(1, 0x6969);

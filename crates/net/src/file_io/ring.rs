@@ -1,14 +1,13 @@
-//! One io_uring per core thread.
+//! One io_uring for each core thread.
 //!
-//! Ownership is the whole story. An operation's memory and descriptor move
-//! into a slot of this thread's ring and stay there until the kernel has
-//! reported the operation's end, whatever becomes of the future that waits
-//! for it: dropping the future only marks the slot as abandoned. When a thread
-//! dies with operations under way it waits a little, and then leaks their
-//! slots rather than free memory that the kernel may still write to.
+//! Ownership makes this safe. The memory and the descriptor of an operation move into a slot of
+//! this thread's ring and stay there until the kernel has reported the operation's end, whatever
+//! happens to the waiting future: dropping the future only marks the slot as abandoned. A thread
+//! that ends with unfinished operations waits a little, and then leaks their slots, because the
+//! kernel may still write to their memory.
 //!
-//! Operations begun in one turn of the runtime are submitted together by a
-//! driver task, which also reaps completions when the ring's eventfd says so.
+//! A driver task submits all operations of one turn of the runtime together, and handles
+//! completions when the ring's eventfd reports them.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -32,9 +31,8 @@ use crate::buffer::Buf;
 use crate::file_io::FileFd;
 use crate::limits::{RING_FAREWELL, RING_OPS_MAX};
 
-/// Workers the kernel may use for this ring's blocking operations (buffered
-/// writes, fsync). The default, four per processor, lets one stalled disk
-/// hold up the fsyncs of all others.
+/// Kernel workers for this ring's blocking operations (buffered writes, fsync). The default is four
+/// for each processor, and then one stalled disk could delay the fsyncs of all others.
 const RING_WORKERS_MAX: u32 = 64;
 
 thread_local! {
@@ -53,25 +51,24 @@ struct Ring {
     slots: Slab<Slot>,
     permits: Arc<Semaphore>,
     submit: Arc<Notify>,
-    /// Whether a driver task lives on a runtime of this thread.
+    /// True if a driver task runs on a runtime of this thread.
     driven: bool,
 }
 
-/// What the kernel may touch while an operation is under way.
+/// The memory that the kernel uses during an operation.
 #[allow(dead_code, reason = "held for the kernel, not for us")]
 enum KernelBuffer {
     Read(Buf),
-    /// The bytes written lie in here, or in memory it keeps alive.
+    /// The owner of the bytes that are written.
     Write(Box<dyn Any + Send>),
     Nothing,
 }
 
 struct Slot {
     held: KernelBuffer,
-    /// Open until the operation has been submitted, which is when the kernel
-    /// takes its own reference.
+    /// Open until the operation has been submitted, when the kernel takes a reference of its own.
     _file: FileFd,
-    /// Given back when the kernel is done.
+    /// Returned when the kernel has finished.
     permits: Option<[OwnedSemaphorePermit; 2]>,
     progress: Progress,
 }
@@ -79,11 +76,11 @@ struct Slot {
 enum Progress {
     Pending(Option<Waker>),
     Done(i32),
-    /// Nobody waits; the slot is freed with its completion.
+    /// The future was dropped; the completion frees the slot.
     Abandoned,
 }
 
-/// Whether operations of this thread go to a ring.
+/// True if operations of this thread use a ring.
 pub(super) fn is_available() -> bool {
     let driven = RING.with_borrow(|state| match state {
         State::Ready(ring) => Some(ring.driven),
@@ -96,7 +93,7 @@ pub(super) fn is_available() -> bool {
     }
 }
 
-/// Whether this thread has a ring, and if not, why.
+/// Returns the reason if this thread has no ring.
 pub(super) fn availability() -> Result<(), String> {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::CurrentThread) => {}
@@ -117,7 +114,7 @@ pub(super) fn availability() -> Result<(), String> {
     })
 }
 
-/// In words what the kernel's refusal of a ring usually means.
+/// Explains the usual meaning of the kernel's refusal of a ring.
 fn refusal(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::EPERM) => "forbidden by a seccomp filter or kernel.io_uring_disabled",
@@ -129,8 +126,8 @@ fn refusal(error: &io::Error) -> String {
     format!("io_uring: {why} ({error})")
 }
 
-/// Reads up to `len` bytes at `offset` behind those in `buf`, which has room.
-/// The buffer comes back, with how many bytes were read or why none.
+/// Reads up to `len` bytes at `offset` and appends them to `buf`, which has room. Returns the
+/// buffer, and the number of bytes or an error.
 pub(super) async fn read(
     file: &FileFd,
     offset: u64,
@@ -170,7 +167,7 @@ pub(super) async fn read(
     }
 }
 
-/// Writes `data[skip..]` at `offset`; returns the data, for what is left.
+/// Writes `data[skip..]` at `offset`, and returns the data for further writes.
 pub(super) async fn write<B>(
     file: &FileFd,
     offset: u64,
@@ -199,7 +196,7 @@ where
     (data.downcast().ok(), outcome)
 }
 
-/// `fsync` or, with `data_only`, `fdatasync`.
+/// Calls `fsync`, or with `data_only` `fdatasync`.
 pub(super) async fn sync(
     file: &FileFd,
     data_only: bool,
@@ -217,12 +214,11 @@ pub(super) async fn sync(
     }
 }
 
-/// Queues an operation of this thread's ring, once there is a slot for it.
+/// Queues an operation on this thread's ring once there is a slot.
 ///
 /// # Safety
-/// All memory that `entry` names stays valid, and is touched by nobody else
-/// (or, if only read, changed by nobody), as long as `held` exists; and its
-/// descriptor is that of `file`.
+/// All memory that `entry` names stays valid, and is used by nobody else (or, if the kernel only
+/// reads it, changed by nobody), as long as `held` exists. Its descriptor is that of `file`.
 async unsafe fn start(
     entry: io_uring::squeue::Entry,
     held: KernelBuffer,
@@ -270,7 +266,7 @@ impl Ring {
         }
         let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         ring.submitter().register_eventfd(eventfd.as_raw_fd())?;
-        // Older kernels cannot; their default will do.
+        // Older kernels cannot set it; their default is good enough.
         drop(ring.submitter().register_iowq_max_workers(&mut [RING_WORKERS_MAX, 0]));
         Ok(Self {
             ring,
@@ -309,8 +305,8 @@ impl Ring {
         Ok(Op { key, finished: false, _this_thread: PhantomData })
     }
 
-    /// Sees to it that a driver task lives on this thread's runtime: a ring
-    /// outlives runtimes that follow each other on one thread.
+    /// Starts a driver task on this thread's runtime if there is none: a ring outlives runtimes
+    /// that follow each other on one thread.
     fn ensure_driven(&mut self) -> io::Result<()> {
         if self.driven {
             return Ok(());
@@ -323,7 +319,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Submits what is queued and lets the kernel post what is done.
+    /// Submits queued operations and lets the kernel post completions.
     fn enter(&mut self, at_least: u32) -> io::Result<()> {
         let queued = self.ring.submission().len() as u32;
         const GETEVENTS: u32 = 1;
@@ -335,13 +331,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes completions; adds whom to wake and what to free, both of which
-    /// is done outside the borrow of this thread's ring.
+    /// Takes completions. Adds wakers to call and slots to free, both to be done outside the borrow
+    /// of this thread's ring.
     fn reap(&mut self, wakers: &mut Vec<Waker>, freed: &mut Vec<Slot>) {
         for completion in self.ring.completion() {
             let key = completion.user_data() as usize;
             let Some(slot) = self.slots.get_mut(key) else { continue };
-            // The next operation need not wait for this one's future.
+            // The next operation need not wait until this one's future runs.
             slot.permits = None;
             let done = Progress::Done(completion.result());
             match std::mem::replace(&mut slot.progress, done) {
@@ -352,7 +348,7 @@ impl Ring {
         }
     }
 
-    /// Operations the kernel still works on.
+    /// Returns the number of operations that the kernel works on.
     fn under_way(&self) -> usize {
         let done = |slot: &Slot| matches!(slot.progress, Progress::Done(_));
         self.slots.iter().filter(|(_, slot)| !done(slot)).count()
@@ -373,19 +369,19 @@ impl Drop for Ring {
             }
         }
         if self.under_way() > 0 {
-            // The kernel may yet write there: never freed.
+            // The kernel may still write there: it is never freed.
             std::mem::forget(std::mem::take(&mut self.slots));
         }
     }
 }
 
-/// Submits and reaps until the runtime it lives on ends.
+/// Submits operations and handles completions until its runtime ends.
 async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
-    /// Tells the ring that it has no driver any more.
+    /// Records at its end that the ring has no driver any more.
     struct Driven;
     impl Drop for Driven {
         fn drop(&mut self) {
-            // A thread that is being torn down has no ring to tell.
+            // The thread may have lost its ring at its end.
             let _ = RING.try_with(|state| {
                 if let Ok(mut state) = state.try_borrow_mut()
                     && let State::Ready(ring) = &mut *state
@@ -402,7 +398,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             () = submit.notified() => {}
             ready = eventfd.readable() => {
                 let Ok(mut ready) = ready else { return };
-                // Its count means nothing; reading it arms it again.
+                // Its count is not used; reading it arms it again.
                 let _ = rustix::io::read(eventfd.get_ref(), &mut [0; 8]);
                 ready.clear_ready();
             }
@@ -412,8 +408,8 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             let entered = ring.enter(0);
             ring.reap(&mut wakers, &mut freed);
             if entered.is_err() || !ring.ring.submission().is_empty() {
-                // Interrupted, out of memory, or no room for completions:
-                // now that what is done has been reaped it may go on.
+                // Interrupted, out of memory, or no room for completions: now that completions have
+                // been handled, it can continue.
                 ring.submit.notify_one();
             }
             true
@@ -465,7 +461,7 @@ impl Drop for Op {
         if self.finished {
             return;
         }
-        // Without its thread's ring there is nothing left to mark.
+        // Without a ring there is nothing to mark.
         let freed = RING.try_with(|state| {
             let mut state = state.try_borrow_mut().ok()?;
             let State::Ready(ring) = &mut *state else { return None };
@@ -479,7 +475,7 @@ impl Drop for Op {
     }
 }
 
-/// How many operations of this thread lie in slots, abandoned ones included.
+/// Returns the number of used slots of this thread, abandoned ones included.
 #[cfg(test)]
 pub(super) fn slots_in_use() -> usize {
     RING.with_borrow(|state| match state {

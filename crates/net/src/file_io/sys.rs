@@ -1,4 +1,4 @@
-//! The calls that no crate of ours wraps.
+//! System calls that the libraries do not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -24,7 +24,7 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// The kernel's offsets are signed.
+/// Converts an offset; the kernel's offsets are signed.
 fn position(offset: u64) -> io::Result<libc::off_t> {
     libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
@@ -33,8 +33,8 @@ fn counted(outcome: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(outcome).map_err(|_negative| io::Error::last_os_error())
 }
 
-/// `preadv2` with `flags`, or plain `pread` without: appends up to `len` bytes
-/// to `buf`, which has room for them.
+/// Calls `preadv2` with `flags`, or plain `pread` without: appends up to `len` bytes to `buf`,
+/// which has room for them.
 pub(super) fn read(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -57,7 +57,7 @@ pub(super) fn read(
     Ok(count)
 }
 
-/// `pwritev2` with `flags`, or plain `pwrite` without.
+/// Calls `pwritev2` with `flags`, or plain `pwrite` without.
 pub(super) fn write(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -74,7 +74,7 @@ pub(super) fn write(
     counted(unsafe { libc::pwritev2(fd.as_raw_fd(), &slice, 1, position, flags) })
 }
 
-/// How many pages of the range lie in the page cache.
+/// Returns the number of pages of the range in the page cache.
 pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     let range = CachestatRange { offset, len };
     let mut found = Cachestat::default();
@@ -92,7 +92,7 @@ pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Res
     if outcome == 0 { Ok(found.cached) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How often this thread has gone to sleep by itself, rather than give way.
+/// Returns how often this thread has gone to sleep by itself.
 pub(super) fn voluntary_switches() -> libc::c_long {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes one structure, which lives until it returns.

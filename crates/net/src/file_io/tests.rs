@@ -14,8 +14,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
 }
 
-/// A file on the disk that holds the build, which need not be where temporary
-/// files go.
+/// Makes a file on the disk of the build, because temporary files may be in memory.
 fn disk_file(bytes: &[u8]) -> (File, std::fs::File) {
     let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     file.write_all_at(bytes, 0).unwrap();
@@ -29,14 +28,13 @@ fn memory_file(bytes: &[u8]) -> (File, std::fs::File) {
     (File::new(Arc::new(file.try_clone().unwrap())).unwrap(), file)
 }
 
-/// Puts the file's pages out of the cache, as far as the kernel obliges.
+/// Removes the file's pages from the cache, if the kernel does so.
 fn evict(file: &std::fs::File) {
     file.sync_all().unwrap();
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-/// A pipe's reading end in the place of a file: a read from it waits for as
-/// long as the test likes.
+/// Returns a pipe's reading end in place of a file: a read from it waits as long as the test wants.
 fn stalling_file() -> (File, OwnedWriter) {
     let (read, write) = rustix::pipe::pipe().unwrap();
     let mount = Arc::clone(&disk_file(b"").0.mount);
@@ -174,8 +172,8 @@ async fn where_tasks_move_threads_are_used() {
     assert_eq!(moved.0, IoRoad::Threads);
 }
 
-/// The heart of the matter: the kernel writes into memory of a read whose
-/// future is long gone, and nobody else must own that memory by then.
+/// Tests that memory of a dropped read has no other owner until the kernel has finished writing to
+/// it.
 #[tokio::test]
 async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     choose_roads(RoadChoice { inline: false, ring: true });
@@ -194,7 +192,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     };
     tokio::time::timeout(Duration::from_millis(30), waiting).await.unwrap_err();
     assert_eq!(ring::slots_in_use(), 1, "the slot outlives the future");
-    // Whoever now gets a block of that class gets another one.
+    // A thread that gets a block of that class now gets another one.
     let mut others: Vec<Buf> = (0..4)
         .map(|_| {
             let mut other = Buf::with_capacity(64 << 10);
@@ -208,7 +206,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     assert!(others.iter().all(|other| other.iter().all(|&byte| byte == 0x55)));
     others.clear();
-    // Five blocks came back: four of ours and the one that was abandoned.
+    // Five blocks came back: these four and the abandoned one.
     assert_eq!(crate::buffer::pool_stats().retained_bytes, 5 * ((64 << 10) + 4096));
 }
 
@@ -315,7 +313,7 @@ async fn mounts_report_what_was_learned() {
     assert!(mounts().iter().any(|mount| mount.device == report.device));
 }
 
-/// Makes `io_uring_setup` fail on this thread alone, as container runtimes do.
+/// Makes `io_uring_setup` fail on this thread only, as container runtimes do.
 fn forbid_io_uring() {
     let statement =
         |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };

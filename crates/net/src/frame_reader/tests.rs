@@ -33,7 +33,7 @@ fn runtime() -> tokio::runtime::Runtime {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However the stream is cut, the same frames come out.
+    /// Tests that any cutting of the stream gives the same frames.
     #[test]
     fn frames_come_out_whole(
         lens in prop::collection::vec(
@@ -61,8 +61,7 @@ proptest! {
         prop_assert_eq!(got, bodies);
     }
 
-    /// Nothing a peer sends makes the reader panic or hand out more bytes
-    /// than came in.
+    /// Tests that no bytes make the reader panic or return more bytes than came in.
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let limit = 64;
@@ -202,7 +201,7 @@ async fn one_byte_every_nine_seconds_is_a_stall_in_the_end() {
         }
         () = drip => {}
     }
-    // 100 s for the bytes, and the 10 s that any frame may stand still.
+    // 100 s for the bytes, and the 10 s in which any frame may make no progress.
     assert!((108..=112).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
@@ -274,7 +273,7 @@ async fn an_idle_connection_holds_no_memory() {
     for _ in 0..50 {
         drop(reader.next(&server).await.unwrap().unwrap());
     }
-    // All the blocks there ever were are free again.
+    // All blocks are free again.
     let stats = pool_stats();
     assert_eq!(stats.retained_bytes, 50 * 768);
     assert_eq!(reader.ready.capacity(), 0);

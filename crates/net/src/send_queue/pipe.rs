@@ -20,32 +20,32 @@ thread_local! {
     static FREE: RefCell<Vec<Ends>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A pipe in the hands of one connection, and what it holds.
+/// A pipe that one connection uses, with the number of bytes in it.
 pub(super) struct Pipe {
     ends: ManuallyDrop<Ends>,
     held: usize,
 }
 
 impl Pipe {
-    /// One of this core's pipes, or a new one.
+    /// Returns one of this core's pipes, or a new one.
     pub(super) fn borrow() -> io::Result<Self> {
         let kept = FREE.with_borrow_mut(Vec::pop);
         let ends = kept.map_or_else(Ends::open, Ok)?;
         Ok(Self { ends: ManuallyDrop::new(ends), held: 0 })
     }
 
-    /// Bytes inside.
+    /// Returns the number of bytes in the pipe.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// Bytes that may still go in. An unaligned range needs one page more, so
-    /// less may be taken.
+    /// Returns the number of bytes that may still fit. An unaligned range needs one page more, so
+    /// fewer may fit.
     pub(super) fn room(&self) -> usize {
         self.ends.capacity.saturating_sub(self.held)
     }
 
-    /// Moves up to `len` bytes of the file in; 0 at its end.
+    /// Moves up to `len` bytes of the file into the pipe; 0 at the file's end.
     pub(super) fn fill(
         &mut self,
         file: impl AsFd,
@@ -64,7 +64,7 @@ impl Pipe {
         Ok(count)
     }
 
-    /// Moves what the socket takes out.
+    /// Moves as many bytes to the socket as it takes.
     pub(super) fn drain(&mut self, stream: &Stream, more: bool) -> io::Result<usize> {
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::MORE, more);
@@ -81,10 +81,10 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and never used again.
         let ends = unsafe { ManuallyDrop::take(&mut self.ends) };
-        // A pipe that still holds a connection's bytes serves no other.
+        // A pipe with bytes of one connection must not serve another.
         if self.held == 0 {
             let mut ends = Some(ends);
-            // Without its thread's list it is closed instead.
+            // Closed if its thread has no list any more.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < SPLICE_PIPES_RETAINED_MAX {
@@ -98,7 +98,7 @@ impl Drop for Pipe {
 impl Ends {
     fn open() -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // An unprivileged process may be past its pipe budget: then smaller.
+        // An unprivileged process may have used its pipe budget: then the pipe is smaller.
         let capacity = rustix::pipe::fcntl_setpipe_size(&write, SPLICE_PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
         Ok(Self { read, write, capacity })

@@ -22,7 +22,7 @@ fn prefixed(parts: &[&[u8]]) -> Vec<u8> {
     [&(body.len() as u32).to_be_bytes()[..], &body].concat()
 }
 
-/// Pushes the frames, and reads what they should have become.
+/// Pushes the frames, and compares the bytes that arrive.
 async fn sent(pair: (Stream, Stream), frames: Vec<OutFrame>, expected: usize) -> Vec<u8> {
     let (server, client) = pair;
     let queue = SendQueue::default();
@@ -175,8 +175,8 @@ async fn a_peer_that_takes_nothing_is_given_up() {
     assert!(queue.is_empty(), "nothing is kept for a connection that is gone");
 }
 
-/// Flushes as a connection does whose peer sends something every `pause`: the flush is
-/// dropped, a small reply pushed. Returns how long it took to fail, if it did.
+/// Flushes as a connection does whose peer sends something every `pause`: the flush is dropped and
+/// a small reply pushed. Returns the time after which it failed.
 async fn flush_beside_requests(
     queue: &SendQueue,
     stream: &Stream,
@@ -198,7 +198,7 @@ async fn flush_beside_requests(
     None
 }
 
-/// R3: what the peer sends does not count, only what it takes.
+/// R3: tests that only the bytes that a peer takes count, not those that it sends.
 #[tokio::test(start_paused = true)]
 async fn r3_a_peer_that_takes_nothing_and_goes_on_asking_is_given_up() {
     let (server, _client) = memory(1_000);
@@ -210,7 +210,7 @@ async fn r3_a_peer_that_takes_nothing_and_goes_on_asking_is_given_up() {
     assert!(queue.is_closed() && queue.is_empty());
 }
 
-/// R3: at n - 1, n and n + 1 bytes in each period.
+/// R3: tests n - 1, n and n + 1 bytes in each period.
 #[tokio::test(start_paused = true)]
 async fn r3_a_peer_has_to_take_so_much_in_each_period() {
     let period = SendLimits::default().stall;
@@ -235,7 +235,7 @@ async fn r3_a_peer_has_to_take_so_much_in_each_period() {
     }
 }
 
-/// R3: the same with the kernel between both, whose buffers take a part at once.
+/// R3: tests a real socket, whose kernel buffers take a part at once.
 #[tokio::test]
 async fn r3_a_real_socket_that_takes_nothing_is_given_up() {
     let stall = Duration::from_secs(1);
@@ -303,7 +303,7 @@ async fn a_reset_peer_fails_the_queue() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
 }
 
-/// A connection whose sender's buffer is tiny, so that everything is partial.
+/// Makes a connection with a tiny send buffer, so that every write is partial.
 async fn narrow_tcp() -> (Stream, Stream) {
     let (server, client) = tcp().await;
     let socket = server.socket().unwrap();
@@ -319,7 +319,7 @@ fn runtime() -> tokio::runtime::Runtime {
 enum Piece {
     Buf(usize),
     Bytes(usize),
-    /// Bytes promised, bytes the file has.
+    /// Promised bytes, and bytes that the file has.
     File(usize, usize),
 }
 
@@ -335,8 +335,8 @@ fn piece() -> impl Strategy<Value = Piece> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever frames are made of, whatever road they take, however narrow
-    /// the way and however often the flush is dropped: the same bytes.
+    /// Tests that all kinds of segments, ways, buffer sizes and dropped flushes give the same
+    /// bytes.
     #[test]
     fn all_frames_arrive_as_promised(
         frames in prop::collection::vec(prop::collection::vec(piece(), 0..4), 1..6),

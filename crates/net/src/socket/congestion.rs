@@ -1,41 +1,40 @@
-//! Which congestion control a connection within this machine gets.
+//! Congestion control of connections within this machine.
 //!
-//! BBR sends no faster than it believes the path to be, and believes what it has seen. Of
-//! requests and answers it sees pauses; within one machine, where there is no queue to
-//! spare, all that comes of it is that large reads wait for timers (a tenth of their rate).
-//! Connections from elsewhere keep what the system is set to.
+//! BBR sends no faster than its estimate of the path, which it takes from what it has seen.
+//! Requests and answers have pauses; within one machine, where there is no queue to protect, the
+//! only effect is that large reads wait for timers (a tenth of their rate). Connections from other
+//! machines keep the system's setting.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::sockopt;
 
-/// Algorithms without timers of their own, the best first. Every kernel has the last.
+/// Algorithms without pacing, the best first. Every kernel has the last one.
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
-/// Whether an algorithm of this name paces what it sends.
+/// True if the algorithm of this name paces.
 fn paces(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-/// What the system gives to connections, where that is not meant for those within the
-/// machine.
+/// The system's algorithm, if it paces and connections within the machine should not use it.
 #[derive(Debug)]
 pub(super) struct Paced(String);
 
 impl Paced {
-    /// Gives `socket`, which is not connected yet, an algorithm that does not pace; what
-    /// it had before, if that did. It cannot be done later: a connection that was paced
-    /// once remains so.
+    /// Gives `socket`, which is not connected yet, an algorithm that does not pace, and returns the
+    /// former one if that paces. A connection that was ever paced stays so, so this must come
+    /// first.
     pub(super) fn replace(socket: impl AsFd) -> Option<Self> {
         let before = sockopt::tcp_congestion(&socket).ok().filter(|name| paces(name))?;
-        // An algorithm can be lacking, or kept for the privileged.
+        // An algorithm can be missing, or be for privileged processes only.
         let set = |name: &&str| sockopt::set_tcp_congestion(&socket, name).is_ok();
         UNPACED.iter().find(|name| set(name)).map(|_| Self(before))
     }
 
-    /// Gives it back to a connection that was accepted from another machine. One that
-    /// cannot have it goes on without.
+    /// Gives the former algorithm back to a connection from another machine. If that fails, it
+    /// keeps the present one.
     pub(super) fn give_back(&self, socket: BorrowedFd<'_>, peer: IpAddr) {
         let local = || rustix::net::getsockname(socket).ok()?.try_into().ok();
         if !is_within(peer, || local().map(|local: std::net::SocketAddr| local.ip())) {
@@ -44,7 +43,7 @@ impl Paced {
     }
 }
 
-/// Whether both ends are on this machine.
+/// True if both ends are on this machine.
 fn is_within(peer: IpAddr, local: impl FnOnce() -> Option<IpAddr>) -> bool {
     peer.to_canonical().is_loopback() || local() == Some(peer)
 }
@@ -70,7 +69,7 @@ mod tests {
     fn what_paces_is_replaced_and_given_back_to_those_from_elsewhere() {
         let socket = socket();
         if sockopt::set_tcp_congestion(&socket, "bbr").is_err() {
-            // Not in this kernel, or not for this user: what is left to ask is below.
+            // Not in this kernel, or not for this user: the rest of the test needs it.
             return;
         }
         let paced = Paced::replace(&socket).unwrap();

@@ -1,5 +1,5 @@
-//! The host's network interfaces, for clients that ask where else they might
-//! connect (FSCTL_QUERY_NETWORK_INTERFACE_INFO).
+//! The host's network interfaces, for clients that ask for further addresses
+//! (FSCTL_QUERY_NETWORK_INTERFACE_INFO).
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -12,28 +12,28 @@ use crate::limits::INTERFACES_MAX;
 /// One network interface and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's number for it; never 0.
+    /// The kernel's number of the interface; never 0.
     pub index: u32,
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
     /// Its addresses, without scope.
     pub addresses: Vec<IpAddr>,
-    /// Administratively up, with a carrier.
+    /// True if it is administratively up and has a carrier.
     pub running: bool,
-    /// The loopback interface.
+    /// True for the loopback interface.
     pub loopback: bool,
-    /// Link speed in bits per second, where the driver knows it.
+    /// Link speed in bits per second, if the driver knows it.
     pub speed: Option<u64>,
-    /// Hardware receive queues; more than one means receive side scaling.
+    /// Number of hardware receive queues; more than one means receive side scaling.
     pub receive_queues: u32,
-    /// An RDMA device sits on it.
+    /// True if it has an RDMA device.
     pub rdma: bool,
 }
 
-/// All interfaces that have an address, by index.
+/// Returns all interfaces that have an address, by index.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system cannot tell.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let rdma = rdma_interfaces();
     let mut found: Vec<Interface> = Vec::new();
@@ -44,7 +44,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         }
         let Some(index) = read_number(&sys_path(&name, "ifindex")).and_then(|i| i.try_into().ok())
         else {
-            // Gone since, or a host without /sys: nothing to be said of it.
+            // Gone meanwhile, or a host without /sys: nothing is known.
             continue;
         };
         if found.len() == INTERFACES_MAX {
@@ -74,10 +74,10 @@ fn read_number(path: &Path) -> Option<i64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Megabits per second, -1 where unknown, in bits per second.
+/// Converts megabits per second, -1 for unknown, to bits per second.
 fn speed_of(megabits: Option<i64>) -> Option<u64> {
     let megabits = u64::try_from(megabits?).ok().filter(|&megabits| megabits > 0)?;
-    // Drivers say u32::MAX for unknown, too.
+    // Some drivers use u32::MAX for unknown.
     if megabits >= u64::from(u32::MAX) { None } else { megabits.checked_mul(1_000_000) }
 }
 
@@ -89,7 +89,7 @@ fn receive_queues(queues: &Path) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// Names of the interfaces with an RDMA device.
+/// Returns the names of the interfaces with an RDMA device.
 fn rdma_interfaces() -> HashSet<String> {
     let Ok(devices) = std::fs::read_dir("/sys/class/infiniband") else { return HashSet::new() };
     let interfaces_of = |device: std::fs::DirEntry| {
@@ -99,7 +99,7 @@ fn rdma_interfaces() -> HashSet<String> {
     devices.flatten().flat_map(interfaces_of).collect()
 }
 
-/// Name, flags and address of everything that has an IP address.
+/// Returns name, flags and address of every interface with an IP address.
 fn addresses() -> io::Result<Vec<(String, libc::c_uint, IpAddr)>> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: on success the call stores a list that we free below.

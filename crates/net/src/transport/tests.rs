@@ -12,7 +12,7 @@ pub(crate) fn memory(capacity: usize) -> (Stream, Stream) {
     (a.into(), b.into())
 }
 
-/// A connected TCP pair on loopback.
+/// Makes a connected TCP pair on loopback.
 pub(crate) async fn tcp() -> (Stream, Stream) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let there = listener.local_addr().unwrap();
@@ -48,7 +48,7 @@ pub(crate) async fn read_exactly(stream: &Stream, count: usize) -> Vec<u8> {
     all
 }
 
-/// What ends a read: 0 at the end of the stream.
+/// Reads once; the result is 0 at the end of the stream.
 async fn read_once(stream: &Stream) -> io::Result<usize> {
     loop {
         stream.readable().await?;
@@ -76,8 +76,8 @@ async fn bytes_cross_both_kinds_and_ends_show() {
 async fn a_drained_socket_is_asked_no_more_and_misses_nothing() {
     let (a, b) = tcp().await;
     for round in 0..200_u8 {
-        // The short read below marks the socket drained; the next byte and
-        // finally the end have to show all the same.
+        // The short read below marks the socket as empty; the next byte and the end must still be
+        // noticed.
         write_all(&a, &[round]).await;
         assert_eq!(read_exactly(&b, 1).await, [round]);
     }

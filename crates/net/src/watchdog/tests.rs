@@ -30,7 +30,7 @@ fn an_inner_measurement_begins_with_the_outer() {
     });
     assert!(inner.wall >= Duration::from_millis(3), "{inner:?}");
     assert!(outer.wall >= inner.wall);
-    // The next poll is one of its own.
+    // The next poll is measured separately.
     assert!(measured(|| ()).1.wall < Duration::from_millis(2));
 }
 
@@ -65,7 +65,7 @@ fn the_limit_is_what_the_variable_says() {
     assert_eq!(limit_of(Some("much")), limit_of(None));
 }
 
-/// Sleep is no processor time: a busy machine raises no alarm.
+/// Tests that sleep does not count: a busy machine raises no alarm.
 #[test]
 fn processor_time_is_judged() {
     let limit = Duration::from_millis(5);
@@ -96,7 +96,7 @@ fn polls_are_counted_by_powers_of_two() {
     assert_eq!(polls.and(polls).total(), 18);
 }
 
-/// Every task of a core is counted, and each poll of it.
+/// Tests that every poll of every task of a core is counted.
 #[test]
 fn cores_count_their_polls() {
     let cores = Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap();
